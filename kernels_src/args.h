@@ -1,0 +1,59 @@
+// The argument vocabulary: the type of a field says how a kernel uses that memory. One struct per kernel, declared
+// once, read by g++, by NVRTC and by the host compiler that builds the kernel for the CPU driver.
+// A role field is 16 bytes: a device address and a count of elements. Plain fields are scalars.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+namespace nodewright {
+using uint8_t = unsigned char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using int32_t = int;
+using uint64_t = unsigned long long;
+using int64_t = long long;
+}  // namespace nodewright
+#else
+#include <cstddef>
+#include <cstdint>
+#endif
+
+namespace nodewright {
+
+// Storage of a bfloat16; arithmetic is done in float (device/numeric.cuh converts).
+struct bf16 {
+  uint16_t bits;
+};
+
+// Never written after load (weights). The only memory a kernel may touch before wait_for_inputs().
+template <class T>
+struct Frozen {
+  using element = T;
+  const T* data;
+  uint64_t count;
+};
+
+// Written by an earlier node or by the host; read only after wait_for_inputs().
+template <class T>
+struct In {
+  using element = T;
+  const T* data;
+  uint64_t count;
+};
+
+// Every element of every live row is written; the rest is undefined. Never read.
+template <class T>
+struct Out {
+  using element = T;
+  T* data;
+  uint64_t count;
+};
+
+// Read and written. A block touches elements that no other block of the launch touches, except through atomics.
+template <class T>
+struct InOut {
+  using element = T;
+  T* data;
+  uint64_t count;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,40 @@
+// bfloat16 and packed-vector arithmetic, without any CUDA header.
+#pragma once
+
+#include "kernels_src/device/dialect.cuh"
+
+namespace nodewright {
+
+NODEWRIGHT_DEVICE float bits_to_float(uint32_t bits) {
+#ifdef __CUDACC_RTC__
+  return __uint_as_float(bits);
+#else
+  return __builtin_bit_cast(float, bits);
+#endif
+}
+
+NODEWRIGHT_DEVICE uint32_t float_to_bits(float v) {
+#ifdef __CUDACC_RTC__
+  return __float_as_uint(v);
+#else
+  return __builtin_bit_cast(uint32_t, v);
+#endif
+}
+
+NODEWRIGHT_DEVICE float to_float(bf16 v) { return bits_to_float(static_cast<uint32_t>(v.bits) << 16); }
+
+// Round to nearest even; NaN stays NaN.
+NODEWRIGHT_DEVICE bf16 to_bf16(float v) {
+  const uint32_t bits = float_to_bits(v);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{static_cast<uint16_t>((bits >> 16) | 0x40u)};
+  return bf16{static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+// Two bf16 packed in a 32-bit word, the lower address in the lower half.
+NODEWRIGHT_DEVICE float low_bf16(uint32_t pair) { return bits_to_float(pair << 16); }
+NODEWRIGHT_DEVICE float high_bf16(uint32_t pair) { return bits_to_float(pair & 0xffff0000u); }
+NODEWRIGHT_DEVICE uint32_t pack_bf16(float low, float high) {
+  return static_cast<uint32_t>(to_bf16(low).bits) | static_cast<uint32_t>(to_bf16(high).bits) << 16;
+}
+
+}  // namespace nodewright
