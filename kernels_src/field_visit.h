@@ -1,0 +1,160 @@
+// Reflection over an argument struct: its fields in order, each with name, offset, role and element size. Host only.
+// Everything that is derived from a kernel's arguments (hazards, dumps, patches, access checks) starts here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "kernels_src/args.h"
+
+namespace nodewright {
+
+enum class Role : uint8_t { scalar, frozen, in, out, in_out };
+
+template <class F>
+struct RoleOf {
+  static constexpr Role role = Role::scalar;
+  static constexpr size_t element_bytes = 0;
+};
+template <class T>
+struct RoleOf<Frozen<T>> {
+  static constexpr Role role = Role::frozen;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<In<T>> {
+  static constexpr Role role = Role::in;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<Out<T>> {
+  static constexpr Role role = Role::out;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<InOut<T>> {
+  static constexpr Role role = Role::in_out;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+
+// One field of an argument struct.
+struct FieldInfo {
+  std::string_view name;
+  size_t offset;         // bytes from the start of the struct
+  size_t bytes;          // sizeof the field
+  Role role;
+  size_t element_bytes;  // sizeof the pointee for role fields, 0 for scalars
+};
+
+namespace field_visit_detail {
+
+struct AnyField {
+  template <class T>
+  constexpr operator T() const;  // never defined: used in unevaluated contexts only
+};
+
+template <class A, size_t... I>
+constexpr bool constructible_from(std::index_sequence<I...>) {
+  return requires { A{(void(I), AnyField{})...}; };
+}
+
+template <class A, size_t N = 24>
+constexpr size_t count_fields() {
+  static_assert(N > 0, "argument struct has no fields or more than 24");
+  if constexpr (constructible_from<A>(std::make_index_sequence<N>{}))
+    return N;
+  else
+    return count_fields<A, N - 1>();
+}
+
+// Pointers to the fields, in order.
+template <class A>
+constexpr auto field_pointers(A& a) {
+  constexpr size_t n = count_fields<std::remove_const_t<A>>();
+#define NODEWRIGHT_FIELDS(count, ...)                                                       \
+  if constexpr (n == count) {                                                               \
+    auto& [__VA_ARGS__] = a;                                                                \
+    return [](auto&... f) { return std::make_tuple(&f...); }(__VA_ARGS__);                  \
+  } else
+  NODEWRIGHT_FIELDS(1, a0)
+  NODEWRIGHT_FIELDS(2, a0, a1)
+  NODEWRIGHT_FIELDS(3, a0, a1, a2)
+  NODEWRIGHT_FIELDS(4, a0, a1, a2, a3)
+  NODEWRIGHT_FIELDS(5, a0, a1, a2, a3, a4)
+  NODEWRIGHT_FIELDS(6, a0, a1, a2, a3, a4, a5)
+  NODEWRIGHT_FIELDS(7, a0, a1, a2, a3, a4, a5, a6)
+  NODEWRIGHT_FIELDS(8, a0, a1, a2, a3, a4, a5, a6, a7)
+  NODEWRIGHT_FIELDS(9, a0, a1, a2, a3, a4, a5, a6, a7, a8)
+  NODEWRIGHT_FIELDS(10, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9)
+  NODEWRIGHT_FIELDS(11, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10)
+  NODEWRIGHT_FIELDS(12, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11)
+  NODEWRIGHT_FIELDS(13, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12)
+  NODEWRIGHT_FIELDS(14, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13)
+  NODEWRIGHT_FIELDS(15, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14)
+  NODEWRIGHT_FIELDS(16, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15)
+  NODEWRIGHT_FIELDS(17, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16)
+  NODEWRIGHT_FIELDS(18, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17)
+  NODEWRIGHT_FIELDS(19, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18)
+  NODEWRIGHT_FIELDS(20, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19)
+  NODEWRIGHT_FIELDS(21, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20)
+  static_assert(n <= 21, "add a line above for larger argument structs");
+#undef NODEWRIGHT_FIELDS
+}
+
+#ifndef __clang__
+template <class A>
+extern const A declared_only;  // never defined: only the addresses of its members are named
+
+template <auto Pointer>
+constexpr std::string_view name_of_pointer() {
+  // g++: "... [with auto Pointer = (& declared_only<Args>.Args::weight); ...]"
+  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr size_t end = text.find(");", text.find("Pointer = "));
+  constexpr size_t begin = text.rfind(':', end) + 1;
+  return text.substr(begin, end - begin);
+}
+
+template <class A, size_t I>
+constexpr auto pointer_to_field() {
+  return std::get<I>(field_pointers(declared_only<A>));
+}
+#endif
+
+template <class A, size_t I>
+constexpr std::string_view field_name() {
+#ifdef __clang__  // clang 14 (clang-tidy) rejects pointers to subobjects as template arguments
+  return "field";
+#else
+  return name_of_pointer<pointer_to_field<A, I>()>();
+#endif
+}
+
+}  // namespace field_visit_detail
+
+template <class A>
+concept KernelArgs = std::is_aggregate_v<A> && std::is_trivially_copyable_v<A>;
+
+// Calls f(FieldInfo, const Field&) for every field of `args`, in order.
+template <KernelArgs A, class Function>
+void for_each_field(const A& args, Function&& f) {
+  const auto pointers = field_visit_detail::field_pointers(args);
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    (
+        [&] {
+          const auto& field = *std::get<I>(pointers);
+          using Field = std::remove_cvref_t<decltype(field)>;
+          const auto offset = static_cast<size_t>(reinterpret_cast<const char*>(&field) -
+                                                  reinterpret_cast<const char*>(&args));
+          f(FieldInfo{field_visit_detail::field_name<A, I>(), offset, sizeof(Field), RoleOf<Field>::role,
+                      RoleOf<Field>::element_bytes},
+            field);
+        }(),
+        ...);
+  }(std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+}
+
+}  // namespace nodewright
