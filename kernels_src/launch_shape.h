@@ -1,0 +1,21 @@
+// How many blocks of how many threads a kernel runs with; made by the host function beside each kernel's arguments.
+#pragma once
+
+namespace nodewright {
+
+struct LaunchShape {
+  unsigned grid[3] = {1, 1, 1};   // blocks; y and z at most 65535
+  unsigned block[3] = {1, 1, 1};  // threads; the product within the kernel's launch bounds
+  unsigned shared_bytes = 0;      // dynamic shared memory of one block
+
+  constexpr unsigned long long blocks() const { return 1ull * grid[0] * grid[1] * grid[2]; }
+  constexpr unsigned long long threads() const { return 1ull * block[0] * block[1] * block[2]; }
+  constexpr bool operator==(const LaunchShape&) const = default;
+};
+
+// The usual case: a row of blocks, a row of threads.
+constexpr LaunchShape launch_shape_1d(unsigned blocks, unsigned threads, unsigned shared_bytes = 0) {
+  return LaunchShape{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes};
+}
+
+}  // namespace nodewright

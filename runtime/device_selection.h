@@ -1,0 +1,27 @@
+// The --device option: a word becomes an open device. The CPU driver runs only when it is named, never as a fallback.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "runtime/device.h"
+#include "runtime/interposer.h"
+
+namespace nodewright {
+
+// Owns what a device needs, destroyed in the reverse order.
+struct OpenedDevice {
+  std::unique_ptr<Driver> driver;
+  std::unique_ptr<Interposer> interposer;  // null unless asked for
+  std::unique_ptr<Device> device;
+};
+
+enum class Observe { no, yes };
+
+// `spec`: "auto" (the first CUDA device), "cuda", "cuda:N", "cpu", or "cpu:" and options joined by commas; the words
+// are those of kCpuOptionWords in device_selection.cpp ("cpu:checked,sm80"). Throws Error with Fault::usage when the
+// spec is not understood, and with Fault::run_time, the reason, and the advice `--device cpu` when there is no CUDA
+// device.
+OpenedDevice open_device(std::string_view spec, Observe observe = Observe::no);
+
+}  // namespace nodewright

@@ -1,0 +1,137 @@
+// Kernels by name: compiles their embedded sources for the device at hand, keeps the result on disk, loads it.
+//
+//   KernelCache kernels(device);
+//   kernels.prepare(all_requests);                                      // compiles what is missing, in parallel
+//   Kernel<RmsNorm> norm = typed_kernel<RmsNorm>(kernels, {"rms_norm", {{"kHidden", 2048}}}, shape);
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels_src/field_visit.h"
+#include "kernels_src/kernel_sources.h"
+#include "kernels_src/launch_shape.h"
+#include "runtime/device.h"
+#include "runtime/library.h"
+
+namespace nodewright {
+
+class Nvrtc;
+
+// Becomes `constexpr long long name = value;` in namespace nodewright, before the first line of the kernel's source.
+struct Constant {
+  std::string name;
+  int64_t value;
+  bool operator==(const Constant&) const = default;
+};
+
+// kernels_src/<name>.cu holds exactly the kernel <name>.
+struct KernelRequest {
+  std::string name;
+  std::vector<Constant> constants;
+};
+
+// "rms_norm[kHidden=2048]": how errors and reports call a request.
+std::string to_string(const KernelRequest& request);
+
+struct LoadedKernel {
+  std::string name;
+  CUfunction function = nullptr;
+  CUkernel kernel = nullptr;
+  bool waits_for_inputs = false;     // the built code waits for its predecessors: a programmatic in-edge is allowed
+  int registers = 0;                 // per thread
+  uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0
+  uint64_t static_shared_bytes = 0;  // per block
+  uint64_t args_bytes = 0;           // size of the one argument struct, as the built code sees it
+  int max_threads = 0;               // per block
+};
+
+struct KernelCacheOptions {
+  std::filesystem::path folder;  // empty: $NODEWRIGHT_CACHE, or else ~/.cache/nodewright
+  // Sources beside the embedded ones, found first: a user's own kernels. The views must outlive the cache.
+  std::vector<EmbeddedSource> extra_sources;
+  // Told after every kernel that prepare() has brought in, under a lock: done, total, to_string(request).
+  std::function<void(size_t, size_t, std::string_view)> progress;
+};
+
+class KernelCache {
+ public:
+  explicit KernelCache(Device& device, std::filesystem::path folder = {});
+  KernelCache(Device& device, KernelCacheOptions options);
+  ~KernelCache();
+  KernelCache(const KernelCache&) = delete;
+  KernelCache& operator=(const KernelCache&) = delete;
+
+  // Read from disk or compiled, then loaded; remembered, and valid as long as the cache. Throws Error when there is no
+  // such source or when the compiler refuses it. Thread-safe.
+  const LoadedKernel& get(const KernelRequest& request);
+
+  // The same for all of them, compiling the missing ones in as many threads as the machine has cores.
+  void prepare(std::span<const KernelRequest> requests);
+
+  // Lets `kernel` be launched with `bytes` of dynamic shared memory. A driver call only the first time that a kernel
+  // needs more than 48 KiB. Throws Error with the device's limit.
+  void allow_shared(const LoadedKernel& kernel, unsigned bytes);
+
+  struct Stats {
+    uint64_t compiled = 0;
+    uint64_t disk_hits = 0;
+    uint64_t disk_rejects = 0;   // files found truncated, damaged or foreign, and written anew
+    uint64_t disk_failures = 0;  // writes that did not succeed; the kernel works all the same
+    double ms = 0;               // wall time spent in get() and prepare() on kernels not yet loaded
+    std::string disk_problem;    // why the folder is not used, or the last failure; empty when all is well
+  };
+  Stats stats() const;
+  // Where the images are kept; empty when none could be made.
+  const std::filesystem::path& folder() const { return folder_; }
+  Device& device() const { return device_; }
+
+ private:
+  struct Image;
+  struct Entry;
+
+  std::string source_text(const std::string& path) const;
+  Image image_of(const KernelRequest& request);
+  Image compile(const KernelRequest& request, std::span<const EmbeddedSource> sources);
+  std::unique_ptr<Entry> load(const KernelRequest& request, const Image& image);
+  const Nvrtc& nvrtc();
+
+  Device& device_;
+  std::filesystem::path folder_;
+  KernelCacheOptions options_;
+  std::unique_ptr<Nvrtc> nvrtc_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Entry>> loaded_;  // by to_string(request)
+  std::map<std::string, unsigned> shared_allowed_;
+  Stats stats_;
+};
+
+// A kernel that takes exactly an A, with the shape it is to be launched in.
+template <KernelArgs A>
+struct Kernel {
+  const LoadedKernel* loaded = nullptr;
+  LaunchShape shape;
+  const std::string& name() const { return loaded->name; }
+};
+
+// Throws Error unless `kernel`'s argument struct has `args_bytes` bytes and `shape` is one that it can run in.
+void check_kernel(const LoadedKernel& kernel, uint64_t args_bytes, const LaunchShape& shape);
+
+// Gets `request` and checks that the built code takes an A and can run in `shape`.
+template <KernelArgs A>
+Kernel<A> typed_kernel(KernelCache& cache, const KernelRequest& request, const LaunchShape& shape) {
+  const LoadedKernel& kernel = cache.get(request);
+  check_kernel(kernel, sizeof(A), shape);
+  cache.allow_shared(kernel, shape.shared_bytes);
+  return {&kernel, shape};
+}
+
+}  // namespace nodewright

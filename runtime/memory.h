@@ -1,0 +1,144 @@
+// Device and pinned host memory with names, and the typed views that a layer author holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernels_src/args.h"
+#include "runtime/device.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+
+class Stream;
+
+// Device memory. Address 0 and no call to the driver when `bytes` is 0.
+class DeviceBuffer {
+ public:
+  // Throws Error with the bytes needed and the bytes free when the device has not enough.
+  DeviceBuffer(Device& device, std::string name, uint64_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+
+  CUdeviceptr address() const { return address_; }
+  uint64_t bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }
+  Device& device() const { return *device_; }
+
+ private:
+  void release() noexcept;
+
+  Device* device_;
+  std::string name_;
+  uint64_t bytes_ = 0;
+  CUdeviceptr address_ = 0;
+};
+
+// Page-locked host memory, which asynchronous copies need. Zero bytes make no driver call.
+class PinnedBuffer {
+ public:
+  PinnedBuffer(Device& device, std::string name, uint64_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+
+  void* data() const { return data_; }
+  // The buffer as elements of T, from byte 0.
+  template <class T>
+  std::span<T> as() const {
+    return {static_cast<T*>(data_), bytes_ / sizeof(T)};
+  }
+  uint64_t bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  void release() noexcept;
+
+  Device* device_;
+  std::string name_;
+  uint64_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+// A range of device memory that dumps, traces and errors name.
+struct NamedRange {
+  std::string name;
+  uint64_t address = 0, bytes = 0;
+  std::string kind;  // "weight", "kv", "activation", "input", "output", "state" or "workspace"
+  bool operator==(const NamedRange&) const = default;
+};
+
+// Throws Error unless `count` elements from `offset` lie within `have`.
+void check_subview(uint64_t offset, uint64_t count, uint64_t have);
+
+// Device memory that nodes may write: `count` elements of T. Becomes the role that an argument struct asks for.
+template <class T>
+struct View {
+  T* data = nullptr;  // a device address: never dereferenced on the host
+  uint64_t count = 0;
+
+  operator In<T>() const { return {data, count}; }
+  operator Out<T>() const { return {data, count}; }
+  operator InOut<T>() const { return {data, count}; }
+
+  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }
+  uint64_t bytes() const { return count * sizeof(T); }
+  View subview(uint64_t offset, uint64_t length) const {
+    check_subview(offset, length, count);
+    return {data + offset, length};
+  }
+  bool operator==(const View&) const = default;
+};
+
+// Device memory that nothing writes after load.
+template <class T>
+struct Weight {
+  const T* data = nullptr;
+  uint64_t count = 0;
+
+  operator Frozen<T>() const { return {data, count}; }
+
+  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }
+  uint64_t bytes() const { return count * sizeof(T); }
+  Weight subview(uint64_t offset, uint64_t length) const {
+    check_subview(offset, length, count);
+    return {data + offset, length};
+  }
+  bool operator==(const Weight&) const = default;
+};
+
+// The whole of `buffer` as elements of T.
+template <class T>
+View<T> view_of(const DeviceBuffer& buffer) {
+  return {reinterpret_cast<T*>(buffer.address()), buffer.bytes() / sizeof(T)};
+}
+template <class T>
+Weight<T> weight_of(const DeviceBuffer& buffer) {
+  return {reinterpret_cast<const T*>(buffer.address()), buffer.bytes() / sizeof(T)};
+}
+
+// Blocking copies and fill, for loading and for tests. `name` is what an error calls the memory.
+void write_device(Device& device, CUdeviceptr to, std::span<const std::byte> from, std::string_view name);
+void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std::string_view name);
+void fill_device(Device& device, CUdeviceptr to, std::byte value, uint64_t bytes, std::string_view name);
+
+template <class T>
+void write_view(Device& device, View<T> to, std::span<const T> from, std::string_view name) {
+  check_subview(0, from.size(), to.count);
+  write_device(device, to.address(), std::as_bytes(from), name);
+}
+template <class T>
+void read_view(Device& device, std::span<T> to, View<T> from, std::string_view name) {
+  check_subview(0, to.size(), from.count);
+  read_device(device, std::as_writable_bytes(to), from.address(), name);
+}
+
+// Copies submitted to a stream; the host memory must be pinned and stay as it is until the copy has run.
+void write_device_async(const Stream& stream, CUdeviceptr to, const void* from, uint64_t bytes, std::string_view name);
+void read_device_async(const Stream& stream, void* to, CUdeviceptr from, uint64_t bytes, std::string_view name);
+
+}  // namespace nodewright
