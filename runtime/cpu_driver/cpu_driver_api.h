@@ -1,0 +1,47 @@
+// What the CPU driver offers beside CUDA's own entry points: options, names for reports, the last report.
+// Plain C linkage, found with dlsym; no other header of the CPU driver is for its callers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nodewright {
+
+// In which order the CPU driver takes whatever CUDA leaves open: ready nodes, streams, blocks, warps and lanes.
+enum class CpuSchedule : uint32_t {
+  forward,  // lowest index first
+  reverse,  // highest index first; streams run only as far as a synchronising call needs
+  seeded,   // pseudo-random, from `seed`
+};
+
+struct CpuDriverOptions {
+  int sm_count = 4;             // what the device reports; grids derive from it
+  int compute_capability = 90;  // 90 or 80
+  int workers = 0;              // threads that run blocks; 0 = as many as the machine has cores
+  CpuSchedule schedule = CpuSchedule::forward;
+  uint64_t seed = 1;                   // of CpuSchedule::seeded
+  bool check_accesses = false;         // every access against the roles of the arguments; needs images built `checked`
+  bool poison = false;                 // overwrite pinned sources with 0xA5 once their deferred copy has run
+  bool deferred = true;                // nothing runs before a synchronising call
+  uint64_t memory_bytes = 4ull << 30;  // device memory in total
+  uint64_t launch_timeout_ms = 0;      // a kernel that runs longer fails with CUDA_ERROR_LAUNCH_TIMEOUT; 0 = never
+};
+
+}  // namespace nodewright
+
+extern "C" {
+
+// Before cuInit, or after every retained primary context was released. Returns a CUresult:
+// CUDA_ERROR_INVALID_VALUE for an option out of range, CUDA_ERROR_ALREADY_MAPPED when the driver is in use.
+int nodewright_cpu_configure(const nodewright::CpuDriverOptions* options);
+
+// Names the next cuLaunchKernelEx or cuGraphAddNode of the calling thread in reports. Copied; null takes it back.
+void nodewright_cpu_label(const char* node_name);
+
+// Copies the report of the last fault, one line, into `text` (at most `bytes`, with the closing zero). Returns the
+// length of the whole report, 0 when nothing went wrong so far.
+size_t nodewright_cpu_report(char* text, size_t bytes);
+
+// Forgets a sticky error and its report, as a new process would: queued work is dropped, objects stay.
+void nodewright_cpu_clear_error();
+}

@@ -1,0 +1,36 @@
+// Builds a kernel's .cu source for the CPU driver with the host compiler: the counterpart of NVRTC. Knows no cache.
+//
+//   std::vector<std::byte> image = compile_for_cpu({.kernel = "rms_norm", .sources = sources, .prelude = constants});
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nodewright {
+
+struct HostCompileRequest {
+  std::string kernel;                               // kernels_src/<kernel>.cu must be among the sources
+  std::map<std::string, std::string_view> sources;  // path as in #include "..." -> text; dialect and emulation included
+  std::string prelude;             // force-included: namespace nodewright { constexpr long long kCols = 192; }
+  bool checked = false;            // call the CPU driver on every load and store (CpuDriverOptions::check_accesses)
+  std::vector<std::string> extra;  // further compiler arguments
+};
+
+// An ELF shared object for cuLibraryLoadData of the CPU driver. Throws Error: no compiler, or the compiler's words.
+std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request);
+
+// The compiler that compile_for_cpu uses: $NODEWRIGHT_CXX, or the first of g++, c++, clang++ on the PATH.
+// Throws Error with what to install when there is none.
+std::string host_compiler_path();
+
+// Path, version, target machine and the options: images of two identities do not mix. Part of the disk cache's key.
+std::string host_compiler_identity();
+
+// Whether the code of an image made by compile_for_cpu contains a wait_for_inputs(). False for anything else.
+bool image_waits_for_inputs(std::span<const std::byte> image);
+
+}  // namespace nodewright
