@@ -18,6 +18,7 @@
   name(const __grid_constant__ ::nodewright::Args args)
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
+#define INFINITY __int_as_float(0x7f800000)
 
 namespace nodewright {
 
@@ -81,6 +82,29 @@ NODEWRIGHT_DEVICE void warp_sums(float (&v)[N]) {
 #endif
 }
 
+// Sums `N` values at once over each aligned group of `Lanes` lanes (a power of two); every lane gets its group's sums.
+template <int Lanes, int N>
+NODEWRIGHT_DEVICE void group_sums(float (&v)[N]) {
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int offset = Lanes / 2; offset > 0; offset /= 2) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < N; ++i) v[i] += __shfl_xor_sync(0xffffffffu, v[i], offset);
+  }
+#else
+  emulation::group_sums(v, N, Lanes);
+#endif
+}
+
+// Memory that other blocks of this launch have written before a fence and an arrival: read past L1.
+NODEWRIGHT_DEVICE float load_shared_by_grid(const float* address) {
+#ifdef __CUDACC_RTC__
+  return __ldcg(address);
+#else
+  return *address;
+#endif
+}
+
 // Sum (or maximum) over the block; every thread gets it. `scratch`: 32 floats of shared memory, free again on return.
 NODEWRIGHT_DEVICE float block_sum(float v, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
@@ -107,3 +131,5 @@ NODEWRIGHT_DEVICE float block_max(float v, float* scratch) {
 }
 
 }  // namespace nodewright
+
+using namespace nodewright;  // this header is included by kernel sources only

@@ -37,4 +37,8 @@ NODEWRIGHT_DEVICE uint32_t pack_bf16(float low, float high) {
   return static_cast<uint32_t>(to_bf16(low).bits) | static_cast<uint32_t>(to_bf16(high).bits) << 16;
 }
 
+// 16 bytes of memory that an earlier node wrote (16-byte aligned).
+NODEWRIGHT_DEVICE uint4 load_16(const void* address) { return *static_cast<const uint4*>(address); }
+NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) { *static_cast<uint4*>(address) = v; }
+
 }  // namespace nodewright

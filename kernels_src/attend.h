@@ -1,0 +1,63 @@
+// Paged attention of one new token a row over all keys up to its own, split over the context, combined in the launch.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+struct Attend {
+  In<float> q;              // [rows, heads, head_dim] rotated
+  In<bf16> kv;              // one layer's pool (kv_pages.h)
+  In<int32_t> positions;    // [rows]; keys 0 .. position are attended
+  In<int32_t> block_table;  // [rows, table_stride]
+  In<int32_t> n_live;       // [1]
+  Out<bf16> y;              // [rows, y_stride]: heads * head_dim elements a row
+  InOut<float> partials;    // [rows, head_tiles, splits, head_tile, head_dim + 2]: weighted values, then max, then sum
+  InOut<int32_t> arrivals;  // [rows, head_tiles] splits that have written their partials; zero between launches
+  int64_t table_stride;
+  int64_t y_stride;
+  float scale;              // of q . k, times log2(e): probabilities are powers of two
+};
+
+// How the heads and the context of a row are dealt to blocks.
+struct AttendShape {
+  int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
+  int64_t splits = 1;  // upper bound on blocks over one row's context
+
+  static constexpr int64_t kWarps = 4;
+  constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
+  constexpr int64_t group() const { return heads / kv_heads; }
+  // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each.
+  constexpr int64_t head_tile() const {
+    int64_t tile = group();
+    while (tile > 8) {  // the largest divisor of the group that is at most 8
+      int64_t next = tile - 1;
+      while (group() % next != 0) --next;
+      tile = next;
+    }
+    return tile;
+  }
+  constexpr int64_t head_tiles() const { return heads / head_tile(); }
+  // Lanes that share one key: 8 elements each.
+  constexpr int64_t lanes() const {
+    int64_t n = 1;
+    while (n * 8 < padded_head_dim()) n *= 2;
+    return n;
+  }
+  constexpr int64_t slots() const { return 32 / lanes() * kWarps; }  // keys in flight in a block
+  constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
+  constexpr unsigned shared_bytes() const {
+    return static_cast<unsigned>(4 * (slots() * head_tile() * (head_dim + 2) + head_tile() + 4));
+  }
+  constexpr LaunchShape launch_shape() const {
+    return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
+            {static_cast<unsigned>(32 * kWarps), 1, 1},
+            shared_bytes()};
+  }
+};
+
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits.
+inline constexpr unsigned kAttendThreads = 128;
+
+}  // namespace nodewright

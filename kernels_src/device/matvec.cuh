@@ -1,0 +1,232 @@
+// A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
+//
+// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers,
+// a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block b owns a
+// contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp (butterfly) ->
+// shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the bucket.
+//
+// Constants: kTile rows of x, kCols, kStride (W's row stride, elements), kThreads, kBatch (W rows in flight), kSegment.
+#pragma once
+
+#include "kernels_src/device/numeric.cuh"
+
+namespace nodewright {
+
+constexpr int kWarps = static_cast<int>(kThreads / 32);
+constexpr int kChunks = static_cast<int>((kStride / 8 + kThreads - 1) / kThreads);
+constexpr int kSums = static_cast<int>(kBatch * kTile);  // sums a batch ends in; a power of two, at most 32
+static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
+
+// First element of this thread's chunk c.
+NODEWRIGHT_DEVICE int chunk_column(int c) {
+  return (c * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x)) * 8;
+}
+
+// The range of weight rows of this block: outputs are dealt in units of `unit` rows.
+struct OutputRange {
+  int first, last;
+};
+NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
+  const int64_t units = outputs / unit, blocks = gridDim.x, b = blockIdx.x;
+  return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
+}
+
+// The weight rows in flight: [kBatch][kChunks] 16-byte loads a thread.
+struct WeightBatch {
+  uint4 w[kBatch][kChunks];
+};
+
+// Chunk c of the row at `row` (this thread's first element of it), if the row counts.
+NODEWRIGHT_DEVICE uint4 load_weight(const bf16* row, bool counts, int c) {
+  constexpr bool kExact = kChunks * kThreads * 8 == kStride;
+  if (!counts || (!kExact && chunk_column(c) >= kStride)) return uint4{0u, 0u, 0u, 0u};
+  return load_frozen_16(row + c * kThreads * 8);
+}
+
+NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const bf16* weight, OutputRange range) {
+  const bf16* row = weight + static_cast<int64_t>(range.first) * kStride + chunk_column(0);
+  NODEWRIGHT_UNROLL
+  for (int r = 0; r < kBatch; ++r) {
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kChunks; ++c) batch.w[r][c] = load_weight(row + r * kStride, range.first + r < range.last, c);
+  }
+}
+
+// This thread's slice of x as packed bf16: [kTile][kChunks][8].
+struct InputSlice {
+  uint4 x[kTile][kChunks];
+};
+
+// sum += w . x over 8 packed elements, in order.
+NODEWRIGHT_DEVICE float dot_8(uint4 w, uint4 x, float sum) {
+  sum = fmaf(low_bf16(w.x), low_bf16(x.x), sum);
+  sum = fmaf(high_bf16(w.x), high_bf16(x.x), sum);
+  sum = fmaf(low_bf16(w.y), low_bf16(x.y), sum);
+  sum = fmaf(high_bf16(w.y), high_bf16(x.y), sum);
+  sum = fmaf(low_bf16(w.z), low_bf16(x.z), sum);
+  sum = fmaf(high_bf16(w.z), high_bf16(x.z), sum);
+  sum = fmaf(low_bf16(w.w), low_bf16(x.w), sum);
+  sum = fmaf(high_bf16(w.w), high_bf16(x.w), sum);
+  return sum;
+}
+
+// Sums each of N values over the warp; lane l gets the sum of value l / (32 / N), in v[0].
+// Halving butterfly: the same tree of additions as warp_sum, with half the values left after each step.
+template <int N, int Offset = 16>
+NODEWRIGHT_DEVICE void warp_reduce_scatter(float* v) {
+#ifdef __CUDACC_RTC__
+  if constexpr (N > 1) {
+    const bool upper = (threadIdx.x & Offset) != 0;
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < N / 2; ++i) {
+      const float send = upper ? v[i] : v[i + N / 2];
+      const float keep = upper ? v[i + N / 2] : v[i];
+      v[i] = keep + __shfl_xor_sync(0xffffffffu, send, Offset);
+    }
+  } else {
+    v[0] += __shfl_xor_sync(0xffffffffu, v[0], Offset);
+  }
+  if constexpr (Offset > 1) warp_reduce_scatter<(N > 1 ? N / 2 : 1), Offset / 2>(v);
+#else
+  emulation::warp_sums(v, N);
+  v[0] = v[(threadIdx.x % 32) / (32 / N)];
+#endif
+}
+
+// Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
+// sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
+template <class Store>
+NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch, const InputSlice& slice,
+                                      float* partial /*[kSegment][kTile][kWarps]*/, Store store) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  auto sum = [&](int r, int m) {
+    float total = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int w = 0; w < kWarps; ++w) total += partial[(r * static_cast<int>(kTile) + m) * kWarps + w];
+    return total;
+  };
+  const bf16* next = weight + static_cast<int64_t>(range.first + static_cast<int>(kBatch)) * kStride + chunk_column(0);
+  for (int segment = range.first; segment < range.last; segment += static_cast<int>(kSegment)) {
+    const int segment_end = min(segment + static_cast<int>(kSegment), range.last);
+    for (int row = segment; row < segment_end; row += static_cast<int>(kBatch)) {
+      float sums[kSums] = {};
+      const int left = range.last - row - static_cast<int>(kBatch);  // rows after this batch
+      NODEWRIGHT_UNROLL
+      for (int r = 0; r < kBatch; ++r) {
+        NODEWRIGHT_UNROLL
+        for (int c = 0; c < kChunks; ++c) {
+          const uint4 w = batch.w[r][c];
+          batch.w[r][c] = load_weight(next + r * kStride, r < left, c);
+          NODEWRIGHT_UNROLL
+          for (int m = 0; m < kTile; ++m) {
+            float& s = sums[r * static_cast<int>(kTile) + m];
+            s = dot_8(w, slice.x[m][c], s);
+          }
+        }
+      }
+      next += kBatch * kStride;
+      warp_reduce_scatter<kSums>(sums);
+      const int value = lane / (32 / kSums);
+      if (lane % (32 / kSums) == 0) partial[((row - segment) * static_cast<int>(kTile) + value) * kWarps + warp] = sums[0];
+    }
+    __syncthreads();
+    store(segment, segment_end - segment, sum);
+    if (segment_end < range.last) __syncthreads();
+  }
+}
+
+// The slice of bf16 rows x[kTile rows of `row_stride` elements, the first kCols count].
+NODEWRIGHT_DEVICE void load_slice(InputSlice& slice, const bf16* x, int64_t row_stride) {
+  NODEWRIGHT_UNROLL
+  for (int m = 0; m < kTile; ++m) {
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      const int column = chunk_column(c);
+      uint4 v{0u, 0u, 0u, 0u};
+      const bf16* p = x + m * row_stride + column;
+      if (column + 8 <= kCols) {
+        v = load_16(p);
+      } else if (column < kCols) {  // the ragged end of a row
+        uint32_t words[4] = {};
+        for (int i = 0; i < kCols - column; ++i) words[i / 2] |= static_cast<uint32_t>(p[i].bits) << (i % 2 * 16);
+        v = uint4{words[0], words[1], words[2], words[3]};
+      }
+      slice.x[m][c] = v;
+    }
+  }
+}
+
+// RMSNorm of fp32 rows, rounded once to bf16: x / rms(x) * gain, rms over kCols. `gains`: this thread's slice of the
+// gain, read before the wait. `scratch`: kTile * kWarps floats of shared memory.
+struct GainSlice {
+  uint4 gain[kChunks];
+};
+
+NODEWRIGHT_DEVICE void load_gains(GainSlice& slice, const bf16* gain) {
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kChunks; ++c) {
+    const int column = chunk_column(c);
+    uint4 v{0u, 0u, 0u, 0u};
+    if (column + 8 <= kCols) {
+      v = load_frozen_16(gain + column);
+    } else if (column < kCols) {
+      uint32_t words[4] = {};
+      for (int i = 0; i < kCols - column; ++i)
+        words[i / 2] |= static_cast<uint32_t>(gain[column + i].bits) << (i % 2 * 16);
+      v = uint4{words[0], words[1], words[2], words[3]};
+    }
+    slice.gain[c] = v;
+  }
+}
+
+NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gains, const float* x, int64_t row_stride,
+                                         float eps, float* scratch) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  float values[kTile][kChunks][8];
+  float squares[kTile];
+  NODEWRIGHT_UNROLL
+  for (int m = 0; m < kTile; ++m) {
+    squares[m] = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      const int column = chunk_column(c);
+      const float* p = x + m * row_stride + column;
+      if (column < kStride) {  // rows of x are padded to kStride with zeros
+        const uint4 low = load_16(p), high = load_16(p + 4);
+        values[m][c][0] = bits_to_float(low.x), values[m][c][1] = bits_to_float(low.y);
+        values[m][c][2] = bits_to_float(low.z), values[m][c][3] = bits_to_float(low.w);
+        values[m][c][4] = bits_to_float(high.x), values[m][c][5] = bits_to_float(high.y);
+        values[m][c][6] = bits_to_float(high.z), values[m][c][7] = bits_to_float(high.w);
+      } else {
+        NODEWRIGHT_UNROLL
+        for (int i = 0; i < 8; ++i) values[m][c][i] = 0.0f;
+      }
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < 8; ++i) squares[m] = fmaf(values[m][c][i], values[m][c][i], squares[m]);
+    }
+  }
+  warp_sums(squares);
+  if (lane == 0) {
+    NODEWRIGHT_UNROLL
+    for (int m = 0; m < kTile; ++m) scratch[m * kWarps + warp] = squares[m];
+  }
+  __syncthreads();
+  NODEWRIGHT_UNROLL
+  for (int m = 0; m < kTile; ++m) {
+    float total = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int w = 0; w < kWarps; ++w) total += scratch[m * kWarps + w];
+    const float scale = 1.0f / sqrtf(total / static_cast<float>(kCols) + eps);
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      const float(&v)[8] = values[m][c];
+      const uint4 g = gains.gain[c];
+      slice.x[m][c] = uint4{pack_bf16(v[0] * scale * low_bf16(g.x), v[1] * scale * high_bf16(g.x)),
+                            pack_bf16(v[2] * scale * low_bf16(g.y), v[3] * scale * high_bf16(g.y)),
+                            pack_bf16(v[4] * scale * low_bf16(g.z), v[5] * scale * high_bf16(g.z)),
+                            pack_bf16(v[6] * scale * low_bf16(g.w), v[7] * scale * high_bf16(g.w))};
+    }
+  }
+}
+
+}  // namespace nodewright

@@ -1,0 +1,31 @@
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+#pragma once
+
+#include "kernels_src/device/numeric.cuh"
+
+namespace nodewright {
+
+// The first of the four words for this key and counter.
+NODEWRIGHT_DEVICE uint32_t philox_word(uint64_t key, uint32_t counter0, uint32_t counter1) {
+  uint32_t c0 = counter0, c1 = counter1, c2 = 0, c3 = 0;
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = static_cast<uint64_t>(0xD2511F53u) * c0, p1 = static_cast<uint64_t>(0xCD9E8D57u) * c2;
+    const auto n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(p1);
+    c3 = static_cast<uint32_t>(p0);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c0;
+}
+
+// Standard Gumbel noise of token `token` at output `index` under `seed`: -log(-log(u)), u in (0, 1).
+NODEWRIGHT_DEVICE float gumbel_noise(uint64_t seed, uint32_t index, uint32_t token) {
+  const float u = (static_cast<float>(philox_word(seed, token, index) >> 8) + 0.5f) * (1.0f / 16777216.0f);
+  return -logf(-logf(u));
+}
+
+}  // namespace nodewright

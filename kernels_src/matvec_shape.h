@@ -1,0 +1,69 @@
+// How a matrix times a few rows is laid over the GPU: threads own columns, blocks own contiguous ranges of outputs.
+// Host only; the kernels get the same numbers as named constants (device/matvec.cuh).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
+struct MatvecShape {
+  int64_t rows = 1;     // rows of the bucket
+  int64_t cols = 0;     // elements of x that count
+  int64_t stride = 0;   // elements between two rows of W: cols rounded up to 8
+  int64_t outputs = 0;  // rows of W
+  int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
+
+  // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
+  // of x are held in registers: at most 8 chunks.
+  constexpr int64_t tile() const {
+    for (int64_t t : {8, 4, 2})
+      if (rows % t == 0 && t * chunks_per_thread() <= 8) return t;
+    return 1;
+  }
+
+  // Threads of a block: 8 columns each and turn. Fewest idle lanes, then the largest block of 128 to 512 threads.
+  constexpr int64_t threads() const {
+    const int64_t chunks = stride / 8;
+    if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
+    int64_t best = 256, best_idle = INT64_MAX;
+    for (int64_t t = 256; t <= 512; t += 32) {
+      const int64_t idle = (chunks + t - 1) / t * t - chunks;
+      if (idle <= best_idle) best = t, best_idle = idle;
+    }
+    return best;
+  }
+
+  constexpr int64_t chunks_per_thread() const { return (stride / 8 + threads() - 1) / threads(); }
+
+  // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
+  // reduce, and registers (x slice, weights, sums) that leave room beside the address arithmetic.
+  constexpr int64_t batch() const {
+    const int64_t chunks = chunks_per_thread(), budget = threads() > 256 ? 96 : 160;
+    int64_t n = 16;
+    while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
+                        4 * chunks * (tile() + n) + n * tile() > budget))
+      n /= 2;
+    return n;
+  }
+
+  // Rows of W whose partial sums wait in shared memory (16 KiB) for the sum over warps.
+  constexpr int64_t segment() const {
+    const int64_t fits = 4096 / (tile() * (threads() / 32));
+    return std::max<int64_t>(batch(), fits / batch() * batch());
+  }
+
+  constexpr unsigned shared_bytes() const {
+    return static_cast<unsigned>(4 * (segment() * tile() * (threads() / 32) + tile() * (threads() / 32)));
+  }
+
+  constexpr LaunchShape launch_shape(int64_t sm_count) const {
+    const auto blocks = static_cast<unsigned>(std::min(outputs / unit, sm_count));
+    return {{blocks, static_cast<unsigned>(rows / tile()), 1}, {static_cast<unsigned>(threads()), 1, 1}, shared_bytes()};
+  }
+};
+
+}  // namespace nodewright

@@ -1,0 +1,19 @@
+// y = rms_norm(x, gain) . W^T: the qkv projection and the logits.
+#pragma once
+
+#include "kernels_src/args.h"
+
+namespace nodewright {
+
+struct NormProject {
+  In<float> x;          // [rows, stride] residual, padded with zeros to stride
+  Frozen<bf16> gain;    // [cols]
+  Frozen<bf16> weight;  // [outputs, stride]
+  Out<float> y;         // [rows, y_stride]
+  In<int32_t> n_live;   // [1] rows that count; not read at bucket 1
+  int64_t outputs;      // rows of weight
+  int64_t y_stride;     // elements between two rows of y
+  float eps;
+};
+
+}  // namespace nodewright

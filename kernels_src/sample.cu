@@ -1,0 +1,142 @@
+// Greedy: the first index of the largest logit. Otherwise argmax(logit / T + gumbel(seed, output index, token)) over the
+// tokens that top-k and then top-p keep: one draw, no sort, no dependence on row, batch or step. Both limits are found
+// as thresholds on the logit by radix selection, 8 bits a pass; masses are 64-bit fixed point, so the sums are exact
+// and their order does not matter. Block m: row m.
+#include "kernels_src/sample.h"
+
+#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/device/philox.cuh"
+
+namespace nodewright {
+
+// Order-preserving image of a float: a < b exactly when key(a) < key(b), no NaN.
+NODEWRIGHT_DEVICE uint32_t ordered_key(float v) {
+  const uint32_t bits = float_to_bits(v);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+struct Choice {
+  float score;
+  int token;
+};
+NODEWRIGHT_DEVICE Choice better(Choice a, Choice b) {
+  if (b.token < 0) return a;
+  if (a.token < 0) return b;
+  if (a.score != b.score) return a.score > b.score ? a : b;
+  return a.token < b.token ? a : b;
+}
+
+// The best choice of the block, in every thread. `scratch`: 32 Choices.
+NODEWRIGHT_DEVICE Choice block_best(Choice mine, Choice* scratch) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  NODEWRIGHT_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const Choice other{__shfl_xor_sync(0xffffffffu, mine.score, offset),
+                       __shfl_xor_sync(0xffffffffu, mine.token, offset)};
+    mine = better(mine, other);
+  }
+  if (lane == 0) scratch[warp] = mine;
+  __syncthreads();
+  Choice best = scratch[0];
+  for (int w = 1; w < static_cast<int>(kSampleThreads / 32); ++w) best = better(best, scratch[w]);
+  __syncthreads();
+  return best;
+}
+
+// The key of the element at which the weights of the elements >= it, taken from the largest down, first reach `wanted`.
+// weight(i) is the element's 64-bit weight, 0 = not counted. `bins`: kSampleBins; `found`: 2 words of shared memory.
+template <class Weight>
+NODEWRIGHT_DEVICE uint32_t select_from_top(const float* logits, int64_t vocab, unsigned long long wanted,
+                                           unsigned long long* bins, unsigned long long* found, Weight weight) {
+  uint32_t prefix = 0;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(kSampleBins); b += static_cast<int>(kSampleThreads))
+      bins[b] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < vocab; i += kSampleThreads) {
+      const uint32_t key = ordered_key(logits[i]);
+      if (shift < 24 && (key >> (shift + 8)) != (prefix >> (shift + 8))) continue;
+      const unsigned long long w = weight(logits[i]);
+      if (w != 0) atomicAdd(&bins[(key >> shift) & 255u], w);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      unsigned long long above = 0;
+      int bin = static_cast<int>(kSampleBins) - 1;
+      while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
+      found[0] = static_cast<unsigned long long>(bin);
+      found[1] = wanted - above;
+    }
+    __syncthreads();
+    prefix |= static_cast<uint32_t>(found[0]) << shift;
+    wanted = found[1];
+    __syncthreads();
+  }
+  return prefix;
+}
+
+}  // namespace nodewright
+
+NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
+  release_dependents();
+  wait_for_inputs();
+  const int row = static_cast<int>(blockIdx.x);
+  if (row >= args.n_live.data[0]) return;
+  auto* bins = reinterpret_cast<unsigned long long*>(shared_memory());  // [kSampleBins]
+  auto* found = bins + kSampleBins;                                     // [2]
+  auto* scratch = reinterpret_cast<Choice*>(found + 2);                 // [32]
+  const float* logits = args.logits.data + row * args.logits_stride;
+  const float temperature = args.temperature.data[row];
+  const bool greedy = !(temperature >= 1e-5f);
+
+  // The largest logit; a NaN wins over everything and fails the row.
+  Choice best{-INFINITY, -1};
+  bool has_nan = false;
+  for (int64_t i = threadIdx.x; i < args.vocab; i += kSampleThreads) {
+    const float v = logits[i];
+    has_nan |= v != v;
+    best = better(best, Choice{v, static_cast<int>(i)});
+  }
+  has_nan = __syncthreads_or(has_nan);
+  best = block_best(best, scratch);
+
+  if (!greedy && !has_nan) {
+    const float top = best.score, inverse = 1.0f / temperature;
+    uint32_t threshold = 0;  // keys below it are out
+    const int k = args.top_k.data[row];
+    if (k > 0 && k < args.vocab)
+      threshold = select_from_top(logits, args.vocab, static_cast<unsigned long long>(k), bins, found,
+                                  [](float) { return 1ull; });
+    const float p = args.top_p.data[row];
+    if (p < 1.0f) {
+      const auto mass = [&](float v) -> unsigned long long {
+        if (ordered_key(v) < threshold) return 0;
+        return static_cast<unsigned long long>(expf((v - top) * inverse) * 4294967296.0f);
+      };
+      if (threadIdx.x == 0) found[0] = 0;
+      __syncthreads();
+      unsigned long long part = 0;
+      for (int64_t i = threadIdx.x; i < args.vocab; i += kSampleThreads) part += mass(logits[i]);
+      atomicAdd(&found[0], part);
+      __syncthreads();
+      const auto wanted = static_cast<unsigned long long>(static_cast<double>(found[0]) * (p > 0.0f ? p : 0.0f));
+      __syncthreads();
+      threshold = select_from_top(logits, args.vocab, wanted > 0 ? wanted : 1, bins, found, mass);
+    }
+    const uint64_t seed = args.seed.data[row];
+    const auto index = static_cast<uint32_t>(args.output_index.data[row]);
+    best = Choice{-INFINITY, -1};
+    for (int64_t i = threadIdx.x; i < args.vocab; i += kSampleThreads) {
+      const float v = logits[i];
+      if (ordered_key(v) < threshold) continue;
+      const float gumbel = gumbel_noise(seed, index, static_cast<uint32_t>(i));
+      best = better(best, Choice{(v - top) * inverse + gumbel, static_cast<int>(i)});
+    }
+    best = block_best(best, scratch);
+  }
+  if (threadIdx.x == 0) {
+    const int token = has_nan ? -1 : best.token;
+    args.tokens.data[row] = token;
+    args.last_token.data[args.sequences.data[row]] = token;
+  }
+}
