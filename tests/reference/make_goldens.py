@@ -1,0 +1,87 @@
+# Writes the committed goldens: tests/golden/llama/<case>/ with a small random checkpoint, cases.json and the reference
+# logits of each prompt. The same bytes for the same library versions; run it again only when a case changes.
+import argparse
+import json
+import os
+import random
+import shutil
+
+import numpy as np
+import torch
+
+import make_checkpoint
+import reference_logits
+
+PROMPT_LENGTHS = (1, 5, 37, 70)  # 70 passes a page of 16 and of 64, and the original length of one_kv_head's rope
+CONTINUATION = 4
+CASES = {
+    # Every size is away from the multiples of 64 or 128 that kernels like.
+    "odd_sizes": "--hidden 192 --head-dim 32 --heads 6 --kv-heads 2 --vocab 1003 --intermediate 320 --layers 2 --tied "
+                 "--rope default --config-spelling new --max-position 512 --seed 11",
+    # heads * head_dim (192) is not hidden (96); with an original length of 64, rotary pairs 0..2 keep their frequency,
+    # 3..5 blend and 6..31 divide it, all within the prompts; eps is a tenth of the embedding's mean square.
+    "one_kv_head": "--hidden 96 --head-dim 64 --heads 3 --kv-heads 1 --vocab 517 --intermediate 136 --layers 2 --untied "
+                   "--rope llama3 --rope-original 64 --rope-theta 500000 --embedding-std 0.01 --config-spelling old --shards 14 "
+                   "--max-position 512 --seed 12",
+    # No grouping; rows of 100, 172 and 301 elements are not multiples of 8, a head of 20 is not a power of two.
+    # An eps of 1e-5 instead of 1e-6 doubles the denominator of the first norm.
+    "unaligned": "--hidden 100 --head-dim 20 --heads 5 --kv-heads 5 --vocab 301 --intermediate 172 --layers 3 --tied "
+                 "--rope linear --rope-factor 4 --config-spelling old --eps 1e-6 --embedding-std 0.003 --max-position 512 --seed 13",
+}
+
+
+def draw_prompts(name, vocab):
+    """Seeded token ids: [(prompt, continuation)], one per length."""
+    draw = random.Random("nodewright golden " + name)
+    return [([draw.randrange(vocab) for _ in range(length)], [draw.randrange(vocab) for _ in range(CONTINUATION)])
+            for length in PROMPT_LENGTHS]
+
+
+def relative_error(a, reference):
+    return float(np.sqrt(np.mean((a.astype(np.float64) - reference) ** 2)) / reference.std())
+
+
+def attention_peak(model, prompt):
+    """Mean of the largest attention weight of a query that sees at least 16 keys; 1/16 or less would be uniform."""
+    with torch.no_grad():
+        layers = model(input_ids=torch.tensor([prompt]), output_attentions=True, use_cache=False).attentions
+    return float(torch.stack([layer[0, :, 16:].max(-1).values.mean() for layer in layers]).mean())
+
+
+def write_case(name, arguments, root):
+    """Writes one folder and prints how wide its logits are and how far bf16 stands from float32."""
+    folder = os.path.join(root, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    shape = make_checkpoint.parse(["--out", folder] + arguments.split())
+    make_checkpoint.write_checkpoint(shape, folder)
+    model = reference_logits.load(folder, "cpu")
+    rounded = reference_logits.load(folder, "cpu", torch.bfloat16)
+    cases, references, errors, cache_errors = [], [], [], []
+    for prompt, continuation in draw_prompts(name, shape.vocab):
+        rows = reference_logits.one_forward(model, prompt, continuation)
+        file = "prompt_%d.npy" % len(prompt)
+        np.save(os.path.join(folder, file), rows)
+        cases.append({"prompt": prompt, "continuation": continuation, "logits": file})
+        references.append(rows)
+        errors.append(relative_error(reference_logits.one_forward(rounded, prompt, continuation), rows))
+        cache_errors.append(relative_error(reference_logits.with_cache(model, prompt, continuation), rows))
+    with open(os.path.join(folder, "cases.json"), "w") as file:
+        json.dump({"made_by": "make_checkpoint.py " + arguments, "cases": cases}, file)
+        file.write("\n")
+    size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
+    print("%-12s %7d bytes, logits std %.2f, peak attention %.2f, transformers bf16 %s %% from float32, cached float32 "
+          "%.1e" % (name, size, np.concatenate(references).std(), attention_peak(model, cases[-1]["prompt"]),
+                    " ".join("%.2f" % (100 * error) for error in errors), max(cache_errors)))
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(description="Writes tests/golden/llama.")
+    parser.add_argument("--out", default=os.path.join(here, "..", "golden", "llama"))
+    options = parser.parse_args()
+    for name, arguments in CASES.items():
+        write_case(name, arguments, options.out)
+
+
+if __name__ == "__main__":
+    main()
