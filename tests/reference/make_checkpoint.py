@@ -73,7 +73,10 @@ def tensors(shape, weights):
             adds = name.endswith(("o_proj", "down_proj"))
             yield prefix + name + ".weight", weights.normal(size, 0.0, std * embedding_std if adds else std)
         yield prefix + "post_attention_layernorm.weight", weights.normal((shape.hidden,), 1.0, GAIN_SPREAD)
-    yield "model.norm.weight", weights.normal((shape.hidden,), final_gain, final_gain * GAIN_SPREAD)
+    norm = weights.normal((shape.hidden,), final_gain, final_gain * GAIN_SPREAD)
+    if shape.tied:  # else a token's own embedding gives its own logit 10 sigma, and greedy text repeats one token
+        norm *= weights.normal((shape.hidden,), 0.0, 1.0).sign()
+    yield "model.norm.weight", norm
     if not shape.tied:
         yield "lm_head.weight", weights.normal((shape.vocab, shape.hidden), 0.0, head_std)
 
