@@ -1,0 +1,45 @@
+#include "graph/captured_run.h"
+
+#include "graph/eager_run.h"
+#include "graph/stopwatch.h"
+
+namespace nodewright {
+namespace {
+
+GraphHandle capture(const Plan& plan, const Stream& stream) {
+  const Driver& driver = stream.device().driver();
+  driver.check(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture",
+               "capture plan", plan.name);
+  CUgraph graph = nullptr;
+  try {
+    run_eager(plan, stream);
+  } catch (...) {  // a stream left capturing would be of no further use
+    driver.cuStreamEndCapture(stream.get(), &graph);
+    const GraphHandle partial(driver, graph);
+    throw;
+  }
+  const CUresult result = driver.cuStreamEndCapture(stream.get(), &graph);
+  GraphHandle owned(driver, graph);
+  driver.check(result, "cuStreamEndCapture", "capture plan", plan.name);
+  return owned;
+}
+
+}  // namespace
+
+CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
+    : name_(plan.name), driver_(&stream.device().driver()), graph_(*driver_), exec_(*driver_) {
+  check_plan(plan);
+  Stopwatch watch;
+  graph_ = capture(plan, stream);
+  stats_.capture_ms = watch.lap_ms();
+  exec_ = instantiate(*driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; });
+  stats_.instantiate_ms = watch.lap_ms();
+  driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", name_);
+  stats_.upload_ms = watch.lap_ms();
+}
+
+void CapturedGraph::launch(const Stream& stream) const {
+  driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);
+}
+
+}  // namespace nodewright

@@ -1,0 +1,32 @@
+// The captured run of a plan: the eager launches, recorded once by stream capture and replayed as a graph. It exists to
+// be compared with the explicit run; the only file of this folder that captures.
+#pragma once
+
+#include "graph/graph_handle.h"
+#include "graph/node.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+
+class CapturedGraph {
+ public:
+  // Captures run_eager(plan, stream), instantiates and uploads. Nothing runs. The plan may be dropped afterwards.
+  CapturedGraph(const Plan& plan, const Stream& stream);
+
+  void launch(const Stream& stream) const;
+  const std::string& name() const { return name_; }
+
+  struct Stats {
+    double capture_ms = 0, instantiate_ms = 0, upload_ms = 0;
+  };
+  const Stats& stats() const { return stats_; }
+
+ private:
+  std::string name_;
+  const Driver* driver_;
+  GraphHandle graph_;
+  GraphExecHandle exec_;
+  Stats stats_;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,39 @@
+// Checks a plan's edges against its uses, pair by pair. Shares nothing with the tracker that derived the edges: what it
+// finds missing is missing, whoever made the plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace nodewright {
+
+// Two nodes that touch the same bytes, at least one of them writing, and that no path of edges orders.
+struct MissingOrder {
+  uint32_t first = 0, second = 0;  // node ids, first < second
+  std::string first_name, second_name;
+  std::string first_field, second_field;
+  Access first_access = Access::in, second_access = Access::in;
+  std::string buffer;
+  uint64_t offset = 0, bytes = 0;  // the bytes they share, in `buffer`
+};
+
+// "'l0.norm' (y: out) and 'l0.qkv' (x: in) share normed[0,4096) without an order"
+std::string describe(const MissingOrder& missing);
+
+// Empty for a correct plan. By address, then by node. Counts a programmatic edge only where it goes from a kernel to a
+// kernel that waits, and reports a frozen use of anything that a node writes, ordered or not: it may be read before
+// the wait. O(uses log uses + overlapping pairs + edges * nodes / 64).
+std::vector<MissingOrder> missing_orders(const Plan& plan);
+
+// One use of each of two plans, of the same bytes, at least one writing. Plans that conflict must not run at once: run
+// them on one stream, or put an event between them.
+struct PlanConflict {
+  std::string node_a, field_a, node_b, field_b;
+  uint64_t address = 0, bytes = 0;
+};
+std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b);
+
+}  // namespace nodewright

@@ -1,0 +1,33 @@
+// One of a plan's three runs, chosen by an option.
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "graph/captured_run.h"
+#include "graph/graph_exec.h"
+
+namespace nodewright {
+
+enum class RunMode : uint8_t { eager, captured, explicit_ };
+
+std::string_view to_string(RunMode mode);
+// "eager", "captured" or "explicit". Throws Error with Fault::usage otherwise.
+RunMode run_mode(std::string_view word);
+
+class PlanRun {
+ public:
+  // Builds and uploads what the mode needs. `stream` must outlive the run; launches go there.
+  PlanRun(Plan plan, RunMode mode, const Stream& stream);
+
+  void launch();
+  RunMode mode() const { return static_cast<RunMode>(run_.index()); }
+  // The graph of an explicit run, for patches; null otherwise.
+  ExplicitGraph* explicit_graph() { return std::get_if<ExplicitGraph>(&run_); }
+
+ private:
+  const Stream& stream_;
+  std::variant<Plan, CapturedGraph, ExplicitGraph> run_;  // in the order of RunMode
+};
+
+}  // namespace nodewright
