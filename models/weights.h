@@ -1,0 +1,69 @@
+// The weights of a decoder in device memory, in the layout that the kernels read. Loading converts, interleaves and
+// pads on the host; nothing writes them afterwards.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "models/checkpoint.h"
+#include "models/model_config.h"
+#include "runtime/memory.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+
+// Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
+struct WeightMatrix {
+  Weight<bf16> data;  // [rows, stride], row-major; columns from cols on are zero
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // cols rounded up to a multiple of 8
+};
+
+struct LayerWeights {
+  Weight<bf16> attention_norm;     // [hidden]
+  WeightMatrix qkv;                // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
+  WeightMatrix out;                // [hidden, heads * head_dim]
+  Weight<bf16> feed_forward_norm;  // [hidden]
+  WeightMatrix gate_up;            // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i
+  WeightMatrix down;               // [hidden, intermediate]
+};
+
+// How far a load is, as bytes of device memory written. Called from the thread that loads, at least once at the end.
+struct Progress {
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
+};
+
+class DecoderWeights {
+ public:
+  // Reads, converts to bf16 (round to nearest even) and uploads every tensor; returns when all have arrived. Throws
+  // Error when the checkpoint lacks a tensor, has one of another shape than `config` implies, or has one that this
+  // model does not use; when a file cannot be read; and when memory is short. A tied head in the file is ignored.
+  static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
+                             const Progress& progress = {});
+
+  const WeightMatrix& embedding() const { return embedding_; }    // [vocab, hidden]
+  const WeightMatrix& head() const { return head_; }              // [vocab, hidden]; the embedding if tied
+  const Weight<bf16>& final_norm() const { return final_norm_; }  // [hidden]
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+
+  // "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm", and "head" unless tied; each 256-byte aligned.
+  std::span<const NamedRange> ranges() const { return ranges_; }
+  uint64_t bytes() const { return buffer_.bytes(); }  // of device memory
+  // What one token reads: everything once, but of an embedding that is not also the head only one row.
+  uint64_t bytes_per_token() const { return bytes_per_token_; }
+
+ private:
+  explicit DecoderWeights(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
+
+  DeviceBuffer buffer_;
+  WeightMatrix embedding_, head_;
+  Weight<bf16> final_norm_;
+  std::vector<LayerWeights> layers_;
+  std::vector<NamedRange> ranges_;
+  uint64_t bytes_per_token_ = 0;
+};
+
+}  // namespace nodewright
