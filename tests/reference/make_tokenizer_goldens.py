@@ -171,7 +171,7 @@ def mixed():
     def finish(t):
         bos, eos = t.token_to_id("<s>"), t.token_to_id("</s>")
         t.post_processor = processors.Sequence([
-            processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", eos)]),
+            processors.ByteLevel(),
             processors.TemplateProcessing(single="<s> $A </s>", pair="$A $B", special_tokens=[("<s>", bos), ("</s>", eos)])])
     return t, 500, [], tokens, finish, "pairs"
 

@@ -1,0 +1,36 @@
+// One Oniguruma regular expression over UTF-8, owned. Oniguruma because the oracle uses it: its Unicode tables and its
+// case folding ((?i:'s) matches U+017F) are part of what a tokenizer means.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct re_pattern_buffer;  // Oniguruma's regex_t
+
+namespace nodewright {
+
+class Regex {
+ public:
+  // Compiles `pattern` (Oniguruma's own syntax). Throws Error naming `file`, which the pattern came from, if it does
+  // not compile.
+  Regex(const std::string& pattern, const std::string& file);
+
+  // Appends the matches in `text` and what lies between them, in order, without empty pieces: the behaviour "Isolated"
+  // of tokenizer.json. `text` must be valid UTF-8 of fewer than 2^31 bytes. Thread-safe.
+  // Throws Error if Oniguruma gives up (its retry limit is 10,000,000 a match).
+  void append_isolated(std::string_view text, std::vector<std::string_view>& pieces) const;
+
+  // Whether a match starts at the first byte of `text`. Thread-safe.
+  bool matches_at_start(std::string_view text) const;
+
+ private:
+  struct Free {
+    void operator()(re_pattern_buffer* regex) const noexcept;
+  };
+  std::unique_ptr<re_pattern_buffer, Free> regex_;
+  std::string pattern_;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,192 @@
+// The order of the `tokenizers` library: added tokens in raw text, normalize, added tokens in normalized text, words,
+// byte-pair encoding, post-processor. Loading checks what the file's parts say about each other.
+#include "engine/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/byte_level.h"
+#include "engine/normalizer.h"
+#include "engine/utf8.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+constexpr std::size_t kLongestText = std::size_t{256} << 20;  // bytes; keeps positions within Oniguruma's 32-bit ints
+
+[[noreturn]] void fail_load(const std::string& path, std::string detail) {
+  throw Error({.doing = "load tokenizer",
+               .object = path,
+               .detail = std::move(detail),
+               .advice = "check that the file is complete, or download it again"});
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
+  return Tokenizer(read_tokenizer_file(path), path.string());
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kLongestText) {
+    throw Error({.doing = "tokenize text",
+                 .detail = fmt::format("it has {} bytes, the limit is {}", text.size(), kLongestText),
+                 .advice = "send a shorter text"});
+  }
+  std::vector<TokenId> ids;
+  if (options.add_special_tokens) ids = prefix_;
+
+  const std::string valid = to_valid_utf8(text);
+  std::vector<AddedTokens::Piece> pieces;
+  raw_tokens_.append_pieces(valid, options.parse_special, pieces);
+
+  Bpe::Scratch scratch;
+  std::vector<AddedTokens::Piece> inner;
+  for (const auto& piece : pieces) {
+    if (piece.id != kNoToken) {
+      ids.push_back(piece.id);
+      continue;
+    }
+    const std::string normal = nfc_ ? to_nfc(piece.text) : std::string(piece.text);
+    inner.clear();
+    normalized_tokens_.append_pieces(normal, options.parse_special, inner);
+    for (const auto& part : inner) {
+      if (part.id != kNoToken) {
+        ids.push_back(part.id);
+      } else {
+        append_words(part.text, scratch, ids);
+      }
+    }
+  }
+  if (options.add_special_tokens) ids.insert(ids.end(), suffix_.begin(), suffix_.end());
+  return ids;
+}
+
+void Tokenizer::append_words(std::string_view text, Bpe::Scratch& scratch, std::vector<TokenId>& ids) const {
+  pre_tokenizer_.for_each_word(text, [&](std::string_view word) { bpe_.append_ids(word, ids, scratch); });
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::string bytes;
+  for (const TokenId id : ids) {
+    const Token& one = token(id);
+    if (!(skip_special && one.special)) bytes += one.bytes;
+  }
+  return to_valid_utf8(bytes);
+}
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
+  const auto found = id_of_token_.find(std::string(token));
+  return found == id_of_token_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string_view Tokenizer::id_to_bytes(TokenId id) const { return token(id).bytes; }
+
+bool Tokenizer::is_special(TokenId id) const { return token(id).special; }
+
+const Tokenizer::Token& Tokenizer::token(TokenId id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() || !tokens_[id].exists) {
+    throw Error({.doing = "decode token",
+                 .object = std::to_string(id),
+                 .detail = fmt::format("no token has this id; the vocabulary has {}", tokens_.size()),
+                 .advice = "check that the tokenizer belongs to the model"});
+  }
+  return tokens_[id];
+}
+
+// Loading.
+
+Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& path)
+    : nfc_(file.nfc), pre_tokenizer_(file.pre_tokenizer, path), prefix_(file.prefix), suffix_(file.suffix) {
+  load_vocab(file, path);
+  load_added_tokens(file, path);
+  load_merges(file, path);
+  for (const auto* added : {&prefix_, &suffix_}) {
+    for (const TokenId id : *added) {
+      if (static_cast<std::size_t>(id) >= tokens_.size() || !tokens_[id].exists) {
+        fail_load(path, fmt::format("the post_processor adds token {}, which does not exist", id));
+      }
+    }
+  }
+}
+
+// The entry of a new token; two tokens may not share an id.
+Tokenizer::Token& Tokenizer::claim(TokenId id, const std::string& spelling, const std::string& path) {
+  if (static_cast<std::size_t>(id) >= tokens_.size()) tokens_.resize(static_cast<std::size_t>(id) + 1);
+  Token& token = tokens_[id];
+  if (token.exists) fail_load(path, fmt::format("token '{}' has the id {} of another token", spelling, id));
+  token = {.bytes = decoded_bytes(spelling), .exists = true};
+  id_of_token_.emplace(spelling, id);
+  return token;
+}
+
+// Special tokens stay out of the encoder's reach, so that no text becomes one by merging.
+void Tokenizer::load_vocab(const TokenizerFile& file, const std::string& path) {
+  std::set<std::string_view> special;
+  for (const auto& token : file.added_tokens) {
+    if (token.special) special.insert(token.content);
+  }
+  std::size_t bytes_with_token = 0;
+  bpe_.set_ignore_merges(file.ignore_merges);
+  for (const auto& [spelling, id] : file.vocab) {
+    claim(id, spelling, path);
+    auto bytes = bytes_of_token(spelling);
+    if (!bytes) continue;
+    if (bytes->size() == 1) {
+      ++bytes_with_token;
+      if (special.contains(spelling)) fail_load(path, fmt::format("special token '{}' is a single byte", spelling));
+    }
+    if (!special.contains(spelling)) bpe_.add_token(*std::move(bytes), id);
+  }
+  if (file.has_unknown_token && bytes_with_token < 256) {
+    fail_load(path, fmt::format("unk_token is set and only {} of 256 bytes have a token, which is not supported",
+                                bytes_with_token));
+  }
+}
+
+void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& path) {
+  std::set<std::string_view> seen;
+  for (const auto& token : file.added_tokens) {
+    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token '{}' comes twice", token.content));
+    const auto known = token_to_id(token.content);
+    if (known && *known != token.id) {
+      fail_load(path,
+                fmt::format("added token '{}' has id {}, but {} in the vocabulary", token.content, token.id, *known));
+    }
+    Token& entry = known ? tokens_[token.id] : claim(token.id, token.content, path);
+    entry.special = token.special;
+    if (token.normalized && nfc_) entry.bytes = decoded_bytes(to_nfc(token.content));  // as tokenizers 0.23 decodes it
+  }
+  for (const bool special : {true, false}) {  // of two that look alike once normalized, the oracle takes a special one
+    for (const auto& token : file.added_tokens) {
+      if (token.special != special) continue;
+      if (token.normalized) {
+        normalized_tokens_.add(token, nfc_ ? to_nfc(token.content) : token.content, path);
+      } else {
+        raw_tokens_.add(token, token.content, path);
+      }
+    }
+  }
+}
+
+void Tokenizer::load_merges(const TokenizerFile& file, const std::string& path) {
+  const auto known = [&](const std::string& spelling, const auto& merge) {
+    const auto found = token_to_id(spelling);
+    if (!found) {
+      fail_load(path, fmt::format("merge '{} {}' needs token '{}', which is not in the vocabulary", merge.first,
+                                  merge.second, spelling));
+    }
+    return *found;
+  };
+  for (const auto& merge : file.merges) {
+    const TokenId left = known(merge.first, merge);
+    const TokenId right = known(merge.second, merge);
+    const TokenId merged = known(merge.first + merge.second, merge);
+    if (!tokens_[merged].special) bpe_.add_merge(left, right, merged);
+  }
+}
+
+}  // namespace nodewright

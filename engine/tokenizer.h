@@ -1,0 +1,87 @@
+// Text to token ids and back, as the `tokenizers` library does it for a byte-level BPE tokenizer.json (Llama-3, Qwen2,
+// Qwen3, GPT-2). Chat templates and the choice of BOS and EOS belong elsewhere; text as it streams: text_stream.h.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/added_tokens.h"
+#include "engine/bpe.h"
+#include "engine/pre_tokenizer.h"
+#include "engine/tokenizer_file.h"
+
+namespace nodewright {
+
+struct EncodeOptions {
+  // false: the text is the user's, and whatever it spells, no special token comes out of it (added tokens that are not
+  // special do). true: special tokens in the text are taken as such, as a chat template's output needs it; this is what
+  // `tokenizers` does by default.
+  bool parse_special = false;
+  // Puts around the text what the file's post-processor says, such as Llama-3's <|begin_of_text|>. A chat template
+  // writes that itself: do not add it twice.
+  bool add_special_tokens = false;
+};
+
+// Immutable after loading: every method may be called from many threads at once.
+class Tokenizer {
+ public:
+  // Loads a tokenizer.json. Throws Error naming the file and the thing at fault: unreadable, not JSON, a component or
+  // flag that is not supported (by name), two tokens with one id, a merge of unknown tokens, an expression that does
+  // not compile.
+  static Tokenizer from_file(const std::filesystem::path& path);
+
+  // The ids of `text`, which may hold any bytes: invalid UTF-8 is read as U+FFFD, one for each maximal ill-formed
+  // subpart, as Python's bytes.decode('utf-8', errors='replace') does.
+  // Throws Error if the text is longer than 256 MiB, or so unusual that a regular expression gives up.
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // The text of `ids`, always valid UTF-8: the bytes of all tokens are joined, then invalid and truncated characters
+  // become U+FFFD as in Rust's String::from_utf8_lossy. skip_special leaves special tokens out.
+  // Throws Error naming the id and the vocabulary's size if no token has that id.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+
+  // One more than the largest id. A model may have more columns than that (they are padding).
+  std::size_t vocab_size() const { return tokens_.size(); }
+
+  // The id of a token spelled as in the file: "Ġthe", "<|eot_id|>".
+  std::optional<TokenId> token_to_id(std::string_view token) const;
+
+  // The bytes that this token adds to the text, which may be part of a character only: " the", "\xE2\x82".
+  // Throws Error naming the id and the vocabulary's size if no token has it. The view lives as long as the tokenizer.
+  std::string_view id_to_bytes(TokenId id) const;
+
+  // Whether this is a special token. Throws like id_to_bytes.
+  bool is_special(TokenId id) const;
+
+ private:
+  struct Token {
+    std::string bytes;
+    bool exists = false;
+    bool special = false;
+  };
+
+  Tokenizer(const TokenizerFile& file, const std::string& path);
+  Token& claim(TokenId id, const std::string& spelling, const std::string& path);
+  void load_vocab(const TokenizerFile& file, const std::string& path);
+  void load_merges(const TokenizerFile& file, const std::string& path);
+  void load_added_tokens(const TokenizerFile& file, const std::string& path);
+  const Token& token(TokenId id) const;
+  void append_words(std::string_view text, Bpe::Scratch& scratch, std::vector<TokenId>& ids) const;
+
+  std::vector<Token> tokens_;                             // [id]
+  std::unordered_map<std::string, TokenId> id_of_token_;  // by spelling
+  AddedTokens raw_tokens_;                                // looked for in the text as it came
+  AddedTokens normalized_tokens_;                         // looked for after normalizing
+  bool nfc_;
+  PreTokenizer pre_tokenizer_;
+  Bpe bpe_;
+  std::vector<TokenId> prefix_, suffix_;
+};
+
+}  // namespace nodewright
