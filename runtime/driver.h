@@ -134,6 +134,9 @@ class Driver {
   // The CPU driver uses `node_name` in its reports for the next launch or added node of this thread. No-op on CUDA.
   void label(std::string_view node_name) const;
 
+  // Forgets a sticky error of the CPU driver, as a new process would. No-op on CUDA, where only a new process helps.
+  void clear_cpu_error() const;
+
 #define NODEWRIGHT_ENTRY(name) DriverFunction<decltype(&::name), DriverEntry::name> name;
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
@@ -145,6 +148,8 @@ class Driver {
   void* symbol(const char* name) const;
   void load_entries_by_version();
   void load_entries_by_name();
+  void open_cpu_extensions(const CpuDriverOptions& options);
+  std::string cpu_report() const;
 
   void* library_;  // of dlopen; never closed: drivers leave threads and exit handlers behind
   std::string path_;

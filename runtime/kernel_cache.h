@@ -5,7 +5,6 @@
 //   Kernel<RmsNorm> norm = typed_kernel<RmsNorm>(kernels, {"rms_norm", {{"kHidden", 2048}}}, shape);
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -17,30 +16,12 @@
 #include <vector>
 
 #include "kernels_src/field_visit.h"
-#include "kernels_src/kernel_sources.h"
 #include "kernels_src/launch_shape.h"
 #include "runtime/device.h"
-#include "runtime/library.h"
+#include "runtime/image_store.h"
+#include "runtime/kernel_request.h"
 
 namespace nodewright {
-
-class Nvrtc;
-
-// Becomes `constexpr long long name = value;` in namespace nodewright, before the first line of the kernel's source.
-struct Constant {
-  std::string name;
-  int64_t value;
-  bool operator==(const Constant&) const = default;
-};
-
-// kernels_src/<name>.cu holds exactly the kernel <name>.
-struct KernelRequest {
-  std::string name;
-  std::vector<Constant> constants;
-};
-
-// "rms_norm[kHidden=2048]": how errors and reports call a request.
-std::string to_string(const KernelRequest& request);
 
 struct LoadedKernel {
   std::string name;
@@ -55,7 +36,7 @@ struct LoadedKernel {
 };
 
 struct KernelCacheOptions {
-  std::filesystem::path folder;  // empty: $NODEWRIGHT_CACHE, or else ~/.cache/nodewright
+  std::filesystem::path folder;  // empty: ImageStore::default_folder()
   // Sources beside the embedded ones, found first: a user's own kernels. The views must outlive the cache.
   std::vector<EmbeddedSource> extra_sources;
   // Told after every kernel that prepare() has brought in, under a lock: done, total, to_string(request).
@@ -90,27 +71,26 @@ class KernelCache {
     std::string disk_problem;    // why the folder is not used, or the last failure; empty when all is well
   };
   Stats stats() const;
-  // Where the images are kept; empty when none could be made.
-  const std::filesystem::path& folder() const { return folder_; }
+  // Where the images are kept; empty when the folder cannot be used.
+  const std::filesystem::path& folder() const { return store_.folder(); }
   Device& device() const { return device_; }
 
  private:
-  struct Image;
-  struct Entry;
+  struct Entry;     // one loaded kernel and its library
+  struct Compiler;  // NVRTC or the host compiler, opened when first needed
 
-  std::string source_text(const std::string& path) const;
-  Image image_of(const KernelRequest& request);
-  Image compile(const KernelRequest& request, std::span<const EmbeddedSource> sources);
-  std::unique_ptr<Entry> load(const KernelRequest& request, const Image& image);
-  const Nvrtc& nvrtc();
+  std::vector<std::byte> image_of(const KernelRequest& request);
+  std::unique_ptr<Entry> load(const KernelRequest& request, std::span<const std::byte> image);
+  const LoadedKernel* find_loaded(const std::string& key) const;
+  const LoadedKernel& keep(const std::string& key, std::unique_ptr<Entry> entry);
 
   Device& device_;
-  std::filesystem::path folder_;
   KernelCacheOptions options_;
-  std::unique_ptr<Nvrtc> nvrtc_;
+  ImageStore store_;
+  std::unique_ptr<Compiler> compiler_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Entry>> loaded_;  // by to_string(request)
-  std::map<std::string, unsigned> shared_allowed_;
+  std::map<CUfunction, unsigned> shared_allowed_;         // bytes of dynamic shared memory asked for so far
   Stats stats_;
 };
 

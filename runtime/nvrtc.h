@@ -28,7 +28,7 @@ struct NvrtcResult {
 
 class Nvrtc {
  public:
-  // Looks where candidates() says. Throws Error with every place and why it did not do.
+  // Takes the first of candidates() that loads. Throws Error with every place and why it did not do.
   static std::unique_ptr<Nvrtc> load();
   // Files and names to try, in order: $NODEWRIGHT_NVRTC alone if it is set; otherwise the libraries beside the
   // program, $CUDA_HOME, $CUDA_PATH, the loader's path, /usr/local/cuda*, and Python's wheels (nvidia/*/lib).
@@ -42,19 +42,22 @@ class Nvrtc {
   int minor() const { return minor_; }
   const std::string& path() const { return path_; }  // the file or name it was loaded by
 
-  // Options for the device `cc_major`.`cc_minor`: the language, the target, and spills as errors where asked for.
-  std::vector<std::string> options(int cc_major, int cc_minor) const;
-
   // Thread-safe. Throws Error with the first lines of the compiler's log.
   NvrtcResult compile(const NvrtcSource& source, std::span<const std::string> options) const;
 
  private:
   struct Table;  // one pointer per entry of nvrtc.h that is used
-  explicit Nvrtc(std::unique_ptr<Table> table, std::string path);
+  Nvrtc(std::unique_ptr<Table> table, std::string path);
 
   std::unique_ptr<Table> table_;
   std::string path_;
   int major_ = 0, minor_ = 0;
 };
+
+enum class Spills { warned, refused };
+
+// Options for a device of compute capability `cc_major`.`cc_minor`: the language, the target, and whether a kernel
+// that spills registers is compiled with a word in the log or refused.
+std::vector<std::string> nvrtc_options(int cc_major, int cc_minor, Spills spills = Spills::warned);
 
 }  // namespace nodewright

@@ -1,0 +1,73 @@
+#include "runtime/device.h"
+
+#include "runtime/error.h"
+
+namespace nodewright {
+
+Device::Device(Driver& driver, int ordinal) : driver_(driver) {
+  driver_.check(driver_.cuInit(0), "cuInit", "start the driver", driver_.path(), {},
+                driver_.is_cpu() ? "" : "check that nvidia-smi lists a device, or run with --device cpu");
+  int count = 0;
+  driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount", "count the devices of", driver_.path());
+  const std::string name = (driver_.is_cpu() ? "cpu:" : "cuda:") + std::to_string(ordinal);
+  if (ordinal < 0 || ordinal >= count)
+    throw Error(
+        {.doing = "open device",
+         .object = name,
+         .detail = "the driver has " + std::to_string(count) + " devices",
+         .advice = count == 0 ? "run with --device cpu" : "name a device from 0 to " + std::to_string(count - 1),
+         .fault = count == 0 ? Fault::run_time : Fault::usage});
+  driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet", "open device", name);
+  read_properties(ordinal);
+  driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain",
+                "retain the primary context of", name);
+  if (const CUresult result = driver_.cuCtxSetCurrent(context_); result != CUDA_SUCCESS) {
+    driver_.cuDevicePrimaryCtxRelease(device_);
+    driver_.check(result, "cuCtxSetCurrent", "make current the context of", name);
+  }
+}
+
+Device::~Device() {
+  driver_.cuCtxSetCurrent(nullptr);
+  driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+uint64_t Device::free_bytes() const {
+  size_t free = 0, total = 0;
+  driver_.check(driver_.cuMemGetInfo(&free, &total), "cuMemGetInfo", "read the free memory of", name());
+  return free;
+}
+
+void Device::make_current() const {
+  driver_.check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent", "make current the context of", name());
+}
+
+void Device::synchronize() const {
+  driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize", "wait for device", name());
+}
+
+void Device::read_properties(int ordinal) {
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    driver_.check(driver_.cuDeviceGetAttribute(&value, which, device_), "cuDeviceGetAttribute",
+                  "read a property of device", std::to_string(ordinal), "attribute " + std::to_string(which));
+    return value;
+  };
+  char name[256] = {};
+  driver_.check(driver_.cuDeviceGetName(name, sizeof name - 1, device_), "cuDeviceGetName", "read the name of device",
+                std::to_string(ordinal));
+  size_t total = 0;
+  driver_.check(driver_.cuDeviceTotalMem(&total, device_), "cuDeviceTotalMem", "read the memory size of", name);
+  properties_.name = name;
+  properties_.ordinal = ordinal;
+  properties_.sm_count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  properties_.cc_major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  properties_.cc_minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  properties_.total_bytes = total;
+  properties_.shared_optin_bytes =
+      static_cast<unsigned>(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  properties_.l2_bytes = static_cast<uint64_t>(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+  properties_.max_threads_per_block = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+}
+
+}  // namespace nodewright

@@ -1,0 +1,265 @@
+#include "runtime/kernel_cache.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/cubin_reader.h"
+#include "runtime/error.h"
+#include "runtime/host_compiler.h"
+#include "runtime/library.h"
+#include "runtime/nvrtc.h"
+
+namespace nodewright {
+namespace {
+
+// What a block may have without asking: CUDA C++ programming guide, technical specifications, since compute 2.0.
+constexpr uint64_t kSharedBytesWithoutAsking = 48 * 1024;
+constexpr int kOldestMajorThatWaits = 9;  // PTX ISA: griddepcontrol needs sm_90
+
+constexpr std::string_view kCpuOnlyFolder = "runtime/cpu_driver/";
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string shape_text(const LaunchShape& shape) {
+  const auto triple = [](const unsigned(&v)[3]) {
+    return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
+  };
+  return "grid " + triple(shape.grid) + ", block " + triple(shape.block) + ", " + std::to_string(shape.shared_bytes) +
+         " shared bytes";
+}
+
+}  // namespace
+
+struct KernelCache::Entry {
+  Library library;
+  LoadedKernel kernel;
+};
+
+// One compiler for one device. Made when a kernel is first asked for, so that a run whose kernels are all loaded needs
+// none; its identity is part of every key, so that even a disk hit needs the compiler's version.
+struct KernelCache::Compiler {
+  explicit Compiler(const Device& device) : on_cpu(device.driver().is_cpu()) {
+    if (on_cpu) {
+      checked = device.driver().cpu_options().check_accesses;
+      identity = host_compiler_identity() + (checked ? " checked" : "");
+      return;
+    }
+    nvrtc = Nvrtc::load();
+    options = nvrtc_options(device.properties().cc_major, device.properties().cc_minor);
+    identity = "nvrtc " + std::to_string(nvrtc->major()) + "." + std::to_string(nvrtc->minor());
+    for (const std::string& option : options) identity += " " + option;
+  }
+
+  KernelProgram program(const KernelRequest& request, std::span<const EmbeddedSource> extra) const {
+    return program_of(request, extra, on_cpu ? std::string_view() : kCpuOnlyFolder);
+  }
+
+  std::vector<std::byte> compile(const KernelRequest& request, const KernelProgram& program) const {
+    if (on_cpu) {
+      HostCompileRequest host{
+          .kernel = request.name, .sources = {}, .prelude = program.prelude, .checked = checked, .extra = {}};
+      host.sources.emplace(program.source.path, program.source.text);
+      for (const EmbeddedSource& header : program.headers) host.sources.emplace(header.path, header.text);
+      return compile_for_cpu(host);
+    }
+    const std::string path(program.source.path);
+    NvrtcSource source{path, program.prelude + "#line 1 \"" + path + "\"\n" + std::string(program.source.text), {}};
+    for (const EmbeddedSource& header : program.headers)
+      source.headers.push_back({std::string(header.path), std::string(header.text)});
+    return nvrtc->compile(source, options).cubin;
+  }
+
+  bool on_cpu;
+  bool checked = false;
+  std::unique_ptr<Nvrtc> nvrtc;
+  std::vector<std::string> options;
+  std::string identity;
+};
+
+KernelCache::KernelCache(Device& device, std::filesystem::path folder)
+    : KernelCache(device, KernelCacheOptions{.folder = std::move(folder), .extra_sources = {}, .progress = {}}) {}
+
+KernelCache::KernelCache(Device& device, KernelCacheOptions options)
+    : device_(device),
+      options_(std::move(options)),
+      store_(options_.folder.empty() ? ImageStore::default_folder() : options_.folder) {
+  stats_.disk_problem = store_.problem();
+}
+
+KernelCache::~KernelCache() = default;
+
+const LoadedKernel& KernelCache::get(const KernelRequest& request) {
+  const std::string key = to_string(request);
+  if (const LoadedKernel* kernel = find_loaded(key)) return *kernel;
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<std::byte> image = image_of(request);
+  const LoadedKernel& kernel = keep(key, load(request, image));
+  const std::lock_guard lock(mutex_);
+  stats_.ms += ms_since(start);
+  return kernel;
+}
+
+void KernelCache::prepare(std::span<const KernelRequest> requests) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<const KernelRequest*> missing;
+  std::set<std::string> seen;
+  for (const KernelRequest& request : requests)
+    if (seen.insert(to_string(request)).second && find_loaded(to_string(request)) == nullptr)
+      missing.push_back(&request);
+  if (missing.empty()) return;
+
+  std::vector<std::vector<std::byte>> images(missing.size());
+  std::vector<std::exception_ptr> failures(missing.size());
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::mutex progress_mutex;
+  size_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < missing.size() && !failed; i = next++) {
+      try {
+        images[i] = image_of(*missing[i]);
+        const std::lock_guard lock(progress_mutex);
+        ++done;
+        if (options_.progress) options_.progress(done, missing.size(), to_string(*missing[i]));
+      } catch (...) {
+        failures[i] = std::current_exception();
+        failed = true;
+      }
+    }
+  };
+  {
+    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> threads;  // this thread works too
+    for (size_t i = 1; i < std::min(cores, missing.size()); ++i) threads.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  // Loading is driver calls, in the order of the requests and on this thread: a trace repeats from run to run.
+  for (size_t i = 0; i < missing.size(); ++i) keep(to_string(*missing[i]), load(*missing[i], images[i]));
+  const std::lock_guard lock(mutex_);
+  stats_.ms += ms_since(start);
+}
+
+const LoadedKernel* KernelCache::find_loaded(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(key);
+  return found == loaded_.end() ? nullptr : &found->second->kernel;
+}
+
+// The first to come stays, if two threads loaded the same kernel at once.
+const LoadedKernel& KernelCache::keep(const std::string& key, std::unique_ptr<Entry> entry) {
+  const std::lock_guard lock(mutex_);
+  return loaded_.try_emplace(key, std::move(entry)).first->second->kernel;
+}
+
+// From disk or from the compiler. Makes no driver call, so that any thread may.
+std::vector<std::byte> KernelCache::image_of(const KernelRequest& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (compiler_ == nullptr) compiler_ = std::make_unique<Compiler>(device_);
+  }
+  const KernelProgram program = compiler_->program(request, options_.extra_sources);
+  const Digest key = hash_of(program, compiler_->identity);
+  ImageStore::Read read = store_.read(request.name, key);
+  if (read.found == ImageStore::Found::yes) {
+    const std::lock_guard lock(mutex_);
+    ++stats_.disk_hits;
+    return std::move(read.image);
+  }
+  std::vector<std::byte> image;
+  try {
+    image = compiler_->compile(request, program);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    if (!request.constants.empty()) parts.object += " as " + to_string(request);
+    throw Error(parts);
+  }
+  const std::string problem = store_.write(request.name, key, image);
+  const std::lock_guard lock(mutex_);
+  ++stats_.compiled;
+  if (read.found == ImageStore::Found::damaged) ++stats_.disk_rejects;
+  if (!problem.empty()) {
+    ++stats_.disk_failures;
+    stats_.disk_problem = problem;
+  }
+  return image;
+}
+
+std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& request, std::span<const std::byte> image) {
+  Driver& driver = device_.driver();
+  const std::string object = to_string(request);
+  auto entry = std::make_unique<Entry>(Entry{Library(device_, object, image), {}});
+  LoadedKernel& kernel = entry->kernel;
+  kernel.name = request.name;
+  kernel.kernel = entry->library.kernel(request.name);
+  driver.check(driver.cuKernelGetFunction(&kernel.function, kernel.kernel), "cuKernelGetFunction", "load kernel",
+               object);
+  const auto attribute = [&](CUfunction_attribute which) {
+    int value = 0;
+    driver.check(driver.cuKernelGetAttribute(&value, which, kernel.kernel, device_.get()), "cuKernelGetAttribute",
+                 "read a property of kernel", object, "attribute " + std::to_string(which));
+    return value;
+  };
+  kernel.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  kernel.spill_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+  kernel.static_shared_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+  kernel.max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  size_t offset = 0, bytes = 0;
+  driver.check(driver.cuKernelGetParamInfo(kernel.kernel, 0, &offset, &bytes), "cuKernelGetParamInfo",
+               "read the parameters of kernel", object, "parameter 0", "give the kernel exactly one argument struct");
+  kernel.args_bytes = bytes;
+  kernel.waits_for_inputs = device_.properties().cc_major >= kOldestMajorThatWaits;
+  if (compiler_->on_cpu)
+    kernel.waits_for_inputs &= image_waits_for_inputs(image);
+  else
+    for (const CubinKernel& built : read_cubin(image, object))
+      kernel.waits_for_inputs &= built.waits_for_inputs;  // one kernel a file
+  return entry;
+}
+
+void KernelCache::allow_shared(const LoadedKernel& kernel, unsigned bytes) {
+  if (kernel.static_shared_bytes + bytes <= kSharedBytesWithoutAsking) return;
+  const std::lock_guard lock(mutex_);
+  unsigned& allowed = shared_allowed_[kernel.function];
+  if (bytes <= allowed) return;
+  Driver& driver = device_.driver();
+  driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         static_cast<int>(bytes)),
+               "cuFuncSetAttribute", "reserve shared memory for kernel", kernel.name,
+               "needs " + std::to_string(bytes) + " dynamic and " + std::to_string(kernel.static_shared_bytes) +
+                   " static bytes a block, " + device_.name() + " has " +
+                   std::to_string(device_.properties().shared_optin_bytes),
+               "launch it with less shared memory");
+  allowed = bytes;
+}
+
+KernelCache::Stats KernelCache::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void check_kernel(const LoadedKernel& kernel, uint64_t args_bytes, const LaunchShape& shape) {
+  const auto refuse = [&](const std::string& detail, const char* advice) {
+    throw Error({.doing = "use kernel", .object = kernel.name, .detail = detail, .advice = advice});
+  };
+  if (kernel.args_bytes != args_bytes)
+    refuse("its argument struct has " + std::to_string(kernel.args_bytes) + " bytes in the built code and " +
+               std::to_string(args_bytes) + " here",
+           "name the kernel that takes this struct");
+  if (shape.blocks() == 0 || shape.threads() == 0 || shape.grid[1] > 65535 || shape.grid[2] > 65535)
+    refuse(shape_text(shape), "give every dimension at least 1, and grid y and z at most 65535");
+  if (kernel.max_threads > 0 && shape.threads() > static_cast<unsigned>(kernel.max_threads))
+    refuse(shape_text(shape) + "; the kernel runs with at most " + std::to_string(kernel.max_threads) + " threads",
+           "launch it with the number of threads that its header names");
+}
+
+}  // namespace nodewright

@@ -1,0 +1,190 @@
+#include "runtime/nvrtc.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/error.h"
+
+#if __has_include(<nvrtc.h>)
+#include <nvrtc.h>
+#else  // a machine with cuda.h alone: the few declarations used, as CUDA 13.0's nvrtc.h has them
+extern "C" {
+typedef enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 } nvrtcResult;
+typedef struct _nvrtcProgram* nvrtcProgram;
+const char* nvrtcGetErrorString(nvrtcResult);
+nvrtcResult nvrtcVersion(int*, int*);
+nvrtcResult nvrtcCreateProgram(nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*);
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram*);
+nvrtcResult nvrtcCompileProgram(nvrtcProgram, int, const char* const*);
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram, size_t*);
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram, char*);
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram, size_t*);
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*);
+}
+#endif
+
+#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                        \
+  X(nvrtcGetErrorString)                                                                                   \
+  X(nvrtcVersion) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) \
+      X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.12"};
+constexpr int kLogLines = 6;
+
+void add_matches(std::vector<std::string>& places, const std::string& pattern) {
+  glob_t found{};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) places.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string first_lines(const std::string& log) {
+  std::istringstream lines(log);
+  std::string text;
+  int count = 0;
+  for (std::string line; std::getline(lines, line) && count < kLogLines;) {
+    if (line.find_first_not_of(" \t^~") == std::string::npos) continue;  // the line that points at a column
+    text += (count++ == 0 ? "" : " | ") + line.substr(line.find_first_not_of(" \t"));
+  }
+  return text;
+}
+
+}  // namespace
+
+struct Nvrtc::Table {
+  void* library = nullptr;  // never closed: the compiler keeps state of its own
+#define NODEWRIGHT_ENTRY(name) decltype(&::name) name = nullptr;
+  NODEWRIGHT_NVRTC_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+};
+
+std::vector<std::string> Nvrtc::candidates() {
+  if (std::string named = environment("NODEWRIGHT_NVRTC"); !named.empty()) return {named};
+  std::vector<std::string> folders;
+  std::error_code failed;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path().string();
+  if (!failed) {
+    folders.push_back(program + "/lib/");
+    folders.push_back(program + "/../lib/nodewright/");
+    folders.push_back(program + "/cuda-wheels/nvidia/*/lib/");
+    folders.push_back(program + "/../build/cuda-wheels/nvidia/*/lib/");
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const std::string home = environment(variable); !home.empty()) {
+      folders.push_back(home + "/lib64/");
+      folders.push_back(home + "/lib/");
+    }
+  folders.push_back("");  // the loader's own search
+  folders.push_back("/usr/local/cuda/lib64/");
+  folders.push_back("/usr/local/cuda-*/lib64/");
+  const std::string home = environment("HOME");
+  for (const std::string& prefix : {environment("VIRTUAL_ENV"), environment("CONDA_PREFIX"), home + "/.local",
+                                    home + "/.pyenv/versions/*", std::string("/usr/local"), std::string("/usr")})
+    if (!prefix.empty())
+      for (const char* packages : {"site-packages", "dist-packages"}) {
+        // Debian's packages lie under python3 without a minor version.
+        folders.push_back(prefix + "/lib/python3*/" + packages + "/nvidia/*/lib/");
+      }
+  std::vector<std::string> places;
+  for (const std::string& folder : folders)
+    for (const char* file : kFiles) {
+      if (folder.empty())
+        places.emplace_back(file);
+      else
+        add_matches(places, folder + file);
+    }
+  return places;
+}
+
+std::unique_ptr<Nvrtc> Nvrtc::load() {
+  std::string tried;
+  const auto refused = [&](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
+  for (const std::string& place : candidates()) {
+    auto table = std::make_unique<Table>();
+    table->library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (table->library == nullptr) {
+      const char* why = dlerror();
+      refused(why != nullptr ? why : place);
+      continue;
+    }
+    const char* missing = nullptr;
+#define NODEWRIGHT_ENTRY(name)                                                         \
+  table->name = reinterpret_cast<decltype(table->name)>(dlsym(table->library, #name)); \
+  if (table->name == nullptr && missing == nullptr) missing = #name;
+    NODEWRIGHT_NVRTC_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+    if (missing == nullptr) return std::unique_ptr<Nvrtc>(new Nvrtc(std::move(table), place));
+    refused(place + " lacks " + missing);
+  }
+  throw Error(
+      {.doing = "load NVRTC, which compiles the kernels",
+       .object = "libnvrtc.so.13",
+       .detail = tried,
+       .advice = "pip install nvidia-cuda-nvrtc, install the CUDA toolkit, or set NODEWRIGHT_NVRTC to its path"});
+}
+
+Nvrtc::Nvrtc(std::unique_ptr<Table> table, std::string path) : table_(std::move(table)), path_(std::move(path)) {
+  table_->nvrtcVersion(&major_, &minor_);
+}
+
+Nvrtc::~Nvrtc() = default;
+
+NvrtcResult Nvrtc::compile(const NvrtcSource& source, std::span<const std::string> options) const {
+  std::vector<const char*> texts, paths, words;
+  for (const NvrtcHeader& header : source.headers) {
+    texts.push_back(header.text.c_str());
+    paths.push_back(header.path.c_str());
+  }
+  for (const std::string& option : options) words.push_back(option.c_str());
+
+  nvrtcProgram program = nullptr;
+  NvrtcResult made;
+  const auto check = [&](nvrtcResult result, const char* call) {
+    if (result == NVRTC_SUCCESS) return;
+    table_->nvrtcDestroyProgram(&program);
+    throw Error({.doing = "compile kernel source",
+                 .object = source.path,
+                 .detail = first_lines(made.log),
+                 .driver = std::string(call) + ": " + table_->nvrtcGetErrorString(result) + ", NVRTC " +
+                           std::to_string(major_) + "." + std::to_string(minor_)});
+  };
+  check(table_->nvrtcCreateProgram(&program, source.text.c_str(), source.path.c_str(), static_cast<int>(texts.size()),
+                                   texts.data(), paths.data()),
+        "nvrtcCreateProgram");
+  const nvrtcResult compiled = table_->nvrtcCompileProgram(program, static_cast<int>(words.size()), words.data());
+  size_t bytes = 0;
+  if (table_->nvrtcGetProgramLogSize(program, &bytes) == NVRTC_SUCCESS && bytes > 1) {
+    made.log.resize(bytes);
+    table_->nvrtcGetProgramLog(program, made.log.data());
+    made.log.resize(bytes - 1);  // the log's closing zero
+  }
+  check(compiled, "nvrtcCompileProgram");
+  check(table_->nvrtcGetCUBINSize(program, &bytes), "nvrtcGetCUBINSize");
+  made.cubin.resize(bytes);
+  check(table_->nvrtcGetCUBIN(program, reinterpret_cast<char*>(made.cubin.data())), "nvrtcGetCUBIN");
+  table_->nvrtcDestroyProgram(&program);
+  return made;
+}
+
+std::vector<std::string> nvrtc_options(int cc_major, int cc_minor, Spills spills) {
+  std::vector<std::string> options = {
+      "--std=c++20", "--gpu-architecture=sm_" + std::to_string(cc_major) + std::to_string(cc_minor),
+      "--device-as-default-execution-space",  // so that constexpr host functions of x.h can be called
+      "--ptxas-options=--warn-on-spills"};
+  if (spills == Spills::refused) options.push_back("--ptxas-options=-Werror");
+  return options;
+}
+
+}  // namespace nodewright

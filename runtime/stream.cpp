@@ -1,0 +1,51 @@
+#include "runtime/stream.h"
+
+#include <utility>
+
+#include "runtime/event.h"
+
+namespace nodewright {
+
+Stream::Stream(Device& device, std::string name) : device_(&device), name_(std::move(name)) {
+  Driver& driver = device.driver();
+  driver.check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "create stream", name_);
+}
+
+Stream::~Stream() { release(); }
+
+Stream::Stream(Stream&& other) noexcept
+    : device_(other.device_), name_(std::move(other.name_)), stream_(std::exchange(other.stream_, nullptr)) {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  device_ = other.device_;
+  name_ = std::move(other.name_);
+  stream_ = std::exchange(other.stream_, nullptr);
+  return *this;
+}
+
+void Stream::release() noexcept {
+  if (stream_ != nullptr) device_->driver().cuStreamDestroy(std::exchange(stream_, nullptr));
+}
+
+void Stream::synchronize() const {
+  Driver& driver = device_->driver();
+  driver.check(driver.cuStreamSynchronize(stream_), "cuStreamSynchronize", "finish the work of stream", name_);
+}
+
+bool Stream::done() const {
+  Driver& driver = device_->driver();
+  const CUresult result = driver.cuStreamQuery(stream_);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  driver.check(result, "cuStreamQuery", "finish the work of stream", name_);
+  return true;
+}
+
+void Stream::wait(const Event& event) const {
+  Driver& driver = device_->driver();
+  driver.check(driver.cuStreamWaitEvent(stream_, event.get(), CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
+               "make a stream wait for event", event.name(), "stream '" + name_ + "'");
+}
+
+}  // namespace nodewright
