@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kLargestId =
-    (1 << 24) - 1;                   // 64 times the largest released vocabulary (262,144): tables are dense
+// 16 times the largest released vocabulary (262,144): tables by id are dense.
+constexpr std::int64_t kLargestId = (1 << 22) - 1;
 constexpr int kDeepestSequence = 8;  // Sequence within Sequence; released files nest one
 
 class Reader {

@@ -26,7 +26,7 @@ struct TokenizerFile {
 
 // Reads a Hugging Face tokenizer.json of the byte-level BPE kind.
 // Throws Error naming the file and the thing: unreadable, not JSON, a field that is missing or of the wrong type, a
-// component or flag that is not supported (by its name). Ids are checked one by one (0 to 16,777,215), not against
+// component or flag that is not supported (by its name). Ids are checked one by one (0 to 4,194,303), not against
 // each other.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& path);
 

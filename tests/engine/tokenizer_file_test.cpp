@@ -100,6 +100,17 @@ const std::vector<BadFile> kBadFiles = {
        });
      },
      "'(a' does not compile"},
+    {"DeepExpression",
+     [] {
+       return edited([](Json& f) {
+         f["pre_tokenizer"] = {{"type", "Split"},
+                               {"pattern", {{"Regex", std::string(100000, '(') + "a" + std::string(100000, ')')}}},
+                               {"behavior", "Isolated"}};
+         f["pre_tokenizer"] = {{"type", "Sequence"},
+                               {"pretokenizers", Json::array({f["pre_tokenizer"], f["decoder"]})}};
+       });
+     },
+     "does not compile"},
     {"Normalizer", [] { return edited([](Json& f) { f["normalizer"] = component("Lowercase"); }); },
      "normalizer 'Lowercase' is not supported"},
     {"PreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = component("Metaspace"); }); },

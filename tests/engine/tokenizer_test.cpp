@@ -128,6 +128,13 @@ TEST(Tokenizer, KeepsTheIdsOfTheFileWhereTheVocabularyHasHoles) {
   EXPECT_THROW(tokenizer.id_to_bytes(299), Error);
 }
 
+TEST(Tokenizer, GivesAnErrorForATextOverTheLimitOrTooUnusualForTheExpression) {
+  const Tokenizer tokenizer = Tokenizer::from_file(golden_tokenizer("llama3"));
+  EXPECT_THROW(tokenizer.encode(std::string((std::size_t{256} << 20) + 1, 'a')), Error);
+  EXPECT_THROW(tokenizer.encode(std::string(11'000'000, ' ') + "x"),
+               Error);  // more than Oniguruma's 10,000,000 retries
+}
+
 TEST(Tokenizer, DoesNotMergePlainTextIntoASpecialToken) {
   Json file = byte_tokenizer();
   file["model"]["vocab"]["ab"] = 256;
