@@ -12,12 +12,27 @@ add_library(nodewright::fmt ALIAS nodewright_fmt)
 
 find_library(ONIG_LIBRARY NAMES onig REQUIRED)
 find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a REQUIRED)
-get_filename_component(NODEWRIGHT_ONIG_RUNTIME ${ONIG_LIBRARY} REALPATH)
 
-# cuda.h: CUDA_HOME, the usual folder, or the pip wheels that the Makefile fetches into build/cuda-wheels.
-file(GLOB cuda_wheel_includes ${PROJECT_SOURCE_DIR}/build/cuda-wheels/nvidia/*/include)
-find_path(CUDA_INCLUDE_DIR cuda.h
-          HINTS $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include ${cuda_wheel_includes} REQUIRED)
+# Debian has no static Oniguruma, and the program is carried to machines without it: a copy under its soname in lib/.
+get_filename_component(NODEWRIGHT_ONIG_RUNTIME ${ONIG_LIBRARY} REALPATH)
+get_filename_component(onig_soname ${NODEWRIGHT_ONIG_RUNTIME} NAME)
+string(REGEX REPLACE "^(libonig\\.so\\.[0-9]+).*" "\\1" onig_soname ${onig_soname})  # libonig.so.5.3.0: libonig.so.5
+set(NODEWRIGHT_CARRIED_LIBRARIES ${PROJECT_BINARY_DIR}/lib/${onig_soname})
+add_custom_command(
+  OUTPUT ${NODEWRIGHT_CARRIED_LIBRARIES}
+  COMMAND ${CMAKE_COMMAND} -E copy ${NODEWRIGHT_ONIG_RUNTIME} ${NODEWRIGHT_CARRIED_LIBRARIES}
+  DEPENDS ${NODEWRIGHT_ONIG_RUNTIME}
+  COMMENT "Copying ${onig_soname}")
+add_custom_target(nodewright_carried_libraries ALL DEPENDS ${NODEWRIGHT_CARRIED_LIBRARIES})
+
+# cuda.h and nvrtc.h: CUDA_HOME, the usual folders, or the pip wheels that cmake/install_missing.sh fetches.
+set(cuda_wheels ${PROJECT_SOURCE_DIR}/build/cuda-wheels/nvidia)
+file(GLOB cuda_include_folders /usr/local/cuda*/include ${cuda_wheels}/*/include)
+find_path(CUDA_INCLUDE_DIR NAMES cuda.h PATH_SUFFIXES include
+          HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${cuda_include_folders} REQUIRED)
+find_path(NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include
+          HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${cuda_include_folders} REQUIRED)
+file(GLOB NODEWRIGHT_WHEEL_NVRTC ${cuda_wheels}/*/lib/libnvrtc.so.13)  # empty where there is a toolkit
 add_library(nodewright_cuda_headers INTERFACE)
-target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR})
+target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NVRTC_INCLUDE_DIR})
 add_library(nodewright::cuda_headers ALIAS nodewright_cuda_headers)

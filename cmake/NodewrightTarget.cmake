@@ -1,5 +1,6 @@
 # Compiler settings shared by every target, and the function that makes one library of one folder.
-include(CTest)
+option(BUILD_TESTING "Build the test programs" ON)
+enable_testing()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

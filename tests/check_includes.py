@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# Rejects what the layout rules forbid: an include against the order of the folders, a kernel source that includes more
+# than kernels, a file named after nothing in particular, a file that does not say what it is.
+#   check_includes.py ROOT    one line per violation, exit 1 if there is one
+import os
+import re
+import sys
+
+ORDER = ("runtime", "graph", "models", "engine")  # each may include itself and what stands before it
+TOP = ("cli", "bench", "examples", "tests")       # may include ORDER and themselves
+LEAVES = "kernels_src"                            # may be included by all, includes itself alone
+EMULATION = "runtime/cpu_driver/emulation.h"      # the one exception: what DIALECT includes for the host compiler
+DIALECT = "kernels_src/device/dialect.cuh"
+SEALED = "runtime/cpu_driver/"                    # included from inside and by the tests; CPU_API by runtime too
+CPU_API = "runtime/cpu_driver/cpu_driver_api.h"
+
+SOURCES = (".h", ".cpp", ".cu", ".cuh")
+COMMENTED = SOURCES + (".py", ".sh", ".cmake")    # files whose first line (after #!) must say what they are
+SHAPELESS_NAMES = {"utils", "util", "common", "misc", "helpers", "helper"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def main(root):
+    violations = [violation for path in project_files(root) for violation in check_file(path, read(root, path))]
+    for violation in violations:
+        print(violation, file=sys.stderr)
+    print("%d violations" % len(violations) if violations else "layout: every include follows the order of the folders")
+    return 1 if violations else 0
+
+
+def project_files(root):
+    """Paths of the project's own sources, relative to root; no build folders, no third_party."""
+    found = []
+    for folder in ORDER + TOP + (LEAVES, "cmake"):
+        for where, folders, files in os.walk(os.path.join(root, folder)):
+            folders[:] = [name for name in folders if name not in ("golden", "results", "__pycache__")]
+            found += [os.path.relpath(os.path.join(where, name), root) for name in files]
+    return sorted(path for path in found if path.endswith(COMMENTED))
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_file(path, text):
+    """Violations of one file as sentences that begin with its path."""
+    found = ["%s: includes %s, but %s" % (path, target, why)
+             for target in INCLUDE.findall(text) for why in [why_forbidden(path, target)] if why]
+    stem = os.path.basename(path).split(".")[0]
+    if SHAPELESS_NAMES & set(stem.split("_")):
+        found.append("%s: the name says nothing; name the file after what it holds" % path)
+    if not opens_with_comment(path, text):
+        found.append("%s: the first line must say, in a comment, what the file is" % path)
+    return found
+
+
+def why_forbidden(path, target):
+    """The rule that forbids `path` to include `target`, or None. Both are paths from the root."""
+    source, goal = path.split("/")[0], target.split("/")[0]
+    if "/" not in target:
+        return "an include in quotes is a path from the root of the project"
+    if goal not in ORDER + TOP + (LEAVES,):
+        return None  # third-party, or made by the build
+    if source == LEAVES:
+        if goal == LEAVES or (path, target) == (DIALECT, EMULATION):
+            return None
+        return "kernels include kernels_src only"
+    if goal == LEAVES:
+        return None
+    if target.startswith(SEALED) and not may_see_cpu_driver(path, target):
+        return "what lies in %s is for the CPU driver alone, except %s" % (SEALED, os.path.basename(CPU_API))
+    if source in TOP:
+        return None if goal in ORDER + (source,) else "%s and %s must not know each other" % (source, goal)
+    if goal in TOP or ORDER.index(goal) > ORDER.index(source):
+        return "the order is %s -> %s" % (", ".join(TOP), " -> ".join(reversed(ORDER)))
+    return None
+
+
+def may_see_cpu_driver(path, target):
+    if path.startswith((SEALED, "tests/")):
+        return True
+    return target == CPU_API or (path.startswith("runtime/") and target == "runtime/cpu_driver/kernel_abi.h")
+
+
+def opens_with_comment(path, text):
+    """Also true for a .cpp that opens with the header it implements or tests: that header says what it is."""
+    lines = text.split("\n")
+    if lines[0].startswith("#!"):
+        lines = lines[1:]
+    first = lines[0] if lines else ""
+    if path.endswith(".cpp") and INCLUDE.match(first):
+        return True
+    return first.startswith("//" if path.endswith(SOURCES) else ("#", '"""'))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds and runs test programs of the asan preset (build-asan/): run_sanitized.sh build PROGRAM... | run PROGRAM [ARG...]
+# Everything that reads files it should not trust is in these programs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${NODEWRIGHT_ASAN_BUILD:-build-asan}
+
+case ${1:-} in
+  build)
+    shift
+    cmake --preset asan -B "$folder" >/dev/null
+    cmake --build "$folder" -j"$(nproc)" --target "$@"
+    ;;
+  run)
+    program=$2
+    shift 2
+    # The CPU driver keeps its context for the life of the process, so leaks are not looked for.
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:${ASAN_OPTIONS:-} UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    export NODEWRIGHT_CACHE=$PWD/$folder/kernel-cache NODEWRIGHT_BINARY_DIR=$PWD/$folder
+    export NODEWRIGHT_CPU_DRIVER=$PWD/$folder/lib/libnodewright_cpu_driver.so
+    exec "$folder/tests/$program" "$@"
+    ;;
+  *)
+    echo "usage: $0 build PROGRAM... | run PROGRAM [ARG...]" >&2
+    exit 2
+    ;;
+esac

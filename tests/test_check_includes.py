@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# Plants violations of the layout rules and expects check_includes.py to name each, and nothing else.
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_includes
+
+
+def including(*targets):
+    return "// A file.\n#pragma once\n" + "".join('#include "%s"\n' % target for target in targets)
+
+
+class Includes(unittest.TestCase):
+    def assert_rejected(self, path, target):
+        found = check_includes.check_file(path, including(target))
+        self.assertEqual(1, len(found), found)
+        self.assertIn(path, found[0])
+        self.assertIn(target, found[0])
+
+    def assert_allowed(self, path, *targets):
+        self.assertEqual([], check_includes.check_file(path, including(*targets)))
+
+    def test_each_folder_may_include_itself_and_those_below(self):
+        self.assert_allowed("runtime/a.h", "runtime/b.h", "kernels_src/args.h")
+        self.assert_allowed("graph/a.h", "graph/b.h", "runtime/b.h", "kernels_src/args.h")
+        self.assert_allowed("models/a.cpp", "models/b.h", "graph/b.h", "runtime/b.h", "kernels_src/attend.h")
+        self.assert_allowed("engine/a.cpp", "engine/b.h", "models/b.h", "graph/b.h", "runtime/b.h")
+        self.assert_allowed("cli/main.cpp", "cli/b.h", "engine/b.h", "runtime/b.h")
+        self.assert_allowed("tests/graph/a_test.cpp", "tests/support/b.h", "engine/b.h", "graph/b.h")
+
+    def test_an_include_upwards_is_rejected(self):
+        for path, target in (("runtime/a.h", "graph/b.h"), ("graph/a.cpp", "models/b.h"), ("models/a.h", "engine/b.h"),
+                             ("runtime/a.cpp", "engine/b.h"), ("engine/a.h", "cli/b.h"), ("graph/a.h", "tests/b.h")):
+            self.assert_rejected(path, target)
+
+    def test_top_folders_do_not_include_each_other(self):
+        self.assert_rejected("cli/a.cpp", "bench/b.h")
+        self.assert_rejected("bench/a.cpp", "tests/support/b.h")
+
+    def test_kernels_include_kernels_only(self):
+        self.assert_allowed("kernels_src/x.cu", "kernels_src/x.h", "kernels_src/device/dialect.cuh")
+        self.assert_rejected("kernels_src/x.cu", "runtime/error.h")
+        self.assert_rejected("kernels_src/x.h", "graph/node.h")
+
+    def test_only_the_dialect_includes_the_emulation(self):
+        self.assert_allowed("kernels_src/device/dialect.cuh", "runtime/cpu_driver/emulation.h")
+        self.assert_rejected("kernels_src/device/matvec.cuh", "runtime/cpu_driver/emulation.h")
+
+    def test_the_cpu_driver_is_seen_through_its_api_only(self):
+        self.assert_allowed("runtime/driver.cpp", "runtime/cpu_driver/cpu_driver_api.h")
+        self.assert_allowed("runtime/cpu_driver/fiber.cpp", "runtime/cpu_driver/fiber.h")
+        self.assert_rejected("runtime/driver.cpp", "runtime/cpu_driver/fiber.h")
+        self.assert_rejected("engine/a.cpp", "runtime/cpu_driver/worker_pool.h")
+
+    def test_a_quoted_include_names_its_folder(self):
+        self.assert_rejected("graph/a.cpp", "node.h")
+
+    def test_an_include_with_odd_spacing_is_seen(self):
+        self.assertEqual(1, len(check_includes.check_file("runtime/a.h", '// A file.\n  #  include   "graph/b.h"\n')))
+
+
+class Names(unittest.TestCase):
+    def test_shapeless_names_are_rejected(self):
+        for name in ("utils.h", "string_utils.cpp", "common.cuh", "misc.py", "test_helpers.h", "helper.h"):
+            found = check_includes.check_file("runtime/" + name, "# A file.\n" if name.endswith(".py") else including())
+            self.assertEqual(1, len(found), name)
+            self.assertIn(name, found[0])
+
+    def test_a_word_that_only_contains_one_is_fine(self):
+        self.assertEqual([], check_includes.check_file("runtime/commonplace.h", including()))
+
+
+class FirstLines(unittest.TestCase):
+    def test_a_file_must_open_with_a_comment(self):
+        for path, text in (("graph/a.h", "#pragma once\n"), ("graph/a.cpp", ""), ("bench/a.sh", "#!/bin/sh\nset -e\n"),
+                           ("tests/a.py", "import os\n"), ("cmake/a.cmake", "set(x y)\n")):
+            found = check_includes.check_file(path, text)
+            self.assertEqual(1, len(found), path)
+            self.assertIn("comment", found[0])
+
+    def test_a_cpp_may_open_with_the_header_that_says_what_it_is(self):
+        self.assertEqual([], check_includes.check_file("graph/a.cpp", '#include "graph/a.h"\n'))
+        self.assertEqual(1, len(check_includes.check_file("graph/a.cpp", "#include <vector>\n")))
+        self.assertEqual(1, len(check_includes.check_file("graph/a.h", '#include "graph/b.h"\n')))
+
+    def test_comments_of_each_language_are_known(self):
+        for path, text in (("graph/a.h", "// A.\n"), ("bench/a.sh", "#!/bin/sh\n# A.\n"), ("tests/a.py", "# A.\n"),
+                           ("tests/b.py", '#!/usr/bin/env python3\n"""A."""\n'), ("cmake/a.cmake", "# A.\n")):
+            self.assertEqual([], check_includes.check_file(path, text), path)
+
+
+class CommandLine(unittest.TestCase):
+    def run_on(self, files):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in files.items():
+                os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(text)
+            return subprocess.run([sys.executable, check_includes.__file__, root], capture_output=True, text=True)
+
+    def test_a_sound_tree_exits_0(self):
+        done = self.run_on({"runtime/a.h": including("kernels_src/b.h"), "kernels_src/b.h": including()})
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_every_violation_of_a_tree_is_printed(self):
+        done = self.run_on({"runtime/a.h": including("graph/b.h"), "graph/b.h": "#pragma once\n",
+                            "tests/golden/odd.py": "import os\n"})
+        self.assertEqual((1, 2), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
