@@ -1,0 +1,103 @@
+#include "bench/decode_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "bench/read_bandwidth.h"
+
+namespace nodewright {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// Any tokens do: the time of a step depends on lengths only.
+std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % static_cast<size_t>(vocab));
+  return tokens;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                        const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
+                        int64_t max_context, RunMode mode) {
+  Decoder decoder(device, stream, kernels, model,
+                  {.bucket = batch,
+                   .max_context = max_context,
+                   .sequences = batch,
+                   .mode = mode,
+                   .policy = options.policy});
+  // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
+  const std::vector<int32_t> prompt = some_tokens(context - 1, model.config().vocab);
+  std::vector<StepRow> rows;
+  for (int64_t i = 0; i < batch; ++i) {
+    const int32_t sequence = decoder.open();
+    decoder.append(sequence, prompt);
+    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
+  }
+  decoder.step(rows);
+
+  DecodeBenchLine line{.batch = batch, .context = context, .mode = mode};
+  Event start(device, "bench.start", true), end(device, "bench.end", true);
+  std::vector<double> steps, reads, walls;
+  for (int i = -2; i < options.samples; ++i) {  // two rounds warm up
+    const double read = ceiling.sample();
+    start.record(stream);
+    for (int s = 0; s < options.steps_per_sample; ++s) decoder.relaunch();
+    end.record(stream);
+    end.synchronize();
+    if (i < 0) continue;
+    steps.push_back(end.ms_since(start) / options.steps_per_sample);
+    reads.push_back(read);
+  }
+  for (StepRow& row : rows) row.token.reset();
+  const int64_t wall_steps = std::min<int64_t>(options.samples, max_context - context);
+  for (int64_t i = 0; i < wall_steps; ++i) walls.push_back(seconds_of([&] { decoder.step(rows); }) * 1e3);
+
+  line.step_ms = spread_of(steps);
+  line.wall_ms = spread_of(walls);
+  line.read_bytes_per_s = spread_of(reads);
+  line.weight_bytes = model.weights().bytes_per_token();
+  line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(2 * batch * context * model.config().layers *
+                                                       model.config().kv_width());
+  line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
+               line.read_bytes_per_s.median;
+  line.nodes = decoder.step_plan().nodes.size();
+  line.build_ms = decoder.stats().build_ms;
+  return line;
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values.front(), values.back()};
+}
+
+std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
+                                          const DecoderModel& model, const DecodeBenchOptions& options,
+                                          const std::function<void(const DecodeBenchLine&)>& told) {
+  const uint64_t read_bytes =
+      options.read_bytes != 0 ? options.read_bytes : (device.driver().is_cpu() ? kGiB / 16 : 4 * kGiB);
+  ReadBandwidth ceiling(device, stream, kernels, read_bytes);
+  const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
+  const int64_t max_context = std::min(model.config().max_position,
+                                       options.max_context > 0 ? options.max_context : longest + options.samples);
+  std::vector<DecodeBenchLine> lines;
+  for (int64_t batch : options.batches)
+    for (int64_t context : options.contexts)
+      for (RunMode mode : options.modes) {
+        lines.push_back(measure(device, stream, kernels, model, options, ceiling, batch, context, max_context, mode));
+        told(lines.back());
+      }
+  return lines;
+}
+
+}  // namespace nodewright

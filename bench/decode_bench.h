@@ -1,0 +1,49 @@
+// Times decode steps of one model: batch by batch, context by context, beside the read bandwidth of the same minutes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/decoder.h"
+#include "models/decoder_model.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright {
+
+struct DecodeBenchOptions {
+  std::vector<int64_t> batches{1}, contexts{1024};
+  std::vector<RunMode> modes{RunMode::explicit_};
+  EdgePolicy policy = EdgePolicy::programmatic;
+  int64_t max_context = 0;       // of the graphs; 0: the longest of `contexts`, plus the step
+  int samples = 20;              // of each figure; medians are reported
+  int steps_per_sample = 20;     // launches back to back between two events
+  uint64_t read_bytes = 0;       // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
+};
+
+// A sorted sample's middle and ends.
+struct Spread {
+  double median = 0, least = 0, most = 0;
+};
+Spread spread_of(std::vector<double> values);
+
+struct DecodeBenchLine {
+  int64_t batch = 0, context = 0;  // rows; keys that the step's row attends to, its own included
+  RunMode mode = RunMode::explicit_;
+  Spread step_ms;                // device time a step, back to back
+  Spread wall_ms;                // host time a step that waits for its token
+  uint64_t weight_bytes = 0;     // a step must read
+  uint64_t kv_bytes = 0;
+  Spread read_bytes_per_s;       // the ceiling, alternating with the steps
+  double share = 0;              // (weight + kv bytes) / step time / ceiling
+  size_t nodes = 0;
+  double build_ms = 0;
+};
+
+// `told` gets each line as it is measured.
+std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
+                                          const DecoderModel& model, const DecodeBenchOptions& options,
+                                          const std::function<void(const DecodeBenchLine&)>& told);
+
+}  // namespace nodewright

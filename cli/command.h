@@ -1,0 +1,20 @@
+// What every subcommand is made of: a function that adds its options to the parser and leaves behind what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace nodewright::cli {
+
+// Returns the exit code: 0, or 1 where the command itself found a failure (doctor). Failures to run throw Error.
+using Action = std::function<int()>;
+
+// Each adds one subcommand; `chosen` becomes its action when the parser meets it.
+void add_generate(CLI::App& app, Action& chosen);
+void add_logits(CLI::App& app, Action& chosen);
+void add_graph(CLI::App& app, Action& chosen);
+void add_tokenize(CLI::App& app, Action& chosen);
+void add_doctor(CLI::App& app, Action& chosen);
+void add_bench(CLI::App& app, Action& chosen);
+
+}  // namespace nodewright::cli

@@ -1,0 +1,95 @@
+// nodewright doctor: what this machine has, what is missing, and how to mend it.
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/command.h"
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/device_selection.h"
+#include "runtime/error.h"
+#include "runtime/host_compiler.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/nvrtc.h"
+
+namespace nodewright::cli {
+namespace {
+
+// One line of the report. Returns whether it went well.
+bool report(const char* what, const std::function<std::string()>& look) {
+  try {
+    fmt::print("ok       {:<14} {}\n", what, look());
+    return true;
+  } catch (const Error& error) {
+    fmt::print("missing  {:<14} {}\n", what, error.what());
+    return false;
+  }
+}
+
+std::string describe(const OpenedDevice& opened) {
+  const DeviceProperties& p = opened.device->properties();
+  return fmt::format("{}, compute capability {}.{}, {} SMs, {:.1f} GiB, {:.1f} GiB free", p.name, p.cc_major, p.cc_minor,
+                     p.sm_count, static_cast<double>(p.total_bytes) / (1u << 30),
+                     static_cast<double>(opened.device->free_bytes()) / (1u << 30));
+}
+
+// cuBLASLt is found where NVRTC is: both come from the toolkit or from the wheels.
+std::string look_for_cublaslt() {
+  std::vector<std::string> names = {"libcublasLt.so.13", "libcublasLt.so"};
+  for (const std::string& nvrtc : Nvrtc::candidates()) {
+    const std::filesystem::path folder = std::filesystem::path(nvrtc).parent_path();
+    if (!folder.empty()) names.push_back((folder / "libcublasLt.so.13").string());
+  }
+  names.push_back("/usr/local/cuda/lib64/libcublasLt.so.13");
+  for (const std::string& name : names) {
+    void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    const auto version = reinterpret_cast<size_t (*)()>(dlsym(library, "cublasLtGetVersion"));
+    if (version == nullptr) continue;
+    return fmt::format("{} version {}", name, version());
+  }
+  throw Error({.doing = "load", .object = "libcublasLt.so.13", .detail = "not found in any usual place",
+               .advice = "install the CUDA toolkit, set CUDA_HOME, or pip install nvidia-cublas (no kernel needs it yet)"});
+}
+
+int doctor() {
+  bool can_run = false;
+  can_run |= report("CUDA device", [] {
+    const OpenedDevice opened = open_device("cuda");
+    const int version = opened.driver->version();
+    return fmt::format("{}; driver for CUDA {}.{} ({})", describe(opened), version / 1000, version % 1000 / 10,
+                       opened.driver->path());
+  });
+  const bool nvrtc = report("NVRTC", [] {
+    const auto n = Nvrtc::load();
+    return fmt::format("{}.{} ({})", n->major(), n->minor(), n->path());
+  });
+  can_run = can_run && nvrtc;
+  report("cuBLASLt", look_for_cublaslt);
+  const bool cpu_device = report("CPU driver", [] {
+    const OpenedDevice opened = open_device("cpu");
+    return fmt::format("{} ({})", describe(opened), opened.driver->path());
+  });
+  const bool compiler = report("host compiler", [] { return host_compiler_path() + " (for --device cpu)"; });
+  report("kernel cache", [] {
+    const OpenedDevice opened = open_device("cpu");
+    const KernelCache cache(*opened.device);
+    if (cache.folder().empty())
+      throw Error({.doing = "make a kernel cache folder", .detail = cache.stats().disk_problem,
+                   .advice = "set NODEWRIGHT_CACHE to a folder that can be written; until then every start compiles"});
+    return cache.folder().string();
+  });
+  const bool cpu = cpu_device && compiler;
+  fmt::print("\n{}\n", can_run ? "ready: --device cuda" : cpu ? "ready: --device cpu only" : "nothing can run here");
+  return can_run || cpu ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& chosen) {
+  app.add_subcommand("doctor", "Say what this machine has and what is missing")->callback([&chosen] { chosen = doctor; });
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,167 @@
+// nodewright generate: streams the continuation of a prompt.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/session.h"
+#include "engine/text_stream.h"
+#include "engine/tokenizer.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+struct GenerateOptions {
+  SessionOptions session;
+  std::string prompt, prompt_ids;
+  int64_t max_tokens = 128;
+  std::optional<double> temperature, top_p;
+  std::optional<int64_t> top_k;
+  uint64_t seed = 0;
+  bool greedy = false, ignore_eos = false, stats = false;
+};
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The checkpoint's generation_config.json speaks where the command line is silent.
+Sampling sampling_of(const GenerateOptions& options, const GenerationDefaults& defaults) {
+  Sampling s{.seed = options.seed};
+  const bool asked = options.temperature || options.top_k || options.top_p;
+  if (options.greedy || (!asked && !defaults.sample.value_or(false))) return s;
+  s.temperature = static_cast<float>(options.temperature.value_or(defaults.temperature.value_or(1.0)));
+  s.top_k = static_cast<int32_t>(options.top_k.value_or(defaults.top_k.value_or(0)));
+  s.top_p = static_cast<float>(options.top_p.value_or(defaults.top_p.value_or(1.0)));
+  return s;
+}
+
+void check(const GenerateOptions& options) {
+  const auto refuse = [](const char* option, const std::string& detail) {
+    throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
+  };
+  if (options.prompt.empty() == options.prompt_ids.empty())
+    refuse("--prompt", "give either --prompt TEXT or --prompt-ids 1,2,3, not empty and not both");
+  if (options.max_tokens < 1) refuse("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
+  if (options.temperature && !(*options.temperature >= 0 && *options.temperature <= 1e4))
+    refuse("--temperature", fmt::format("{} is outside 0 to 10000", *options.temperature));
+  if (options.top_p && !(*options.top_p > 0 && *options.top_p <= 1))
+    refuse("--top-p", fmt::format("{} is outside 0 to 1, 0 excluded", *options.top_p));
+  if (options.top_k && (*options.top_k < 0 || *options.top_k > INT32_MAX))
+    refuse("--top-k", fmt::format("{} is outside 0 to {}", *options.top_k, INT32_MAX));
+}
+
+// Prints tokens as text where there is a tokenizer, else as ids separated by commas.
+class Printer {
+ public:
+  explicit Printer(const std::optional<Tokenizer>& tokenizer) {
+    if (tokenizer) text_.emplace(*tokenizer);
+  }
+  void text(const std::string& s) {
+    std::fwrite(s.data(), 1, s.size(), stdout);
+    std::fflush(stdout);
+  }
+  void token(int32_t id) {
+    text(text_ ? text_->push(id) : (first_ ? "" : ",") + std::to_string(id));
+    first_ = false;
+  }
+  void end() { text((text_ ? text_->flush() : "") + "\n"); }
+
+ private:
+  std::optional<TextStream> text_;
+  bool first_ = true;
+};
+
+void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, double load_ms, size_t prompt,
+                 double prompt_seconds, size_t generated, double decode_seconds) {
+  const Decoder::Stats& stats = decoder.stats();
+  fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", load_ms,
+             static_cast<double>(session.model().weights().bytes()) / 1e6);
+  fmt::print(stderr, "kernels   {:.0f} ms\n", stats.kernels_ms);
+  fmt::print(stderr, "graph     {} nodes, {} edges, built in {:.2f} ms, {:.2f} MB of device memory\n",
+             decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
+             static_cast<double>(stats.graph_bytes) / 1e6);
+  if (const ExplicitGraph* graph = mutable_decoder.step_graph())
+    fmt::print(stderr, "          add {:.2f} ms, instantiate {:.2f} ms, upload {:.2f} ms; {} programmatic edges, {} full\n",
+               graph->stats().add_ms, graph->stats().instantiate_ms, graph->stats().upload_ms,
+               graph->stats().programmatic_edges, graph->stats().full_edges);
+  fmt::print(stderr, "memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
+             static_cast<double>(stats.state_bytes) / 1e6, static_cast<double>(stats.cache_bytes) / 1e6);
+  fmt::print(stderr, "prompt    {} tokens, {:.1f} tokens/s\n", prompt, static_cast<double>(prompt) / prompt_seconds);
+  if (generated > 1)
+    fmt::print(stderr, "decode    {} tokens, {:.1f} tokens/s, {:.3f} ms/token\n", generated - 1,
+               static_cast<double>(generated - 1) / decode_seconds,
+               decode_seconds * 1e3 / static_cast<double>(generated - 1));
+}
+
+int generate(const GenerateOptions& options) {
+  check(options);
+  std::optional<Tokenizer> tokenizer;
+  std::vector<int32_t> prompt;
+  if (!options.prompt.empty()) {
+    tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+    for (TokenId id : tokenizer->encode(options.prompt, {.add_special_tokens = true}))
+      prompt.push_back(id);
+  } else {
+    prompt = parse_ids("--prompt-ids", options.prompt_ids);
+  }
+  if (prompt.empty())
+    throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
+
+  Session session(options.session);
+  const ModelConfig& config = session.config();
+  // A text may end at the model's last position; a prompt must leave room for one token.
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  const int64_t room = std::max<int64_t>(config.max_position - prompt_tokens, 0);
+  const int64_t wanted = std::min(options.max_tokens, std::max<int64_t>(room, 1));
+  const auto decoder = session.make_decoder(prompt_tokens + wanted, 1);
+  const Sampling sampling = sampling_of(options, config.generation);
+
+  Printer printer(tokenizer);
+  if (tokenizer) printer.text(options.prompt);
+  const auto start = Clock::now();
+  const int32_t sequence = decoder->open();
+  decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
+  StepRow row{.sequence = sequence, .token = prompt.back(), .sampling = sampling};
+  size_t generated = 0;
+  double prompt_seconds = 0;
+  Clock::time_point decode_start;
+  while (static_cast<int64_t>(generated) < wanted) {
+    const int32_t token = decoder->step({row})[0];
+    if (generated++ == 0) prompt_seconds = seconds_since(start), decode_start = Clock::now();
+    row.token.reset();  // from now on the device feeds itself
+    const bool ended = std::find(config.eos.begin(), config.eos.end(), token) != config.eos.end();
+    if (ended && !options.ignore_eos) break;
+    printer.token(token);
+  }
+  const double decode_seconds = seconds_since(decode_start);
+  printer.end();
+  if (options.stats)
+    print_stats(*decoder, *decoder, session, session.load_ms(), prompt.size(), prompt_seconds, generated,
+                decode_seconds);
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = app.add_subcommand("generate", "Continue a text");
+  add_session_options(*command, options->session);
+  command->add_option("--prompt", options->prompt, "text to continue");
+  command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
+  command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")->capture_default_str();
+  command->add_option("--temperature", options->temperature, "0: greedy (default: the checkpoint's)");
+  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all");
+  command->add_option("--top-p", options->top_p, "keep the likeliest tokens up to this mass; 1: all");
+  command->add_option("--seed", options->seed, "of the random choice")->capture_default_str();
+  command->add_flag("--greedy", options->greedy, "take the likeliest token, whatever the checkpoint says");
+  command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
+  command->add_flag("--stats", options->stats, "print times and sizes to stderr");
+  command->callback([options, &chosen] { chosen = [options] { return generate(*options); }; });
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,107 @@
+#include "cli/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+
+#include "cli/progress_bar.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+OpenedDevice open(const SessionOptions& options) {
+  OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no);
+  if (options.trace)
+    opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  return opened;
+}
+
+DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::path& folder, double& ms) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressBar bar("loading " + folder.string());
+  DecoderModel model = DecoderModel::load(
+      device, stream, folder, {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
+  ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return model;
+}
+
+KernelCacheOptions kernel_options() {
+  KernelCacheOptions options;
+  auto bar = std::make_shared<ProgressBar>("compiling kernels");
+  options.progress = [bar](size_t done, size_t total, std::string_view) { bar->show(done, total); };
+  return options;
+}
+
+}  // namespace
+
+void add_session_options(CLI::App& command, SessionOptions& options) {
+  command.add_option("--model", options.model, "Hugging Face checkpoint folder")->required();
+  command.add_option("--device", options.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  command.add_option("--mode", options.mode, "explicit, captured or eager")->capture_default_str();
+  command.add_option("--edges", options.edges, "programmatic, full or serial")->capture_default_str();
+  command.add_option("--bucket", options.bucket, "rows of the decode graph")->capture_default_str();
+  command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)");
+  command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+Session::Session(const SessionOptions& options)
+    : options_(options),
+      opened_(open(options)),
+      stream_(*opened_.device, "compute"),
+      model_(load_model(*opened_.device, stream_, options.model, load_ms_)),
+      kernels_(*opened_.device, kernel_options()) {}
+
+std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences) {
+  if (needed_context > config().max_position)
+    throw Error({.doing = "fit the prompt into the context",
+                 .object = options_.model.string(),
+                 .detail = fmt::format("{} tokens are needed, the model was made for {}", needed_context,
+                                       config().max_position),
+                 .advice = "a shorter prompt or fewer tokens",
+                 .fault = Fault::usage});
+  const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
+  return std::make_unique<Decoder>(device(), stream(), kernels_, model_,
+                                   DecoderOptions{.bucket = options_.bucket,
+                                                  .max_context = context,
+                                                  .sequences = sequences,
+                                                  .mode = run_mode(options_.mode),
+                                                  .policy = edge_policy(options_.edges)});
+}
+
+EdgePolicy edge_policy(const std::string& word) {
+  if (word == "serial") return EdgePolicy::serial;
+  if (word == "full") return EdgePolicy::full;
+  if (word == "programmatic") return EdgePolicy::programmatic;
+  throw Error({.doing = "use --edges",
+               .object = word,
+               .detail = "known are serial, full and programmatic",
+               .fault = Fault::usage});
+}
+
+std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    size_t first = begin, last = comma;
+    while (first < last && text[first] == ' ') ++first;
+    while (last > first && text[last - 1] == ' ') --last;
+    int32_t id = 0;
+    const auto [end, failure] = std::from_chars(text.data() + first, text.data() + last, id);
+    if (failure != std::errc() || end != text.data() + last)
+      throw Error({.doing = "read " + option,
+                   .object = text.substr(begin, comma - begin),
+                   .detail = text.empty() ? "it is empty" : "it is not a token id",
+                   .advice = "numbers separated by commas, such as 1,2,3",
+                   .fault = Fault::usage});
+    ids.push_back(id);
+    begin = comma + 1;
+  }
+  return ids;
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,62 @@
+// What the model commands share: the options that name a model and a device, and the opened things behind them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/decoder.h"
+#include "models/decoder_model.h"
+#include "runtime/device_selection.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/stream.h"
+
+namespace nodewright::cli {
+
+struct SessionOptions {
+  std::filesystem::path model;
+  std::string device = "auto";
+  std::string mode = "explicit";
+  std::string edges = "programmatic";
+  int64_t bucket = 1;
+  int64_t max_context = 0;  // 0: what the command needs
+  bool trace = false;       // every driver call to stderr
+};
+
+// --model, --device, --mode, --edges, --bucket, --max-context, --trace.
+void add_session_options(CLI::App& command, SessionOptions& options);
+
+// A device with a model on it. Loading shows a progress bar on stderr when that is a terminal.
+class Session {
+ public:
+  explicit Session(const SessionOptions& options);
+
+  Device& device() { return *opened_.device; }
+  Stream& stream() { return stream_; }
+  const DecoderModel& model() const { return model_; }
+  const ModelConfig& config() const { return model_.config(); }
+  KernelCache& kernels() { return kernels_; }
+  double load_ms() const { return load_ms_; }
+
+  // `needed_context`: tokens the command will put into its longest sequence, unless --max-context asks for more.
+  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences);
+
+ private:
+  SessionOptions options_;
+  OpenedDevice opened_;
+  Stream stream_;
+  double load_ms_ = 0;
+  DecoderModel model_;
+  KernelCache kernels_;
+};
+
+EdgePolicy edge_policy(const std::string& word);
+
+// "1,2,3" as token ids. Throws Error (usage) naming `option` and the word that is not a number, or an empty list.
+std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);
+
+}  // namespace nodewright::cli

@@ -1,0 +1,222 @@
+#include "engine/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void check_option(const char* option, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return;
+  throw Error({.doing = "use option",
+               .object = option,
+               .detail = fmt::format("{} is outside {} to {}", value, least, most),
+               .fault = Fault::usage});
+}
+
+// Largest bucket: grid.y of the projections and of rope is the row, and 65535 is its limit; far above what pays.
+constexpr int64_t kMostRows = 1024;
+
+const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& config) {
+  check_option("bucket", options.bucket, 1, kMostRows);
+  check_option("prefill rows", options.prefill_rows, 1, kMostRows);
+  check_option("max context", options.max_context, 1, config.max_position);
+  check_option("sequences", options.sequences, 1, 65536);
+  return options;
+}
+
+int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+DecodeLimits limits_of(const DecoderOptions& options) {
+  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences};
+}
+
+}  // namespace
+
+Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                 const DecoderOptions& options)
+    : device_(device),
+      stream_(stream),
+      config_(model.config()),
+      options_(checked(options, config_)),
+      cache_(device, config_, options.sequences * pages_for(options.max_context)),
+      pages_(cache_.pages()),
+      sequences_(static_cast<size_t>(options.sequences)),
+      slot_(device, config_, limits_of(options)),
+      step_state_(slot_.state(options.bucket)),
+      prefill_state_(slot_.state(options.prefill_rows)),
+      chosen_(static_cast<size_t>(options.bucket)) {
+  stats_.state_bytes = slot_.bytes();
+  stats_.cache_bytes = cache_.bytes();
+
+  auto start = Clock::now();
+  std::vector<KernelRequest> requests;
+  for (int64_t rows : {options.bucket, options.prefill_rows})
+    for (KernelRequest& r : decoder_kernel_requests(config_, rows, device.properties().sm_count))
+      requests.push_back(std::move(r));
+  kernels.prepare(requests);
+  const DecoderKernels step_kernels = decoder_kernels(kernels, config_, options.bucket);
+  const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, options.prefill_rows);
+  stats_.kernels_ms = ms_since(start);
+
+  const uint64_t free_before = device.free_bytes();
+  start = Clock::now();
+  step_plan_ = decoder_plan(device, model, step_kernels, cache_, step_state_, DecodePurpose::step, options.policy);
+  step_run_.emplace(step_plan_, options.mode, stream);
+  prefill_run_.emplace(decoder_plan(device, model, prefill_kernels, cache_, prefill_state_, DecodePurpose::prefill,
+                                    options.policy),
+                       options.mode, stream);
+  stats_.build_ms = ms_since(start);
+  const uint64_t free_after = device.free_bytes();
+  stats_.graph_bytes = free_before > free_after ? free_before - free_after : 0;
+}
+
+const Decoder::Sequence& Decoder::at(int32_t sequence) const {
+  if (sequence < 0 || static_cast<size_t>(sequence) >= sequences_.size() ||
+      !sequences_[static_cast<size_t>(sequence)].is_open)
+    throw Error({.doing = "use sequence", .object = std::to_string(sequence), .detail = "it is not open"});
+  return sequences_[static_cast<size_t>(sequence)];
+}
+
+int32_t Decoder::open() {
+  const auto found = std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_open; });
+  if (found == sequences_.end())
+    throw Error({.doing = "open a sequence", .detail = fmt::format("all {} are open", sequences_.size())});
+  *found = {};
+  found->is_open = true;
+  return static_cast<int32_t>(found - sequences_.begin());
+}
+
+void Decoder::close(int32_t sequence) {
+  at(sequence);
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  for (int32_t page : s.pages) pages_.give_back(page);
+  s = {};
+}
+
+void Decoder::check_token(int32_t token) const {
+  if (token >= 0 && token < config_.vocab) return;
+  throw Error({.doing = "use token",
+               .object = std::to_string(token),
+               .detail = fmt::format("the vocabulary has {} tokens", config_.vocab),
+               .fault = Fault::usage});
+}
+
+// Owns pages for `length` tokens, or throws and owns what it did before.
+void Decoder::reserve(Sequence& sequence, int32_t id, int64_t length) {
+  if (length > options_.max_context)
+    throw Error({.doing = "extend sequence",
+                 .object = std::to_string(id),
+                 .detail = fmt::format("{} tokens do not fit in a context of {}", length, options_.max_context),
+                 .advice = "a longer --max-context, a shorter prompt or fewer tokens",
+                 .fault = Fault::usage});
+  const size_t had = sequence.pages.size();
+  while (static_cast<int64_t>(sequence.pages.size()) < pages_for(length)) {
+    const std::optional<int32_t> page = pages_.take();
+    if (!page) {
+      for (; sequence.pages.size() > had; sequence.pages.pop_back()) pages_.give_back(sequence.pages.back());
+      throw Error({.doing = "extend sequence",
+                   .object = std::to_string(id),
+                   .detail = fmt::format("all {} pages of the cache are taken", pages_.total())});
+    }
+    sequence.pages.push_back(*page);
+  }
+}
+
+void Decoder::fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
+                       const Sampling& sampling) {
+  const StepInputs& in = state.host_inputs;
+  const Sequence& s = sequences_[static_cast<size_t>(id)];
+  in.tokens.data[row] = token;
+  in.positions.data[row] = static_cast<int32_t>(position);
+  in.sequences.data[row] = id;
+  in.temperature.data[row] = sampling.temperature;
+  in.top_k.data[row] = sampling.top_k;
+  in.top_p.data[row] = sampling.top_p;
+  in.seed.data[row] = sampling.seed;
+  in.output_index.data[row] = s.outputs;
+  std::copy(s.pages.begin(), s.pages.end(), in.block_table.data + row * in.table_stride);
+}
+
+void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
+  at(sequence);
+  Sequence& s = sequences_[static_cast<size_t>(sequence)];
+  for (int32_t token : tokens) check_token(token);
+  reserve(s, sequence, s.length + static_cast<int64_t>(tokens.size()));
+  while (!tokens.empty()) {
+    const auto chunk = tokens.first(std::min(tokens.size(), static_cast<size_t>(options_.prefill_rows)));
+    prefill_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(chunk.size());
+    for (size_t i = 0; i < chunk.size(); ++i)
+      fill_row(prefill_state_, static_cast<int64_t>(i), sequence, s.length + static_cast<int64_t>(i), chunk[i], {});
+    prefill_run_->launch();
+    stream_.synchronize();  // the input block is free again
+    s.length += static_cast<int64_t>(chunk.size());
+    tokens = tokens.subspan(chunk.size());
+  }
+}
+
+std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
+  if (rows.empty() || static_cast<int64_t>(rows.size()) > options_.bucket)
+    throw Error({.doing = "run a step",
+                 .detail = fmt::format("{} rows for a bucket of {}", rows.size(), options_.bucket),
+                 .fault = Fault::usage});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Sequence& s = at(rows[i].sequence);
+    if (rows[i].token) check_token(*rows[i].token);
+    if (!rows[i].token && s.outputs == 0)
+      throw Error({.doing = "continue sequence",
+                   .object = std::to_string(rows[i].sequence),
+                   .detail = "no step has chosen a token for it yet"});
+    for (size_t j = 0; j < i; ++j)
+      if (rows[j].sequence == rows[i].sequence)
+        throw Error({.doing = "run a step", .detail = fmt::format("sequence {} has two rows", rows[i].sequence)});
+  }
+  step_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
+    reserve(s, rows[i].sequence, s.length + 1);
+    fill_row(step_state_, static_cast<int64_t>(i), rows[i].sequence, s.length, rows[i].token.value_or(-1),
+             rows[i].sampling);
+  }
+  step_run_->launch();
+  stream_.synchronize();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    chosen_[i] = step_state_.host_tokens.data[i];
+    Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
+    ++s.length;
+    ++s.outputs;
+  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (chosen_[i] < 0)
+      throw Error({.doing = "choose a token for sequence",
+                   .object = std::to_string(rows[i].sequence),
+                   .detail = "its logits hold a NaN",
+                   .advice = "look for NaN or infinite values in the checkpoint"});
+  return std::span(chosen_).first(rows.size());
+}
+
+void Decoder::read_logits(int64_t row, std::span<float> logits) const {
+  const auto vocab = static_cast<uint64_t>(config_.vocab);
+  read_view(device_, logits, step_state_.logits.subview(static_cast<uint64_t>(row) * vocab, vocab), "logits");
+}
+
+void Decoder::poison() {
+  slot_.poison();
+  const uint64_t page_bytes = KvCache::page_bytes(config_);
+  for (int64_t layer = 0; layer < config_.layers; ++layer)
+    for (int32_t page = 0; page < pages_.total(); ++page)
+      if (!pages_.is_taken(page))
+        fill_device(device_, cache_.layer(layer).address() + static_cast<uint64_t>(page) * page_bytes, std::byte{0xff},
+                    page_bytes, "kv");
+}
+
+}  // namespace nodewright

@@ -1,0 +1,123 @@
+// Sequences on one decode slot: opens them, feeds them prompts, and runs steps through the bucket's graph. Synchronous
+// and single-threaded; scheduling many requests is not its business.
+//
+//   Decoder decoder(device, stream, kernels, model, {.bucket = 4, .max_context = 2048, .sequences = 4});
+//   const int32_t sequence = decoder.open();
+//   decoder.append(sequence, prompt_without_its_last_token);
+//   int32_t next = decoder.step({{{.sequence = sequence, .token = prompt.back()}}})[0];
+//   next = decoder.step({{{.sequence = sequence}}})[0];   // the token of the step before, which never left the device
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/page_pool.h"
+#include "graph/plan_run.h"
+#include "models/decoder_graph.h"
+
+namespace nodewright {
+
+// How a row's next token is chosen. Greedy below a temperature of 1e-5.
+struct Sampling {
+  float temperature = 0.0f;
+  int32_t top_k = 0;   // 0: all tokens; ties with the k-th are kept
+  float top_p = 1.0f;  // of what top_k keeps; 1: all
+  uint64_t seed = 0;   // with the index of the output, the whole random state
+};
+
+// One row of a step.
+struct StepRow {
+  int32_t sequence = 0;          // from open()
+  std::optional<int32_t> token;  // nothing: what the last step chose for this sequence
+  Sampling sampling;
+};
+
+struct DecoderOptions {
+  int64_t bucket = 1;        // rows of the decode graph
+  int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
+  int64_t max_context = 0;   // tokens of the longest sequence
+  int64_t sequences = 1;     // open at once
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
+};
+
+class Decoder {
+ public:
+  // Compiles or loads the kernels, takes the memory, builds both plans. Throws Error when options are out of range
+  // (with the option's name), when memory is short, or when a kernel does not compile.
+  Decoder(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+          const DecoderOptions& options);
+
+  // A new, empty sequence. Throws Error when `sequences` are open.
+  int32_t open();
+  // Its pages are free again. Throws Error when it is not open.
+  void close(int32_t sequence);
+  int64_t length(int32_t sequence) const { return at(sequence).length; }
+
+  // Puts tokens into the cache without choosing what follows. Throws Error for a token outside the vocabulary, a full
+  // context or a full cache; then nothing was appended.
+  void append(int32_t sequence, std::span<const int32_t> tokens);
+
+  // One token for each row, at most `bucket` rows, each of another sequence. Returns the chosen tokens, valid until the
+  // next step. Throws Error as append does; a NaN among a row's logits is an error that names the sequence.
+  std::span<const int32_t> step(std::span<const StepRow> rows);
+  std::span<const int32_t> step(std::initializer_list<StepRow> rows) {
+    return step(std::span(rows.begin(), rows.size()));
+  }
+
+  // The last step's logits of a row, vocab floats.
+  void read_logits(int64_t row, std::span<float> logits) const;
+
+  // Submits the last step's launch again, as it was, without waiting: for measuring. Rewrites the same positions.
+  void relaunch() { step_run_->launch(); }
+
+  // Fills with NaN bytes everything that no live row may look at: activations, the input block, pages nobody owns.
+  void poison();
+
+  const Plan& step_plan() const { return step_plan_; }
+  // Null unless the mode is explicit.
+  const ExplicitGraph* step_graph() { return step_run_->explicit_graph(); }
+  const DecoderOptions& options() const { return options_; }
+  const PagePool& pages() const { return pages_; }
+
+  struct Stats {
+    double kernels_ms = 0;     // compiling or loading kernels
+    double build_ms = 0;       // both plans, their graphs and uploads
+    uint64_t graph_bytes = 0;  // of device memory that the graphs took, as the driver's free memory tells
+    uint64_t state_bytes = 0;  // inputs, activations, outputs
+    uint64_t cache_bytes = 0;  // key/value pages
+  };
+  const Stats& stats() const { return stats_; }
+
+ private:
+  struct Sequence {
+    bool is_open = false;
+    int64_t length = 0;   // tokens in the cache
+    int32_t outputs = 0;  // tokens chosen
+    std::vector<int32_t> pages;
+  };
+
+  const Sequence& at(int32_t sequence) const;
+  void reserve(Sequence& sequence, int32_t id, int64_t length);
+  void check_token(int32_t token) const;
+  void fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
+                const Sampling& sampling);
+
+  Device& device_;
+  const Stream& stream_;
+  const ModelConfig& config_;
+  DecoderOptions options_;
+  KvCache cache_;
+  PagePool pages_;
+  std::vector<Sequence> sequences_;
+  DecodeSlot slot_;
+  DecodeState step_state_, prefill_state_;
+  Plan step_plan_;
+  std::optional<PlanRun> step_run_, prefill_run_;
+  Stats stats_;
+  std::vector<int32_t> chosen_;
+};
+
+}  // namespace nodewright

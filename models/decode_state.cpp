@@ -1,0 +1,133 @@
+#include "models/decode_state.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels_src/attend.h"
+#include "models/kv_cache.h"
+
+namespace nodewright {
+namespace {
+
+uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>((n + 7) / 8 * 8); }
+
+// A layout measured without memory: any aligned address will do.
+constexpr uint64_t kNowhere = kArenaAlignBytes;
+constexpr uint64_t kUnbounded = uint64_t{1} << 62;
+
+StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
+  const auto n = static_cast<uint64_t>(rows);
+  StepInputs in;
+  in.table_stride = (max_context + kPageTokens - 1) / kPageTokens;
+  const auto take = [&]<class T>(View<T>& view, const char* name, uint64_t count) {
+    view = arena.take<T>(name, count, "input", 16);
+  };
+  take(in.n_live, "n_live", 1);
+  take(in.tokens, "tokens", n);
+  take(in.positions, "positions", n);
+  take(in.sequences, "sequences", n);
+  take(in.temperature, "temperature", n);
+  take(in.top_k, "top_k", n);
+  take(in.top_p, "top_p", n);
+  take(in.seed, "seed", n);
+  take(in.output_index, "output_index", n);
+  take(in.block_table, "block_table", n * static_cast<uint64_t>(in.table_stride));
+  return in;
+}
+
+void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, int sm_count) {
+  const auto n = static_cast<uint64_t>(s.rows);
+  const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, s.rows, sm_count)};
+  s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
+  s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
+  s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
+  s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
+  s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
+  s.partials = arena.take<float>(
+      "attention.partials",
+      n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
+  s.logits = arena.take<float>("logits", n * static_cast<uint64_t>(config.vocab), "output");
+  s.tokens = arena.take<int32_t>("tokens", n, "output");
+}
+
+void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, int64_t sequences) {
+  s.last_token = arena.take<int32_t>("last_token", static_cast<uint64_t>(sequences), "state");
+  const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim, 1};
+  s.arrivals = arena.take<int32_t>("attention.arrivals", static_cast<uint64_t>(s.rows * attend.head_tiles()), "state");
+}
+
+uint64_t inputs_bytes(const DecodeLimits& limits) {
+  Arena arena("inputs", kNowhere, kUnbounded);
+  lay_out_inputs(arena, limits.rows, limits.max_context);
+  return arena.used_bytes();
+}
+
+// Buckets below the largest split a row's attention over more blocks, so the largest layout is not always the last.
+uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, int sm_count) {
+  uint64_t most = 0;
+  for (int64_t rows = 1; rows <= limits.rows; ++rows) {
+    Arena arena("activations", kNowhere, kUnbounded);
+    DecodeState s;
+    s.rows = rows;
+    lay_out_activations(arena, s, config, sm_count);
+    most = std::max(most, arena.used_bytes());
+  }
+  return most;
+}
+
+uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  Arena arena("kept", kNowhere, kUnbounded);
+  DecodeState s;
+  s.rows = limits.rows;
+  lay_out_kept(arena, s, config, limits.sequences);
+  return arena.used_bytes();
+}
+
+}  // namespace
+
+int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count) {
+  const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
+  const int64_t blocks = rows * shape.head_tiles();
+  return std::clamp<int64_t>((2 * sm_count + blocks - 1) / blocks, 1, 64);
+}
+
+DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
+    : device_(device),
+      config_(config),
+      limits_(limits),
+      inputs_(device, "inputs", inputs_bytes(limits)),
+      activations_(device, "activations", activations_bytes(limits, config, device.properties().sm_count)),
+      kept_(device, "kept", kept_bytes(limits, config)),
+      host_inputs_(device, "host.inputs", inputs_.bytes()),
+      host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.rows) * sizeof(int32_t)) {
+  fill_device(device, kept_.address(), std::byte{0}, kept_.bytes(), kept_.name());
+}
+
+DecodeState DecodeSlot::state(int64_t rows) const {
+  DecodeState s;
+  s.rows = rows;
+  Arena inputs(inputs_), activations(activations_), kept(kept_);
+  Arena host_inputs(host_inputs_.name(), reinterpret_cast<uint64_t>(host_inputs_.data()), host_inputs_.bytes());
+  s.inputs = lay_out_inputs(inputs, rows, limits_.max_context);
+  s.host_inputs = lay_out_inputs(host_inputs, rows, limits_.max_context);
+  s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
+  s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
+  lay_out_activations(activations, s, config_, device_.properties().sm_count);
+  lay_out_kept(kept, s, config_, limits_.sequences);
+  s.scratch = activations.ranges();
+  s.kept = kept.ranges();
+  s.host_tokens = {static_cast<int32_t*>(host_tokens_.data()), static_cast<uint64_t>(rows)};
+  s.host_tokens_range = {"host.tokens", s.host_tokens.address(), s.host_tokens.bytes(), "output"};
+  return s;
+}
+
+uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_.bytes(); }
+
+void DecodeSlot::poison() {
+  fill_device(device_, activations_.address(), std::byte{0xff}, activations_.bytes(), activations_.name());
+  std::memset(host_inputs_.data(), 0xff, host_inputs_.bytes());
+}
+
+}  // namespace nodewright

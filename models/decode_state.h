@@ -1,0 +1,85 @@
+// The device memory of one decode slot: inputs of a step, activations, outputs. One slot serves every bucket up to its
+// largest, since buckets never run at once; a bucket's views are its own layout of the same buffers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model_config.h"
+#include "runtime/arena.h"
+#include "runtime/memory.h"
+
+namespace nodewright {
+
+struct DecodeLimits {
+  int64_t rows = 1;         // of the largest bucket
+  int64_t max_context = 0;  // tokens of the longest sequence
+  int64_t sequences = 1;    // that may be open at once
+  bool operator==(const DecodeLimits&) const = default;
+};
+
+// What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
+// `data` may be dereferenced) and on the device.
+struct StepInputs {
+  View<int32_t> n_live;         // [1] rows that count; the others store nothing
+  View<int32_t> tokens;         // [rows] token id, or -1: the sequence's last token, already on the device
+  View<int32_t> positions;      // [rows] of that token; its keys are written there and it attends to 0 .. position
+  View<int32_t> sequences;      // [rows] index into last_token
+  View<float> temperature;      // [rows] below 1e-5: greedy
+  View<int32_t> top_k;          // [rows] 0: all
+  View<float> top_p;            // [rows] 1: all
+  View<uint64_t> seed;          // [rows]
+  View<int32_t> output_index;   // [rows] which output of its sequence the next token is
+  View<int32_t> block_table;    // [rows, table_stride] pool pages of the row's sequence, in order
+  int64_t table_stride = 0;     // pages of the longest sequence
+};
+
+// Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
+struct DecodeState {
+  int64_t rows = 0;
+  StepInputs inputs;          // device
+  StepInputs host_inputs;     // pinned
+  NamedRange inputs_range, host_inputs_range;
+  View<float> residual;       // [rows, hidden rounded up to 8], padding zero
+  View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
+  View<float> q;              // [rows, heads, head_dim] rotated
+  View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
+  View<bf16> activated;       // [rows, intermediate rounded up to 8]
+  View<float> logits;         // [rows, vocab]
+  View<float> partials;       // attention splits (kernels_src/attend.h)
+  View<int32_t> arrivals;     // zero between launches
+  View<int32_t> tokens;       // [rows] chosen
+  View<int32_t> last_token;   // [sequences] fed to the next step
+  View<int32_t> host_tokens;  // [rows] pinned
+  NamedRange host_tokens_range;
+  std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
+  std::vector<NamedRange> kept;     // live across launches: arrivals, last_token
+};
+
+class DecodeSlot {
+ public:
+  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits);
+
+  // The views of a bucket of `rows` rows, at most limits().rows. `splits`: of the bucket's attention.
+  DecodeState state(int64_t rows) const;
+  const DecodeLimits& limits() const { return limits_; }
+  uint64_t bytes() const;
+
+  // Fills every activation and the pinned input block with NaN bytes, for tests: nothing may depend on what a step
+  // leaves behind.
+  void poison();
+
+ private:
+  Device& device_;
+  ModelConfig config_;
+  DecodeLimits limits_;
+  DeviceBuffer inputs_, activations_, kept_;
+  PinnedBuffer host_inputs_, host_tokens_;
+};
+
+// Blocks that share a row's context: enough to give every SM two, whatever the bucket; at most 64. Depends on the bucket
+// and the device only, so a row's bits do not depend on its length's neighbours or on max_context.
+int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count);
+
+}  // namespace nodewright

@@ -1,0 +1,23 @@
+// Start reading here: one decode step of a Llama-family network as a plan.
+//
+// Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
+// key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head.
+#pragma once
+
+#include "graph/graph_builder.h"
+#include "models/decode_state.h"
+#include "models/decoder_kernels.h"
+#include "models/decoder_model.h"
+#include "models/kv_cache.h"
+
+namespace nodewright {
+
+// step: ends in logits and the next token. prefill: fills the cache, ends with the last layer.
+enum class DecodePurpose : uint8_t { step, prefill };
+
+// A plan named "decode.b<rows>" or "prefill.b<rows>". Everything is borrowed and must outlive its runs. Throws Error
+// naming the node that cannot be.
+Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
+                  const DecodeState& state, DecodePurpose purpose, EdgePolicy policy);
+
+}  // namespace nodewright

@@ -1,0 +1,37 @@
+// The paged key/value cache of all layers. Holds memory only: which sequence owns which page is engine/page_pool's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/model_config.h"
+#include "runtime/memory.h"
+
+namespace nodewright {
+
+// Tokens of a page: 64 x head_dim 64 x 2 bytes = 8 KiB contiguous a head, and a table of 16 entries at 1024 tokens.
+inline constexpr int64_t kPageTokens = 64;
+
+class KvCache {
+ public:
+  // `pages` pages of kPageTokens tokens, for every layer. The memory is not initialised: no kernel reads a position
+  // that was not written. Throws Error with the bytes needed and free.
+  KvCache(Device& device, const ModelConfig& config, int64_t pages);
+
+  int64_t pages() const { return pages_; }
+  // [pages, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/kv_pages.h)
+  View<bf16> layer(int64_t index) const;
+  NamedRange range(int64_t index) const;  // "kv.l3"
+  uint64_t bytes() const { return buffer_.bytes(); }
+  DeviceBuffer& buffer() { return buffer_; }
+
+  // Bytes of one layer's page, keys and values of every head.
+  static uint64_t page_bytes(const ModelConfig& config);
+
+ private:
+  int64_t pages_;
+  uint64_t layer_elements_;
+  DeviceBuffer buffer_;
+};
+
+}  // namespace nodewright
