@@ -118,6 +118,10 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const std::st
                  .detail = fmt::format("the file has {} bytes, at most {} are read", file.bytes(), max_bytes)});
   std::string text(file.bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
+  // The parser would take a zero byte for the end of the text and believe what stands before it.
+  if (const size_t zero = text.find('\0'); zero != std::string::npos)
+    throw Error(
+        {.doing = doing, .object = path.string(), .detail = fmt::format("not valid JSON: byte {} is zero", zero)});
   try {
     nlohmann::json parsed = nlohmann::json::parse(text, StrictJson(path, doing));
     if (!parsed.is_object())
@@ -132,8 +136,12 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const std::st
 
 std::string in_quotes(std::string_view name) {
   constexpr size_t kLongest = 120;
-  if (name.size() <= kLongest) return fmt::format("'{}'", name);
-  return fmt::format("'{}...' ({} bytes)", name.substr(0, kLongest), name.size());
+  std::string text;
+  for (const char c : name.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return name.size() <= kLongest ? fmt::format("'{}'", text) : fmt::format("'{}...' ({} bytes)", text, name.size());
 }
 
 }  // namespace nodewright

@@ -38,7 +38,8 @@ class CheckedFile {
 // deeper than 64, and a document that is not an object. `doing` completes "cannot ..." in the errors.
 nlohmann::json read_json_object(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes);
 
-// The text between quotes, shortened to its first 120 bytes: names come from files and may be hostile.
+// The text between quotes, shortened to its first 120 bytes, control characters as \xNN: names come from files and may
+// be hostile.
 std::string in_quotes(std::string_view name);
 
 }  // namespace nodewright

@@ -198,6 +198,9 @@ std::string read_header_text(const CheckedFile& file) {
   std::string text(header_bytes, '\0');
   file.read(kPrefixBytes, std::as_writable_bytes(std::span(text)));
   if (text.empty() || text[0] != '{') refuse(file, "the header does not start with '{'");
+  // The parser would take a zero byte for the end of the text and believe what stands before it.
+  if (const size_t zero = text.find('\0'); zero != std::string::npos)
+    refuse(file, fmt::format("not valid JSON: byte {} is zero", zero));
   return text;
 }
 

@@ -296,28 +296,9 @@ struct Staging {
   Event copied;  // the last copy out of it has run
 };
 
-// Waits for the copies before the chunks they read are freed, on the way out of a failure too.
-struct WaitAtEnd {
-  const Stream& stream;
-  ~WaitAtEnd() {
-    try {
-      stream.synchronize();
-    } catch (...) {  // the error that unwinds, or the caller's next call, says what happened
-    }
-  }
-};
-
 // While one chunk travels the other is filled.
-void upload(Device& device, Stream& stream, const Image& image, const DeviceBuffer& buffer, const Progress& progress) {
-  uint64_t chunk_bytes = std::min(kStagingBytes, image.bytes());
-  for (const Source& source : image.sources()) chunk_bytes = std::max(chunk_bytes, source.row_bytes());
-  const auto staging = [&](std::string name) {
-    return Staging{PinnedBuffer(device, "weights." + name, chunk_bytes), Event(device, "weights." + name + ".copied")};
-  };
-  const std::array<Staging, 2> chunks = {staging("staging0"), staging("staging1")};
-  const WaitAtEnd wait_at_end{stream};
-
-  const std::vector<Window> windows = cut(image, chunk_bytes);
+void fill_and_copy(const std::vector<Window>& windows, const std::array<Staging, 2>& chunks, Stream& stream,
+                   const Image& image, const DeviceBuffer& buffer, const Progress& progress) {
   for (size_t i = 0; i < windows.size(); ++i) {
     const Window& window = windows[i];
     const Staging& to = chunks[i % chunks.size()];
@@ -325,8 +306,28 @@ void upload(Device& device, Stream& stream, const Image& image, const DeviceBuff
     fill(window, static_cast<std::byte*>(to.chunk.data()));
     write_device_async(stream, buffer.address() + window.begin, to.chunk.data(), window.end - window.begin, "weights");
     to.copied.record(stream);
-    if (i + 1 == windows.size()) stream.synchronize();
-    if (progress.report) progress.report(i + 1 == windows.size() ? image.bytes() : window.end, image.bytes());
+    if (i + 1 == windows.size()) break;
+    if (progress.report) progress.report(window.end, image.bytes());
+  }
+  stream.synchronize();
+  if (progress.report) progress.report(image.bytes(), image.bytes());
+}
+
+void upload(Device& device, Stream& stream, const Image& image, const DeviceBuffer& buffer, const Progress& progress) {
+  uint64_t chunk_bytes = std::min(kStagingBytes, image.bytes());
+  for (const Source& source : image.sources()) chunk_bytes = std::max(chunk_bytes, source.row_bytes());
+  const auto staging = [&](const std::string& name) {
+    return Staging{PinnedBuffer(device, name, chunk_bytes), Event(device, name + ".copied")};
+  };
+  const std::array<Staging, 2> chunks = {staging("weights.staging0"), staging("weights.staging1")};
+  try {
+    fill_and_copy(cut(image, chunk_bytes), chunks, stream, image, buffer, progress);
+  } catch (...) {
+    try {
+      stream.synchronize();  // copies still read the chunks, which are about to be freed
+    } catch (...) {          // the first error says what happened
+    }
+    throw;
   }
 }
 
