@@ -1,0 +1,20 @@
+// y = a * x + y: the smallest kernel that reads, writes and waits; for examples and tests of graphs.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+struct Saxpy {
+  In<float> x;     // [n]
+  InOut<float> y;  // [n]
+  float a;
+};
+
+inline constexpr unsigned kSaxpyThreads = 128;
+constexpr LaunchShape saxpy_shape(uint64_t n) {
+  return launch_shape_1d(static_cast<unsigned>((n + kSaxpyThreads - 1) / kSaxpyThreads), kSaxpyThreads);
+}
+
+}  // namespace nodewright

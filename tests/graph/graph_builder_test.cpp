@@ -1,0 +1,299 @@
+#include "graph/graph_builder.h"
+
+#include "graph/hazard_check.h"
+#include "tests/graph/sketch.h"
+
+namespace nodewright {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The message of the Error that `action` throws; empty when it throws none.
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_words(const std::string& message, std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << word << "\nin: " << message;
+}
+
+using GraphBuilderTest = SketchTest;
+
+TEST_F(GraphBuilderTest, DerivesAForkAndAJoinFromBuffersAlone) {
+  GraphBuilder g(device(), "fork");
+  const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), l = buffer(g, "l"), r = buffer(g, "r");
+  const auto y = buffer(g, "y", {.live_out = true});
+  g.launch("head", waiting, {.left = x, .right = x, .y = h, .scale = 1});
+  g.launch("left", waiting, {.left = h, .right = h, .y = l, .scale = 1});
+  g.launch("right", waiting, {.left = h, .right = h, .y = r, .scale = 1});
+  g.launch("join", waiting, {.left = l, .right = r, .y = y, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(edge_words(plan), (Words{"head>left", "head>right", "left>join", "right>join"}));
+  EXPECT_EQ(describe(plan, plan.edges[2].reasons.at(0)), "RAW l[0,1024)");
+}
+
+TEST_F(GraphBuilderTest, DropsAnEdgeThatAPathImpliesAcrossBothTypes) {
+  GraphBuilder g(device(), "implied");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b"), c = buffer(g, "c");
+  g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  g.launch("two", hasty, {.left = a, .right = a, .y = b, .scale = 1});
+  g.launch("three", waiting, {.left = a, .right = b, .y = c, .scale = 1});  // one before three is implied by two
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  EXPECT_EQ(edge_words(plan), (Words{"one>two", "two~>three"}));
+}
+
+TEST_F(GraphBuilderTest, ProgrammaticEdgesGoOnlyFromAKernelToAKernelThatWaits) {
+  GraphBuilder g(device(), "types");
+  const auto a = buffer(g, "a"), b = buffer(g, "b"), c = buffer(g, "c"), d = buffer(g, "d");
+  g.fill("fill", a, 0.0f);
+  g.launch("first", waiting, {.left = a, .right = a, .y = b, .scale = 1});
+  g.launch("second", waiting, {.left = b, .right = b, .y = c, .scale = 1});
+  g.launch("hasty", hasty, {.left = c, .right = c, .y = d, .scale = 1});
+  g.copy("copy", a, d, d.bytes());
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  EXPECT_EQ(edge_words(plan), (Words{"fill>first", "first~>second", "second>hasty", "hasty>copy"}));
+}
+
+TEST_F(GraphBuilderTest, ANodeMayHaveAFullAndAProgrammaticInEdge) {
+  GraphBuilder g(device(), "mixed");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b"), c = buffer(g, "c");
+  g.fill("fill", a, 0.0f);
+  g.launch("kernel", waiting, {.left = x, .right = x, .y = b, .scale = 1});
+  g.launch("both", waiting, {.left = a, .right = b, .y = c, .scale = 1});
+  EXPECT_EQ(edge_words(std::move(g).finish(EdgePolicy::programmatic)), (Words{"fill>both", "kernel~>both"}));
+}
+
+TEST_F(GraphBuilderTest, ReusedBuffersOrderWritersBehindReaders) {
+  GraphBuilder g(device(), "reuse");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b"), c = buffer(g, "c");
+  g.launch("w1", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  g.launch("r1", waiting, {.left = a, .right = x, .y = b, .scale = 1});
+  g.launch("r2", waiting, {.left = a, .right = x, .y = c, .scale = 1});
+  g.launch("w2", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(edge_words(plan), (Words{"w1>r1", "w1>r2", "r1>w2", "r2>w2"})) << "w1 before w2 is implied";
+  EXPECT_EQ(describe(plan, plan.edges[3].reasons.at(0)), "WAR a[0,1024)");
+}
+
+TEST_F(GraphBuilderTest, HalvesOfOneBufferAreIndependent) {
+  GraphBuilder g(device(), "halves");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("low", waiting, {.left = x, .right = x, .y = a.subview(0, 128), .scale = 1});
+  g.launch("high", waiting, {.left = x, .right = x, .y = a.subview(128, 128), .scale = 1});
+  g.launch("across", waiting, {.left = a.subview(64, 128), .right = x, .y = b, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(edge_words(plan), (Words{"low>across", "high>across"}));
+  EXPECT_EQ(describe(plan, plan.edges[1].reasons.at(0)), "RAW a[512,768)");
+}
+
+TEST_F(GraphBuilderTest, SerialMakesOneChainOfFullEdges) {
+  GraphBuilder g(device(), "serial");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::serial);
+  EXPECT_EQ(edge_words(plan), (Words{"one>two"}));
+  EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "serial");
+}
+
+TEST_F(GraphBuilderTest, DeclaredOrdersBecomeEdgesWithThatReason) {
+  GraphBuilder g(device(), "after");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  const NodeId one = g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  const NodeId two = g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, {.after = {one}});
+  g.empty("end", {one, two});
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  EXPECT_EQ(edge_words(plan), (Words{"one~>two", "two>end"}));
+  EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "declared");
+}
+
+TEST_F(GraphBuilderTest, ScopesPrefixNamesAndTheOutermostIsTheLayer) {
+  GraphBuilder g(device(), "scopes");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a");
+  {
+    const auto layer = g.scope("l3");
+    const auto block = g.scope("attention");
+    g.launch("norm", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  }
+  g.launch("head", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.nodes[0].name, "l3.attention.norm");
+  EXPECT_EQ(plan.nodes[0].layer, "l3");
+  EXPECT_EQ(plan.nodes[1].name, "head");
+  EXPECT_EQ(plan.nodes[1].layer, "");
+}
+
+TEST_F(GraphBuilderTest, TrafficIsTheBytesOfTheUsesUnlessGiven) {
+  GraphBuilder g(device(), "traffic");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("one", waiting, {.left = x, .right = x.subview(0, 1), .y = a, .scale = 1});
+  g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, Traffic{7, 8});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.nodes[0].traffic.bytes_read, 1028u);
+  EXPECT_EQ(plan.nodes[0].traffic.bytes_written, 1024u);
+  EXPECT_EQ(plan.nodes[1].traffic.bytes_read, 7u);
+}
+
+TEST_F(GraphBuilderTest, EdgesComeFromTheEnvelope) {
+  GraphBuilder g(device(), "envelope");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  const Mix args{.left = x.subview(0, 1), .right = x, .gain = {}, .y = b, .scale = 1};
+  Mix wide = args;
+  wide.right = a;
+  expect_words(error_of([&] { g.launch("two", waiting, args, {.envelope = wide}); }),
+               {"'two'", "field 'right'", "outside its envelope"});
+  wide.right = x;
+  wide.left = x;
+  g.launch("two", waiting, args, {.envelope = wide});
+  g.fill("late", x.subview(100, 1), 0.0f);
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(edge_words(plan), (Words{"one>late", "two>late"})) << "two may be patched to read x[100]";
+}
+
+TEST_F(GraphBuilderTest, RefusesAUseOutsideEveryBufferWithTheNearestOne) {
+  GraphBuilder g(device(), "outside");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a");
+  const auto layer = g.scope("l0");
+  const std::string message = error_of(
+      [&] { g.launch("norm", waiting, {.left = sketch_view(x.address(), 257), .right = x, .y = a, .scale = 1}); });
+  expect_words(message, {"'l0.norm'", "field 'left'", "1028 bytes", "'x'", "1024 bytes"});
+  expect_words(error_of([&] { g.fill("zero", sketch_view(64), 0.0f); }), {"'l0.zero'", "no buffer is declared below"});
+  EXPECT_EQ(g.node_count(), 0u);
+}
+
+TEST_F(GraphBuilderTest, RefusesAReadOfBytesThatNothingWrote) {
+  GraphBuilder g(device(), "unwritten");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("half", waiting, {.left = x, .right = x, .y = a.subview(0, 128), .scale = 1});
+  expect_words(error_of([&] { g.launch("reader", waiting, {.left = a, .right = x, .y = b, .scale = 1}); }),
+               {"'reader'", "field 'left'", "a[0,1024)", "no earlier node writes a[512,1024)"});
+  g.launch("rest", waiting, {.left = x, .right = x, .y = a.subview(128, 128), .scale = 1});
+  g.launch("reader", waiting, {.left = a, .right = x, .y = b, .scale = 1});
+}
+
+TEST_F(GraphBuilderTest, RefusesOverlappingFieldsWhenEitherWrites) {
+  GraphBuilder g(device(), "overlap");
+  const auto x = buffer(g, "x", {.live_in = true});
+  expect_words(error_of([&] {
+                 g.launch("n", waiting,
+                          {.left = x.subview(0, 128), .right = x.subview(0, 128), .y = x.subview(127, 8), .scale = 1});
+               }),
+               {"'n'", "field 'left' (in)", "x[0,512)", "field 'y' (out)", "x[508,540)"});
+  expect_words(error_of([&] { g.copy("c", x.subview(0, 8), x.subview(4, 8), 32); }), {"'c'", "'to'", "'from'"});
+}
+
+TEST_F(GraphBuilderTest, RefusesToFreezeWhatANodeWritesWhicheverComesFirst) {
+  GraphBuilder g(device(), "frozen");
+  const auto x = buffer(g, "x", {.live_in = true}), w = buffer(g, "w", {.live_in = true}), y = buffer(g, "y");
+  const Frozen<float> gain{w.data, w.count};
+  g.launch("reads", waiting, {.left = x, .right = x, .gain = gain, .y = y, .scale = 1});
+  expect_words(error_of([&] { g.fill("late", w.subview(3, 1), 0.0f); }),
+               {"'late'", "w[12,16)", "'reads' declares frozen"});
+  const auto v = buffer(g, "v", {.live_in = true});
+  g.fill("early", v, 0.0f);
+  expect_words(error_of([&] {
+                 g.launch("n", waiting, {.left = x, .right = x, .gain = {v.data, v.count}, .y = y, .scale = 1});
+               }),
+               {"'n'", "field 'gain'", "'early' writes"});
+}
+
+TEST_F(GraphBuilderTest, RefusesShapesThatTheDeviceOrTheKernelDoesNotTake) {
+  GraphBuilder g(device(), "shapes");
+  const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");
+  const auto shaped = [&](LaunchShape shape) {
+    Kernel<Mix> kernel = waiting;
+    kernel.shape = shape;
+    return error_of([&] { g.launch("n", kernel, {.left = x, .right = x, .y = y, .scale = 1}); });
+  };
+  expect_words(shaped({{1, 65536, 1}, {32, 1, 1}, 0}), {"'n'", "grid 1x65536x1", "grid y must be 1 to 65535"});
+  expect_words(shaped({{0, 1, 1}, {32, 1, 1}, 0}), {"grid x must be 1 to 2147483647"});
+  expect_words(shaped({{1, 1, 1}, {1, 1, 65}, 0}), {"block z must be 1 to 64"});
+  expect_words(shaped({{1, 1, 1}, {65, 1, 1}, 0}), {"'mix' takes at most 64 threads"});
+  expect_words(shaped({{1, 1, 1}, {32, 1, 1}, 300000}), {"300000 shared bytes", "more than"});
+}
+
+TEST_F(GraphBuilderTest, RefusesNamesTwiceMisalignmentForeignIdsAndForeignArguments) {
+  GraphBuilder g(device(), "refusals");
+  const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");
+  g.fill("n", y, 0.0f);
+  expect_words(error_of([&] { g.fill("n", y, 0.0f); }), {"'n'", "name is taken"});
+  expect_words(error_of([&] { g.fill("", y, 0.0f); }), {"name is empty"});
+  expect_words(error_of([&] {
+                 g.launch("odd", waiting, {.left = sketch_view(x.address() + 2, 4), .right = x, .y = y, .scale = 1});
+               }),
+               {"'odd'", "field 'left'", "not a multiple of its element's 4 bytes"});
+
+  GraphBuilder other(device(), "other");
+  const auto z = buffer(other, "z");
+  const NodeId foreign = other.fill("far", z, 0.0f);
+  expect_words(error_of([&] { g.empty("e", {foreign}); }), {"'e'", "not one of the 1 nodes of plan 'refusals'"});
+  expect_words(error_of([&] { g.empty("e", {NodeId{7, plan_token("refusals")}}); }), {"follow node 7"});
+
+  LoadedKernel wrong = named_kernel("wrong", true);
+  wrong.args_bytes = 8;
+  const Kernel<Mix> mistyped{&wrong, mix_shape(1)};
+  expect_words(error_of([&] { g.launch("m", mistyped, {.left = x, .right = x, .y = y, .scale = 1}); }),
+               {"'m'", "'wrong' takes 8"});
+  EXPECT_EQ(g.node_count(), 1u);
+}
+
+TEST_F(GraphBuilderTest, RefusesBuffersThatOverlapOrShareAName) {
+  GraphBuilder g(device(), "buffers");
+  g.declare({"a", 0x1000, 256, "activation"});
+  g.declare({"a", 0x1000, 256, "activation"}, {.live_in = true});  // the same again
+  expect_words(error_of([&] { g.declare({"a", 0x2000, 256, "activation"}); }), {"'a'", "0x1000", "0x2000"});
+  expect_words(error_of([&] { g.declare({"b", 0x10ff, 2, "activation"}); }), {"'b'", "overlaps 'a'"});
+  expect_words(error_of([&] { g.declare({"b", 0xfff, 2, "activation"}); }), {"'b'", "overlaps 'a'"});
+  expect_words(error_of([&] { g.declare({"b", 0x3000, 0, "activation"}); }), {"'b'", "0 bytes"});
+  g.declare({"b", 0x1100, 256, "activation"});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.buffers.size(), 2u);
+  EXPECT_TRUE(plan.buffers[0].live_in);
+}
+
+TEST_F(GraphBuilderTest, FillsTakeOneAndFourByteValuesAndOthersOfEqualBytes) {
+  GraphBuilder g(device(), "fills");
+  g.declare({"a", 0x1000, 4096, "activation"});
+  g.fill("words", View<int32_t>{reinterpret_cast<int32_t*>(0x1000), 8}, -2);
+  g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(0x1000), 8}, uint8_t{7});
+  g.fill("halves", View<bf16>{reinterpret_cast<bf16*>(0x1000), 8}, bf16{0});
+  expect_words(error_of([&] {
+                 g.fill("n", View<bf16>{reinterpret_cast<bf16*>(0x1000), 8}, bf16{0x3f80});
+               }),
+               {"'n'", "2 bytes that differ"});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.nodes[0].fill.value, 0xfffffffeu);
+  EXPECT_EQ(plan.nodes[0].fill.count, 8u);
+  EXPECT_EQ(plan.nodes[1].fill.value, 7u);
+  EXPECT_EQ(plan.nodes[2].fill.count, 16u);
+}
+
+TEST_F(GraphBuilderTest, EveryOverlappingPairOfARandomPlanIsOrderedUnderEveryPolicy) {
+  for (unsigned seed = 1; seed <= 60; ++seed)
+    for (const EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic}) {
+      const Plan plan = make_random_plan(device(), waiting, hasty, {seed, 60, policy});
+      EXPECT_TRUE(missing_orders(plan).empty()) << "seed " << seed;
+      EXPECT_NO_THROW(check_plan(plan));
+    }
+}
+
+TEST_F(GraphBuilderTest, TwoThousandNodesAreBuiltInWellUnderASecond) {
+  GraphBuilder g(device(), "large");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a", {.live_in = true});
+  const auto b = buffer(g, "b", {.live_in = true});
+  for (int n = 0; n < 2000; ++n)
+    g.launch("n" + std::to_string(n), waiting, {.left = x, .right = n % 2 ? a : b, .y = n % 2 ? b : a, .scale = 1});
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  EXPECT_EQ(plan.edges.size(), 1999u);
+}
+
+}  // namespace
+}  // namespace nodewright

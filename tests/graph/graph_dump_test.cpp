@@ -1,0 +1,61 @@
+// Dumps of one small plan are golden files, so that a changed topology or format shows in the diff. To write them anew:
+// NODEWRIGHT_WRITE_GOLDEN=1.
+#include "graph/graph_dump.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/graph/sketch.h"
+
+namespace nodewright {
+namespace {
+
+class GraphDumpTest : public SketchTest {
+ protected:
+  Plan small_plan() {
+    GraphBuilder g(device(), "small.b2", 2);
+    const auto w = buffer(g, "w", {.live_in = true}), x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h");
+    const auto y = buffer(g, "y", {.live_out = true});
+    g.declare({"staging", 0x900000, 1024, "input"}, {.live_in = true});
+    g.copy("load", x, CopyEnd(0x900000, 1024, true), 1024);
+    g.fill("clear", h.subview(128, 128), 0.0f);
+    {
+      const auto layer = g.scope("l0");
+      g.launch("norm", waiting,
+               {.left = x, .right = x.subview(0, 1), .gain = {w.data, w.count}, .y = h.subview(0, 128), .scale = 1});
+      g.launch("project", waiting, {.left = h, .right = h, .gain = {w.data, 8}, .y = y, .scale = 2});
+    }
+    const auto layer = g.scope("l1");
+    const NodeId last = g.launch("hasty", hasty, {.left = y, .right = y, .gain = {}, .y = h, .scale = 3});
+    g.empty("end", {last});
+    return std::move(g).finish(EdgePolicy::programmatic);
+  }
+
+  static void expect_golden(const std::string& file, const std::string& text) {
+    const std::string path = std::string(NODEWRIGHT_SOURCE_DIR) + "/tests/golden/graph/" + file;
+    if (std::getenv("NODEWRIGHT_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
+    std::stringstream golden;
+    golden << std::ifstream(path).rdbuf();
+    EXPECT_EQ(text, golden.str()) << path;
+  }
+};
+
+TEST_F(GraphDumpTest, TextIsAsTheGoldenFile) { expect_golden("small.txt", to_text(small_plan())); }
+TEST_F(GraphDumpTest, DotIsAsTheGoldenFile) { expect_golden("small.dot", to_dot(small_plan())); }
+TEST_F(GraphDumpTest, JsonIsAsTheGoldenFile) { expect_golden("small.json", to_json(small_plan())); }
+
+TEST_F(GraphDumpTest, JsonNamesEveryNodeEdgeAndBufferOfThePlan) {
+  const Plan plan = small_plan();
+  const auto json = nlohmann::json::parse(to_json(plan));
+  ASSERT_EQ(json["nodes"].size(), plan.nodes.size());
+  ASSERT_EQ(json["edges"].size(), plan.edges.size());
+  ASSERT_EQ(json["buffers"].size(), plan.buffers.size());
+  EXPECT_EQ(json["bucket"], 2);
+  EXPECT_EQ(json["nodes"][2]["name"], "l0.norm");
+  EXPECT_EQ(json["nodes"][2]["uses"][2]["access"], "frozen");
+  EXPECT_EQ(json["edges"][0]["reasons"][0], "RAW x[0,1024)");
+}
+
+}  // namespace
+}  // namespace nodewright

@@ -1,0 +1,116 @@
+// For tests of plans that never run: buffers at made-up addresses, kernels that exist by name only, random plans.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/graph_builder.h"
+#include "runtime/device_selection.h"
+#include "tests/graph/kernels/mix.h"
+
+namespace nodewright {
+
+inline std::string device_word() {
+  const char* word = std::getenv("NODEWRIGHT_TEST_DEVICE");
+  return word == nullptr ? "cpu" : word;
+}
+
+inline LoadedKernel named_kernel(std::string name, bool waits) {
+  LoadedKernel kernel;
+  kernel.name = std::move(name);
+  kernel.waits_for_inputs = waits;
+  kernel.args_bytes = sizeof(Mix);
+  kernel.max_threads = kMixThreads;
+  return kernel;
+}
+
+// 256 floats from `address`.
+inline constexpr uint64_t kSketchCount = 256;
+inline View<float> sketch_view(uint64_t address, uint64_t count = kSketchCount) {
+  return {reinterpret_cast<float*>(address), count};
+}
+
+class SketchTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { opened_ = new OpenedDevice(open_device(device_word())); }
+  static void TearDownTestSuite() {
+    delete opened_;
+    opened_ = nullptr;
+  }
+
+  static Device& device() { return *opened_->device; }
+
+  // Declares `name`, of 256 floats at an address of its own.
+  View<float> buffer(GraphBuilder& g, const std::string& name, Live live = {}) {
+    const View<float> view = sketch_view(next_address_);
+    next_address_ += 4096;
+    g.declare({name, view.address(), view.bytes(), "activation"}, live);
+    return view;
+  }
+
+  Kernel<Mix> waiting{&waiting_kernel_, mix_shape(kSketchCount)};
+  Kernel<Mix> hasty{&hasty_kernel_, mix_shape(kSketchCount)};
+
+ private:
+  static inline OpenedDevice* opened_ = nullptr;
+  LoadedKernel waiting_kernel_ = named_kernel("mix", true);
+  LoadedKernel hasty_kernel_ = named_kernel("hasty_mix", false);
+  uint64_t next_address_ = 0x10000;
+};
+
+// What a random plan is made of, so that a failure can be made again from its seed.
+struct RandomPlan {
+  unsigned seed;
+  uint32_t nodes;
+  EdgePolicy policy;
+};
+
+// Nodes that read and write random pieces of two buffers, with kernels that wait and kernels that do not, fills and
+// empty nodes. Every buffer is live-in.
+inline Plan make_random_plan(Device& device, const Kernel<Mix>& waiting, const Kernel<Mix>& hasty,
+                             const RandomPlan& how) {
+  std::mt19937 random(how.seed);
+  const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
+  GraphBuilder g(device, "random." + std::to_string(how.seed));
+  const View<float> a = sketch_view(0x100000), b = sketch_view(0x200000);
+  g.declare({"a", a.address(), a.bytes(), "activation"}, {.live_in = true});
+  g.declare({"b", b.address(), b.bytes(), "activation"}, {.live_in = true});
+  std::vector<NodeId> ids;
+  const auto piece = [&](uint32_t from, uint32_t to) {  // of [from, to) of both buffers' 512 elements, in one buffer
+    const View<float>& whole = below(2) == 0 ? a : b;
+    const uint32_t begin = from + below(to - from), end = begin + 1 + below(to - begin);
+    return whole.subview(begin, std::min(end, to) - begin);
+  };
+  for (uint32_t n = 0; n < how.nodes; ++n) {
+    const std::string name = "n" + std::to_string(n);
+    const uint32_t kind = below(10);
+    if (kind == 0) {
+      ids.push_back(g.fill(name, piece(0, 256), 1.0f));
+    } else if (kind == 1 && !ids.empty()) {
+      ids.push_back(g.empty(name, {ids[below(static_cast<uint32_t>(ids.size()))]}));
+    } else {  // reads below `cut` and writes above it, or the other way round: no overlap within the node
+      const uint32_t cut = 32 + below(192);
+      const bool up = below(2) == 0;
+      const auto read = [&] { return up ? piece(0, cut) : piece(cut, 256); };
+      const View<float> y = up ? piece(cut, 256) : piece(0, cut);
+      const View<float> left = read(), right = read();
+      ids.push_back(g.launch(name, below(4) == 0 ? hasty : waiting,
+                             {.left = left, .right = right, .gain = {}, .y = y, .scale = 0.5f}));
+    }
+  }
+  return std::move(g).finish(how.policy);
+}
+
+// Every edge as "from>to" or "from~>to" (programmatic), by name, in the plan's order.
+inline std::vector<std::string> edge_words(const Plan& plan) {
+  std::vector<std::string> words;
+  for (const Edge& edge : plan.edges)
+    words.push_back(plan.nodes[edge.from].name + (edge.type == EdgeType::full ? ">" : "~>") + plan.nodes[edge.to].name);
+  return words;
+}
+
+}  // namespace nodewright
