@@ -25,13 +25,14 @@ add_custom_command(
   COMMENT "Copying ${onig_soname}")
 add_custom_target(nodewright_carried_libraries ALL DEPENDS ${NODEWRIGHT_CARRIED_LIBRARIES})
 
-# cuda.h and nvrtc.h: CUDA_HOME, the usual folders, or the pip wheels that cmake/install_missing.sh fetches.
+# cuda.h and nvrtc.h: the pip wheels, which cmake/install_missing.sh fetches only where no toolkit will do; CUDA_HOME;
+# the usual folders.
 set(cuda_wheels ${PROJECT_SOURCE_DIR}/build/cuda-wheels/nvidia)
-file(GLOB cuda_include_folders /usr/local/cuda*/include ${cuda_wheels}/*/include)
-find_path(CUDA_INCLUDE_DIR NAMES cuda.h PATH_SUFFIXES include
-          HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${cuda_include_folders} REQUIRED)
-find_path(NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include
-          HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${cuda_include_folders} REQUIRED)
+file(GLOB cuda_wheel_roots ${cuda_wheels}/*)
+file(GLOB usual_cuda_roots /usr/local/cuda*)
+set(cuda_roots ${cuda_wheel_roots} $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${usual_cuda_roots})
+find_path(CUDA_INCLUDE_DIR NAMES cuda.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
+find_path(NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
 file(GLOB NODEWRIGHT_WHEEL_NVRTC ${cuda_wheels}/*/lib/libnvrtc.so.13)  # empty where there is a toolkit
 add_library(nodewright_cuda_headers INTERFACE)
 target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NVRTC_INCLUDE_DIR})

@@ -1,0 +1,65 @@
+# The front of the repository: each target installs what is missing, configures, builds and runs.
+#   make build    the program, build/nodewright; `cmake --install build --prefix DIR` installs it
+#   make demo     a story told by the embedded model
+#   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
+#   make bench    the benchmarks, on the GPU where there is one
+#   make carry    build/carry: program, libraries and tests stripped, for a GPU machine without compilers
+#   make format   clang-format over the sources;   make tidy: clang-tidy over the build
+#   make clean    removes what the above made
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SILENT:
+.PHONY: build demo test bench carry format tidy clean everything configure
+
+JOBS ?= $(shell nproc)
+PROGRAM = build/nodewright
+DEMO = models/demo
+SOURCES = git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' ':!third_party'
+
+# The words --device cpu, and a line that says so, where there is no GPU that answers.
+device_words = if ! { [ -e /dev/nvidia0 ] && nvidia-smi -L >/dev/null 2>&1; }; then \
+                 echo "No NVIDIA GPU on this machine: running on the CPU driver (--device cpu)." >&2; \
+                 device=(--device cpu); \
+               else device=(); fi
+
+build: configure
+	cmake --build build -j$(JOBS) --target nodewright nodewright_cpu_driver
+
+demo: build
+	$(device_words)
+	$(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
+
+test: everything
+	echo "Building the tests of untrusted input with the sanitizers"
+	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
+	ctest --test-dir build -LE gpu --output-on-failure -j$(JOBS)
+
+bench: everything
+	$(device_words)
+	if [ $${#device[@]} -eq 0 ]; then
+	  BUILD=build bench/gpu_check.sh build/bench-results bench
+	else
+	  $(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
+	fi
+
+carry: everything
+	cmake/carry.sh build build/carry
+
+format:
+	cmake/install_missing.sh format
+	$(SOURCES) | xargs clang-format -i
+
+tidy: configure
+	cmake/install_missing.sh tidy
+	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet
+
+clean:
+	rm -rf build build-debug build-asan build-tsan
+
+everything: configure
+	cmake --build build -j$(JOBS)
+
+configure:
+	cmake/install_missing.sh
+	cmake --preset release --log-level=NOTICE >/dev/null
