@@ -19,6 +19,8 @@ Device::Device(Driver& driver, int ordinal) : driver_(driver) {
          .fault = count == 0 ? Fault::run_time : Fault::usage});
   driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet", "open device", name);
   read_properties(ordinal);
+  driver_.check(driver_.cuCtxGetCurrent(&previous_), "cuCtxGetCurrent", "read the current context before opening",
+                name);
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain",
                 "retain the primary context of", name);
   if (const CUresult result = driver_.cuCtxSetCurrent(context_); result != CUDA_SUCCESS) {
@@ -28,7 +30,7 @@ Device::Device(Driver& driver, int ordinal) : driver_(driver) {
 }
 
 Device::~Device() {
-  driver_.cuCtxSetCurrent(nullptr);
+  driver_.cuCtxSetCurrent(previous_);
   driver_.cuDevicePrimaryCtxRelease(device_);
 }
 

@@ -1,5 +1,5 @@
-// One device and its primary context, which stays current on the thread that made it. Every other handle refers to it
-// and must not outlive it.
+// One device and its primary context, current on the thread that opened it until it is closed. Every other handle
+// refers to it and must not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,7 @@ class Device {
   Driver& driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  CUcontext previous_ = nullptr;  // current again once this device is closed
   DeviceProperties properties_;
 };
 

@@ -1,0 +1,149 @@
+// Each way in which libcuda.so.1 can be unusable has words of its own. The drivers here are shared libraries of a few
+// lines, built by the test with the host compiler.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/driver.h"
+#include "runtime/error.h"
+#include "runtime/host_compiler.h"
+#include "tests/runtime/scratch_folder.h"
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kFakeDriver = R"(
+#include <cstring>
+extern "C" int cuDriverGetVersion(int* version) { *version = VERSION; return RESULT; }
+extern "C" int answer(...) { return 0; }
+#ifndef NO_GET_PROC_ADDRESS
+extern "C" int cuGetProcAddress_v2(const char* name, void** address, int version, unsigned long, int* status) {
+  *status = 0;
+  if (std::strcmp(name, LACKS) == 0) { *address = nullptr; *status = 1; return 500; }
+  if (version != 13000) return 1;
+  *address = reinterpret_cast<void*>(std::strcmp(name, "cuDriverGetVersion") == 0 ? (void*)cuDriverGetVersion
+                                                                                  : (void*)answer);
+  return 0;
+}
+#endif
+)";
+
+class DriverLoading : public testing::Test {
+ protected:
+  // Builds a driver with these macros and returns what loading it throws, or an empty text.
+  std::string loading_says(const std::string& macros) {
+    const std::string source = (folder_.path() / "fake.cpp").string();
+    const std::string library = (folder_.path() / ("fake" + std::to_string(built_++) + ".so")).string();
+    write_text(source, kFakeDriver);
+    const std::string command = host_compiler_path() + " -shared -fPIC -w " + macros + " -o " + library + " " + source;
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    try {
+      driver_ = Driver::load_cuda_from(library);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parts().fault, Fault::run_time);
+      return error.what();
+    }
+    return {};
+  }
+
+  ScratchFolder folder_;
+  int built_ = 0;
+  std::unique_ptr<Driver> driver_;
+};
+
+TEST_F(DriverLoading, OfADriverThatHasEveryEntrySucceeds) {
+  EXPECT_EQ(loading_says("-DVERSION=13010 -DRESULT=0 '-DLACKS=\"\"'"), "");
+  EXPECT_EQ(driver_->version(), 13010);
+  EXPECT_FALSE(driver_->is_cpu());
+  EXPECT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
+}
+
+TEST_F(DriverLoading, WithoutALibraryNamesItAndTheCpuDevice) {
+  try {
+    Driver::load_cuda_from("libcuda-that-is-not-there.so.1");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("libcuda-that-is-not-there.so.1"), std::string::npos) << text;
+    EXPECT_NE(text.find("no NVIDIA driver"), std::string::npos) << text;
+    EXPECT_NE(text.find("--device cpu"), std::string::npos) << text;
+    EXPECT_EQ(error.parts().fault, Fault::run_time);
+  }
+}
+
+TEST_F(DriverLoading, RecognisesTheToolkitsStub) {
+  const std::string text = loading_says("-DVERSION=0 -DRESULT=34 '-DLACKS=\"\"'");
+  EXPECT_NE(text.find("stub"), std::string::npos) << text;
+  EXPECT_NE(text.find("CUDA_ERROR_STUB_LIBRARY (34)"), std::string::npos) << text;
+}
+
+TEST_F(DriverLoading, OfADriverTooOldNamesBothVersions) {
+  const std::string text = loading_says("-DVERSION=12080 -DRESULT=0 '-DLACKS=\"\"'");
+  EXPECT_NE(text.find("driver is for CUDA 12.8, CUDA 13.0 is needed"), std::string::npos) << text;
+  EXPECT_NE(text.find("update the NVIDIA driver"), std::string::npos) << text;
+}
+
+TEST_F(DriverLoading, NamesTheEntryThatIsMissing) {
+  const std::string text = loading_says("-DVERSION=13000 -DRESULT=0 '-DLACKS=\"cuGraphAddNode\"'");
+  EXPECT_NE(text.find("lacks the entry cuGraphAddNode"), std::string::npos) << text;
+  EXPECT_NE(text.find("CUDA 13.0 is needed"), std::string::npos) << text;
+}
+
+TEST_F(DriverLoading, NamesTheLoaderWhenThatIsMissing) {
+  const std::string text = loading_says("-DVERSION=11020 -DRESULT=0 -DNO_GET_PROC_ADDRESS '-DLACKS=\"\"'");
+  EXPECT_NE(text.find("lacks cuGetProcAddress_v2; driver is for CUDA 11.2"), std::string::npos) << text;
+}
+
+TEST(DriverTable, TypesAreThoseOfTheVersionAskedFor) {
+  // A newer cuda.h may map a name to a newer form; cuGetProcAddress is still asked for CUDA 13.0's. The names that
+  // this list misses have the form without a suffix.
+  const std::set<std::string> suffixed = {"cuDeviceTotalMem_v2",
+                                          "cuDevicePrimaryCtxRelease_v2",
+                                          "cuMemGetInfo_v2",
+                                          "cuMemAlloc_v2",
+                                          "cuMemFree_v2",
+                                          "cuMemHostGetDevicePointer_v2",
+                                          "cuMemcpyHtoD_v2",
+                                          "cuMemcpyDtoH_v2",
+                                          "cuMemcpyDtoD_v2",
+                                          "cuMemcpyHtoDAsync_v2",
+                                          "cuMemcpyDtoHAsync_v2",
+                                          "cuMemcpyDtoDAsync_v2",
+                                          "cuMemcpy2DAsync_v2",
+                                          "cuMemsetD8_v2",
+                                          "cuStreamDestroy_v2",
+                                          "cuStreamBeginCapture_v2",
+                                          "cuEventDestroy_v2",
+                                          "cuEventElapsedTime_v2",
+                                          "cuGraphAddNode_v2",
+                                          "cuGraphAddDependencies_v2",
+                                          "cuGraphGetEdges_v2",
+                                          "cuGraphKernelNodeGetParams_v2",
+                                          "cuGraphKernelNodeSetParams_v2",
+                                          "cuGraphExecKernelNodeSetParams_v2",
+                                          "cuGraphExecUpdate_v2"};
+#define TEXT(name) #name
+#define SYMBOL(name) TEXT(name)
+#define ENTRY(name) {#name, SYMBOL(name)},
+  const std::pair<std::string, std::string> entries[] = {NODEWRIGHT_DRIVER_ENTRIES(ENTRY)};
+#undef ENTRY
+#undef SYMBOL
+#undef TEXT
+  for (const auto& [name, symbol] : entries) EXPECT_TRUE(symbol == name || suffixed.contains(symbol)) << symbol;
+}
+
+TEST(CpuDriverLoading, NamesEveryPlaceItLookedAt) {
+  const EnvironmentValue elsewhere("NODEWRIGHT_CPU_DRIVER", "/no/such/folder/driver.so");
+  try {
+    Driver::load_cpu({});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/no/such/folder/driver.so"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("NODEWRIGHT_CPU_DRIVER"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

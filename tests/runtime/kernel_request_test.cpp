@@ -1,0 +1,87 @@
+#include "runtime/kernel_request.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/error.h"
+#include "tests/runtime/scratch_folder.h"
+#include "tests/runtime/small_kernels.h"
+
+namespace nodewright {
+namespace {
+
+std::vector<std::string> header_paths(const KernelProgram& program) {
+  std::vector<std::string> paths;
+  for (const EmbeddedSource& header : program.headers) paths.emplace_back(header.path);
+  return paths;
+}
+
+TEST(KernelRequest, IsCalledByItsNameAndConstants) {
+  EXPECT_EQ(to_string({"scale", {}}), "scale");
+  EXPECT_EQ(to_string({"scale", {{"kFactor", 3}, {"kRows", -1}}}), "scale[kFactor=3,kRows=-1]");
+}
+
+TEST(KernelProgram, HoldsWhatTheSourceIncludesAndNothingElse) {
+  const KernelProgram cuda = program_of({"scale", {}}, small_kernels(), "runtime/cpu_driver/");
+  EXPECT_EQ(header_paths(cuda),
+            (std::vector<std::string>{"kernels_src/args.h", "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
+  const KernelProgram cpu = program_of({"scale", {}}, small_kernels(), "");
+  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/device/dialect.cuh",
+                                                         "kernels_src/field_visit.h", "kernels_src/scale.h",
+                                                         "runtime/cpu_driver/emulation.h"}));
+}
+
+TEST(KernelProgram, StartsWithItsConstants) {
+  const KernelProgram program =
+      program_of({"scale", {{"kFactor", 3}, {"kLeast", INT64_MIN}}}, small_kernels(), "runtime/cpu_driver/");
+  EXPECT_EQ(program.prelude,
+            "namespace nodewright {\nconstexpr long long kFactor = 3;\n"
+            "constexpr long long kLeast = -9223372036854775807LL - 1;\n}\n");
+}
+
+TEST(KernelProgram, HashChangesWithEveryPart) {
+  std::vector<EmbeddedSource> sources = small_kernels();
+  const KernelRequest request{"scale", {{"kFactor", 3}}};
+  const Digest before = hash_of(program_of(request, sources, ""), "g++ 12");
+  EXPECT_EQ(hash_of(program_of(request, sources, ""), "g++ 12"), before);
+  EXPECT_NE(hash_of(program_of(request, sources, ""), "g++ 13"), before);
+  EXPECT_NE(hash_of(program_of({"scale", {{"kFactor", 4}}}, sources, ""), "g++ 12"), before);
+  const std::string header = std::string(kScaleHeader) + "// changed\n";
+  sources[0].text = header;
+  EXPECT_NE(hash_of(program_of(request, sources, ""), "g++ 12"), before);
+  sources[0].text = kScaleHeader;
+  sources[2].text = header;  // hasty.cu: not part of it
+  EXPECT_EQ(hash_of(program_of(request, sources, ""), "g++ 12"), before);
+}
+
+TEST(KernelProgram, OfAnUnknownNameListsTheKernels) {
+  for (const char* name : {"no_such_kernel", "../scale", ""}) {
+    try {
+      program_of({name, {}}, small_kernels(), "");
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("scale, hasty, broken"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(program_of({"scale", {{"k Factor", 1}}}, small_kernels(), ""), Error);
+}
+
+TEST(EmbeddedSources, AreTheFilesOfTheProject) {
+  const std::filesystem::path root = NODEWRIGHT_SOURCE_DIR;
+  std::string before;
+  for (const EmbeddedSource& source : embedded_sources()) {
+    EXPECT_LT(before, source.path) << "not sorted";
+    before = source.path;
+    EXPECT_EQ(read_text(root / source.path), source.text) << source.path;
+  }
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "kernels_src")) {
+    if (entry.path().extension() != ".cu") continue;
+    const std::string path = std::filesystem::relative(entry.path(), root).string();
+    const auto sources = embedded_sources();
+    EXPECT_TRUE(std::any_of(sources.begin(), sources.end(), [&](const auto& s) { return s.path == path; })) << path;
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

@@ -1,0 +1,77 @@
+#include "runtime/nvrtc.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/cubin_reader.h"
+#include "runtime/error.h"
+#include "tests/runtime/scratch_folder.h"
+#include "tests/runtime/small_kernels.h"
+
+namespace nodewright {
+namespace {
+
+NvrtcSource nvrtc_source(const KernelRequest& request) {
+  const KernelProgram program = program_of(request, small_kernels(), "runtime/cpu_driver/");
+  NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
+  for (const EmbeddedSource& header : program.headers)
+    source.headers.push_back({std::string(header.path), std::string(header.text)});
+  return source;
+}
+
+TEST(Nvrtc, CompilesTheDialectForBothTargetsWithoutACudaHeader) {
+  const auto nvrtc = Nvrtc::load();
+  EXPECT_GE(nvrtc->major(), 12);
+  for (const int cc_major : {8, 9}) {
+    const NvrtcResult result =
+        nvrtc->compile(nvrtc_source({"scale", {{"kFactor", 3}}}), nvrtc_options(cc_major, 0, Spills::refused));
+    EXPECT_EQ(result.log, "");
+    const std::vector<CubinKernel> kernels = read_cubin(result.cubin, "scale");
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(kernels[0].name, "scale");
+    EXPECT_EQ(kernels[0].max_threads, 128);
+    EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+    ASSERT_EQ(kernels[0].parameters.size(), 1u);
+    EXPECT_EQ(kernels[0].parameters[0].bytes, sizeof(Scale));
+  }
+}
+
+TEST(Nvrtc, ErrorHoldsTheFirstLinesOfTheLog) {
+  try {
+    Nvrtc::load()->compile(nvrtc_source({"broken", {}}), nvrtc_options(9, 0));
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("cannot compile kernel source 'kernels_src/broken.cu'"), std::string::npos) << text;
+    EXPECT_NE(text.find("this_name_is_not_declared"), std::string::npos) << text;
+    EXPECT_NE(text.find("NVRTC_ERROR_COMPILATION"), std::string::npos) << text;
+  }
+}
+
+TEST(Nvrtc, RefusesSpillsWhereAskedTo) {
+  // 64 registers at most, and every one of 150 values lives until the end.
+  std::string text = "extern \"C\" __global__ void __launch_bounds__(1024) spills(float* y) {\n";
+  for (int i = 0; i < 150; ++i)
+    text += "float v" + std::to_string(i) + " = y[" + std::to_string(i) + " * threadIdx.x];\n";
+  text += "__syncthreads();\n";
+  for (int i = 0; i < 150; ++i) text += "y[" + std::to_string(i) + " * blockIdx.x] = v" + std::to_string(i) + ";\n";
+  text += "}\n";
+  const auto nvrtc = Nvrtc::load();
+  EXPECT_THROW(nvrtc->compile({"spills.cu", text, {}}, nvrtc_options(9, 0, Spills::refused)), Error);
+  const NvrtcResult warned = nvrtc->compile({"spills.cu", text, {}}, nvrtc_options(9, 0));
+  EXPECT_NE(warned.log.find("pill"), std::string::npos) << warned.log;
+  EXPECT_GT(read_cubin(warned.cubin, "spills").at(0).stack_bytes, 0u);
+}
+
+TEST(Nvrtc, NamesThePlacesItLookedAt) {
+  const EnvironmentValue elsewhere("NODEWRIGHT_NVRTC", "/no/such/libnvrtc.so");
+  try {
+    Nvrtc::load();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/no/such/libnvrtc.so"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("NODEWRIGHT_NVRTC"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

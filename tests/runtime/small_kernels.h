@@ -1,0 +1,61 @@
+// Kernels for tests of the runtime, in the dialect of kernels_src: one that waits, one that does not, one too large
+// for its registers, one that does not compile.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+#include "runtime/kernel_request.h"
+
+namespace nodewright {
+
+struct Scale {
+  In<float> x;
+  Out<float> y;
+  int64_t count;
+};
+
+inline constexpr std::string_view kScaleHeader = R"(#pragma once
+#include "kernels_src/args.h"
+namespace nodewright {
+struct Scale {
+  In<float> x;
+  Out<float> y;
+  int64_t count;
+};
+}
+)";
+
+inline constexpr std::string_view kScaleSource = R"(
+#include "kernels_src/scale.h"
+#include "kernels_src/device/dialect.cuh"
+NODEWRIGHT_KERNEL(scale, Scale, 128) {
+  wait_for_inputs();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 128 + threadIdx.x;
+  if (i < args.count) args.y.data[i] = args.x.data[i] * static_cast<float>(kFactor);
+}
+)";
+
+inline constexpr std::string_view kHastySource = R"(
+#include "kernels_src/scale.h"
+#include "kernels_src/device/dialect.cuh"
+NODEWRIGHT_KERNEL(hasty, Scale, 64) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 64 + threadIdx.x;
+  if (i < args.count) args.y.data[i] = args.x.data[i];
+}
+)";
+
+inline constexpr std::string_view kBrokenSource = R"(
+#include "kernels_src/scale.h"
+#include "kernels_src/device/dialect.cuh"
+NODEWRIGHT_KERNEL(broken, Scale, 64) { this_name_is_not_declared = 1; }
+)";
+
+inline const std::vector<EmbeddedSource>& small_kernels() {
+  static const std::vector<EmbeddedSource> sources = {{"kernels_src/scale.h", kScaleHeader},
+                                                      {"kernels_src/scale.cu", kScaleSource},
+                                                      {"kernels_src/hasty.cu", kHastySource},
+                                                      {"kernels_src/broken.cu", kBrokenSource}};
+  return sources;
+}
+
+}  // namespace nodewright
