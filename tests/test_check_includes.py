@@ -38,7 +38,9 @@ class Includes(unittest.TestCase):
             self.assert_rejected(path, target)
 
     def test_top_folders_do_not_include_each_other(self):
-        self.assert_rejected("cli/a.cpp", "bench/b.h")
+        self.assert_allowed("cli/bench.cpp", "bench/b.h")  # the command that runs the measurement
+        self.assert_rejected("bench/a.cpp", "cli/b.h")
+        self.assert_rejected("examples/a.cpp", "bench/b.h")
         self.assert_rejected("bench/a.cpp", "tests/support/b.h")
 
     def test_kernels_include_kernels_only(self):

@@ -1,0 +1,296 @@
+#!/usr/bin/env bash
+# The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
+# carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big` and `bench`.
+#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench]      all sections by default
+# Writes at most eight files to OUT, one log a section, bench.json and summary.txt. Exits 1 when a check failed or was
+# skipped. Each section ends within SECTION_SECONDS (default 540).
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+
+[ $# -ge 1 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+mkdir -p "$1" || exit 2
+out=$(cd "$1" && pwd)
+shift
+sections=${*:-tests cli sanitizer big bench}
+
+build=${BUILD:-build/carry}
+[ -x "$build/nodewright" ] || build=build
+[ -x "$build/nodewright" ] || { echo "gpu_check: no built tree at build/carry or build; run make carry" >&2; exit 2; }
+build=$(cd "$build" && pwd)
+nodewright=$build/nodewright
+
+device=${NODEWRIGHT_GPU_CHECK_DEVICE:-cuda}  # "cpu" tries the script itself where there is no GPU
+test_device=$device
+torch_device=$device
+big_shapes="llama-3.2-1b llama-3.2-3b"
+if [ "$device" = cuda ]; then test_device=cuda:0; else big_shapes=default; fi
+modes="explicit captured eager"
+section_seconds=${SECTION_SECONDS:-540}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export NODEWRIGHT_SOURCE_DIR=$PWD NODEWRIGHT_BINARY_DIR=$build PYTHONDONTWRITEBYTECODE=1
+export NODEWRIGHT_CPU_DRIVER=$build/lib/libnodewright_cpu_driver.so
+export NODEWRIGHT_CACHE=$scratch/kernel-cache  # nothing compiled earlier is trusted
+export NODEWRIGHT_TEST_DEVICE=$test_device
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+section_tests() {
+  local program
+  for program in runtime graph kernel models engine; do
+    [ ! -x "$build/tests/${program}_tests" ] || run_tests "${program}_tests"
+  done
+  [ $checks -gt 0 ] || record "test programs in $build/tests" 0 1 0 0
+}
+
+section_cli() {
+  local case prompt forced reference first mode bucket
+  check "doctor" 60 "$nodewright" doctor
+  for mode in $modes; do
+    check "generate demo, $mode" 120 to_file "$scratch/story.$mode" \
+      "$nodewright" generate --model models/demo --prompt "Once upon a time" --max-tokens 64 --greedy --device $device \
+      --mode "$mode"
+  done
+  check "generate demo: the modes agree" 10 agree "$scratch"/story.{explicit,captured,eager}
+  check "the modes differ in what they call" 180 modes_are_three_things
+
+  for case in tests/golden/llama/*/; do
+    while IFS=$'\t' read -r prompt forced reference; do
+      first=$scratch/logits
+      for mode in $modes; do
+        check "logits $case$reference, $mode" 120 "$nodewright" logits --model "$case" --prompt "$prompt" \
+          --continue "$forced" --out "$first.$mode.npy" --device $device --mode "$mode"
+      done
+      check "logits $case$reference: modes bit-equal" 10 agree "$first".{explicit,captured,eager}.npy
+      check "logits $case$reference: reference" 30 python3 tests/reference/compare_logits.py "$first.explicit.npy" \
+        "$case$reference"
+      rm -f "$first".*.npy
+    done < <(golden_cases "$case")
+    for bucket in 1 2 4 8; do
+      check "plan of ${case}b$bucket" 60 checked_plan "$case" $bucket
+    done
+  done
+  for bucket in 1 2 4 8; do check "plan of models/demo, b$bucket" 60 checked_plan models/demo $bucket; done
+}
+
+section_sanitizer() {
+  local tool sanitizer
+  sanitizer=$(find_sanitizer) || { note "compute-sanitizer: not on this machine"; return; }
+  for tool in memcheck racecheck synccheck initcheck; do
+    sanitize $tool demo --model models/demo --prompt Once
+    sanitize $tool odd_sizes --model tests/golden/llama/odd_sizes --prompt-ids 5,4,3,2,1
+  done
+}
+
+section_big() {
+  local shape folder prompt=128,5,99,1000,7,42,3,800,650,12,77,901,33,2,719,500,61 forced=9,18,27,36 mode
+  for shape in $big_shapes; do
+    folder=$scratch/$shape
+    make_checkpoint "$shape"
+    check "$shape: generate" 180 "$nodewright" generate --model "$folder" --prompt-ids $prompt --max-tokens 64 --greedy \
+      --ignore-eos --stats --device $device
+    for mode in $modes; do
+      check "$shape: logits, $mode" 120 "$nodewright" logits --model "$folder" --prompt $prompt --continue $forced \
+        --out "$scratch/big.$mode.npy" --device $device --mode "$mode"
+    done
+    check "$shape: modes bit-equal" 10 agree "$scratch"/big.{explicit,captured,eager}.npy
+    check "$shape: transformers" 240 python3 tests/reference/reference_logits.py --model "$folder" --prompt $prompt \
+      --continue $forced --device $torch_device --out "$scratch/reference.npy"
+    check "$shape: reference" 30 python3 tests/reference/compare_logits.py "$scratch/big.explicit.npy" \
+      "$scratch/reference.npy"
+    rm -f "$scratch"/big.*.npy "$scratch/reference.npy"
+    [ "$shape" = llama-3.2-1b ] || rm -rf "$folder"  # bench takes the 1B one
+  done
+}
+
+section_bench() {
+  local shape=${big_shapes%% *}
+  make_checkpoint "$shape"
+  bench_ours "$scratch/$shape"
+  bench_peers "$scratch/$shape"
+  check "bench.json" 10 merge_benchmarks "$shape"
+}
+
+# Our own figures, with the read bandwidth of the same minutes.
+bench_ours() {
+  check "bench decode, batch 1, context 1024" 240 "$nodewright" bench decode --model "$1" --batch 1 --context 1024 \
+    --modes $modes --out "$scratch/bench.ours.json" --device $device
+}
+
+# Every bench/peers/NAME.py measures the same step by other means:
+#   NAME.py --model DIR --batch 1 --context 1024 --device cuda --out FILE.json     (any JSON object)
+bench_peers() {
+  local peer name
+  for peer in bench/peers/*.py; do
+    [ -e "$peer" ] || continue
+    name=$(basename "$peer" .py)
+    check "peer $name" 240 python3 "$peer" --model "$1" --batch 1 --context 1024 --device $torch_device \
+      --out "$scratch/bench.peer.$name.json"
+  done
+}
+
+# --- what the sections are made of ------------------------------------------------------------------------------------
+
+run_tests() {  # a GoogleTest program, without the suites that only the CPU driver can pass
+  local begin=$SECONDS status passed failed skipped text=$scratch/tests.txt
+  with_time_left 480 "$build/tests/$1" '--gtest_filter=-*OnCpuDriver.*:*OnCpuDriver/*' --gtest_color=no >"$text" 2>&1
+  status=$?
+  { echo "=== $1"; cat "$text"; echo "=== exit $status"; } >>"$log"
+  passed=$(count_in PASSED "$text")
+  failed=$(count_in FAILED "$text")
+  skipped=$(count_in SKIPPED "$text")
+  if [ $status -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi  # it crashed or ran out of time
+  if [ $((passed + failed + skipped)) -eq 0 ]; then failed=1; fi
+  record "$1" "$passed" "$failed" "$skipped" $((SECONDS - begin))
+}
+
+count_in() {  # the number in GoogleTest's closing "[  PASSED  ] 12 tests"
+  local number
+  number=$(sed -nE "s/^\[ +$1 +\] ([0-9]+) tests?[.,].*/\1/p" "$2" | tail -1)
+  echo "${number:-0}"
+}
+
+golden_cases() {  # lines: prompt, forced tokens, reference file
+  python3 - "$1/cases.json" <<'PYTHON'
+import json, sys
+for case in json.load(open(sys.argv[1]))["cases"]:
+    print(",".join(map(str, case["prompt"])), ",".join(map(str, case["continuation"])), case["logits"], sep="\t")
+PYTHON
+}
+
+to_file() {
+  local file=$1
+  shift
+  "$@" >"$file" && cat "$file" && [ -s "$file" ]
+}
+
+agree() {
+  local first=$1 other
+  shift
+  for other in "$@"; do cmp "$first" "$other" || return 1; done
+}
+
+checked_plan() {
+  "$nodewright" graph --model "$1" --bucket "$2" --format json --out "$scratch/plan.json" --device $device &&
+    python3 tests/reference/check_plan.py "$scratch/plan.json"
+}
+
+# The trace of each mode: explicit adds nodes and captures nothing, captured adds none, eager launches no graph.
+modes_are_three_things() {
+  local mode
+  for mode in $modes; do
+    "$nodewright" generate --model tests/golden/llama/odd_sizes --prompt-ids 1,2,3 --max-tokens 4 --ignore-eos --greedy \
+      --device $device --mode "$mode" --trace >/dev/null 2>"$scratch/trace.$mode" || { tail -3 "$scratch/trace.$mode"; return 1; }
+    echo "$mode: $(calls "$mode" cuGraphAddNode) cuGraphAddNode, $(calls "$mode" cuStreamBeginCapture)" \
+      "cuStreamBeginCapture, $(calls "$mode" cuGraphLaunch) cuGraphLaunch, $(calls "$mode" cuLaunchKernelEx) cuLaunchKernelEx"
+  done
+  [ "$(calls explicit cuGraphAddNode)" -gt 0 ] && [ "$(calls explicit cuStreamBeginCapture)" -eq 0 ] &&
+    [ "$(calls explicit cuGraphLaunch)" -gt 0 ] && [ "$(calls captured cuGraphAddNode)" -eq 0 ] &&
+    [ "$(calls captured cuStreamBeginCapture)" -gt 0 ] && [ "$(calls captured cuGraphLaunch)" -gt 0 ] &&
+    [ "$(calls eager cuGraphLaunch)" -eq 0 ] && [ "$(calls eager cuStreamBeginCapture)" -eq 0 ]
+}
+
+calls() { grep -c "$2" "$scratch/trace.$1"; }
+
+find_sanitizer() {
+  local place
+  for place in "$(command -v compute-sanitizer)" "${CUDA_HOME:-/usr/local/cuda}"/bin/compute-sanitizer \
+               /usr/local/cuda*/bin/compute-sanitizer; do
+    if [ -x "$place" ]; then echo "$place"; return 0; fi
+  done
+  return 1
+}
+
+sanitize() {  # sanitize TOOL NAME GENERATE-OPTIONS...
+  local tool=$1 name=$2
+  shift 2
+  check "$tool, $name" 240 "$sanitizer" --tool "$tool" --error-exitcode 99 "$nodewright" generate "$@" --max-tokens 4 \
+    --ignore-eos --device $device
+}
+
+make_checkpoint() {
+  local preset=()
+  [ ! -e "$scratch/$1/config.json" ] || return 0
+  [ "$1" = default ] || preset=(--preset "$1")
+  check "$1: random checkpoint" 240 python3 tests/reference/make_checkpoint.py --out "$scratch/$1" "${preset[@]}" \
+    --device $torch_device
+}
+
+merge_benchmarks() {
+  python3 - "$1" "$scratch" "$out/bench.json" <<'PYTHON'
+import datetime, glob, json, os, sys
+shape, scratch, target = sys.argv[1:]
+peers = {}
+for path in sorted(glob.glob(os.path.join(scratch, "bench.peer.*.json"))):
+    peers[os.path.basename(path)[len("bench.peer."):-len(".json")]] = json.load(open(path))
+ours = json.load(open(os.path.join(scratch, "bench.ours.json")))
+merged = {"date": datetime.date.today().isoformat(), "shape": shape, "nodewright": ours, "peers": peers}
+with open(target, "w") as file:
+    json.dump(merged, file, indent=2)
+    file.write("\n")
+PYTHON
+}
+
+# --- running and counting ---------------------------------------------------------------------------------------------
+
+checks=0 all_passed=0 all_failed=0 all_skipped=0
+summary=$out/summary.txt
+: >"$summary"
+
+check() {  # check NAME SECONDS COMMAND...: one row of the table
+  local name=$1 limit=$2 begin=$SECONDS status
+  shift 2
+  echo "=== $name: $*" >>"$log"
+  with_time_left "$limit" "$@" >>"$log" 2>&1
+  status=$?
+  echo "=== exit $status" >>"$log"
+  if [ $status -eq 0 ]; then record "$name" 1 0 0 $((SECONDS - begin)); else record "$name" 0 1 0 $((SECONDS - begin)); fi
+}
+
+with_time_left() {  # a command or a function of this script, for at most so many seconds of what its section has left
+  local limit=$1 left=$((deadline - SECONDS))
+  shift
+  [ "$left" -gt 0 ] || { echo "no time left in this section"; return 124; }
+  [ "$limit" -le "$left" ] || limit=$left
+  if [ "$(type -t "$1")" = function ]; then
+    timeout --kill-after=10 "$limit" bash -uo pipefail -c '"$@"' gpu_check "$@"
+  else
+    timeout --kill-after=10 "$limit" "$@"
+  fi
+}
+
+record() {  # NAME PASSED FAILED SKIPPED SECONDS
+  checks=$((checks + 1)) all_passed=$((all_passed + $2)) all_failed=$((all_failed + $3)) all_skipped=$((all_skipped + $4))
+  section_passed=$((section_passed + $2)) section_failed=$((section_failed + $3)) section_skipped=$((section_skipped + $4))
+  if [ "$3" -gt 0 ] || [ "$4" -gt 0 ]; then note "$section: $1: $3 failed, $4 skipped ($5 s); see $(basename "$log")"; fi
+}
+
+note() { echo "$1" | tee -a "$summary"; }
+
+# with_time_left runs these in a shell of their own.
+export -f to_file agree checked_plan modes_are_three_things calls merge_benchmarks
+export nodewright device scratch modes out
+
+rows=$(printf '%-10s %7s %7s %7s %8s' section passed failed skipped seconds)
+for section in $sections; do
+  if [ "$(type -t "section_$section")" != function ]; then
+    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, bench"
+    all_failed=$((all_failed + 1))
+    continue
+  fi
+  log=$out/$section.log
+  : >"$log"
+  section_passed=0 section_failed=0 section_skipped=0 begun=$SECONDS deadline=$((SECONDS + section_seconds))
+  "section_$section"
+  rows+=$'\n'$(printf '%-10s %7d %7d %7d %8d' "$section" $section_passed $section_failed $section_skipped $((SECONDS - begun)))
+done
+
+note ""
+note "$rows"
+if [ $all_failed -eq 0 ] && [ $all_skipped -eq 0 ] && [ $checks -gt 0 ]; then
+  note "green: $all_passed passed on $device"
+else
+  note "NOT green: $all_failed failed, $all_skipped skipped, $all_passed passed on $device"
+  exit 1
+fi
