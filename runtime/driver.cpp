@@ -41,7 +41,8 @@ std::vector<std::filesystem::path> cpu_driver_candidates() {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed) return {};
   const std::filesystem::path folder = program.parent_path();
-  return {folder / "lib" / kFile, folder / kFile, folder.parent_path() / "lib" / "nodewright" / kFile};
+  return {folder / "lib" / kFile, folder / kFile, folder.parent_path() / "lib" / kFile,
+          folder.parent_path() / "lib" / "nodewright" / kFile};
 }
 
 }  // namespace

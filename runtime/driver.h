@@ -105,7 +105,7 @@ class Driver {
   // The same from another file, for tests: a stub, a driver that lacks an entry.
   static std::unique_ptr<Driver> load_cuda_from(const std::string& path);
 
-  // Opens libnodewright_cpu_driver.so: the file $NODEWRIGHT_CPU_DRIVER names, or else the first of lib/, ./ and
+  // Opens libnodewright_cpu_driver.so: the file $NODEWRIGHT_CPU_DRIVER names, or else the first of lib/, ./, ../lib/ and
   // ../lib/nodewright/ beside the executable. Throws Error with the places looked at.
   static std::unique_ptr<Driver> load_cpu(const CpuDriverOptions& options);
 

@@ -38,8 +38,8 @@ extern "C" __global__ void dynamic(float* y) {
 constexpr const char* kLocalArray = R"(
 extern "C" __global__ void local_array(float* y, int n) {
   float kept[64];
-  for (int i = 0; i < 64; ++i) kept[i] = y[i * threadIdx.x];
-  __syncthreads();  // or the compiler reads y[n * threadIdx.x] again instead
+  for (int i = 0; i < 64; ++i) kept[i] = y[i];
+  for (int i = 0; i < n; ++i) kept[i * 7 % 64] += kept[i * 5 % 64];
   y[threadIdx.x] = kept[n];
 })";
 

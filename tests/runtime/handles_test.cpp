@@ -8,7 +8,7 @@
 #include "runtime/event.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
-#include "tests/runtime/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace nodewright {
 namespace {
@@ -30,7 +30,7 @@ class Handles : public testing::Test {
     return text;
   }
 
-  OpenedDevice opened_ = open_device(test_device(), Observe::yes);
+  OpenedDevice opened_ = open_device(test::test_device(), Observe::yes);
   Device& device_ = *opened_.device;
   Interposer& interposer_ = *opened_.interposer;
 };
@@ -159,7 +159,7 @@ TEST_F(Handles, OutOfMemoryIsReportedEvenWhenFreeBytesCannotBeRead) {
 TEST(HandlesUnderFaults, EachCallOfAStartUpMayFail) {
   uint64_t calls = UINT64_MAX;
   for (uint64_t n = 0; n < calls; ++n) {
-    const auto driver = std::move(open_device(test_device()).driver);
+    const auto driver = std::move(open_device(test::test_device()).driver);
     Interposer interposer(*driver);
     interposer.fail_call(n, CUDA_ERROR_UNKNOWN);
     bool failed = false;

@@ -9,14 +9,14 @@
 #include "runtime/event.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
-#include "tests/runtime/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace nodewright {
 namespace {
 
 class InterposerTest : public testing::Test {
  protected:
-  OpenedDevice opened_ = open_device(test_device(), Observe::yes);
+  OpenedDevice opened_ = open_device(test::test_device(), Observe::yes);
   Device& device_ = *opened_.device;
   Driver& driver_ = *opened_.driver;
   Interposer& interposer_ = *opened_.interposer;
@@ -141,7 +141,7 @@ TEST_F(InterposerTest, CountsCallsOfSeveralThreads) {
 }
 
 TEST(InterposerOfTwoDevices, RetainsOfOnePrimaryContextAreCounted) {
-  OpenedDevice opened = open_device(test_device(), Observe::yes);
+  OpenedDevice opened = open_device(test::test_device(), Observe::yes);
   auto second = std::make_unique<Device>(*opened.driver, 0);
   EXPECT_EQ(opened.interposer->live_count(HandleKind::primary_context), 1u);
   second.reset();

@@ -12,7 +12,7 @@
 #include "runtime/stream.h"
 #include "tests/runtime/scratch_folder.h"
 #include "tests/runtime/small_kernels.h"
-#include "tests/runtime/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace nodewright {
 namespace {
@@ -23,7 +23,7 @@ class KernelCacheTest : public testing::Test {
 
   const KernelRequest scale_ = {"scale", {{"kFactor", 3}}};
   ScratchFolder folder_;
-  OpenedDevice opened_ = open_device(test_device(), Observe::yes);
+  OpenedDevice opened_ = open_device(test::test_device(), Observe::yes);
   Device& device_ = *opened_.device;
   Driver& driver_ = *opened_.driver;
 };

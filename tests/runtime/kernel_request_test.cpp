@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "tests/runtime/scratch_folder.h"
 #include "tests/runtime/small_kernels.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright {
 namespace {
@@ -68,7 +69,7 @@ TEST(KernelProgram, OfAnUnknownNameListsTheKernels) {
 }
 
 TEST(EmbeddedSources, AreTheFilesOfTheProject) {
-  const std::filesystem::path root = NODEWRIGHT_SOURCE_DIR;
+  const std::filesystem::path root = test::source_dir();
   std::string before;
   for (const EmbeddedSource& source : embedded_sources()) {
     EXPECT_LT(before, source.path) << "not sorted";

@@ -1,3 +1,4 @@
+// The typed views and arenas a layer author holds, and the check of a kernel against the struct it is given.
 #include <gtest/gtest.h>
 
 #include "runtime/arena.h"
