@@ -6,22 +6,30 @@
 namespace nodewright {
 namespace {
 
+// Ends a capture that failed: a stream left capturing would be of no further use.
+void abandon_capture(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  CUgraph graph = nullptr;
+  driver.cuStreamEndCapture(stream, &graph);
+  const GraphHandle partial(driver, graph);
+}
+
 GraphHandle capture(const Plan& plan, const Stream& stream) {
   const Driver& driver = stream.device().driver();
   driver.check(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture",
                "capture plan", plan.name);
-  CUgraph graph = nullptr;
   try {
     run_eager(plan, stream);
-  } catch (...) {  // a stream left capturing would be of no further use
-    driver.cuStreamEndCapture(stream.get(), &graph);
-    const GraphHandle partial(driver, graph);
+    CUgraph graph = nullptr;
+    const CUresult result = driver.cuStreamEndCapture(stream.get(), &graph);
+    GraphHandle owned(driver, graph);
+    driver.check(result, "cuStreamEndCapture", "capture plan", plan.name);
+    return owned;
+  } catch (...) {
+    abandon_capture(driver, stream.get());
     throw;
   }
-  const CUresult result = driver.cuStreamEndCapture(stream.get(), &graph);
-  GraphHandle owned(driver, graph);
-  driver.check(result, "cuStreamEndCapture", "capture plan", plan.name);
-  return owned;
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ void GraphBuilder::declare(NamedRange range, Live live) {
                  .detail = fmt::format("in plan '{}': {}", plan_.name, detail),
                  .advice = "declare every range once, under one name"});
   };
-  for (Buffer& buffer : plan_.buffers) {
-    if (buffer.range.name != range.name) continue;
+  if (const auto found = buffer_named_.find(range.name); found != buffer_named_.end()) {
+    Buffer& buffer = plan_.buffers[found->second];
     if (buffer.range.address != range.address || buffer.range.bytes != range.bytes)
       refuse_range(fmt::format("the name stands for {} already, not {}",
                                in_hex(buffer.range.address, buffer.range.bytes), in_hex(range.address, range.bytes)));
@@ -85,7 +85,9 @@ void GraphBuilder::declare(NamedRange range, Live live) {
     const NamedRange& other = plan_.buffers[before].range;
     if (other.address + other.bytes > range.address) refuse_overlap(before);
   }
-  buffer_at_.emplace(range.address, static_cast<uint32_t>(plan_.buffers.size()));
+  const auto index = static_cast<uint32_t>(plan_.buffers.size());
+  buffer_at_.emplace(range.address, index);
+  buffer_named_.emplace(range.name, index);
   plan_.buffers.push_back({std::move(range), live.live_in, live.live_out});
 }
 

@@ -11,13 +11,14 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/hazard_tracker.h"
@@ -155,6 +156,7 @@ class GraphBuilder {
   Plan plan_;
   std::vector<std::string> scopes_;
   std::map<uint64_t, uint32_t> buffer_at_;  // first address -> index in plan_.buffers
+  std::unordered_map<std::string, uint32_t> buffer_named_;
   std::set<std::string, std::less<>> names_;
   HazardTracker hazards_;
   HazardTracker frozen_reads_;                      // frozen ranges, as reads that no write may follow
