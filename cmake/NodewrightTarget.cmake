@@ -4,6 +4,7 @@ enable_testing()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
@@ -15,6 +16,10 @@ endif()
 
 add_library(nodewright_options INTERFACE)
 target_compile_options(nodewright_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
+# g++ 12 sees overlapping copies inside std::string's operator+ that are not there (gcc.gnu.org/PR105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(nodewright_options INTERFACE -Wno-restrict)
+endif()
 if(NODEWRIGHT_SANITIZE STREQUAL "address")
   target_compile_options(nodewright_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
   target_link_options(nodewright_options INTERFACE -fsanitize=address,undefined)
