@@ -1,0 +1,273 @@
+// Threads take turns: one runs until it waits or ends, then the schedule picks the next that can go on.
+#include "runtime/cpu_driver/block_runner.h"
+
+#include <sys/mman.h>
+#include <xmmintrin.h>
+
+#include <cstring>
+#include <new>
+
+#include "runtime/cpu_driver/access_check.h"
+#include "runtime/cpu_driver/block_state.h"
+
+namespace nodewright::cpu {
+
+thread_local emulation::ThreadView* running_thread __attribute__((tls_model("initial-exec"))) = nullptr;
+
+namespace {
+
+using State = BlockRunner::State;
+
+constexpr size_t kPage = 4096;
+constexpr unsigned kDefaultMxcsr = 0x1f80;  // round to nearest, denormals kept, exceptions masked
+
+uint64_t next_random(State& s) {
+  s.random ^= s.random << 13;
+  s.random ^= s.random >> 7;
+  s.random ^= s.random << 17;
+  return s.random;
+}
+
+uint32_t random_bit_of(State& s, uint32_t set) {
+  uint64_t skip = next_random(s) % static_cast<uint32_t>(__builtin_popcount(set));
+  while (skip-- > 0) set &= set - 1;
+  return static_cast<uint32_t>(__builtin_ctz(set));
+}
+
+// The thread to run next, starting from the warp of the one that stops; null when none can go on.
+Fiber* pick(State& s, uint32_t from_warp) {
+  if (s.ready_warps == 0) return nullptr;
+  uint32_t warp, lane;
+  switch (s.work->schedule) {
+    case CpuSchedule::forward: {
+      const uint32_t later = s.ready_warps & (~0u << from_warp);
+      warp = static_cast<uint32_t>(__builtin_ctz(later != 0 ? later : s.ready_warps));
+      lane = static_cast<uint32_t>(__builtin_ctz(s.warp[warp].ready));
+      break;
+    }
+    case CpuSchedule::reverse: {
+      const uint32_t earlier = s.ready_warps & (~0u >> (31 - from_warp));
+      warp = 31u - static_cast<uint32_t>(__builtin_clz(earlier != 0 ? earlier : s.ready_warps));
+      lane = 31u - static_cast<uint32_t>(__builtin_clz(s.warp[warp].ready));
+      break;
+    }
+    default:
+      warp = random_bit_of(s, s.ready_warps);
+      lane = random_bit_of(s, s.warp[warp].ready);
+  }
+  return &s.fibers[warp * kWarpLanes + lane];
+}
+
+void set_ready(State& s, uint32_t warp, uint32_t lanes) {
+  s.warp[warp].ready |= lanes;
+  if (s.warp[warp].ready != 0) s.ready_warps |= 1u << warp;
+}
+
+void clear_ready(State& s, uint32_t warp, uint32_t lane) {
+  s.warp[warp].ready &= ~(1u << lane);
+  if (s.warp[warp].ready == 0) s.ready_warps &= ~(1u << warp);
+}
+
+void release_barrier(State& s) {
+  s.arrived = 0;
+  for (uint32_t w = 0; w < s.warps; ++w) set_ready(s, w, s.warp[w].alive);
+}
+
+[[noreturn]] void abandon_deadlock(const char* what) { abandon_block({.fault = BlockFault::deadlock, .what = what}); }
+
+void fiber_main();
+
+// Goes on in `next`; returns when someone goes on in the caller.
+void switch_to(State& s, void** save, Fiber* next) {
+  running_thread = next;
+  if (next->sp == nullptr) {
+    next->stack = s.free_stacks > 0 ? s.free_stack[--s.free_stacks] : s.fresh_stacks++;
+    next->sp = s.stacks.prepare(next->stack, &fiber_main);
+  }
+  nodewright_cpu_switch(save, next->sp);
+}
+
+void wait_for_others(State& s, Fiber* me) {
+  clear_ready(s, me->warp, me->lane);
+  Fiber* next = pick(s, me->warp);
+  if (next == nullptr)
+    abandon_deadlock(s.arrived > 0 ? "deadlock: some threads wait at __syncthreads, the others elsewhere"
+                                   : "deadlock: a warp collective waits for lanes that never come");
+  switch_to(s, &me->sp, next);
+}
+
+void thread_ends(State& s, Fiber* me) {
+  s.warp[me->warp].alive &= ~(1u << me->lane);
+  clear_ready(s, me->warp, me->lane);
+  --s.alive;
+  if (s.arrived > 0 && s.arrived == s.alive) release_barrier(s);
+}
+
+// A stack's first function. Threads that have not started yet take over the stack of one that has ended, so a block
+// without barriers needs one stack and no switch.
+void fiber_main() {
+  State& s = *running_fiber()->owner;
+  for (;;) {
+    s.work->entry(s.work->args);
+    Fiber* me = running_fiber();
+    thread_ends(s, me);
+    Fiber* next = pick(s, me->warp);
+    if (next != nullptr && next->sp == nullptr) {
+      next->sp = me->sp;  // not null: it has started
+      next->stack = me->stack;
+      running_thread = next;
+      continue;
+    }
+    if (next == nullptr && s.alive > 0)
+      abandon_deadlock("deadlock: a thread has ended while others wait for it in a warp collective");
+    s.free_stack[s.free_stacks++] = me->stack;
+    if (next != nullptr) {
+      switch_to(s, &me->sp, next);
+    } else {
+      running_thread = nullptr;
+      nodewright_cpu_switch(&me->sp, s.main_sp);
+    }
+    __builtin_unreachable();
+  }
+}
+
+void barrier(int line) {
+  Fiber* me = running_fiber();
+  State& s = *me->owner;
+  if (s.arrived > 0 && s.barrier_line != line)
+    abandon_deadlock("divergent barrier: threads of one block wait at different __syncthreads");
+  s.barrier_line = line;
+  if (++s.arrived == s.alive)
+    release_barrier(s);
+  else
+    wait_for_others(s, me);
+}
+
+Meeting& meeting_for(Warp& warp, uint32_t mask, emulation::WarpBody body) {
+  Meeting* free = nullptr;
+  for (Meeting& m : warp.meetings) {
+    if (m.mask == mask && m.body == body) return m;
+    if (m.mask == 0) {
+      if (free == nullptr) free = &m;
+    } else if ((m.mask & mask) != 0) {
+      abandon_deadlock("divergent warp: lanes of one warp wait in different collectives");
+    }
+  }
+  if (free == nullptr) abandon_deadlock("more than 4 collectives under way in one warp");
+  free->mask = mask;
+  free->body = body;
+  free->arrived = 0;
+  return *free;
+}
+
+void rendezvous(uint32_t mask, void* mine, emulation::WarpBody body) {
+  Fiber* me = running_fiber();
+  State& s = *me->owner;
+  Warp& warp = s.warp[me->warp];
+  if (!(mask >> me->lane & 1u)) abandon_deadlock("a lane calls a warp collective whose mask does not name it");
+  if ((mask & ~warp.alive) != 0) abandon_deadlock("the mask of a warp collective names an absent lane");
+  Meeting& meeting = meeting_for(warp, mask, body);
+  meeting.lanes[me->lane] = mine;
+  meeting.arrived |= 1u << me->lane;
+  if (meeting.arrived != mask) return wait_for_others(s, me);
+  meeting.mask = 0;
+  body(meeting.lanes, mask);
+  set_ready(s, me->warp, mask);
+}
+
+void kernel_failed(const char* what) { abandon_block({.fault = BlockFault::trap, .what = what}); }
+
+void lay_out_threads(State& s, const emulation::Index3& block) {
+  for (uint32_t i = 0; i < s.threads; ++i) {
+    Fiber& f = s.fibers[i];
+    f.block = &s;
+    f.owner = &s;
+    f.thread = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    f.lane = i % kWarpLanes;
+    f.warp = i / kWarpLanes;
+  }
+  s.laid_out = block;
+}
+
+void reset(State& s, const Grid& grid, uint64_t index) {
+  s.work = &grid;
+  s.block = {static_cast<uint32_t>(index % grid.grid.x), static_cast<uint32_t>(index / grid.grid.x % grid.grid.y),
+             static_cast<uint32_t>(index / grid.grid.x / grid.grid.y)};
+  s.block_size = grid.block;
+  s.grid_size = grid.grid;
+  s.threads = grid.block.x * grid.block.y * grid.block.z;
+  s.warps = (s.threads + kWarpLanes - 1) / kWarpLanes;
+  s.alive = s.threads;
+  s.arrived = 0;
+  s.free_stacks = s.fresh_stacks = 0;
+  s.failure.fault = BlockFault::none;
+  s.random = (grid.seed + index * 0x9e3779b97f4a7c15ull) | 1;
+  s.ready_warps = 0;
+  for (uint32_t w = 0; w < s.warps; ++w) {
+    const uint32_t lanes = s.threads - w * kWarpLanes;
+    s.warp[w].alive = lanes >= kWarpLanes ? ~0u : (1u << lanes) - 1;
+    s.warp[w].ready = 0;
+    for (Meeting& m : s.warp[w].meetings) m.mask = 0;
+    set_ready(s, w, s.warp[w].alive);
+  }
+  if (memcmp(&s.laid_out, &grid.block, sizeof(grid.block)) != 0) lay_out_threads(s, grid.block);
+  for (uint32_t i = 0; i < s.threads; ++i) {
+    s.fibers[i].sp = nullptr;
+    s.fibers[i].waited = false;
+  }
+  // 0xFF bytes are NaN in every float format: what a block reads before it writes shows. The end is exact to 128 bytes.
+  s.shared = s.shared_end - (grid.shared_bytes + 127) / 128 * 128;
+  memset(s.shared, 0xff, grid.shared_bytes);
+}
+
+}  // namespace
+
+State::State() {
+  const size_t bytes = (kMaxSharedBytes + kPage - 1) / kPage * kPage;
+  void* map = mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) throw std::bad_alloc();
+  shared_map = static_cast<unsigned char*>(map);
+  shared_end = shared_map + bytes;
+  mprotect(shared_end, kPage, PROT_NONE);
+  for (Fiber& f : fibers) f = {};
+}
+
+State::~State() { munmap(shared_map, static_cast<size_t>(shared_end - shared_map) + kPage); }
+
+BlockRunner::BlockRunner() : state_(std::make_unique<State>()) {}
+BlockRunner::~BlockRunner() = default;
+
+const BlockFailure& BlockRunner::failure() const { return state_->failure; }
+
+bool BlockRunner::run(const Grid& grid, uint64_t index) {
+  State& s = *state_;
+  reset(s, grid, index);
+  const unsigned host_mxcsr = _mm_getcsr();
+  _mm_setcsr(kDefaultMxcsr);
+  switch_to(s, &s.main_sp, pick(s, grid.schedule == CpuSchedule::reverse ? s.warps - 1 : 0));
+  _mm_setcsr(host_mxcsr);
+  return s.failure.fault == BlockFault::none;
+}
+
+void abandon_block(const BlockFailure& failure) {
+  Fiber* me = running_fiber();
+  State& s = *me->owner;
+  s.failure = failure;
+  s.failure.block = s.block;
+  s.failure.thread = me->thread;
+  running_thread = nullptr;
+  nodewright_cpu_switch(&me->sp, s.main_sp);
+  __builtin_unreachable();
+}
+
+emulation::Hooks block_hooks() {
+  const char* thread_pointer;
+  asm("mov %%fs:0, %0" : "=r"(thread_pointer));
+  return {.thread_slot = reinterpret_cast<const char*>(&running_thread) - thread_pointer,
+          .barrier = &barrier,
+          .rendezvous = &rendezvous,
+          .check = &check_access,
+          .fail = &kernel_failed};
+}
+
+}  // namespace nodewright::cpu

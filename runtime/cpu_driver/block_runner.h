@@ -1,0 +1,72 @@
+// Runs one block of a kernel on the calling OS thread: its threads as fibers, its barriers and warp collectives as
+// rendezvous. Neither distributes blocks (worker_pool) nor knows CUDA objects.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/cpu_driver/fiber.h"
+#include "runtime/cpu_driver/kernel_abi.h"
+
+namespace nodewright::cpu {
+
+inline constexpr uint32_t kMaxBlockThreads = 1024;
+inline constexpr uint32_t kWarpLanes = 32;
+inline constexpr uint32_t kMaxSharedBytes = 227 << 10;  // opt-in limit of compute capability 9.0
+
+enum class BlockFault : uint32_t {
+  none,
+  illegal_address,  // SIGSEGV or SIGBUS: 700
+  bad_access,       // an access that the arguments do not declare: 719
+  deadlock,         // threads wait for each other, diverged, or name absent lanes: 719
+  trap,             // the kernel gave up, or divided by zero: 719
+  timeout,          // 702
+};
+
+// What went wrong, by value: it is filled on a fiber or in a signal handler, where nothing may be allocated.
+struct BlockFailure {
+  BlockFault fault = BlockFault::none;
+  const char* what = nullptr;  // static text
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  uint32_t access = 0;  // emulation::Access
+  int field = -1;       // of the access rules
+  emulation::Index3 block{}, thread{};
+};
+
+struct AccessRules;
+
+// One grid as its blocks see it.
+struct Grid {
+  void (*entry)(const void*) = nullptr;
+  const void* args = nullptr;
+  uint32_t args_bytes = 0;
+  emulation::Index3 grid{}, block{};
+  uint32_t shared_bytes = 0;
+  CpuSchedule schedule = CpuSchedule::forward;
+  uint64_t seed = 0;
+  const AccessRules* rules = nullptr;  // null: accesses are not checked
+};
+
+class BlockRunner {
+ public:
+  BlockRunner();
+  ~BlockRunner();
+  BlockRunner(const BlockRunner&) = delete;
+  BlockRunner& operator=(const BlockRunner&) = delete;
+
+  // Runs block number `index` (x fastest). False: it was abandoned, and failure() says why.
+  bool run(const Grid& grid, uint64_t index);
+  const BlockFailure& failure() const;
+
+  struct State;  // block_state.h
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// The hooks that images call.
+emulation::Hooks block_hooks();
+
+}  // namespace nodewright::cpu

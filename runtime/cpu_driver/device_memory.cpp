@@ -1,0 +1,122 @@
+// A span is [guard page, pages, guard page]; the allocation ends at the upper guard, to 256 bytes.
+#include "runtime/cpu_driver/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace nodewright::cpu {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kAlignment = 256;  // what cuMemAlloc promises
+constexpr size_t kRememberedFrees = 1024;
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+std::string text(const DeviceMemory::Block& block) {
+  char line[96];
+  snprintf(line, sizeof line, "%s %llu (0x%llx, %llu bytes)",
+           block.kind == DeviceMemory::Kind::device ? "buffer" : "pinned buffer",
+           static_cast<unsigned long long>(block.serial), static_cast<unsigned long long>(block.address),
+           static_cast<unsigned long long>(block.bytes));
+  return line;
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(uint64_t capacity) : capacity_(capacity) {
+  for (uint64_t bytes = 1ull << 40; bytes >= 2 * capacity && base_ == 0; bytes /= 2) {
+    void* map = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) continue;
+    base_ = reinterpret_cast<uint64_t>(map);
+    reserved_ = bytes;
+    madvise(map, bytes, MADV_DONTDUMP);
+  }
+  if (base_ == 0) throw std::bad_alloc();
+  next_ = base_;
+}
+
+DeviceMemory::~DeviceMemory() { munmap(pointer(base_), reserved_); }
+
+// First fit after the last allocation, around the end once. 0: the range is full.
+uint64_t DeviceMemory::place(uint64_t span) {
+  for (int round = 0; round < 2; ++round) {
+    uint64_t at = next_;
+    for (auto block = blocks_.lower_bound(at); at + span <= end(); ++block) {
+      if (block == blocks_.end() || block->first >= at + span) {
+        next_ = at + span;
+        return at;
+      }
+      at = round_up(block->first + block->second.bytes, kPage) + kPage;
+    }
+    next_ = base_;
+  }
+  return 0;
+}
+
+std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind) {
+  if (kind == Kind::device && (bytes > capacity_ || used_ + round_up(bytes, kAlignment) > capacity_)) return {};
+  if (bytes > reserved_ / 2) return {};
+  const uint64_t pages = round_up(bytes, kPage);
+  const uint64_t span = place(pages + 2 * kPage);
+  if (span == 0) return {};
+  if (mprotect(pointer(span + kPage), pages, PROT_READ | PROT_WRITE) != 0) return {};
+  const uint64_t address = span + kPage + pages - round_up(bytes, kAlignment);
+  memset(pointer(span + kPage), 0xff, pages);
+  if (kind == Kind::device) used_ += round_up(bytes, kAlignment);
+  blocks_[address] = {address, bytes, kind, ++serial_};
+  return address;
+}
+
+bool DeviceMemory::release(uint64_t address, Kind kind) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || found->second.kind != kind) return false;
+  const Block block = found->second;
+  const uint64_t first = address / kPage * kPage, last = round_up(address + block.bytes, kPage);
+  // A new mapping in one step gives the pages back and leaves no moment in which another thread could map there.
+  mmap(pointer(first), last - first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (block.kind == Kind::device) used_ -= round_up(block.bytes, kAlignment);
+  blocks_.erase(found);
+  if (freed_.size() == kRememberedFrees) freed_.erase(freed_.begin());
+  freed_[address] = block;
+  return true;
+}
+
+const DeviceMemory::Block* DeviceMemory::find(uint64_t address, uint64_t bytes) const {
+  auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return nullptr;
+  const Block& block = std::prev(after)->second;
+  const uint64_t offset = address - block.address;
+  return offset <= block.bytes && bytes <= block.bytes - offset && (offset < block.bytes || bytes == 0) ? &block
+                                                                                                        : nullptr;
+}
+
+std::string DeviceMemory::describe(uint64_t address) const {
+  if (address < kPage) return "a null pointer";
+  if (!contains(address)) return "outside all device memory";
+  const auto offset_text = [&](const Block& block) {
+    return std::to_string(address - block.address) + " of " + text(block);
+  };
+  const auto holder = [&](const std::map<uint64_t, Block>& blocks) -> const Block* {
+    auto after = blocks.upper_bound(address);
+    if (after == blocks.begin()) return nullptr;
+    const Block& block = std::prev(after)->second;
+    return address - block.address < block.bytes ? &block : nullptr;
+  };
+  if (const Block* block = holder(blocks_)) return "at byte " + offset_text(*block);
+  if (const Block* block = holder(freed_)) return "at byte " + offset_text(*block) + ", which was freed";
+  const auto after = blocks_.upper_bound(address);
+  const Block* below = after == blocks_.begin() ? nullptr : &std::prev(after)->second;
+  const Block* above = after == blocks_.end() ? nullptr : &after->second;
+  const uint64_t beyond = below != nullptr ? address - (below->address + below->bytes) : ~0ull;
+  const uint64_t before = above != nullptr ? above->address - address : ~0ull;
+  if (below == nullptr && above == nullptr) return "in unused device memory";
+  if (beyond <= before) return std::to_string(beyond) + " bytes beyond the end of " + text(*below);
+  return std::to_string(before) + " bytes before " + text(*above);
+}
+
+}  // namespace nodewright::cpu

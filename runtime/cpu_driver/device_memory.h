@@ -1,0 +1,51 @@
+// Device and pinned memory: one reserved range of addresses, every allocation between guard pages, no address used
+// twice until the range has been passed through. Not thread-safe: the driver's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace nodewright::cpu {
+
+class DeviceMemory {
+ public:
+  enum class Kind : uint8_t { device, pinned };
+
+  struct Block {
+    uint64_t address, bytes;
+    Kind kind;
+    uint64_t serial;  // counts allocations: names the buffer in reports
+  };
+
+  explicit DeviceMemory(uint64_t capacity);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // 256-byte aligned, filled with 0xFF: NaN in every float format. Empty: not enough memory.
+  std::optional<uint64_t> allocate(uint64_t bytes, Kind kind);
+  // False: no allocation of this kind starts there. The pages are gone at once.
+  bool release(uint64_t address, Kind kind);
+
+  // The live allocation that holds all of [address, address + bytes); null if none does.
+  const Block* find(uint64_t address, uint64_t bytes) const;
+  // Where an address lies, in words: "in guard page 12 bytes beyond buffer 3 (0x..., 256 bytes)".
+  std::string describe(uint64_t address) const;
+
+  bool contains(uint64_t address) const { return address - base_ < reserved_; }
+  uint64_t begin() const { return base_; }
+  uint64_t end() const { return base_ + reserved_; }
+  uint64_t capacity() const { return capacity_; }
+  uint64_t used() const { return used_; }  // device memory only
+
+ private:
+  uint64_t place(uint64_t span);
+
+  uint64_t base_ = 0, reserved_ = 0, capacity_, used_ = 0, next_ = 0, serial_ = 0;
+  std::map<uint64_t, Block> blocks_;  // by address
+  std::map<uint64_t, Block> freed_;   // the last ones, for reports
+};
+
+}  // namespace nodewright::cpu

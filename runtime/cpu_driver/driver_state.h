@@ -1,0 +1,94 @@
+// The one state of the driver, its lock, and what every entry point does first and last.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/cpu_driver/device_memory.h"
+#include "runtime/cpu_driver/graph_objects.h"
+#include "runtime/cpu_driver/handles.h"
+#include "runtime/cpu_driver/stream_queue.h"
+#include "runtime/cpu_driver/work.h"
+
+namespace nodewright::cpu {
+
+using Lock = std::unique_lock<std::mutex>;
+
+struct Library {
+  std::shared_ptr<LoadedImage> loaded;
+};
+
+struct State {
+  std::mutex mutex;
+  CpuDriverOptions options;
+  bool initialised = false;
+  int retained = 0;  // primary context
+  std::unique_ptr<DeviceMemory> memory;
+  std::unique_ptr<Executor> executor;
+  std::shared_ptr<Stream> null_stream;
+
+  HandleTable<Stream, CUstream, 1> streams;
+  HandleTable<Event, CUevent, 2> events;
+  HandleTable<Library, CUlibrary, 3> libraries;
+  HandleTable<LoadedImage, CUkernel, 4> kernels;
+  HandleTable<LoadedImage, CUfunction, 5> functions;
+  HandleTable<Graph, CUgraph, 6> graphs;
+  HandleTable<GraphNode, CUgraphNode, 7> nodes;
+  HandleTable<GraphExec, CUgraphExec, 8> execs;
+
+  CUresult sticky = CUDA_SUCCESS;
+  std::string report;  // of the sticky error
+  uint64_t launches = 0;
+
+  // The first error after dispatch stays until the last context is gone.
+  void fail(CUresult result, std::string text);
+};
+
+// Lives as long as the process: its threads may outlast main.
+State& state();
+
+inline constexpr uint64_t kContextHandle = 9ull << 40 | 1;
+inline CUcontext primary_context() { return reinterpret_cast<CUcontext>(kContextHandle); }
+extern thread_local CUcontext current_context;
+
+// Why the calling thread's last call was refused; nodewright_cpu_report shows it when there is no fault.
+extern thread_local std::string refusal;
+CUresult refuse(CUresult result, std::string why);
+
+// Takes the label that nodewright_cpu_label has set for this thread's next launch or node.
+std::string take_label();
+
+enum class Needs { nothing, initialised, context };
+
+// An entry point's frame: the lock, a sticky error first, the call's own result after.
+template <class Body>
+CUresult enter(Needs needs, Body&& body) {
+  State& s = state();
+  Lock lock(s.mutex);
+  refusal.clear();
+  if (needs != Needs::nothing && !s.initialised) return refuse(CUDA_ERROR_NOT_INITIALIZED, "cuInit was not called");
+  if (s.sticky != CUDA_SUCCESS) return s.sticky;
+  if (needs == Needs::context && (current_context == nullptr || s.retained == 0))
+    return refuse(CUDA_ERROR_INVALID_CONTEXT, "no current context in this thread");
+  try {
+    return body(s, lock);
+  } catch (const std::bad_alloc&) {
+    return refuse(CUDA_ERROR_OUT_OF_MEMORY, "no host memory");
+  }
+}
+
+// The same for calls that give something back: they work after a sticky error too.
+template <class Body>
+CUresult enter_release(Body&& body) {
+  State& s = state();
+  Lock lock(s.mutex);
+  refusal.clear();
+  return body(s, lock);
+}
+
+}  // namespace nodewright::cpu

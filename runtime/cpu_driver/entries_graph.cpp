@@ -1,0 +1,304 @@
+// Entry points: graphs, nodes, edges, as the application builds and reads them.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/driver_state.h"
+
+using namespace nodewright;  // this file is the C interface itself
+using namespace nodewright::cpu;
+
+namespace {
+
+CUresult no_graph() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph: never created, or destroyed"); }
+CUresult no_node() {
+  return refuse(CUDA_ERROR_INVALID_HANDLE, "no such node: never added, or its graph was destroyed");
+}
+
+bool is_default(const CUgraphEdgeData& data) {
+  return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT && data.from_port == 0 && data.to_port == 0;
+}
+
+template <class NodeWork>
+CUresult find_node_of_kind(State& s, CUgraphNode handle, std::shared_ptr<GraphNode>& node, NodeWork*& work) {
+  node = s.nodes.find(handle);
+  if (node == nullptr) return no_node();
+  work = std::get_if<NodeWork>(&node->work.what);
+  return work != nullptr ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_VALUE, "the node is of another type");
+}
+
+// The list a query returns: at most `*count` entries of it, `*count` set to how many there are or were written.
+template <class T>
+void return_list(const std::vector<T>& from, T* to, size_t* count) {
+  if (to == nullptr) {
+    *count = from.size();
+    return;
+  }
+  for (size_t i = 0; i < *count; ++i) to[i] = i < from.size() ? from[i] : T{};
+  *count = std::min(*count, from.size());
+}
+
+CUresult edges_of_new_node(State& s, const Graph& graph, const GraphNode& node, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* data, size_t count, std::vector<GraphEdge>& edges) {
+  if (count > 0 && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const auto from = s.nodes.find(dependencies[i]);
+    if (from == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "dependency " + std::to_string(i) + " is no node");
+    if (from->owner != &graph)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "dependency " + std::to_string(i) + " is a node of another graph");
+    if (std::any_of(edges.begin(), edges.end(), [&](const GraphEdge& e) { return e.from == from.get(); }))
+      return refuse(CUDA_ERROR_INVALID_VALUE, "dependency " + std::to_string(i) + " is given twice");
+    const CUgraphEdgeData edge = data != nullptr ? data[i] : CUgraphEdgeData{};
+    if (const CUresult result = check_edge(*from, node, edge); result != CUDA_SUCCESS) return result;
+    edges.push_back({from.get(), edge});
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuGraphCreate(CUgraph* out, unsigned int flags) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    *out = new_graph(s)->handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphDestroy(CUgraph handle) {
+  return enter_release([&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
+    destroy_graph(s, *graph);
+    s.graphs.take(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphClone(CUgraph* out, CUgraph handle) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto clone = clone_graph(s, *graph);
+    *out = clone->handle = s.graphs.add(clone);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies,
+                                const CUgraphEdgeData* data, size_t count, CUgraphNodeParams* params) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const std::string label = take_label();
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (out == nullptr || params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    GraphNode probe;
+    probe.type = params->type;
+    probe.work.label = label;
+    if (const CUresult result = work_from_params(s, *params, probe.work); result != CUDA_SUCCESS) return result;
+    std::vector<GraphEdge> edges;
+    if (const CUresult result = edges_of_new_node(s, *graph, probe, dependencies, data, count, edges);
+        result != CUDA_SUCCESS) {
+      if (auto* child = std::get_if<ChildWork>(&probe.work.what)) destroy_graph(s, *child->graph);
+      return result;
+    }
+    const auto node = new_node(s, *graph, params->type, std::move(probe.work));
+    node->in = std::move(edges);
+    *out = node->handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                                        const CUgraphEdgeData* data, size_t count) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<std::pair<GraphNode*, GraphEdge>> added;
+    for (size_t i = 0; i < count; ++i) {
+      const auto source = s.nodes.find(from[i]), target = s.nodes.find(to[i]);
+      if (source == nullptr || target == nullptr) return no_node();
+      if (source->owner != graph.get() || target->owner != graph.get())
+        return refuse(CUDA_ERROR_INVALID_VALUE, "edge " + std::to_string(i) + " joins a node of another graph");
+      if (source == target)
+        return refuse(CUDA_ERROR_INVALID_VALUE, "edge " + std::to_string(i) + " joins a node with itself");
+      const CUgraphEdgeData edge = data != nullptr ? data[i] : CUgraphEdgeData{};
+      const auto same = [&](const GraphEdge& e) { return e.from == source.get(); };
+      const bool repeated = std::any_of(added.begin(), added.end(), [&](const auto& pair) {
+        return pair.first == target.get() && same(pair.second);
+      });
+      if (repeated || std::any_of(target->in.begin(), target->in.end(), same))
+        return refuse(CUDA_ERROR_INVALID_VALUE, "edge " + std::to_string(i) + " exists already");
+      if (const CUresult result = check_edge(*source, *target, edge); result != CUDA_SUCCESS) return result;
+      added.push_back({target.get(), {source.get(), edge}});
+    }
+    for (auto& [target, edge] : added) target->in.push_back(edge);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> all;
+    for (const auto& node : graph->nodes) all.push_back(node->handle);
+    return_list(all, nodes, count);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphGetEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
+                                 size_t* count) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> sources, targets;
+    std::vector<CUgraphEdgeData> edges;
+    for (const auto& node : graph->nodes)
+      for (const GraphEdge& edge : node->in) {
+        sources.push_back(edge.from->handle);
+        targets.push_back(node->handle);
+        edges.push_back(edge.data);
+      }
+    if (from != nullptr && data == nullptr && !std::all_of(edges.begin(), edges.end(), is_default))
+      return refuse(CUDA_ERROR_LOSSY_QUERY, "edges with data, but no array for it");
+    size_t room = *count;
+    if (from != nullptr && data != nullptr) return_list(edges, data, &room);
+    room = *count;
+    return_list(sources, from, &room);
+    return_list(targets, to, count);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto node = s.nodes.find(handle);
+    if (node == nullptr) return no_node();
+    if (type == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *type = node->type;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    KernelWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = {work->by_kernel ? nullptr : work->loaded->function,
+            work->grid.x,
+            work->grid.y,
+            work->grid.z,
+            work->block.x,
+            work->block.y,
+            work->block.z,
+            work->shared_bytes,
+            work->params,
+            nullptr,
+            work->by_kernel ? work->loaded->kernel : nullptr,
+            primary_context()};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS* params) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    KernelWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    KernelWork changed;
+    if (const CUresult result = make_kernel_work(s, *params, changed); result != CUDA_SUCCESS) return result;
+    const bool programmatic =
+        std::any_of(node->in.begin(), node->in.end(), [](auto& e) { return !is_default(e.data); });
+    if (programmatic && !changed.loaded->image->waits)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "the node has a programmatic in-edge and the new kernel never waits");
+    *work = std::move(changed);
+    work->params[0] = work->args.data();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
+                                               CUkernelNodeAttrValue* value) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    KernelWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    memset(value, 0, sizeof *value);
+    switch (attribute) {
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value->priority = node->priority;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        value->cooperative = node->cooperative;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        value->clusterDim.x = value->clusterDim.y = value->clusterDim.z = 1;
+        break;
+      default:
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
+                                               const CUkernelNodeAttrValue* value) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    KernelWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        node->priority = value->priority;
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (value->cooperative != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches on the CPU driver");
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (value->clusterDim.x == 1 && value->clusterDim.y == 1 && value->clusterDim.z == 1) return CUDA_SUCCESS;
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "clusters on the CPU driver");
+      default:
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
+    }
+  });
+}
+
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* out) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    CopyWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = work->copy;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* out) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    std::shared_ptr<GraphNode> node;
+    FillWork* work = nullptr;
+    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = work->fill;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle*, CUgraph, CUcontext, unsigned int,
+                                                unsigned int) {
+  return enter(Needs::initialised,
+               [&](State&, Lock&) { return refuse(CUDA_ERROR_NOT_SUPPORTED, "conditional nodes on the CPU driver"); });
+}

@@ -1,0 +1,213 @@
+// Entry points: streams, events, host functions, capture.
+#include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/driver_state.h"
+
+using namespace nodewright;  // this file is the C interface itself
+using namespace nodewright::cpu;
+
+namespace {
+
+std::shared_ptr<Stream> find_stream(State& s, CUstream handle) {
+  return handle == nullptr || handle == CU_STREAM_LEGACY ? s.null_stream : s.streams.find(handle);
+}
+
+CUresult no_stream() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream: never created, or destroyed"); }
+CUresult no_event() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such event: never created, or destroyed"); }
+
+bool is_done(const Event& event) { return event.recorded == nullptr || event.recorded->done; }
+
+CUresult check_not_captured(const Event& event) {
+  if (event.capture == nullptr) return CUDA_SUCCESS;
+  event.capture->invalid = true;
+  return refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was last recorded in a capture");
+}
+
+}  // namespace
+
+CUresult CUDAAPI cuStreamCreate(CUstream* out, unsigned int flags) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto stream = std::make_shared<Stream>();
+    stream->flags = flags;
+    *out = stream->handle = s.streams.add(stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+// Work still queued runs later, as in CUDA: the executor keeps the stream until then.
+CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
+  return enter_release([&](State& s, Lock&) {
+    const auto stream = s.streams.take(handle);
+    if (stream == nullptr) return no_stream();
+    abandon_capture(s, *stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (const CUresult result = forbid_on_capturing(*stream, "cuStreamSynchronize"); result != CUDA_SUCCESS)
+      return result;
+    if (stream == s.null_stream) return s.executor->wait_for_blocking(lock);
+    return s.executor->wait_for(lock, stream->last);
+  });
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream handle) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (const CUresult result = forbid_on_capturing(*stream, "cuStreamQuery"); result != CUDA_SUCCESS) return result;
+    if (stream->queue.empty()) return CUDA_SUCCESS;
+    const CUresult result = s.executor->advance(lock);
+    if (result != CUDA_SUCCESS) return result;
+    return stream->queue.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    const auto event = s.events.find(event_handle);
+    if (event == nullptr) return no_event();
+    if (flags != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "flags of cuStreamWaitEvent");
+    if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(s, stream, *event);
+    if (is_done(*event)) return CUDA_SUCCESS;
+    Operation operation;
+    operation.after.push_back(event->recorded);
+    s.executor->enqueue(lock, stream, std::move(operation));
+    return s.sticky;
+  });
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    Work work{take_label(), HostWork{function, data}};
+    if (stream->capture != nullptr) return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_HOST, std::move(work));
+    Operation operation;
+    operation.work = std::move(work);
+    s.executor->enqueue(lock, stream, std::move(operation));
+    return s.sticky;
+  });
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent* out, unsigned int flags) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+    if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto event = std::make_shared<Event>();
+    event->timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    *out = event->handle = s.events.add(event);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent handle) {
+  return enter_release([&](State& s, Lock&) { return s.events.take(handle) != nullptr ? CUDA_SUCCESS : no_event(); });
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto stream = find_stream(s, stream_handle);
+    if (stream == nullptr) return no_stream();
+    const auto event = s.events.find(handle);
+    if (event == nullptr) return no_event();
+    if (stream->capture != nullptr) return capture_record(*stream, *event);
+    event->capture = nullptr;
+    event->tips.clear();
+    event->recorded = s.executor->enqueue(lock, stream, {});
+    return s.sticky;
+  });
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto event = s.events.find(handle);
+    if (event == nullptr) return no_event();
+    if (const CUresult result = check_not_captured(*event); result != CUDA_SUCCESS) return result;
+    return s.executor->wait_for(lock, event->recorded);
+  });
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent handle) {
+  return enter(Needs::context, [&](State& s, Lock& lock) {
+    const auto event = s.events.find(handle);
+    if (event == nullptr) return no_event();
+    if (const CUresult result = check_not_captured(*event); result != CUDA_SUCCESS) return result;
+    if (is_done(*event)) return CUDA_SUCCESS;
+    const CUresult result = s.executor->advance(lock);
+    if (result != CUDA_SUCCESS) return result;
+    return is_done(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent start_handle, CUevent end_handle) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto start = s.events.find(start_handle), end = s.events.find(end_handle);
+    if (start == nullptr || end == nullptr) return no_event();
+    if (ms == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!start->timing || !end->timing || start->recorded == nullptr || end->recorded == nullptr)
+      return refuse(CUDA_ERROR_INVALID_HANDLE, "an event without timing, or never recorded");
+    if (!start->recorded->done || !end->recorded->done) return CUDA_ERROR_NOT_READY;
+    *ms = static_cast<float>(end->recorded->at_ms - start->recorded->at_ms);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (stream == s.null_stream)
+      return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture");
+    return begin_capture(s, stream, mode, nullptr, {});
+  });
+}
+
+CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle, const CUgraphNode* dependencies,
+                                             const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (stream == s.null_stream)
+      return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture");
+    const auto graph = s.graphs.find(graph_handle);
+    if (graph == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph");
+    if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "another stream captures into the graph");
+    std::vector<CaptureTip> tips;
+    for (size_t i = 0; i < count; ++i) {
+      const auto node = s.nodes.find(dependencies[i]);
+      if (node == nullptr || node->owner != graph.get())
+        return refuse(CUDA_ERROR_INVALID_VALUE, "a dependency is not a node of the graph");
+      tips.push_back({node.get(), data != nullptr ? data[i] : CUgraphEdgeData{}});
+    }
+    return begin_capture(s, stream, mode, graph, std::move(tips));
+  });
+}
+
+CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return end_capture(s, *stream, graph);
+  });
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto stream = find_stream(s, handle);
+    if (stream == nullptr) return no_stream();
+    if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
+              : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return CUDA_SUCCESS;
+  });
+}

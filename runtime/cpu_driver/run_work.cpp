@@ -1,0 +1,179 @@
+// Runs one kernel, copy, fill or host call on the executor's thread, and words what went wrong in it.
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/cpu_driver/access_check.h"
+#include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_exec.h"
+#include "runtime/cpu_driver/stream_queue.h"
+#include "runtime/cpu_driver/worker_pool.h"
+
+namespace nodewright::cpu {
+namespace {
+
+CUresult result_of(BlockFault fault) {
+  switch (fault) {
+    case BlockFault::illegal_address:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case BlockFault::timeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+std::string index_text(const emulation::Index3& i) {
+  char text[48];
+  snprintf(text, sizeof text, "(%u,%u,%u)", i.x, i.y, i.z);
+  return text;
+}
+
+std::string hex(uint64_t value) {
+  char text[32];
+  snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string node_text(const std::string& label, const std::string& kernel) {
+  std::string text = label.empty() ? "unnamed node" : "node '";
+  if (!label.empty()) text.append(label).append("'");
+  return text.append(", kernel ").append(kernel);
+}
+
+// "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 3 ...), block
+// (0,0,0), thread (5,0,0)"
+std::string describe(const State& state, const std::string& label, const KernelWork& work, const BlockFailure& f) {
+  const KernelImage& image = *work.loaded->image;
+  std::string line = node_text(label, image.name) + ": " + f.what;
+  if (f.fault == BlockFault::bad_access) {
+    static const char* const kAccess[] = {"read", "write", "atomic", "frozen load"};
+    line += ", " + std::string(kAccess[f.access]) + " of " + std::to_string(f.bytes) + " bytes";
+  }
+  if (f.field >= 0) {
+    const KernelField& field = image.fields[static_cast<size_t>(f.field)];
+    uint64_t begin = 0;
+    memcpy(&begin, work.args.data() + field.offset, sizeof begin);
+    const auto offset = static_cast<int64_t>(f.address - begin);
+    line += ", " + std::string(f.what == std::string_view("an undeclared read") ||
+                                       f.what == std::string_view("an undeclared write")
+                                   ? "nearest field '"
+                                   : "field '");
+    line += field.name + "' byte " + std::to_string(offset);
+  }
+  if (f.address != 0) line += ", address " + hex(f.address) + " " + state.memory->describe(f.address);
+  return line + ", block " + index_text(f.block) + ", thread " + index_text(f.thread);
+}
+
+AccessRules rules_for(const State& state, const KernelWork& work) {
+  const KernelImage& image = *work.loaded->image;
+  AccessRules rules;
+  rules.device_begin = state.memory->begin();
+  rules.device_end = state.memory->end();
+  rules.image_begin = image.mapped_begin;
+  rules.image_end = image.mapped_end;
+  for (size_t i = 0; i < image.fields.size(); ++i) {
+    const KernelField& field = image.fields[i];
+    if (field.role == Role::scalar) continue;
+    uint64_t data[2];  // a role field: address, count
+    memcpy(data, work.args.data() + field.offset, sizeof data);
+    rules.ranges.push_back({data[0], data[0] + data[1] * field.element_bytes, field.role, static_cast<int>(i)});
+  }
+  return rules;
+}
+
+uint32_t blocks_of(const emulation::Index3& size) { return size.x * size.y * size.z; }
+
+void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& label, KernelWork& work) {
+  const KernelImage& image = *work.loaded->image;
+  AccessRules rules;
+  const bool check = state.options.check_accesses && image.checked;
+  if (check) rules = rules_for(state, work);
+  Grid grid{.entry = image.entry,
+            .args = work.args.data(),
+            .args_bytes = image.args_bytes,
+            .grid = work.grid,
+            .block = work.block,
+            .shared_bytes = work.shared_bytes,
+            .schedule = state.options.schedule,
+            .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,
+            .rules = check ? &rules : nullptr};
+  const std::shared_ptr<LoadedImage> keep = work.loaded;
+  lock.unlock();
+  const BlockFailure failure = pool.run(grid, keep->ns_per_block);
+  lock.lock();
+  if (failure.fault != BlockFault::none) state.fail(result_of(failure.fault), describe(state, label, work, failure));
+}
+
+// A device range that is gone by now, in words; empty if both ends are still there.
+std::string lost_end(const State& state, const CUDA_MEMCPY3D& copy) {
+  const CopyEnds ends = copy_ends(copy);
+  const auto lost = [&](const void* at, size_t pitch, size_t slice) {
+    const auto address = reinterpret_cast<uint64_t>(at);
+    const uint64_t extent = (copy.Depth - 1) * slice + (copy.Height - 1) * pitch + copy.WidthInBytes;
+    return state.memory->contains(address) && state.memory->find(address, extent) == nullptr ? address : 0;
+  };
+  if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return {};
+  uint64_t address = lost(ends.from, ends.from_pitch, ends.from_slice);
+  if (address == 0) address = lost(ends.to, ends.to_pitch, ends.to_slice);
+  return address == 0 ? std::string() : "address " + hex(address) + " " + state.memory->describe(address);
+}
+
+void run_copy(State& state, Lock& lock, const std::string& label, CopyWork& work) {
+  if (!work.staged.empty()) work.copy.srcHost = work.staged.data();
+  const std::string lost = lost_end(state, work.copy);
+  if (!lost.empty())
+    return state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(label, "(copy)") + ": memory was freed, " + lost);
+  const CUDA_MEMCPY3D& copy = work.copy;
+  const CopyEnds ends = copy_ends(copy);
+  const auto from = reinterpret_cast<uint64_t>(ends.from);
+  const DeviceMemory::Block* source = state.memory->find(from, copy.WidthInBytes);
+  const bool poison = work.poison && source != nullptr && source->kind == DeviceMemory::Kind::pinned;
+  lock.unlock();
+  for (size_t z = 0; z < copy.Depth; ++z)
+    for (size_t y = 0; y < copy.Height; ++y) {
+      const std::byte* row = ends.from + z * ends.from_slice + y * ends.from_pitch;
+      memmove(ends.to + z * ends.to_slice + y * ends.to_pitch, row, copy.WidthInBytes);
+      if (poison) memset(const_cast<std::byte*>(row), 0xa5, copy.WidthInBytes);
+    }
+  lock.lock();
+}
+
+void run_fill(State& state, Lock& lock, const std::string& label, const CUDA_MEMSET_NODE_PARAMS& fill) {
+  const size_t row_bytes = fill.width * fill.elementSize;
+  const size_t extent = (fill.height - 1) * fill.pitch + row_bytes;
+  if (row_bytes == 0 || fill.height == 0) return;
+  if (state.memory->find(fill.dst, extent) == nullptr)
+    return state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(label, "(fill)") + ": memory was freed, address " +
+                                                      hex(fill.dst) + " " + state.memory->describe(fill.dst));
+  lock.unlock();
+  for (size_t y = 0; y < fill.height; ++y) {
+    auto* row = reinterpret_cast<unsigned char*>(fill.dst) + y * fill.pitch;
+    if (fill.elementSize == 1)
+      memset(row, static_cast<int>(fill.value & 0xff), fill.width);
+    else
+      for (size_t x = 0; x < fill.width; ++x) memcpy(row + x * fill.elementSize, &fill.value, fill.elementSize);
+  }
+  lock.lock();
+}
+
+}  // namespace
+
+void run_work(State& state, Lock& lock, WorkerPool& pool, Work& work) {
+  if (auto* kernel = std::get_if<KernelWork>(&work.what)) {
+    if (blocks_of(kernel->grid) > 0) run_kernel(state, lock, pool, work.label, *kernel);
+  } else if (auto* copy = std::get_if<CopyWork>(&work.what)) {
+    run_copy(state, lock, work.label, *copy);
+  } else if (auto* fill = std::get_if<FillWork>(&work.what)) {
+    run_fill(state, lock, work.label, fill->fill);
+  } else if (auto* host = std::get_if<HostWork>(&work.what)) {
+    lock.unlock();
+    host->function(host->data);
+    lock.lock();
+  } else if (auto* record = std::get_if<RecordWork>(&work.what)) {
+    record->event->recorded = std::make_shared<Completion>();
+    record->event->recorded->done = true;
+    record->event->recorded->at_ms = now_ms();
+  }
+}
+
+}  // namespace nodewright::cpu

@@ -1,0 +1,178 @@
+// The order in which the executor takes operations is the schedule's: forward takes the oldest first, reverse runs only
+// what a caller waits for and the newest first, seeded takes any that is ready.
+#include "runtime/cpu_driver/stream_queue.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_exec.h"
+#include "runtime/cpu_driver/worker_pool.h"
+
+namespace nodewright::cpu {
+namespace {
+
+bool all_done(const std::vector<CompletionRef>& completions) {
+  return std::all_of(completions.begin(), completions.end(), [](const CompletionRef& c) { return c->done; });
+}
+
+bool head_is_ready(const Stream& stream) { return all_done(stream.queue.front().after); }
+
+bool is_blocking(const Stream& stream) { return (stream.flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+// The stream whose head must run next so that `completion` comes to be done.
+Stream* next_towards(const Completion& completion) {
+  Stream& stream = *completion.stream;
+  for (const CompletionRef& c : stream.queue.front().after)
+    if (!c->done) return next_towards(*c);
+  return &stream;
+}
+
+}  // namespace
+
+double now_ms() {
+  using namespace std::chrono;
+  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+Executor::Executor(State& state) : state_(state), random_(state.options.seed * 0x9e3779b97f4a7c15ull | 1) {
+  thread_ = std::thread([this] { main(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard lock(state_.mutex);
+    stopping_ = true;
+    wanted_.notify_all();
+  }
+  thread_.join();
+}
+
+CompletionRef Executor::enqueue(Lock& lock, const std::shared_ptr<Stream>& stream, Operation operation) {
+  operation.serial = ++serial_;
+  operation.done->stream = stream.get();
+  // The legacy default stream and the blocking streams wait for each other.
+  if (stream == state_.null_stream) {
+    for (const auto& other : busy_)
+      if (other != stream && is_blocking(*other)) operation.after.push_back(other->last);
+  } else if (is_blocking(*stream) && state_.null_stream->last != nullptr) {
+    operation.after.push_back(state_.null_stream->last);
+  }
+  CompletionRef done = operation.done;
+  stream->last = done;
+  stream->queue.push_back(std::move(operation));
+  if (stream->queue.size() == 1) busy_.push_back(stream);
+  if (!state_.options.deferred) wait_for(lock, done);
+  return done;
+}
+
+CUresult Executor::wait_for(Lock& lock, CompletionRef completion) {
+  if (completion == nullptr || completion->done) return state_.sticky;
+  Demand demand{.target = std::move(completion)};
+  return this->demand(lock, demand);
+}
+
+CUresult Executor::wait_for_all(Lock& lock) {
+  if (busy_.empty()) return state_.sticky;
+  Demand demand;
+  return this->demand(lock, demand);
+}
+
+CUresult Executor::wait_for_blocking(Lock& lock) {
+  std::vector<CompletionRef> ends;
+  for (const auto& stream : busy_)
+    if (is_blocking(*stream)) ends.push_back(stream->last);
+  for (const CompletionRef& end : ends) wait_for(lock, end);
+  return state_.sticky;
+}
+
+CUresult Executor::advance(Lock& lock) {
+  if (busy_.empty()) return state_.sticky;
+  Demand demand{.one_step = true};
+  return this->demand(lock, demand);
+}
+
+CUresult Executor::demand(Lock& lock, Demand& demand) {
+  demands_.push_back(&demand);
+  wanted_.notify_one();
+  met_.wait(lock, [&] { return demand.met; });
+  return state_.sticky;
+}
+
+bool Executor::satisfied(const Demand& demand) const {
+  return demand.target != nullptr ? demand.target->done : busy_.empty();
+}
+
+void Executor::main() {
+  pool_ = std::make_unique<WorkerPool>(state_.options.workers, state_.options.launch_timeout_ms);
+  Lock lock(state_.mutex);
+  for (;;) {
+    wanted_.wait(lock, [this] { return stopping_ || !demands_.empty(); });
+    if (stopping_) break;
+    Demand& demand = *demands_.front();
+    if (state_.sticky != CUDA_SUCCESS) drop_everything();
+    const bool stepped = !satisfied(demand) && step(lock, demand);
+    if (!stepped || demand.one_step || satisfied(demand)) {
+      demand.met = true;
+      demands_.pop_front();
+      met_.notify_all();
+    }
+  }
+  lock.unlock();
+  pool_.reset();
+}
+
+Stream* Executor::choose(const Demand& demand) {
+  const auto by_serial = [](const auto& a, const auto& b) { return a->queue.front().serial < b->queue.front().serial; };
+  switch (state_.options.schedule) {
+    case CpuSchedule::forward:  // the oldest of all waits only for older ones
+      return std::min_element(busy_.begin(), busy_.end(), by_serial)->get();
+    case CpuSchedule::reverse: {
+      if (demand.target != nullptr) return next_towards(*demand.target);
+      return next_towards(*std::max_element(busy_.begin(), busy_.end(), by_serial)->get()->queue.front().done);
+    }
+    default: {
+      random_ ^= random_ << 13;
+      random_ ^= random_ >> 7;
+      random_ ^= random_ << 17;
+      for (size_t i = 0; i < busy_.size(); ++i) {
+        Stream& stream = *busy_[(random_ + i) % busy_.size()];
+        if (head_is_ready(stream)) return &stream;
+      }
+      return nullptr;
+    }
+  }
+}
+
+bool Executor::step(Lock& lock, const Demand& demand) {
+  if (busy_.empty()) return false;
+  Stream* stream = choose(demand);
+  if (stream == nullptr) return false;
+  Operation& head = stream->queue.front();  // stays where it is: only this thread takes operations off
+  bool finished = true;
+  if (head.run != nullptr)
+    finished = head.run->step(lock, *pool_);
+  else
+    run_work(state_, lock, *pool_, head.work);
+  if (state_.sticky != CUDA_SUCCESS)
+    drop_everything();
+  else if (finished)
+    finish_head(*stream);
+  return true;
+}
+
+void Executor::finish_head(Stream& stream) {
+  Operation& head = stream.queue.front();
+  head.done->done = true;
+  head.done->at_ms = now_ms();
+  head.done->stream = nullptr;
+  stream.queue.pop_front();
+  if (stream.queue.empty()) std::erase_if(busy_, [&](const auto& s) { return s.get() == &stream; });
+}
+
+void Executor::drop_everything() {
+  while (!busy_.empty()) finish_head(*busy_.back());
+}
+
+}  // namespace nodewright::cpu

@@ -1,0 +1,90 @@
+// What a stream operation or a graph node does, as plain data: argument bytes and parameters are copies, handles are
+// resolved. Who runs it, and when, is no matter here.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/cpu_driver/kernel_image.h"
+
+namespace nodewright::cpu {
+
+struct State;
+struct Graph;
+struct Event;
+
+inline constexpr uint32_t kDefaultDynamicShared = 48 << 10;  // without the function attribute
+
+// CUlibrary, CUkernel and CUfunction of one image.
+struct LoadedImage {
+  std::unique_ptr<KernelImage> image;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  uint32_t max_dynamic_shared = kDefaultDynamicShared;
+  bool unloaded = false;
+  double ns_per_block = 0;  // the executor's
+};
+
+struct KernelWork {
+  std::shared_ptr<LoadedImage> loaded;
+  emulation::Index3 grid{}, block{};
+  uint32_t shared_bytes = 0;
+  std::vector<std::byte> args;
+  bool by_kernel = false;  // named by `kern`, not `func`
+  void* params[1] = {};    // what KernelNodeGetParams points at; set by whoever keeps this work
+};
+
+struct CopyWork {
+  CUDA_MEMCPY3D copy{};
+  std::vector<std::byte> staged;  // a pageable source, copied when the call was made
+  bool poison = false;
+};
+
+struct FillWork {
+  CUDA_MEMSET_NODE_PARAMS fill{};
+};
+
+struct HostWork {
+  CUhostFn function = nullptr;
+  void* data = nullptr;
+};
+
+struct RecordWork {
+  std::shared_ptr<Event> event;
+};
+
+struct WaitWork {
+  std::shared_ptr<Event> event;
+};
+
+struct ChildWork {
+  std::shared_ptr<Graph> graph;
+};
+
+struct Work {
+  std::string label;  // the node's name in reports
+  std::variant<std::monostate, KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ChildWork> what;
+};
+
+// The rules for parameters. CUDA_SUCCESS, or the result of the call and the reason through refuse().
+CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, KernelWork& work);
+CUresult check_copy(State& state, const CUDA_MEMCPY3D& copy);
+CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill);
+
+// A linear copy in the form of the 3D one.
+CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from, size_t bytes);
+
+// Host addresses of a copy's two ends and what lies between them.
+struct CopyEnds {
+  std::byte* to;
+  const std::byte* from;
+  size_t to_pitch, to_slice, from_pitch, from_slice;
+};
+CopyEnds copy_ends(const CUDA_MEMCPY3D& copy);
+
+}  // namespace nodewright::cpu
