@@ -137,7 +137,7 @@ void Driver::load_entries_by_version() {
   const auto load = [&](const char* name) {
     void* address = nullptr;
     auto status = CU_GET_PROC_ADDRESS_SUCCESS;
-    const CUresult result = get_address(name, &address, kDriverVersionNeeded, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    const CUresult result = get_address(name, &address, version_of_form(name), CU_GET_PROC_ADDRESS_DEFAULT, &status);
     if (result != CUDA_SUCCESS || address == nullptr || status != CU_GET_PROC_ADDRESS_SUCCESS)
       throw Error({.doing = "load the CUDA driver",
                    .object = path_,

@@ -36,6 +36,12 @@ enum class DriverEntry : uint16_t {
 // The name as a caller writes it: "cuMemAlloc", not "cuMemAlloc_v2".
 std::string_view entry_name(DriverEntry entry);
 
+// The CUDA version to ask cuGetProcAddress for, so that it gives the form of `entry` that cuda.h declares.
+constexpr int version_of_form(std::string_view entry) {
+  // CUDA 13.0 added a form that takes a context; cuda.h kept the name for the form without.
+  return entry == "cuCtxSynchronize" ? 12000 : kDriverVersionNeeded;
+}
+
 // "CUDA_ERROR_OUT_OF_MEMORY" without asking a driver; "CUresult 12345" for a value that cuda.h does not name.
 std::string result_name(CUresult result);
 
@@ -105,7 +111,8 @@ class Driver {
   // The same from another file, for tests: a stub, a driver that lacks an entry.
   static std::unique_ptr<Driver> load_cuda_from(const std::string& path);
 
-  // Opens libnodewright_cpu_driver.so: the file $NODEWRIGHT_CPU_DRIVER names, or else the first of lib/, ./, ../lib/ and
+  // Opens libnodewright_cpu_driver.so: the file $NODEWRIGHT_CPU_DRIVER names, or else the first of lib/, ./, ../lib/
+  // and
   // ../lib/nodewright/ beside the executable. Throws Error with the places looked at.
   static std::unique_ptr<Driver> load_cpu(const CpuDriverOptions& options);
 

@@ -2,9 +2,6 @@
 // lines, built by the test with the host compiler.
 #include <gtest/gtest.h>
 
-#include <set>
-#include <utility>
-
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
@@ -22,7 +19,7 @@ extern "C" int answer(...) { return 0; }
 extern "C" int cuGetProcAddress_v2(const char* name, void** address, int version, unsigned long, int* status) {
   *status = 0;
   if (std::strcmp(name, LACKS) == 0) { *address = nullptr; *status = 1; return 500; }
-  if (version != 13000) return 1;
+  if (version > 13000) return 1;
   *address = reinterpret_cast<void*>(std::strcmp(name, "cuDriverGetVersion") == 0 ? (void*)cuDriverGetVersion
                                                                                   : (void*)answer);
   return 0;
@@ -94,44 +91,6 @@ TEST_F(DriverLoading, NamesTheEntryThatIsMissing) {
 TEST_F(DriverLoading, NamesTheLoaderWhenThatIsMissing) {
   const std::string text = loading_says("-DVERSION=11020 -DRESULT=0 -DNO_GET_PROC_ADDRESS '-DLACKS=\"\"'");
   EXPECT_NE(text.find("lacks cuGetProcAddress_v2; driver is for CUDA 11.2"), std::string::npos) << text;
-}
-
-TEST(DriverTable, TypesAreThoseOfTheVersionAskedFor) {
-  // A newer cuda.h may map a name to a newer form; cuGetProcAddress is still asked for CUDA 13.0's. The names that
-  // this list misses have the form without a suffix.
-  const std::set<std::string> suffixed = {"cuDeviceTotalMem_v2",
-                                          "cuDevicePrimaryCtxRelease_v2",
-                                          "cuMemGetInfo_v2",
-                                          "cuMemAlloc_v2",
-                                          "cuMemFree_v2",
-                                          "cuMemHostGetDevicePointer_v2",
-                                          "cuMemcpyHtoD_v2",
-                                          "cuMemcpyDtoH_v2",
-                                          "cuMemcpyDtoD_v2",
-                                          "cuMemcpyHtoDAsync_v2",
-                                          "cuMemcpyDtoHAsync_v2",
-                                          "cuMemcpyDtoDAsync_v2",
-                                          "cuMemcpy2DAsync_v2",
-                                          "cuMemsetD8_v2",
-                                          "cuStreamDestroy_v2",
-                                          "cuStreamBeginCapture_v2",
-                                          "cuEventDestroy_v2",
-                                          "cuEventElapsedTime_v2",
-                                          "cuGraphAddNode_v2",
-                                          "cuGraphAddDependencies_v2",
-                                          "cuGraphGetEdges_v2",
-                                          "cuGraphKernelNodeGetParams_v2",
-                                          "cuGraphKernelNodeSetParams_v2",
-                                          "cuGraphExecKernelNodeSetParams_v2",
-                                          "cuGraphExecUpdate_v2"};
-#define TEXT(name) #name
-#define SYMBOL(name) TEXT(name)
-#define ENTRY(name) {#name, SYMBOL(name)},
-  const std::pair<std::string, std::string> entries[] = {NODEWRIGHT_DRIVER_ENTRIES(ENTRY)};
-#undef ENTRY
-#undef SYMBOL
-#undef TEXT
-  for (const auto& [name, symbol] : entries) EXPECT_TRUE(symbol == name || suffixed.contains(symbol)) << symbol;
 }
 
 TEST(CpuDriverLoading, NamesEveryPlaceItLookedAt) {
