@@ -344,10 +344,11 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
   auto source = image.sources().begin();
   const auto matrix = [&] {
     const Source& s = *source++;
-    const uint64_t address = weights.buffer_.address() + s.offset;
-    weights.ranges_.push_back({s.name, address, s.bytes(), "weight"});
+    const Weight<bf16> data =
+        weight_of<bf16>(weights.buffer_).subview(s.offset / kElementBytes, s.bytes() / kElementBytes);
+    weights.ranges_.push_back({s.name, data.address(), s.bytes(), "weight"});
     weights.bytes_per_token_ += s.bytes();
-    return WeightMatrix{{reinterpret_cast<const bf16*>(address), s.bytes() / kElementBytes}, s.rows, s.cols, s.stride};
+    return WeightMatrix{data, s.rows, s.cols, s.stride};
   };
   const auto vector = [&] { return matrix().data; };
 
