@@ -87,12 +87,28 @@ void switch_to(State& s, void** save, Fiber* next) {
   nodewright_cpu_switch(save, next->sp);
 }
 
+// Nobody can go on: who waits where?
+const char* what_blocks(const State& s) {
+  bool in_warp = false, divergent = false;
+  for (uint32_t w = 0; w < s.warps; ++w) {
+    uint32_t met = 0;
+    for (const Meeting& m : s.warp[w].meetings) {
+      if (m.mask == 0) continue;
+      in_warp = true;
+      divergent |= met != 0;
+      met |= m.mask;
+    }
+  }
+  if (divergent) return "deadlock: lanes of one warp wait in different collectives";
+  if (in_warp && s.arrived > 0) return "deadlock: some threads wait at __syncthreads, others in a warp collective";
+  return in_warp ? "deadlock: a warp collective waits for lanes that never come"
+                 : "deadlock: threads wait at __syncthreads for others that never come";
+}
+
 void wait_for_others(State& s, Fiber* me) {
   clear_ready(s, me->warp, me->lane);
   Fiber* next = pick(s, me->warp);
-  if (next == nullptr)
-    abandon_deadlock(s.arrived > 0 ? "deadlock: some threads wait at __syncthreads, the others elsewhere"
-                                   : "deadlock: a warp collective waits for lanes that never come");
+  if (next == nullptr) abandon_deadlock(what_blocks(s));
   switch_to(s, &me->sp, next);
 }
 
@@ -118,8 +134,7 @@ void fiber_main() {
       running_thread = next;
       continue;
     }
-    if (next == nullptr && s.alive > 0)
-      abandon_deadlock("deadlock: a thread has ended while others wait for it in a warp collective");
+    if (next == nullptr && s.alive > 0) abandon_deadlock(what_blocks(s));
     s.free_stack[s.free_stacks++] = me->stack;
     if (next != nullptr) {
       switch_to(s, &me->sp, next);
@@ -147,11 +162,7 @@ Meeting& meeting_for(Warp& warp, uint32_t mask, emulation::WarpBody body) {
   Meeting* free = nullptr;
   for (Meeting& m : warp.meetings) {
     if (m.mask == mask && m.body == body) return m;
-    if (m.mask == 0) {
-      if (free == nullptr) free = &m;
-    } else if ((m.mask & mask) != 0) {
-      abandon_deadlock("divergent warp: lanes of one warp wait in different collectives");
-    }
+    if (m.mask == 0 && free == nullptr) free = &m;
   }
   if (free == nullptr) abandon_deadlock("more than 4 collectives under way in one warp");
   free->mask = mask;

@@ -21,59 +21,62 @@ struct ResultText {
 
 constexpr ResultText kResults[] = {
 #define NODEWRIGHT_RESULT(name, text) {name, #name, text},
-    NODEWRIGHT_RESULT(CUDA_SUCCESS, "no error") NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_VALUE, "invalid argument") NODEWRIGHT_RESULT(
-        CUDA_ERROR_OUT_OF_MEMORY,
-        "out of memory") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_INITIALIZED,
-                                           "initialization error") NODEWRIGHT_RESULT(CUDA_ERROR_DEINITIALIZED,
-                                                                                     "driver shutting down")
-        NODEWRIGHT_RESULT(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected") NODEWRIGHT_RESULT(
-            CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal") NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_IMAGE,
-                                                                                   "device kernel image is invalid")
-            NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_CONTEXT, "invalid device context") NODEWRIGHT_RESULT(
-                CUDA_ERROR_NO_BINARY_FOR_GPU,
-                "no kernel image is available for execution on the device") NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_SOURCE,
-                                                                                              "device kernel image is "
-                                                                                              "invalid")
-                NODEWRIGHT_RESULT(CUDA_ERROR_FILE_NOT_FOUND, "file not found") NODEWRIGHT_RESULT(
-                    CUDA_ERROR_INVALID_HANDLE,
-                    "invalid resource handle") NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_STATE,
-                                                                 "the operation cannot be performed in the present "
-                                                                 "state") NODEWRIGHT_RESULT(CUDA_ERROR_LOSSY_QUERY,
-                                                                                            "the query would drop "
-                                                                                            "information")
-                    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_FOUND, "named symbol not found") NODEWRIGHT_RESULT(
-                        CUDA_ERROR_NOT_READY,
-                        "device not ready") NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS,
-                                                              "an illegal memory access was encountered")
-                        NODEWRIGHT_RESULT(
-                            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-                            "too many resources requested for launch") NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_TIMEOUT,
-                                                                                         "the launch timed out and was "
-                                                                                         "terminated")
-                            NODEWRIGHT_RESULT(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed") NODEWRIGHT_RESULT(
-                                CUDA_ERROR_HARDWARE_STACK_ERROR,
-                                "hardware stack error") NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                                                          "an illegal instruction was encountered")
-                                NODEWRIGHT_RESULT(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address") NODEWRIGHT_RESULT(
-                                    CUDA_ERROR_LAUNCH_FAILED,
-                                    "unspecified launch failure") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_PERMITTED,
-                                                                                    "operation not permitted")
-                                    NODEWRIGHT_RESULT(
-                                        CUDA_ERROR_NOT_SUPPORTED,
-                                        "operation not supported") NODEWRIGHT_RESULT(CUDA_ERROR_SYSTEM_NOT_READY,
-                                                                                     "system not yet initialized")
-                                        NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                                                          "operation not permitted when stream is capturing")
-                                            NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                                                              "operation failed due to a previous error during capture")
+    NODEWRIGHT_RESULT(CUDA_SUCCESS, "no error") NODEWRIGHT_RESULT(
+        CUDA_ERROR_INVALID_VALUE,
+        "invalid argument") NODEWRIGHT_RESULT(CUDA_ERROR_OUT_OF_MEMORY,
+                                              "out of memory") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_INITIALIZED,
+                                                                                 "initialization error")
+        NODEWRIGHT_RESULT(CUDA_ERROR_DEINITIALIZED, "driver shutting down") NODEWRIGHT_RESULT(
+            CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected") NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_DEVICE,
+                                                                                          "invalid device ordinal")
+            NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid") NODEWRIGHT_RESULT(
+                CUDA_ERROR_INVALID_CONTEXT,
+                "invalid device context") NODEWRIGHT_RESULT(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                                                            "no kernel image is available for execution on the device")
+                NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_SOURCE,
+                                  "device kernel image is "
+                                  "invalid") NODEWRIGHT_RESULT(CUDA_ERROR_FILE_NOT_FOUND, "file not found")
+                    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle") NODEWRIGHT_RESULT(
+                        CUDA_ERROR_ILLEGAL_STATE,
+                        "the operation cannot be performed in the present "
+                        "state") NODEWRIGHT_RESULT(CUDA_ERROR_LOSSY_QUERY,
+                                                   "the query would drop "
+                                                   "information") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_FOUND,
+                                                                                    "named symbol not found")
+                        NODEWRIGHT_RESULT(CUDA_ERROR_NOT_READY, "device not ready") NODEWRIGHT_RESULT(
+                            CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")
+                            NODEWRIGHT_RESULT(
+                                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+                                "too many resources requested for launch") NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_TIMEOUT,
+                                                                                             "the launch timed out and "
+                                                                                             "was "
+                                                                                             "terminated")
+                                NODEWRIGHT_RESULT(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed") NODEWRIGHT_RESULT(
+                                    CUDA_ERROR_HARDWARE_STACK_ERROR,
+                                    "hardware stack error") NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                                                              "an illegal instruction was encountered")
+                                    NODEWRIGHT_RESULT(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address") NODEWRIGHT_RESULT(
+                                        CUDA_ERROR_LAUNCH_FAILED,
+                                        "unspecified launch failure") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_PERMITTED,
+                                                                                        "operation not permitted")
+                                        NODEWRIGHT_RESULT(
+                                            CUDA_ERROR_NOT_SUPPORTED,
+                                            "operation not supported") NODEWRIGHT_RESULT(CUDA_ERROR_SYSTEM_NOT_READY,
+                                                                                         "system not yet initialized")
+                                            NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                                                              "operation not permitted when stream is capturing")
                                                 NODEWRIGHT_RESULT(
-                                                    CUDA_ERROR_STREAM_CAPTURE_MERGE,
-                                                    "operation would result in a merge of separate capture sequences")
+                                                    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                                                    "operation failed due to a previous error during capture")
                                                     NODEWRIGHT_RESULT(
-                                                        CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
-                                                        "capture was not ended in the same stream as it began")
-                                                        NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
-                                                                          "capturing stream has unjoined work")
+                                                        CUDA_ERROR_STREAM_CAPTURE_MERGE,
+                                                        "operation would result in a merge of separate capture "
+                                                        "sequences") NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+                                                                                       "capture was not ended in the "
+                                                                                       "same stream as it began")
+                                                        NODEWRIGHT_RESULT(
+                                                            CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+                                                            "capturing stream has unjoined work")
                                                             NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                                                                               "dependency created on uncaptured work "
                                                                               "in another stream")
