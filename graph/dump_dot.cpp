@@ -1,3 +1,4 @@
+// to_dot: a plan as a drawing.
 #include <fmt/format.h>
 
 #include <algorithm>

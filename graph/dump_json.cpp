@@ -1,3 +1,4 @@
+// to_json: a plan for programs.
 #include <nlohmann/json.hpp>
 
 #include "graph/graph_dump.h"

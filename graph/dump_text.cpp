@@ -1,3 +1,4 @@
+// to_text: a plan for people, and for golden files.
 #include <fmt/format.h>
 
 #include <algorithm>
