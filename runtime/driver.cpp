@@ -19,10 +19,6 @@ constexpr std::string_view kEntryNames[] = {
 };
 static_assert(std::size(kEntryNames) == static_cast<size_t>(DriverEntry::kCount));
 
-// The exported symbol that cuda.h maps the name to: "cuMemAlloc_v2". The extra step lets the macro expand first.
-#define NODEWRIGHT_TEXT(name) #name
-#define NODEWRIGHT_SYMBOL(name) NODEWRIGHT_TEXT(name)
-
 constexpr const char* kUseCpu = "run with --device cpu to use the CPU driver";
 
 std::string version_text(int version) {
@@ -66,7 +62,7 @@ std::unique_ptr<Driver> Driver::load_cuda_from(const std::string& path) {
                  .detail = "no NVIDIA driver on this machine (" + last_dl_error() + ")",
                  .advice = std::string("install the NVIDIA driver, or ") + kUseCpu});
   std::unique_ptr<Driver> driver(new Driver(library, path));
-  driver->load_entries_by_version();
+  driver->load_cuda_entries();
   return driver;
 }
 
@@ -80,7 +76,7 @@ std::unique_ptr<Driver> Driver::load_cpu(const CpuDriverOptions& options) {
       continue;
     }
     std::unique_ptr<Driver> driver(new Driver(library, candidate.string()));
-    driver->load_entries_by_name();
+    driver->load_cpu_entries();
     driver->open_cpu_extensions(options);
     return driver;
   }
@@ -100,72 +96,64 @@ Driver::~Driver() = default;
 
 void* Driver::symbol(const char* name) const { return dlsym(library_, name); }
 
-// libcuda.so.1: through cuGetProcAddress, which hands out the form of each entry that CUDA 13.0 defines, whatever newer
-// forms the driver has.
-void Driver::load_entries_by_version() {
-  using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+// Asks the library for its version and for every entry, and says what is wrong with it.
+void Driver::load_cuda_entries() {
   using GetVersion = CUresult (*)(int*);
-  const auto get_version = reinterpret_cast<GetVersion>(symbol("cuDriverGetVersion"));
-  const auto get_address = reinterpret_cast<GetProcAddress>(symbol("cuGetProcAddress_v2"));
-  if (get_version != nullptr) {
-    const CUresult result = get_version(&version_);
-    if (result == CUDA_ERROR_STUB_LIBRARY)
-      throw Error({.doing = "load the CUDA driver",
-                   .object = path_,
-                   .detail = "this file is the CUDA toolkit's stub, which only serves to link",
-                   .driver = "cuDriverGetVersion: CUDA_ERROR_STUB_LIBRARY (34)",
-                   .advice = std::string("take the toolkit's stubs folder out of LD_LIBRARY_PATH, or ") + kUseCpu});
-    if (result != CUDA_SUCCESS)
-      throw Error({.doing = "load the CUDA driver",
-                   .object = path_,
-                   .detail = "it does not tell its version",
-                   .driver = "cuDriverGetVersion: " + result_name(result),
-                   .advice = kUseCpu});
-  }
-  const std::string have =
-      "driver is for CUDA " + version_text(version_) + ", CUDA " + version_text(kDriverVersionNeeded) + " is needed";
-  const std::string advice = std::string("update the NVIDIA driver to 580 or later, or ") + kUseCpu;
-  if (get_version == nullptr || get_address == nullptr)
+  const auto refuse = [&](const std::string& detail, const std::string& words, const std::string& advice) {
     throw Error({.doing = "load the CUDA driver",
                  .object = path_,
-                 .detail = std::string("it lacks ") +
-                           (get_version == nullptr ? "cuDriverGetVersion" : "cuGetProcAddress_v2") + "; " + have,
-                 .advice = advice});
-  if (version_ < kDriverVersionNeeded)
-    throw Error({.doing = "load the CUDA driver", .object = path_, .detail = have, .advice = advice});
+                 .detail = detail,
+                 .driver = words,
+                 .advice = advice + kUseCpu});
+  };
+  const auto get_version = reinterpret_cast<GetVersion>(symbol("cuDriverGetVersion"));
+  const CUresult result = get_version != nullptr ? get_version(&version_) : CUDA_SUCCESS;
+  if (result == CUDA_ERROR_STUB_LIBRARY)
+    refuse("this file is the CUDA toolkit's stub, which only serves to link",
+           "cuDriverGetVersion: " + result_name(result) + " (34)",
+           "take the toolkit's stubs folder out of LD_LIBRARY_PATH, or ");
+  if (result != CUDA_SUCCESS) refuse("it does not tell its version", "cuDriverGetVersion: " + result_name(result), "");
+  const std::string have =
+      "driver is for CUDA " + version_text(version_) + ", CUDA " + version_text(kDriverVersionNeeded) + " is needed";
+  constexpr const char* kUpdate = "update the NVIDIA driver to 580 or later, or ";
+  if (get_version == nullptr) refuse("it lacks cuDriverGetVersion", "", kUpdate);
+  if (symbol("cuGetProcAddress_v2") == nullptr) refuse("it lacks cuGetProcAddress_v2; " + have, "", kUpdate);
+  if (version_ < kDriverVersionNeeded) refuse(have, "", kUpdate);
+  if (const char* missing = load_entries(version_of_form); missing != nullptr)
+    refuse(std::string("it lacks the entry ") + missing + "; " + have, "", kUpdate);
+}
 
+// The CPU driver is built from the same cuda.h: its table holds the forms that this header declares.
+void Driver::load_cpu_entries() {
+  const char* missing = symbol("cuGetProcAddress_v2") == nullptr
+                            ? "cuGetProcAddress_v2"
+                            : load_entries([](std::string_view) { return kDriverVersionNeeded; });
+  if (missing != nullptr)
+    throw Error({.doing = "load the CPU driver",
+                 .object = path_,
+                 .detail = std::string("it lacks the entry ") + missing,
+                 .advice = "build the program and its CPU driver from the same sources"});
+  cuDriverGetVersion.call_(&version_);
+}
+
+// Through cuGetProcAddress, which hands out the form of each entry that the version asked for defines, whatever newer
+// forms the driver has. Returns the name of the first entry that the library lacks, or null.
+const char* Driver::load_entries(int (*version_of)(std::string_view)) {
+  using GetAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  const auto get_address = reinterpret_cast<GetAddress>(symbol("cuGetProcAddress_v2"));
+  const char* missing = nullptr;
   const auto load = [&](const char* name) {
     void* address = nullptr;
     auto status = CU_GET_PROC_ADDRESS_SUCCESS;
-    const CUresult result = get_address(name, &address, version_of_form(name), CU_GET_PROC_ADDRESS_DEFAULT, &status);
-    if (result != CUDA_SUCCESS || address == nullptr || status != CU_GET_PROC_ADDRESS_SUCCESS)
-      throw Error({.doing = "load the CUDA driver",
-                   .object = path_,
-                   .detail = std::string("it lacks the entry ") + name + "; " + have,
-                   .driver = "cuGetProcAddress: " + result_name(result),
-                   .advice = advice});
+    const CUresult result = get_address(name, &address, version_of(name), CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    const bool found = result == CUDA_SUCCESS && address != nullptr && status == CU_GET_PROC_ADDRESS_SUCCESS;
+    if (!found && missing == nullptr) missing = name;
     return address;
   };
 #define NODEWRIGHT_ENTRY(entry) entry.call_ = reinterpret_cast<decltype(entry.call_)>(load(#entry));
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
-}
-
-// The CPU driver is built with this program from the same header: its symbols are the header's.
-void Driver::load_entries_by_name() {
-  const auto load = [&](const char* name) {
-    void* address = symbol(name);
-    if (address == nullptr)
-      throw Error({.doing = "load the CPU driver",
-                   .object = path_,
-                   .detail = std::string("it lacks the entry ") + name,
-                   .advice = "build the program and its CPU driver from the same sources"});
-    return address;
-  };
-#define NODEWRIGHT_ENTRY(entry) entry.call_ = reinterpret_cast<decltype(entry.call_)>(load(NODEWRIGHT_SYMBOL(entry)));
-  NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
-#undef NODEWRIGHT_ENTRY
-  cuDriverGetVersion.call_(&version_);
+  return missing;
 }
 
 void Driver::open_cpu_extensions(const CpuDriverOptions& options) {

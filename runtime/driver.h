@@ -153,8 +153,9 @@ class Driver {
 
   Driver(void* library, std::string path);
   void* symbol(const char* name) const;
-  void load_entries_by_version();
-  void load_entries_by_name();
+  void load_cuda_entries();
+  void load_cpu_entries();
+  const char* load_entries(int (*version_of)(std::string_view entry));
   void open_cpu_extensions(const CpuDriverOptions& options);
   std::string cpu_report() const;
 

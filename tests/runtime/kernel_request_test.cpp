@@ -78,7 +78,7 @@ TEST(EmbeddedSources, AreTheFilesOfTheProject) {
   }
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "kernels_src")) {
     if (entry.path().extension() != ".cu") continue;
-    const std::string path = std::filesystem::relative(entry.path(), root).string();
+    const std::string path = entry.path().lexically_relative(root).string();
     const auto sources = embedded_sources();
     EXPECT_TRUE(std::any_of(sources.begin(), sources.end(), [&](const auto& s) { return s.path == path; })) << path;
   }
