@@ -10,7 +10,7 @@ namespace nodewright {
 // In which order the CPU driver takes whatever CUDA leaves open: ready nodes, streams, blocks, warps and lanes.
 enum class CpuSchedule : uint32_t {
   forward,  // lowest index first
-  reverse,  // highest index first; streams run only as far as a synchronising call needs
+  reverse,  // highest index first
   seeded,   // pseudo-random, from `seed`
 };
 

@@ -74,9 +74,8 @@ constexpr ResultText kResults[] = {
                                                         "sequences") NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
                                                                                        "capture was not ended in the "
                                                                                        "same stream as it began")
-                                                        NODEWRIGHT_RESULT(
-                                                            CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
-                                                            "capturing stream has unjoined work")
+                                                        NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+                                                                          "capturing stream has unjoined work")
                                                             NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                                                                               "dependency created on uncaptured work "
                                                                               "in another stream")

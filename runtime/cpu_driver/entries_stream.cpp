@@ -61,7 +61,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle) {
     if (stream == nullptr) return no_stream();
     if (const CUresult result = forbid_on_capturing(*stream, "cuStreamQuery"); result != CUDA_SUCCESS) return result;
     if (stream->queue.empty()) return CUDA_SUCCESS;
-    const CUresult result = s.executor->advance(lock);
+    const CUresult result = s.executor->advance(lock, stream->last);
     if (result != CUDA_SUCCESS) return result;
     return stream->queue.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
@@ -141,7 +141,7 @@ CUresult CUDAAPI cuEventQuery(CUevent handle) {
     if (event == nullptr) return no_event();
     if (const CUresult result = check_not_captured(*event); result != CUDA_SUCCESS) return result;
     if (is_done(*event)) return CUDA_SUCCESS;
-    const CUresult result = s.executor->advance(lock);
+    const CUresult result = s.executor->advance(lock, event->recorded);
     if (result != CUDA_SUCCESS) return result;
     return is_done(*event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });

@@ -1,5 +1,5 @@
-// The order in which the executor takes operations is the schedule's: forward takes the oldest first, reverse runs only
-// what a caller waits for and the newest first, seeded takes any that is ready.
+// Streams run only as far as a caller waits for them, so that a missing wait shows. Which operation comes first where
+// that leaves a choice is the schedule's: the oldest, the newest, or any that is ready, whether needed or not.
 #include "runtime/cpu_driver/stream_queue.h"
 
 #include <algorithm>
@@ -87,9 +87,9 @@ CUresult Executor::wait_for_blocking(Lock& lock) {
   return state_.sticky;
 }
 
-CUresult Executor::advance(Lock& lock) {
-  if (busy_.empty()) return state_.sticky;
-  Demand demand{.one_step = true};
+CUresult Executor::advance(Lock& lock, CompletionRef towards) {
+  if (towards == nullptr || towards->done) return state_.sticky;
+  Demand demand{.target = std::move(towards), .one_step = true};
   return this->demand(lock, demand);
 }
 
@@ -127,11 +127,11 @@ Stream* Executor::choose(const Demand& demand) {
   const auto by_serial = [](const auto& a, const auto& b) { return a->queue.front().serial < b->queue.front().serial; };
   switch (state_.options.schedule) {
     case CpuSchedule::forward:  // the oldest of all waits only for older ones
-      return std::min_element(busy_.begin(), busy_.end(), by_serial)->get();
-    case CpuSchedule::reverse: {
       if (demand.target != nullptr) return next_towards(*demand.target);
-      return next_towards(*std::max_element(busy_.begin(), busy_.end(), by_serial)->get()->queue.front().done);
-    }
+      return std::min_element(busy_.begin(), busy_.end(), by_serial)->get();
+    case CpuSchedule::reverse:
+      if (demand.target != nullptr) return next_towards(*demand.target);
+      return next_towards(*(*std::max_element(busy_.begin(), busy_.end(), by_serial))->queue.front().done);
     default: {
       random_ ^= random_ << 13;
       random_ ^= random_ >> 7;

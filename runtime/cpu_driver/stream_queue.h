@@ -74,7 +74,7 @@ class Executor {
   // Waits for what the legacy default stream waits for: its own work and that of blocking streams.
   CUresult wait_for_blocking(Lock& lock);
   // One operation, or one node of a graph, runs: queries advance deferred work.
-  CUresult advance(Lock& lock);
+  CUresult advance(Lock& lock, CompletionRef towards);
 
  private:
   struct Demand {

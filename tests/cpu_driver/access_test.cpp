@@ -1,0 +1,101 @@
+// Checked images: every access against what the arguments declare. Each checker has a planted bug that it must report.
+#include "tests/cpu_driver/cpu_driver_fixture.h"
+
+namespace nodewright {
+namespace {
+
+struct Scale {
+  Frozen<float> gain;
+  In<float> x;
+  Out<float> y;
+  int64_t planted;
+};
+
+// `planted` chooses the bug; 0 is the correct kernel.
+const std::string kScale = R"(
+namespace nodewright { struct Scale { Frozen<float> gain; In<float> x; Out<float> y; int64_t planted; }; }
+NODEWRIGHT_KERNEL(scale, Scale, 64) {
+  const unsigned i = threadIdx.x;
+  const float gain = args.gain.data[i];
+  float early = 0.0f;
+  if (args.planted == 4) early = args.x.data[i];
+  wait_for_inputs();
+  float v = args.x.data[i] * gain + early;
+  if (args.planted == 1) v += args.x.data[i + 64];                            // undeclared read
+  if (args.planted == 2) args.y.data[i + 64] = v;                            // undeclared write
+  if (args.planted == 3) const_cast<float*>(args.x.data)[i] = v;             // store through In
+  if (args.planted == 5) const_cast<float*>(args.gain.data)[i] = v;          // store through Frozen
+  if (args.planted == 6) v += args.y.data[i];                                // read of Out
+  if (args.planted == 7) v += __uint_as_float(load_frozen_16(args.x.data).x);  // frozen load of In
+  if (args.planted == 8) atomicAdd(args.y.data, 1.0f);                       // atomics read
+  if (args.planted == 9) v += reinterpret_cast<float*>(shared_memory())[i];  // beyond shared memory
+  if (args.planted == 10) v += reinterpret_cast<float*>(shared_memory())[static_cast<int>(i) - 64];  // before it
+  args.y.data[i] = v;
+})";
+
+class AccessTest : public CpuDriverTest {
+ protected:
+  // Runs the kernel with `planted` on 64 of the 128 elements of each buffer; returns the result of the launch.
+  CUresult run(int64_t planted, bool checked = true) {
+    start({.check_accesses = true});
+    const CUfunction scale = load("scale", kScale, checked);
+    const std::vector<float> twos(128, 2.0f);
+    const Scale args{{upload(twos), 64}, {upload(twos), 64}, {y_ = allocate<float>(128), 64}, planted};
+    api().label("l0.scale");
+    EXPECT_OK(launch(scale, 1, 64, args, 128));
+    return synchronize();
+  }
+
+  void expect_reported(int64_t planted, std::initializer_list<const char*> parts) {
+    EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, run(planted)) << planted;
+    const std::string report = api().report();
+    for (const char* part : parts) EXPECT_NE(std::string::npos, report.find(part)) << part << " in: " << report;
+    EXPECT_EQ(std::string::npos, report.find('\n'));
+    EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, api().cuCtxSynchronize()) << "sticky";
+  }
+
+  float* y_ = nullptr;
+};
+
+TEST_F(AccessTest, ACorrectKernelPassesTheChecks) {
+  ASSERT_OK(run(0));
+  EXPECT_EQ(4.0f, download(y_, 64)[63]);
+}
+
+TEST_F(AccessTest, AnUndeclaredReadIsReportedByNodeAndField) {
+  expect_reported(1, {"node 'l0.scale'", "kernel scale", "an undeclared read", "4 bytes", "nearest field 'x' byte 256",
+                      "at byte 256 of buffer", "block (0,0,0)", "thread (0,0,0)"});
+}
+
+TEST_F(AccessTest, AnUndeclaredWriteIsReportedByNodeAndField) {
+  expect_reported(2, {"node 'l0.scale'", "an undeclared write", "nearest field 'y' byte 256", "buffer"});
+}
+
+TEST_F(AccessTest, AStoreThroughInIsReportedByNodeAndField) {
+  expect_reported(3, {"node 'l0.scale'", "a store through In", "field 'x' byte 0"});
+}
+
+TEST_F(AccessTest, AnInputTouchedBeforeTheWaitIsReported) {
+  expect_reported(4, {"before wait_for_inputs()", "field 'x'"});
+}
+
+TEST_F(AccessTest, AStoreThroughFrozenIsReported) { expect_reported(5, {"a store through Frozen", "field 'gain'"}); }
+
+TEST_F(AccessTest, AReadOfOutIsReported) { expect_reported(6, {"a read of Out", "field 'y'"}); }
+
+TEST_F(AccessTest, AFrozenLoadOfAnInputIsReported) { expect_reported(7, {"a frozen load", "16 bytes", "field 'x'"}); }
+
+TEST_F(AccessTest, AnAtomicOnAnOutFieldIsReported) { expect_reported(8, {"a read of Out", "atomic", "field 'y'"}); }
+
+TEST_F(AccessTest, SharedMemoryIsCheckedToItsExactSize) {
+  expect_reported(9, {"beyond the shared memory", "thread (32,0,0)"});
+  expect_reported(10, {"beyond the shared memory", "thread (0,0,0)"});
+}
+
+TEST_F(AccessTest, AnUncheckedImageRunsUncheckedUntilAGuardPage) {
+  EXPECT_OK(run(3, false));
+  EXPECT_OK(run(1, false)) << "within the buffer, beyond the field";
+}
+
+}  // namespace
+}  // namespace nodewright
