@@ -6,8 +6,6 @@
 namespace nodewright {
 namespace {
 
-using Words = std::vector<std::string>;
-
 // The message of the Error that `action` throws; empty when it throws none.
 template <class Action>
 std::string error_of(Action action) {
@@ -35,7 +33,7 @@ TEST_F(GraphBuilderTest, DerivesAForkAndAJoinFromBuffersAlone) {
   g.launch("right", waiting, {.left = h, .right = h, .y = r, .scale = 1});
   g.launch("join", waiting, {.left = l, .right = r, .y = y, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  EXPECT_EQ(edge_words(plan), (Words{"head>left", "head>right", "left>join", "right>join"}));
+  expect_edges(plan, {"head>left", "head>right", "left>join", "right>join"});
   EXPECT_EQ(describe(plan, plan.edges[2].reasons.at(0)), "RAW l[0,1024)");
 }
 
@@ -46,7 +44,7 @@ TEST_F(GraphBuilderTest, DropsAnEdgeThatAPathImpliesAcrossBothTypes) {
   g.launch("two", hasty, {.left = a, .right = a, .y = b, .scale = 1});
   g.launch("three", waiting, {.left = a, .right = b, .y = c, .scale = 1});  // one before three is implied by two
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
-  EXPECT_EQ(edge_words(plan), (Words{"one>two", "two~>three"}));
+  expect_edges(plan, {"one>two", "two~>three"});
 }
 
 TEST_F(GraphBuilderTest, ProgrammaticEdgesGoOnlyFromAKernelToAKernelThatWaits) {
@@ -58,7 +56,7 @@ TEST_F(GraphBuilderTest, ProgrammaticEdgesGoOnlyFromAKernelToAKernelThatWaits) {
   g.launch("hasty", hasty, {.left = c, .right = c, .y = d, .scale = 1});
   g.copy("copy", a, d, d.bytes());
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
-  EXPECT_EQ(edge_words(plan), (Words{"fill>first", "first~>second", "second>hasty", "hasty>copy"}));
+  expect_edges(plan, {"fill>first", "first~>second", "second>hasty", "hasty>copy"});
 }
 
 TEST_F(GraphBuilderTest, ANodeMayHaveAFullAndAProgrammaticInEdge) {
@@ -67,7 +65,7 @@ TEST_F(GraphBuilderTest, ANodeMayHaveAFullAndAProgrammaticInEdge) {
   g.fill("fill", a, 0.0f);
   g.launch("kernel", waiting, {.left = x, .right = x, .y = b, .scale = 1});
   g.launch("both", waiting, {.left = a, .right = b, .y = c, .scale = 1});
-  EXPECT_EQ(edge_words(std::move(g).finish(EdgePolicy::programmatic)), (Words{"fill>both", "kernel~>both"}));
+  expect_edges(std::move(g).finish(EdgePolicy::programmatic), {"fill>both", "kernel~>both"});
 }
 
 TEST_F(GraphBuilderTest, ReusedBuffersOrderWritersBehindReaders) {
@@ -78,7 +76,7 @@ TEST_F(GraphBuilderTest, ReusedBuffersOrderWritersBehindReaders) {
   g.launch("r2", waiting, {.left = a, .right = x, .y = c, .scale = 1});
   g.launch("w2", waiting, {.left = x, .right = x, .y = a, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  EXPECT_EQ(edge_words(plan), (Words{"w1>r1", "w1>r2", "r1>w2", "r2>w2"})) << "w1 before w2 is implied";
+  expect_edges(plan, {"w1>r1", "w1>r2", "r1>w2", "r2>w2"}, "w1 before w2 is implied");
   EXPECT_EQ(describe(plan, plan.edges[3].reasons.at(0)), "WAR a[0,1024)");
 }
 
@@ -89,7 +87,7 @@ TEST_F(GraphBuilderTest, HalvesOfOneBufferAreIndependent) {
   g.launch("high", waiting, {.left = x, .right = x, .y = a.subview(128, 128), .scale = 1});
   g.launch("across", waiting, {.left = a.subview(64, 128), .right = x, .y = b, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  EXPECT_EQ(edge_words(plan), (Words{"low>across", "high>across"}));
+  expect_edges(plan, {"low>across", "high>across"});
   EXPECT_EQ(describe(plan, plan.edges[1].reasons.at(0)), "RAW a[512,768)");
 }
 
@@ -99,7 +97,7 @@ TEST_F(GraphBuilderTest, SerialMakesOneChainOfFullEdges) {
   g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
   g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::serial);
-  EXPECT_EQ(edge_words(plan), (Words{"one>two"}));
+  expect_edges(plan, {"one>two"});
   EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "serial");
 }
 
@@ -110,7 +108,7 @@ TEST_F(GraphBuilderTest, DeclaredOrdersBecomeEdgesWithThatReason) {
   const NodeId two = g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, {.after = {one}});
   g.empty("end", {one, two});
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
-  EXPECT_EQ(edge_words(plan), (Words{"one~>two", "two>end"}));
+  expect_edges(plan, {"one~>two", "two>end"});
   EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "declared");
 }
 
@@ -155,7 +153,7 @@ TEST_F(GraphBuilderTest, EdgesComeFromTheEnvelope) {
   g.launch("two", waiting, args, {.envelope = wide});
   g.fill("late", x.subview(100, 1), 0.0f);
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  EXPECT_EQ(edge_words(plan), (Words{"one>late", "two>late"})) << "two may be patched to read x[100]";
+  expect_edges(plan, {"one>late", "two>late"}, "two may be patched to read x[100]");
 }
 
 TEST_F(GraphBuilderTest, RefusesAUseOutsideEveryBufferWithTheNearestOne) {
