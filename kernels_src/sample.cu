@@ -97,7 +97,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
     has_nan |= v != v;
     best = better(best, Choice{v, static_cast<int>(i)});
   }
-  has_nan = __syncthreads_or(has_nan);
+  has_nan = block_max(has_nan ? 1.0f : 0.0f, reinterpret_cast<float*>(scratch)) > 0.0f;
   best = block_best(best, scratch);
 
   if (!greedy && !has_nan) {

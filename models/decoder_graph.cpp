@@ -96,7 +96,9 @@ void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& 
   for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
   g.declare(s.host_inputs_range, {.live_in = true});
   g.declare(s.inputs_range);
-  for (const NamedRange& range : s.scratch) g.declare(range, {.live_out = range.kind == "output"});
+  // A workspace is written and read back within one launch, which a plan cannot see: it counts as always valid.
+  for (const NamedRange& range : s.scratch)
+    g.declare(range, {.live_in = range.kind == "workspace", .live_out = range.kind == "output"});
   for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
   g.declare(s.host_tokens_range, {.live_out = true});
 }
