@@ -135,7 +135,8 @@ def write_story(rng, grammar):
     table, plot = rng.choice(plots)
     fields = story_fields(rng, table)
     intro = render(rng.choice(intros), fields, rng)
-    while plot in strangers and fields["friend"] in intro:
+    known = re.compile(r"\b%s\b" % fields["friend"])  # whole names: every intro of Willa would hold Will
+    while plot in strangers and known.search(intro):
         intro = render(rng.choice(intros), fields, rng)
     if intro.startswith(("One", "It was a")) and not intro.startswith("One time"):  # the day has begun already
         fields["time"] = rng.choice(LATER)
