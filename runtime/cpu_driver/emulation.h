@@ -413,8 +413,8 @@ NODEWRIGHT_DEVICE T atomicCAS(T* address, typename ::nodewright::emulation::Same
   return ::nodewright::emulation::exchange_until_done(
       address, [expected, value](T seen) { return seen == expected ? value : seen; });
 }
-NODEWRIGHT_DEVICE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-NODEWRIGHT_DEVICE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+NODEWRIGHT_UNCHECKED inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+NODEWRIGHT_UNCHECKED inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 [[noreturn]] NODEWRIGHT_DEVICE void __trap() {
   ::nodewright::emulation::hooks.fail("the kernel called __trap()");
   __builtin_unreachable();
