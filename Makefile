@@ -52,7 +52,7 @@ format:
 
 tidy: configure
 	cmake/install_missing.sh tidy
-	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet
+	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy-16 -p build --quiet
 
 clean:
 	rm -rf build build-debug build-asan build-tsan

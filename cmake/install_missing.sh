@@ -24,7 +24,7 @@ main() {
   for what in "$@"; do
     case $what in
       format) need_program clang-format clang-format ;;
-      tidy) need_program clang-tidy clang-tidy ;;
+      tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
       *) echo "usage: $0 [format] [tidy]" >&2; exit 2 ;;
     esac
   done
