@@ -12,13 +12,14 @@
 
 #include "engine/byte_level.h"
 #include "engine/tokenizer.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright {
 
 inline const std::vector<std::string> kFamilies = {"llama3", "gpt2", "qwen", "mixed"};
 
 inline std::filesystem::path golden_tokenizer(const std::string& family) {
-  return std::filesystem::path(NODEWRIGHT_SOURCE_DIR) / "tests/golden/tokenizers" / family / "tokenizer.json";
+  return test::source_dir() / "tests/golden/tokenizers" / family / "tokenizer.json";
 }
 
 inline nlohmann::json read_json(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 
 #include "runtime/device_selection.h"
 #include "tests/models/checkpoint_files.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright {
 namespace {
@@ -122,9 +123,9 @@ std::vector<uint16_t> reference_row(const TestTensor& tensor, int64_t row) {
 
 // ---- A device with loaded weights --------------------------------------------------------------------------------
 
-class WeightsOnTheCpuDriver : public ::testing::Test {
+class WeightsOnCpuDriver : public ::testing::Test {
  protected:
-  WeightsOnTheCpuDriver() : opened_(open_device("cpu:checked", Observe::yes)), stream_(*opened_.device, "test") {}
+  WeightsOnCpuDriver() : opened_(open_device("cpu:checked", Observe::yes)), stream_(*opened_.device, "test") {}
 
   DecoderWeights load(const std::filesystem::path& folder, const ModelConfig& config, const Progress& progress = {}) {
     return DecoderWeights::load(*opened_.device, stream_, Checkpoint::open(folder), config, progress);
@@ -210,7 +211,7 @@ class WeightsOnTheCpuDriver : public ::testing::Test {
   Stream stream_;
 };
 
-TEST_F(WeightsOnTheCpuDriver, AreInterleavedPaddedAndRoundedFromEveryDtype) {
+TEST_F(WeightsOnCpuDriver, AreInterleavedPaddedAndRoundedFromEveryDtype) {
   const ModelConfig config = odd_config();
   for (const char* dtype : {"BF16", "F16", "F32"}) {
     const std::vector<TestTensor> tensors = random_llama(config, dtype);
@@ -219,7 +220,7 @@ TEST_F(WeightsOnTheCpuDriver, AreInterleavedPaddedAndRoundedFromEveryDtype) {
   }
 }
 
-TEST_F(WeightsOnTheCpuDriver, NeedNoPaddingWhenWidthsAreMultiplesOfEight) {
+TEST_F(WeightsOnCpuDriver, NeedNoPaddingWhenWidthsAreMultiplesOfEight) {
   ModelConfig config = odd_config();
   config.hidden = 24;
   config.head_dim = 8;
@@ -228,7 +229,7 @@ TEST_F(WeightsOnTheCpuDriver, NeedNoPaddingWhenWidthsAreMultiplesOfEight) {
   expect_loaded(load_tensors(tensors, config), tensors, config);
 }
 
-TEST_F(WeightsOnTheCpuDriver, RoundEveryHalfAndEveryTieOfFloatExactly) {
+TEST_F(WeightsOnCpuDriver, RoundEveryHalfAndEveryTieOfFloatExactly) {
   ModelConfig config = odd_config();
   config.hidden = 16;
   config.vocab = 4096;
@@ -250,7 +251,7 @@ TEST_F(WeightsOnTheCpuDriver, RoundEveryHalfAndEveryTieOfFloatExactly) {
   expect_loaded(load_tensors(tensors, config), tensors, config);
 }
 
-TEST_F(WeightsOnTheCpuDriver, SpreadOverSeveralStagingChunksArriveWhole) {
+TEST_F(WeightsOnCpuDriver, SpreadOverSeveralStagingChunksArriveWhole) {
   ModelConfig config = odd_config();
   config.layers = 1;
   config.hidden = 500;           // stride 504
@@ -289,7 +290,7 @@ TEST_F(WeightsOnTheCpuDriver, SpreadOverSeveralStagingChunksArriveWhole) {
     if (!expect_row(rows, down, r, "model.layers.0.mlp.down_proj.weight", r)) break;
 }
 
-TEST_F(WeightsOnTheCpuDriver, OfShardsEqualThoseOfOneFile) {
+TEST_F(WeightsOnCpuDriver, OfShardsEqualThoseOfOneFile) {
   const ModelConfig config = odd_config();
   const std::vector<TestTensor> tensors = random_llama(config, "F32");
   const DecoderWeights whole = load_tensors(tensors, config);
@@ -313,7 +314,7 @@ TEST_F(WeightsOnTheCpuDriver, OfShardsEqualThoseOfOneFile) {
   }
 }
 
-TEST_F(WeightsOnTheCpuDriver, LieInNamedRangesThatAreAlignedAndApart) {
+TEST_F(WeightsOnCpuDriver, LieInNamedRangesThatAreAlignedAndApart) {
   const ModelConfig config = odd_config();
   const DecoderWeights weights = load_tensors(random_llama(config, "BF16"), config);
   std::vector<std::string> names;
@@ -334,7 +335,7 @@ TEST_F(WeightsOnTheCpuDriver, LieInNamedRangesThatAreAlignedAndApart) {
   EXPECT_EQ(weights.layers()[1].qkv.data.address(), weights.ranges()[8].address);
 }
 
-TEST_F(WeightsOnTheCpuDriver, CountTheBytesThatOneTokenReads) {
+TEST_F(WeightsOnCpuDriver, CountTheBytesThatOneTokenReads) {
   ModelConfig config = odd_config();
   // Widths 20 -> 24, 36 -> 40, 22 -> 24 elements of 2 bytes.
   const uint64_t layer = 2 * (20 + (36 + 2 * 12) * 24 + 20 * 40 + 20 + 2 * 22 * 24 + 20 * 24);
@@ -344,7 +345,7 @@ TEST_F(WeightsOnTheCpuDriver, CountTheBytesThatOneTokenReads) {
   EXPECT_EQ(load_tensors(random_llama(config, "BF16"), config).bytes_per_token(), 2 * layer + norm + table + row);
 }
 
-TEST_F(WeightsOnTheCpuDriver, ShareTheTableOfATiedHeadAndIgnoreOneInTheFile) {
+TEST_F(WeightsOnCpuDriver, ShareTheTableOfATiedHeadAndIgnoreOneInTheFile) {
   ModelConfig config = odd_config();
   const std::vector<TestTensor> untied = random_llama(config, "BF16");
   config.tied = true;
@@ -356,7 +357,7 @@ TEST_F(WeightsOnTheCpuDriver, ShareTheTableOfATiedHeadAndIgnoreOneInTheFile) {
   }
 }
 
-TEST_F(WeightsOnTheCpuDriver, ReportTheirProgressUpToTheEnd) {
+TEST_F(WeightsOnCpuDriver, ReportTheirProgressUpToTheEnd) {
   const ModelConfig config = odd_config();
   const TemporaryFolder folder;
   folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
@@ -372,7 +373,7 @@ TEST_F(WeightsOnTheCpuDriver, ReportTheirProgressUpToTheEnd) {
   EXPECT_EQ(total, weights.bytes());
 }
 
-TEST_F(WeightsOnTheCpuDriver, RefuseACheckpointOfAnotherShape) {
+TEST_F(WeightsOnCpuDriver, RefuseACheckpointOfAnotherShape) {
   const ModelConfig config = odd_config();
   const std::vector<TestTensor> tensors = random_llama(config, "BF16");
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -390,7 +391,7 @@ TEST_F(WeightsOnTheCpuDriver, RefuseACheckpointOfAnotherShape) {
                {"'model.embed_tokens.weight'", "expected shape [37, 21], found [37, 20]"});
 }
 
-TEST_F(WeightsOnTheCpuDriver, RefuseTensorsThatNothingReads) {
+TEST_F(WeightsOnCpuDriver, RefuseTensorsThatNothingReads) {
   const ModelConfig config = odd_config();
   std::vector<TestTensor> tensors = random_llama(config, "BF16");
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {3}, std::string(12, '\0')});
@@ -404,7 +405,7 @@ TEST_F(WeightsOnTheCpuDriver, RefuseTensorsThatNothingReads) {
   expect_error([&] { load_tensors(tensors, shorter); }, {"9 tensors belong to no part", "'model.layers.1."});
 }
 
-TEST_F(WeightsOnTheCpuDriver, RefuseDtypesThatAreOnlyListed) {
+TEST_F(WeightsOnCpuDriver, RefuseDtypesThatAreOnlyListed) {
   const ModelConfig config = odd_config();
   std::vector<TestTensor> tensors = random_llama(config, "BF16");
   tensors[2].dtype = "F8_E4M3";
@@ -412,7 +413,7 @@ TEST_F(WeightsOnTheCpuDriver, RefuseDtypesThatAreOnlyListed) {
   expect_error([&] { load_tensors(tensors, config); }, {tensors[2].name, "its dtype is F8_E4M3"});
 }
 
-TEST_F(WeightsOnTheCpuDriver, TurnAFileThatShrinksDuringTheLoadIntoAnError) {
+TEST_F(WeightsOnCpuDriver, TurnAFileThatShrinksDuringTheLoadIntoAnError) {
   const ModelConfig config = odd_config();
   const TemporaryFolder folder;
   const auto path = folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
@@ -424,7 +425,7 @@ TEST_F(WeightsOnTheCpuDriver, TurnAFileThatShrinksDuringTheLoadIntoAnError) {
   EXPECT_EQ(live_handles(), before) << opened_.interposer->describe_live();
 }
 
-TEST_F(WeightsOnTheCpuDriver, LeakNothingWhicheverDriverCallFails) {
+TEST_F(WeightsOnCpuDriver, LeakNothingWhicheverDriverCallFails) {
   const ModelConfig config = odd_config();
   const TemporaryFolder folder;
   folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
@@ -462,8 +463,8 @@ TEST(WeightsOnASmallDevice, StateNeededAndFreeBytesWhenMemoryIsShort) {
                {"allocate device memory 'weights'", "needs 96", "are free"});
 }
 
-TEST_F(WeightsOnTheCpuDriver, OfTheGoldenCheckpointsAgreeWithTheirConfigs) {
-  const std::filesystem::path golden = std::filesystem::path(NODEWRIGHT_SOURCE_DIR) / "tests/golden/llama";
+TEST_F(WeightsOnCpuDriver, OfTheGoldenCheckpointsAgreeWithTheirConfigs) {
+  const std::filesystem::path golden = test::source_dir() / "tests/golden/llama";
   size_t checkpoints = 0;
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (!entry.is_directory()) continue;
