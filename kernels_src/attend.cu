@@ -20,11 +20,6 @@ struct Running {
   float top, sum, values[8];
 };
 
-NODEWRIGHT_DEVICE void unpack(uint4 v, float (&f)[8]) {
-  f[0] = low_bf16(v.x), f[1] = high_bf16(v.x), f[2] = low_bf16(v.y), f[3] = high_bf16(v.y);
-  f[4] = low_bf16(v.z), f[5] = high_bf16(v.z), f[6] = low_bf16(v.w), f[7] = high_bf16(v.w);
-}
-
 // Merges `count` partials of one head, `stride` floats apart, element `d` of the values; returns value / sum.
 NODEWRIGHT_DEVICE float merged_value(const float* partial, int count, int stride, int d, float top) {
   float value = 0.0f, sum = 0.0f;
@@ -93,8 +88,8 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
       const int position = key0 + u * kSlots + slot;
       if (key0 + u * kSlots >= last) break;  // the same for the whole block
       float k[8], v[8], scores[kTileHeads];
-      unpack(keys[u], k);
-      unpack(values[u], v);
+      unpack_8(keys[u], k);
+      unpack_8(values[u], v);
       NODEWRIGHT_UNROLL
       for (int h = 0; h < kTileHeads; ++h) {
         scores[h] = 0.0f;

@@ -31,7 +31,7 @@ struct AttendShape {
   // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each.
   constexpr int64_t head_tile() const {
     int64_t tile = group();
-    while (tile > 8) {  // the largest divisor of the group that is at most 8
+    while (tile > 4) {  // the largest divisor of the group that is at most 4
       int64_t next = tile - 1;
       while (group() % next != 0) --next;
       tile = next;

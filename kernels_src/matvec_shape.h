@@ -18,7 +18,7 @@ struct MatvecShape {
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
-  // of x are held in registers: at most 8 chunks.
+  // of x are held in registers: at most 8 chunks of 8 floats.
   constexpr int64_t tile() const {
     for (int64_t t : {8, 4, 2})
       if (rows % t == 0 && t * chunks_per_thread() <= 8) return t;
@@ -40,12 +40,12 @@ struct MatvecShape {
   constexpr int64_t chunks_per_thread() const { return (stride / 8 + threads() - 1) / threads(); }
 
   // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
-  // reduce, and registers (x slice, weights, sums) that leave room beside the address arithmetic.
+  // reduce, and few enough registers (x slice, weights, sums; 128 in all) beside the address arithmetic.
   constexpr int64_t batch() const {
-    const int64_t chunks = chunks_per_thread(), budget = threads() > 256 ? 96 : 160;
+    const int64_t chunks = chunks_per_thread();
     int64_t n = 16;
     while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
-                        4 * chunks * (tile() + n) + n * tile() > budget))
+                        8 * tile() * chunks + 4 * chunks * n + n * tile() > 104))
       n /= 2;
     return n;
   }

@@ -7,9 +7,9 @@
 namespace nodewright {
 
 struct Sample {
-  In<float> logits;            // [rows, logits_stride]
+  In<float> logits;            // [rows, logits_stride], rows 16-byte aligned
   In<int32_t> sequences;       // [rows] index into last_token
-  In<float> temperature;       // [rows]; below 1e-5: greedy
+  In<float> temperature;       // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
   In<int32_t> top_k;           // [rows]; 0 = all; ties with the k-th are kept
   In<float> top_p;             // [rows]; 1 = all; smallest set of the rest with at least this mass, ties kept
   In<uint64_t> seed;           // [rows]

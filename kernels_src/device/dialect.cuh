@@ -13,8 +13,9 @@
 
 #ifdef __CUDACC_RTC__
 
-#define NODEWRIGHT_KERNEL(name, Args, threads)           \
-  extern "C" __global__ void __launch_bounds__(threads) \
+// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early.
+#define NODEWRIGHT_KERNEL(name, Args, threads)                                                 \
+  extern "C" __global__ void __launch_bounds__(threads, (threads) >= 512 ? 1 : 512 / (threads)) \
   name(const __grid_constant__ ::nodewright::Args args)
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")

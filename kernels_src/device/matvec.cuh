@@ -1,6 +1,6 @@
 // A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
 //
-// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers,
+// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers in fp32,
 // a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block b owns a
 // contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp (butterfly) ->
 // shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the bucket.
@@ -52,21 +52,21 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const bf16* weigh
   }
 }
 
-// This thread's slice of x as packed bf16: [kTile][kChunks][8].
+// This thread's columns of x, in fp32.
 struct InputSlice {
-  uint4 x[kTile][kChunks];
+  float x[kTile][kChunks][8];
 };
 
-// sum += w . x over 8 packed elements, in order.
-NODEWRIGHT_DEVICE float dot_8(uint4 w, uint4 x, float sum) {
-  sum = fmaf(low_bf16(w.x), low_bf16(x.x), sum);
-  sum = fmaf(high_bf16(w.x), high_bf16(x.x), sum);
-  sum = fmaf(low_bf16(w.y), low_bf16(x.y), sum);
-  sum = fmaf(high_bf16(w.y), high_bf16(x.y), sum);
-  sum = fmaf(low_bf16(w.z), low_bf16(x.z), sum);
-  sum = fmaf(high_bf16(w.z), high_bf16(x.z), sum);
-  sum = fmaf(low_bf16(w.w), low_bf16(x.w), sum);
-  sum = fmaf(high_bf16(w.w), high_bf16(x.w), sum);
+// sum += w . x over 8 elements, in order.
+NODEWRIGHT_DEVICE float dot_8(uint4 w, const float (&x)[8], float sum) {
+  sum = fmaf(low_bf16(w.x), x[0], sum);
+  sum = fmaf(high_bf16(w.x), x[1], sum);
+  sum = fmaf(low_bf16(w.y), x[2], sum);
+  sum = fmaf(high_bf16(w.y), x[3], sum);
+  sum = fmaf(low_bf16(w.z), x[4], sum);
+  sum = fmaf(high_bf16(w.z), x[5], sum);
+  sum = fmaf(low_bf16(w.w), x[6], sum);
+  sum = fmaf(high_bf16(w.w), x[7], sum);
   return sum;
 }
 
@@ -135,54 +135,44 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
   }
 }
 
-// The slice of bf16 rows x[kTile rows of `row_stride` elements, the first kCols count].
+// Eight bf16 from `row` + column of a row of kCols elements that may end anywhere; past the end, zero.
+template <class Load>
+NODEWRIGHT_DEVICE uint4 load_ragged_8(const bf16* row, int column, Load load_8) {
+  if (column + 8 <= kCols) return load_8(row + column);
+  uint32_t words[4] = {};
+  if constexpr (kCols % 8 != 0) {
+    for (int i = 0; i < kCols - column; ++i) words[i / 2] |= static_cast<uint32_t>(row[column + i].bits) << (i % 2 * 16);
+  }
+  return uint4{words[0], words[1], words[2], words[3]};
+}
+
+// The slice of bf16 rows x: kTile rows, `row_stride` elements apart, of which the first kCols count.
 NODEWRIGHT_DEVICE void load_slice(InputSlice& slice, const bf16* x, int64_t row_stride) {
   NODEWRIGHT_UNROLL
   for (int m = 0; m < kTile; ++m) {
     NODEWRIGHT_UNROLL
-    for (int c = 0; c < kChunks; ++c) {
-      const int column = chunk_column(c);
-      uint4 v{0u, 0u, 0u, 0u};
-      const bf16* p = x + m * row_stride + column;
-      if (column + 8 <= kCols) {
-        v = load_16(p);
-      } else if (column < kCols) {  // the ragged end of a row
-        uint32_t words[4] = {};
-        for (int i = 0; i < kCols - column; ++i) words[i / 2] |= static_cast<uint32_t>(p[i].bits) << (i % 2 * 16);
-        v = uint4{words[0], words[1], words[2], words[3]};
-      }
-      slice.x[m][c] = v;
-    }
+    for (int c = 0; c < kChunks; ++c)
+      unpack_8(load_ragged_8(x + m * row_stride, chunk_column(c), [](const bf16* p) { return load_16(p); }),
+               slice.x[m][c]);
   }
 }
 
-// RMSNorm of fp32 rows, rounded once to bf16: x / rms(x) * gain, rms over kCols. `gains`: this thread's slice of the
-// gain, read before the wait. `scratch`: kTile * kWarps floats of shared memory.
+// This thread's columns of an RMSNorm's gain, requested before the wait.
 struct GainSlice {
   uint4 gain[kChunks];
 };
 
 NODEWRIGHT_DEVICE void load_gains(GainSlice& slice, const bf16* gain) {
   NODEWRIGHT_UNROLL
-  for (int c = 0; c < kChunks; ++c) {
-    const int column = chunk_column(c);
-    uint4 v{0u, 0u, 0u, 0u};
-    if (column + 8 <= kCols) {
-      v = load_frozen_16(gain + column);
-    } else if (column < kCols) {
-      uint32_t words[4] = {};
-      for (int i = 0; i < kCols - column; ++i)
-        words[i / 2] |= static_cast<uint32_t>(gain[column + i].bits) << (i % 2 * 16);
-      v = uint4{words[0], words[1], words[2], words[3]};
-    }
-    slice.gain[c] = v;
-  }
+  for (int c = 0; c < kChunks; ++c)
+    slice.gain[c] = load_ragged_8(gain, chunk_column(c), [](const bf16* p) { return load_frozen_16(p); });
 }
 
+// RMSNorm of fp32 rows padded with zeros to kStride: x / rms(x) * gain, rms over kCols, all in fp32.
+// `scratch`: kTile * kWarps floats of shared memory.
 NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gains, const float* x, int64_t row_stride,
                                          float eps, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  float values[kTile][kChunks][8];
   float squares[kTile];
   NODEWRIGHT_UNROLL
   for (int m = 0; m < kTile; ++m) {
@@ -190,19 +180,17 @@ NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gai
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       const int column = chunk_column(c);
-      const float* p = x + m * row_stride + column;
-      if (column < kStride) {  // rows of x are padded to kStride with zeros
-        const uint4 low = load_16(p), high = load_16(p + 4);
-        values[m][c][0] = bits_to_float(low.x), values[m][c][1] = bits_to_float(low.y);
-        values[m][c][2] = bits_to_float(low.z), values[m][c][3] = bits_to_float(low.w);
-        values[m][c][4] = bits_to_float(high.x), values[m][c][5] = bits_to_float(high.y);
-        values[m][c][6] = bits_to_float(high.z), values[m][c][7] = bits_to_float(high.w);
-      } else {
-        NODEWRIGHT_UNROLL
-        for (int i = 0; i < 8; ++i) values[m][c][i] = 0.0f;
+      float(&v)[8] = slice.x[m][c];
+      uint4 low{0u, 0u, 0u, 0u}, high{0u, 0u, 0u, 0u};
+      if (column < kStride) {
+        low = load_16(x + m * row_stride + column);
+        high = load_16(x + m * row_stride + column + 4);
       }
+      v[0] = bits_to_float(low.x), v[1] = bits_to_float(low.y), v[2] = bits_to_float(low.z), v[3] = bits_to_float(low.w);
+      v[4] = bits_to_float(high.x), v[5] = bits_to_float(high.y);
+      v[6] = bits_to_float(high.z), v[7] = bits_to_float(high.w);
       NODEWRIGHT_UNROLL
-      for (int i = 0; i < 8; ++i) squares[m] = fmaf(values[m][c][i], values[m][c][i], squares[m]);
+      for (int i = 0; i < 8; ++i) squares[m] = fmaf(v[i], v[i], squares[m]);
     }
   }
   warp_sums(squares);
@@ -219,12 +207,10 @@ NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gai
     const float scale = 1.0f / sqrtf(total / static_cast<float>(kCols) + eps);
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunks; ++c) {
-      const float(&v)[8] = values[m][c];
-      const uint4 g = gains.gain[c];
-      slice.x[m][c] = uint4{pack_bf16(v[0] * scale * low_bf16(g.x), v[1] * scale * high_bf16(g.x)),
-                            pack_bf16(v[2] * scale * low_bf16(g.y), v[3] * scale * high_bf16(g.y)),
-                            pack_bf16(v[4] * scale * low_bf16(g.z), v[5] * scale * high_bf16(g.z)),
-                            pack_bf16(v[6] * scale * low_bf16(g.w), v[7] * scale * high_bf16(g.w))};
+      float gain[8];
+      unpack_8(gains.gain[c], gain);
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < 8; ++i) slice.x[m][c][i] *= scale * gain[i];
     }
   }
 }

@@ -37,6 +37,12 @@ NODEWRIGHT_DEVICE uint32_t pack_bf16(float low, float high) {
   return static_cast<uint32_t>(to_bf16(low).bits) | static_cast<uint32_t>(to_bf16(high).bits) << 16;
 }
 
+// Eight packed bf16 to fp32.
+NODEWRIGHT_DEVICE void unpack_8(uint4 v, float (&f)[8]) {
+  f[0] = low_bf16(v.x), f[1] = high_bf16(v.x), f[2] = low_bf16(v.y), f[3] = high_bf16(v.y);
+  f[4] = low_bf16(v.z), f[5] = high_bf16(v.z), f[6] = low_bf16(v.w), f[7] = high_bf16(v.w);
+}
+
 // 16 bytes of memory that an earlier node wrote (16-byte aligned).
 NODEWRIGHT_DEVICE uint4 load_16(const void* address) { return *static_cast<const uint4*>(address); }
 NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) { *static_cast<uint4*>(address) = v; }
