@@ -205,8 +205,8 @@ std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
 }
 
 void Decoder::read_logits(int64_t row, std::span<float> logits) const {
-  const auto vocab = static_cast<uint64_t>(config_.vocab);
-  read_view(device_, logits, step_state_.logits.subview(static_cast<uint64_t>(row) * vocab, vocab), "logits");
+  const auto first = static_cast<uint64_t>(row * step_state_.logits_stride);
+  read_view(device_, logits, step_state_.logits.subview(first, static_cast<uint64_t>(config_.vocab)), "logits");
 }
 
 void Decoder::poison() {

@@ -25,12 +25,13 @@ struct MatvecShape {
     return 1;
   }
 
-  // Threads of a block: 8 columns each and turn. Fewest idle lanes, then the largest block of 128 to 512 threads.
+  // Threads of a block: 8 columns each and turn. At most 256, so that at 128 registers two blocks fit an SM and the next
+  // kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
   constexpr int64_t threads() const {
     const int64_t chunks = stride / 8;
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
     int64_t best = 256, best_idle = INT64_MAX;
-    for (int64_t t = 256; t <= 512; t += 32) {
+    for (int64_t t = 128; t <= 256; t += 32) {
       const int64_t idle = (chunks + t - 1) / t * t - chunks;
       if (idle <= best_idle) best = t, best_idle = idle;
     }
@@ -45,7 +46,7 @@ struct MatvecShape {
     const int64_t chunks = chunks_per_thread();
     int64_t n = 16;
     while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
-                        8 * tile() * chunks + 4 * chunks * n + n * tile() > 104))
+                        8 * tile() * chunks + 4 * chunks * n + n * tile() > 112))
       n /= 2;
     return n;
   }

@@ -48,7 +48,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.partials = arena.take<float>(
       "attention.partials",
       n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
-  s.logits = arena.take<float>("logits", n * static_cast<uint64_t>(config.vocab), "output");
+  s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
+  s.logits = arena.take<float>("logits", n * round_up_8(config.vocab), "output");
   s.tokens = arena.take<int32_t>("tokens", n, "output");
 }
 

@@ -46,7 +46,8 @@ struct DecodeState {
   View<float> q;              // [rows, heads, head_dim] rotated
   View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
   View<bf16> activated;       // [rows, intermediate rounded up to 8]
-  View<float> logits;         // [rows, vocab]
+  View<float> logits;         // [rows, logits_stride]
+  int64_t logits_stride = 0;  // vocab rounded up to 8
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
   View<int32_t> tokens;       // [rows] chosen

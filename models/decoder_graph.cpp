@@ -139,7 +139,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .y = s.logits,
               .n_live = s.inputs.n_live,
               .outputs = config.vocab,
-              .y_stride = config.vocab,
+              .y_stride = s.logits_stride,
               .eps = config.eps});
     g.launch("sample", k.sample,
              {.logits = s.logits,
@@ -153,7 +153,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .tokens = s.tokens,
               .last_token = s.last_token,
               .vocab = config.vocab,
-              .logits_stride = config.vocab});
+              .logits_stride = s.logits_stride});
     g.copy("outputs", CopyEnd(s.host_tokens.address(), s.host_tokens.bytes(), true), CopyEnd(s.tokens),
            s.host_tokens.bytes());
   }
