@@ -74,7 +74,7 @@ int bench_decode_command(const BenchOptions& options) {
 
 void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);  // as the program does
   auto options = std::make_shared<BenchOptions>();
   CLI::App* decode = bench->add_subcommand("decode", "Time a decode step beside the device's read bandwidth");
   add_session_options(*decode, options->session);

@@ -8,6 +8,8 @@
 
 #include "cli/command.h"
 #include "cli/session.h"
+#include "cli/standard_output.h"
+#include "cli/whole_number.h"
 #include "engine/text_stream.h"
 #include "engine/tokenizer.h"
 #include "runtime/error.h"
@@ -60,23 +62,19 @@ class Printer {
   explicit Printer(const std::optional<Tokenizer>& tokenizer) {
     if (tokenizer) text_.emplace(*tokenizer);
   }
-  void text(const std::string& s) {
-    std::fwrite(s.data(), 1, s.size(), stdout);
-    std::fflush(stdout);
-  }
   void token(int32_t id) {
-    text(text_ ? text_->push(id) : (first_ ? "" : ",") + std::to_string(id));
+    write_standard_output(text_ ? text_->push(id) : (first_ ? "" : ",") + std::to_string(id));
     first_ = false;
   }
-  void end() { text((text_ ? text_->flush() : "") + "\n"); }
+  void end() { write_standard_output((text_ ? text_->flush() : "") + "\n"); }
 
  private:
   std::optional<TextStream> text_;
   bool first_ = true;
 };
 
-void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, double load_ms, size_t prompt,
-                 double prompt_seconds, size_t generated, double decode_seconds) {
+void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, double load_ms,
+                 size_t prompt, double prompt_seconds, size_t generated, double decode_seconds) {
   const Decoder::Stats& stats = decoder.stats();
   fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", load_ms,
              static_cast<double>(session.model().weights().bytes()) / 1e6);
@@ -85,7 +83,8 @@ void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session
              decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
              static_cast<double>(stats.graph_bytes) / 1e6);
   if (const ExplicitGraph* graph = mutable_decoder.step_graph())
-    fmt::print(stderr, "          add {:.2f} ms, instantiate {:.2f} ms, upload {:.2f} ms; {} programmatic edges, {} full\n",
+    fmt::print(stderr,
+               "          add {:.2f} ms, instantiate {:.2f} ms, upload {:.2f} ms; {} programmatic edges, {} full\n",
                graph->stats().add_ms, graph->stats().instantiate_ms, graph->stats().upload_ms,
                graph->stats().programmatic_edges, graph->stats().full_edges);
   fmt::print(stderr, "memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
@@ -101,10 +100,10 @@ int generate(const GenerateOptions& options) {
   check(options);
   std::optional<Tokenizer> tokenizer;
   std::vector<int32_t> prompt;
+  check_model_folder(options.session.model);
   if (!options.prompt.empty()) {
     tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
-    for (TokenId id : tokenizer->encode(options.prompt, {.add_special_tokens = true}))
-      prompt.push_back(id);
+    for (TokenId id : tokenizer->encode(options.prompt, {.add_special_tokens = true})) prompt.push_back(id);
   } else {
     prompt = parse_ids("--prompt-ids", options.prompt_ids);
   }
@@ -113,15 +112,14 @@ int generate(const GenerateOptions& options) {
 
   Session session(options.session);
   const ModelConfig& config = session.config();
-  // A text may end at the model's last position; a prompt must leave room for one token.
+  // A text may end at the last position there is; a prompt must leave room for one token.
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
-  const int64_t room = std::max<int64_t>(config.max_position - prompt_tokens, 0);
+  const int64_t room = std::max<int64_t>(session.context_limit() - prompt_tokens, 0);
   const int64_t wanted = std::min(options.max_tokens, std::max<int64_t>(room, 1));
   const auto decoder = session.make_decoder(prompt_tokens + wanted, 1);
   const Sampling sampling = sampling_of(options, config.generation);
 
   Printer printer(tokenizer);
-  if (tokenizer) printer.text(options.prompt);
   const auto start = Clock::now();
   const int32_t sequence = decoder->open();
   decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
@@ -131,7 +129,11 @@ int generate(const GenerateOptions& options) {
   Clock::time_point decode_start;
   while (static_cast<int64_t>(generated) < wanted) {
     const int32_t token = decoder->step({row})[0];
-    if (generated++ == 0) prompt_seconds = seconds_since(start), decode_start = Clock::now();
+    if (generated++ == 0) {
+      prompt_seconds = seconds_since(start);
+      write_standard_output(options.prompt);  // not before: a model that fails leaves nothing behind
+      decode_start = Clock::now();
+    }
     row.token.reset();  // from now on the device feeds itself
     const bool ended = std::find(config.eos.begin(), config.eos.end(), token) != config.eos.end();
     if (ended && !options.ignore_eos) break;
@@ -153,11 +155,15 @@ void add_generate(CLI::App& app, Action& chosen) {
   add_session_options(*command, options->session);
   command->add_option("--prompt", options->prompt, "text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
-  command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")->capture_default_str();
+  command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")
+      ->check(whole_number<int64_t>)
+      ->capture_default_str();
   command->add_option("--temperature", options->temperature, "0: greedy (default: the checkpoint's)");
-  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all");
+  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<int64_t>);
   command->add_option("--top-p", options->top_p, "keep the likeliest tokens up to this mass; 1: all");
-  command->add_option("--seed", options->seed, "of the random choice")->capture_default_str();
+  command->add_option("--seed", options->seed, "of the random choice")
+      ->check(whole_number<uint64_t>)
+      ->capture_default_str();
   command->add_flag("--greedy", options->greedy, "take the likeliest token, whatever the checkpoint says");
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
   command->add_flag("--stats", options->stats, "print times and sizes to stderr");

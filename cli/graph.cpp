@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/session.h"
+#include "cli/standard_output.h"
 #include "graph/graph_dump.h"
 #include "graph/hazard_check.h"
 #include "runtime/error.h"
@@ -20,7 +20,8 @@ struct GraphOptions {
   std::filesystem::path out;
 };
 
-// Without --max-context a graph is dumped for at most this many tokens, so that it needs no more cache than a look takes.
+// Without --max-context a graph is dumped for at most this many tokens, so that it needs no more cache than a look
+// takes.
 constexpr int64_t kDumpContext = 4096;
 
 std::string dump(const Plan& plan, const std::string& format) {
@@ -30,19 +31,14 @@ std::string dump(const Plan& plan, const std::string& format) {
 }
 
 int graph(const GraphOptions& options) {
-  if (options.format != "text" && options.format != "dot" && options.format != "json")
-    throw Error({.doing = "use --format",
-                 .object = options.format,
-                 .detail = "known are text, dot and json",
-                 .fault = Fault::usage});
   Session session(options.session);
-  const auto decoder = session.make_decoder(std::min(session.config().max_position, kDumpContext), 1);
+  const auto decoder = session.make_decoder(std::min(session.context_limit(), kDumpContext), 1);
   const Plan& plan = decoder->step_plan();
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
   const std::string text = dump(plan, options.format);
   if (options.out.empty())
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    write_standard_output(text);
   else
     write_whole_file(options.out, text);
   return 0;
@@ -54,7 +50,9 @@ void add_graph(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GraphOptions>();
   CLI::App* command = app.add_subcommand("graph", "Show the nodes, edges and buffers of a decode step");
   add_session_options(*command, options->session);
-  command->add_option("--format", options->format, "text, dot or json")->capture_default_str();
+  command->add_option("--format", options->format, "of the dump")
+      ->check(CLI::IsMember({"text", "dot", "json"}))
+      ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");
   command->callback([options, &chosen] { chosen = [options] { return graph(*options); }; });
 }

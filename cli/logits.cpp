@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/npy.h"
 #include "cli/session.h"
+#include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
@@ -15,6 +16,7 @@ struct LogitsOptions {
 };
 
 int logits(const LogitsOptions& options) {
+  if (options.out.empty()) throw Error({.doing = "use --out", .detail = "it is empty", .fault = Fault::usage});
   const std::vector<int32_t> prompt = parse_ids("--prompt", options.prompt);
   const std::vector<int32_t> forced =
       options.forced.empty() ? std::vector<int32_t>{} : parse_ids("--continue", options.forced);

@@ -1,15 +1,28 @@
-// The program `nodewright`: parses the command line, runs one subcommand, turns an error into one line.
+// The program `nodewright`: parses the command line, runs one subcommand, turns any error into one line.
 // Exit codes: 0, 1 for a failure at run time, 2 for wrong usage.
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "cli/command.h"
+#include "cli/standard_output.h"
 #include "runtime/error.h"
+
+namespace {
+
+int fail(std::string message, int exit_code) {
+  for (char& c : message)  // words of the command line and names of files may hold line breaks
+    if (c == '\n' || c == '\r') c = ' ';
+  std::fprintf(stderr, "nodewright: %s\n", message.c_str());
+  return exit_code;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace nodewright;
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
   app.set_version_flag("--version", NODEWRIGHT_VERSION);
   cli::Action action;
   cli::add_generate(app, action);
@@ -20,16 +33,16 @@ int main(int argc, char** argv) {
   cli::add_doctor(app, action);
   try {
     app.parse(argc, argv);
-    return action();
+    if (!action) return fail("a subcommand is missing (see --help)", 2);
+    const int exit_code = action();
+    cli::write_standard_output("");  // what is still buffered
+    return exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "nodewright: %s (see --help)\n", error.what());
-    return 2;
+    return fail(std::string(error.what()) + " (see --help)", 2);
   } catch (const Error& error) {
-    std::fprintf(stderr, "nodewright: %s\n", error.what());
-    return error.parts().fault == Fault::usage ? 2 : 1;
+    return fail(error.what(), error.parts().fault == Fault::usage ? 2 : 1);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "nodewright: %s\n", error.what());
-    return 1;
+    return fail(error.what(), 1);
   }
 }

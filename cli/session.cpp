@@ -8,23 +8,24 @@
 #include <cstdio>
 
 #include "cli/progress_bar.h"
+#include "cli/whole_number.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
 
 OpenedDevice open(const SessionOptions& options) {
+  check_model_folder(options.model);
   OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no);
-  if (options.trace)
-    opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;
 }
 
 DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::path& folder, double& ms) {
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar("loading " + folder.string());
-  DecoderModel model = DecoderModel::load(
-      device, stream, folder, {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
+  DecoderModel model = DecoderModel::load(device, stream, folder,
+                                          {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
   ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
@@ -41,10 +42,17 @@ KernelCacheOptions kernel_options() {
 void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--model", options.model, "Hugging Face checkpoint folder")->required();
   command.add_option("--device", options.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
-  command.add_option("--mode", options.mode, "explicit, captured or eager")->capture_default_str();
-  command.add_option("--edges", options.edges, "programmatic, full or serial")->capture_default_str();
-  command.add_option("--bucket", options.bucket, "rows of the decode graph")->capture_default_str();
-  command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)");
+  command.add_option("--mode", options.mode, "how a plan is run")
+      ->check(CLI::IsMember({"explicit", "captured", "eager"}))
+      ->capture_default_str();
+  command.add_option("--edges", options.edges, "what orders the nodes of a plan")
+      ->check(CLI::IsMember({"programmatic", "full", "serial"}))
+      ->capture_default_str();
+  command.add_option("--bucket", options.bucket, "rows of the decode graph")
+      ->check(whole_number<int64_t>)
+      ->capture_default_str();
+  command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
+      ->check(whole_number<uint32_t>);
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
 }
 
@@ -55,12 +63,17 @@ Session::Session(const SessionOptions& options)
       model_(load_model(*opened_.device, stream_, options.model, load_ms_)),
       kernels_(*opened_.device, kernel_options()) {}
 
+int64_t Session::context_limit() const {
+  return options_.max_context > 0 ? options_.max_context : config().max_position;
+}
+
 std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences) {
-  if (needed_context > config().max_position)
-    throw Error({.doing = "fit the prompt into the context",
+  if (needed_context > context_limit())
+    throw Error({.doing = "fit the prompt into the context of",
                  .object = options_.model.string(),
-                 .detail = fmt::format("{} tokens are needed, the model was made for {}", needed_context,
-                                       config().max_position),
+                 .detail = fmt::format("{} tokens are needed, {} {}", needed_context,
+                                       options_.max_context > 0 ? "--max-context is" : "the model was made for",
+                                       context_limit()),
                  .advice = "a shorter prompt or fewer tokens",
                  .fault = Fault::usage});
   const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
@@ -74,12 +87,16 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
 
 EdgePolicy edge_policy(const std::string& word) {
   if (word == "serial") return EdgePolicy::serial;
-  if (word == "full") return EdgePolicy::full;
-  if (word == "programmatic") return EdgePolicy::programmatic;
-  throw Error({.doing = "use --edges",
-               .object = word,
-               .detail = "known are serial, full and programmatic",
-               .fault = Fault::usage});
+  return word == "full" ? EdgePolicy::full : EdgePolicy::programmatic;
+}
+
+void check_model_folder(const std::filesystem::path& folder) {
+  std::error_code unused;  // a folder that cannot be looked at is as good as none
+  if (std::filesystem::is_directory(folder, unused)) return;
+  throw Error({.doing = "use --model",
+               .object = folder.string(),
+               .detail = folder.empty() ? "it is empty" : "there is no such folder",
+               .advice = "the path of a Hugging Face checkpoint folder"});
 }
 
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {
@@ -94,8 +111,10 @@ std::vector<int32_t> parse_ids(const std::string& option, const std::string& tex
     const auto [end, failure] = std::from_chars(text.data() + first, text.data() + last, id);
     if (failure != std::errc() || end != text.data() + last)
       throw Error({.doing = "read " + option,
-                   .object = text.substr(begin, comma - begin),
-                   .detail = text.empty() ? "it is empty" : "it is not a token id",
+                   .object = first < last ? text.substr(first, last - first) : text,
+                   .detail = text.empty()   ? "it is empty"
+                             : first < last ? "it is not a token id"
+                                            : "an id is missing",
                    .advice = "numbers separated by commas, such as 1,2,3",
                    .fault = Fault::usage});
     ids.push_back(id);

@@ -42,7 +42,11 @@ class Session {
   KernelCache& kernels() { return kernels_; }
   double load_ms() const { return load_ms_; }
 
-  // `needed_context`: tokens the command will put into its longest sequence, unless --max-context asks for more.
+  // Tokens that a sequence may have: --max-context, or what the model was made for.
+  int64_t context_limit() const;
+
+  // `needed_context`: tokens the command will put into its longest sequence; --max-context may make room for more.
+  // Throws Error (usage) where it is beyond context_limit().
   std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences);
 
  private:
@@ -54,7 +58,11 @@ class Session {
   KernelCache kernels_;
 };
 
+// `word`: one that the parser lets through for --edges.
 EdgePolicy edge_policy(const std::string& word);
+
+// Throws Error naming a --model that is no folder.
+void check_model_folder(const std::filesystem::path& folder);
 
 // "1,2,3" as token ids. Throws Error (usage) naming `option` and the word that is not a number, or an empty list.
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);
