@@ -1,4 +1,4 @@
-// The rules for nodes and edges: cuda.h's, and those of section "Graph API rules" measured on the H200.
+// The rules for nodes and edges: those that cuda.h states, and what an H200's driver was seen to refuse.
 #include "runtime/cpu_driver/graph_objects.h"
 
 #include <algorithm>

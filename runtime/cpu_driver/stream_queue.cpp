@@ -37,7 +37,10 @@ double now_ms() {
 }
 
 Executor::Executor(State& state) : state_(state), random_(state.options.seed * 0x9e3779b97f4a7c15ull | 1) {
-  thread_ = std::thread([this] { main(); });
+  // By value: the caller holds the lock, the new thread does not.
+  thread_ = std::thread([this, workers = state.options.workers, timeout_ms = state.options.launch_timeout_ms] {
+    main(workers, timeout_ms);
+  });
 }
 
 Executor::~Executor() {
@@ -104,8 +107,8 @@ bool Executor::satisfied(const Demand& demand) const {
   return demand.target != nullptr ? demand.target->done : busy_.empty();
 }
 
-void Executor::main() {
-  pool_ = std::make_unique<WorkerPool>(state_.options.workers, state_.options.launch_timeout_ms);
+void Executor::main(int workers, uint64_t timeout_ms) {
+  pool_ = std::make_unique<WorkerPool>(workers, timeout_ms);
   Lock lock(state_.mutex);
   for (;;) {
     wanted_.wait(lock, [this] { return stopping_ || !demands_.empty(); });

@@ -83,7 +83,7 @@ class Executor {
     bool met = false;
   };
 
-  void main();
+  void main(int workers, uint64_t timeout_ms);
   CUresult demand(Lock& lock, Demand& demand);
   bool satisfied(const Demand& demand) const;
   bool step(Lock& lock, const Demand& demand);
@@ -97,7 +97,7 @@ class Executor {
   std::condition_variable wanted_, met_;
   std::unique_ptr<WorkerPool> pool_;
   uint64_t serial_ = 0, random_ = 1;
-  bool stopping_ = false, ready_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 // Helpers park on a condition variable between grids; nobody spins.
 #include "runtime/cpu_driver/worker_pool.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/cpu_driver/fault_handler.h"
@@ -10,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A wake and the wait for the last helper cost 10 to 20 us on a 2-core EPYC VM (tests/cpu_driver, 2026-11-20).
+// Waking a parked helper and waiting for it: tens of microseconds on a 2-core VM, a guess that errs towards one thread.
 constexpr double kWorthWakingNs = 40e3;
 
 uint64_t block_at(const Grid& grid, uint64_t blocks, uint64_t turn) {
@@ -20,8 +21,7 @@ uint64_t block_at(const Grid& grid, uint64_t blocks, uint64_t turn) {
     case CpuSchedule::reverse:
       return blocks - 1 - turn;
     default: {
-      // A Feistel-free permutation: an odd multiplier modulo a power of two, skipping what lies beyond, is too costly
-      // for big grids; a rotated stride that shares no factor with the count is a permutation as well.
+      // A stride that shares no factor with the count visits every block once.
       uint64_t stride = (grid.seed * 0x9e3779b97f4a7c15ull >> 20) % blocks + 1;
       const auto shares_factor = [&](uint64_t a, uint64_t b) {
         while (b != 0) {
