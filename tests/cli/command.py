@@ -1,0 +1,54 @@
+# Runs the program as a user would, each time in an empty folder, and knows what every refusal must look like.
+#   NODEWRIGHT_PROGRAM      the program (default: build/nodewright); a sanitizer's build passes the same tests
+#   NODEWRIGHT_TEST_DEVICE  the device of the model commands (default: cpu)
+import os
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.path.abspath(os.environ.get("NODEWRIGHT_PROGRAM", os.path.join(SOURCE, "build", "nodewright")))
+DEVICE = os.environ.get("NODEWRIGHT_TEST_DEVICE", "cpu")
+DEMO = os.path.join(SOURCE, "models", "demo")
+GOLDEN = os.path.join(SOURCE, "tests", "golden")
+
+RUN_TIME, USAGE = 1, 2  # exit codes of a failure
+TIMEOUT_S = 100         # of one command: a sanitizer's build compiles its kernels on two busy cores in half of it
+
+
+def golden_model(name):
+    return os.path.join(GOLDEN, "llama", name)
+
+
+def run(*words, stdin=b"", stdout=subprocess.PIPE, cwd=None, **environment):
+    """The finished process. Its working folder is an empty one unless `cwd` names another."""
+    with tempfile.TemporaryDirectory() as empty:
+        return subprocess.run([PROGRAM, *words], input=stdin, stdout=stdout, stderr=subprocess.PIPE, cwd=cwd or empty,
+                              env={**os.environ, **environment}, timeout=TIMEOUT_S)
+
+
+def on_device(command, model, *words):
+    """The words of a model command on the device under test."""
+    return [command, "--model", model, "--device", DEVICE, *words]
+
+
+class CommandTest(unittest.TestCase):
+    def succeed(self, *words, **options):
+        """Standard output as text; nothing may stand on stderr."""
+        done = run(*words, **options)
+        self.assertEqual((0, ""), (done.returncode, done.stderr.decode()), words)
+        return done.stdout.decode()
+
+    def assert_refused(self, exit_code, named, *words, **options):
+        """One line on stderr that holds each of `named`, nothing on stdout, no file left in the working folder."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(*words, cwd=folder, **options)
+            left = os.listdir(folder)
+        message = done.stderr.decode(errors="replace")
+        self.assertEqual(exit_code, done.returncode, "%s: %s" % (words, message))
+        self.assertRegex(message, r"\Anodewright: [^\n]+\n\Z", words)
+        for name in named:
+            self.assertIn(name, message, words)
+        self.assertEqual(b"", done.stdout, words)
+        self.assertEqual([], left, words)
+        return message

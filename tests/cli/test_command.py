@@ -1,0 +1,288 @@
+# The command as a black box: what it prints and writes when it is used well. Standard library only.
+import array
+import base64
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from command import DEMO, DEVICE, GOLDEN, PROGRAM, SOURCE, CommandTest, golden_model, on_device, run
+
+sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
+import check_plan  # noqa: E402
+
+MODELS = ("odd_sizes", "one_kv_head", "unaligned")
+MODES = ("explicit", "captured", "eager")
+LARGEST_ERROR = 0.02  # rms over the reference's standard deviation: the contract of `logits`
+
+
+def read_npy(path):
+    """(shape, values) of a version 1.0 file, which must hold float32 in C order and nothing behind it."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:8] != b"\x93NUMPY\x01\x00":
+        raise ValueError("not a .npy file of version 1.0: %r" % data[:8])
+    (header_bytes,) = struct.unpack("<H", data[8:10])
+    header = data[10:10 + header_bytes].decode("ascii")
+    found = re.fullmatch(r"\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), (\d+)\), \} *\n", header)
+    if not found or (10 + header_bytes) % 64 != 0:
+        raise ValueError("header %r" % header)
+    values = array.array("f", data[10 + header_bytes:])
+    shape = tuple(map(int, found.groups()))
+    if len(values) != shape[0] * shape[1]:
+        raise ValueError("%d values for the shape %s" % (len(values), shape))
+    return shape, values
+
+
+def relative_error(ours, reference):
+    mean = math.fsum(reference) / len(reference)
+    variance = math.fsum((x - mean) ** 2 for x in reference)
+    return math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(ours, reference)) / variance)
+
+
+def golden_cases(model):
+    with open(os.path.join(golden_model(model), "cases.json")) as file:
+        return {len(case["prompt"]): case for case in json.load(file)["cases"]}
+
+
+def comma_separated(ids):
+    return ",".join(map(str, ids))
+
+
+class Generate(CommandTest):
+    STORY = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "40")
+
+    def test_a_story_starts_with_its_prompt_and_depends_on_the_seed_alone(self):
+        story = self.succeed(*self.STORY, "--seed", "1")
+        self.assertRegex(story, r"\AOnce upon a time\b")
+        self.assertGreater(len(story), len("Once upon a time") + 40)
+        self.assertTrue(story.endswith("\n"))
+        self.assertEqual(story, self.succeed(*self.STORY, "--seed", "1"))
+        self.assertNotEqual(story, self.succeed(*self.STORY, "--seed", "2"))
+
+    def test_greedy_choices_ignore_the_seed_and_equal_those_of_one_candidate(self):
+        greedy = self.succeed(*self.STORY, "--greedy")
+        for words in (["--greedy", "--seed", "7"], ["--top-k", "1", "--seed", "7"], ["--temperature", "0"],
+                      ["--top-p", "1e-6", "--seed", "9"]):
+            self.assertEqual(greedy, self.succeed(*self.STORY, *words), words)
+
+    def test_sampling_options_are_honoured(self):
+        model = golden_model("unaligned")
+        words = on_device("generate", model, "--prompt-ids", "1,2", "--max-tokens", "20", "--ignore-eos", "--seed", "3")
+        hot = self.succeed(*words, "--temperature", "100")
+        self.assertNotEqual(hot, self.succeed(*words, "--temperature", "1"))
+        self.assertNotEqual(hot, self.succeed(*words, "--temperature", "100", "--top-k", "2"))
+        self.assertNotEqual(hot, self.succeed(*words, "--temperature", "100", "--top-p", "0.05"))
+        # A random checkpoint's generation_config.json does not sample.
+        self.assertEqual(self.succeed(*words), self.succeed(*words, "--greedy"))
+
+    def test_stats_stand_on_stderr_and_leave_the_text_alone(self):
+        done = run(*self.STORY, "--seed", "1", "--stats")
+        self.assertEqual(0, done.returncode)
+        self.assertEqual(self.succeed(*self.STORY, "--seed", "1"), done.stdout.decode())
+        stats = done.stderr.decode()
+        for line in (r"^load .* MB of weights$", r"^kernels +\d+ ms$",
+                     r"^graph +\d+ nodes, \d+ edges, built in [\d.]+ ms, [\d.]+ MB of device memory$",
+                     r"^prompt +\d+ tokens, [\d.]+ tokens/s$", r"^decode +\d+ tokens, [\d.]+ tokens/s, [\d.]+ ms/token$"):
+            self.assertRegex(stats, re.compile(line, re.MULTILINE))
+
+    def test_ids_need_no_tokenizer_and_continue_as_the_text_does(self):
+        prompt = self.succeed("tokenize", "--model", DEMO, "--text", "Once upon a time", "--add-special").strip()
+        words = ("--max-tokens", "20", "--greedy", "--ignore-eos")
+        text = self.succeed(*on_device("generate", DEMO, "--prompt", "Once upon a time", *words))
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("config.json", "generation_config.json", "model.safetensors"):
+                shutil.copy(os.path.join(DEMO, name), folder)
+            ids = self.succeed(*on_device("generate", folder, "--prompt-ids", prompt, *words))
+        self.assertRegex(ids, r"\A\d+(,\d+){19}\n\Z")
+        decoded = self.succeed("tokenize", "--model", DEMO, "--decode", ids.strip())
+        self.assertEqual(text, "Once upon a time" + decoded)
+
+    def test_the_longest_context_ends_a_text_without_an_error(self):
+        words = on_device("generate", golden_model("unaligned"), "--prompt-ids", "1,2", "--ignore-eos")
+        self.assertRegex(self.succeed(*words, "--max-context", "6"), r"\A\d+(,\d+){3}\n\Z")
+        full = self.succeed(*words, "--max-tokens", "100000")
+        self.assertEqual(512 - 2, len(full.split(",")))  # max_position_embeddings less the prompt
+
+    def test_every_mode_tells_the_same_story(self):
+        stories = {self.succeed(*self.STORY, "--seed", "5", "--mode", mode) for mode in MODES}
+        self.assertEqual(1, len(stories))
+
+
+class Logits(CommandTest):
+    def logits(self, model, case, *words):
+        """The bytes of the file, which must be the only one left, and its values."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual("", self.succeed(*on_device(
+                "logits", golden_model(model), "--prompt", comma_separated(case["prompt"]), "--continue",
+                comma_separated(case["continuation"]), "--out", "f.npy", *words), cwd=folder))
+            self.assertEqual(["f.npy"], os.listdir(folder))
+            path = os.path.join(folder, "f.npy")
+            with open(path, "rb") as file:
+                return file.read(), read_npy(path)
+
+    def assert_near_reference(self, model, case, found):
+        shape, reference = read_npy(os.path.join(golden_model(model), case["logits"]))
+        self.assertEqual(shape, found[0])
+        self.assertEqual(1 + len(case["continuation"]), shape[0])
+        self.assertLessEqual(relative_error(found[1], reference), LARGEST_ERROR, (model, case["logits"]))
+
+    def test_logits_agree_with_the_reference_in_every_model_and_the_modes_to_the_byte(self):
+        for model in MODELS:
+            cases = golden_cases(model)
+            for length in (1, 5):
+                files = {}
+                for mode in MODES if length == 5 else MODES[:1]:
+                    files[mode], found = self.logits(model, cases[length], "--mode", mode)
+                self.assert_near_reference(model, cases[length], found)
+                self.assertEqual(1, len(set(files.values())), (model, length))
+
+    def test_logits_agree_with_the_reference_in_every_bucket(self):
+        case = golden_cases("odd_sizes")[5]
+        for bucket in ("1", "2", "4"):
+            self.assert_near_reference("odd_sizes", case, self.logits("odd_sizes", case, "--bucket", bucket)[1])
+
+    def test_without_forced_tokens_one_row_is_written_over_an_older_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "f.npy")
+            with open(path, "w") as file:
+                file.write("older")
+            self.succeed(*on_device("logits", golden_model("unaligned"), "--prompt", "7, 8", "--out", path))
+            self.assertEqual((1, 301), read_npy(path)[0])
+
+
+class Graph(CommandTest):
+    def test_the_json_of_every_bucket_has_the_contract_s_keys_and_passes_the_hazard_check(self):
+        for bucket in (1, 2, 4, 8):
+            plan = json.loads(self.succeed(*on_device("graph", golden_model("odd_sizes"), "--bucket", str(bucket),
+                                                      "--format", "json")))
+            self.assertEqual({"name", "bucket", "buffers", "nodes", "edges"}, set(plan))
+            self.assertEqual(bucket, plan["bucket"])
+            violations, _ = check_plan.check_plan(plan)
+            self.assertEqual([], violations)
+            for node in plan["nodes"]:
+                self.assertLessEqual({"id", "name", "kind", "kernel", "layer", "grid", "block", "shared_bytes",
+                                      "bytes_read", "bytes_written", "uses"}, set(node), node["name"])
+            self.assertTrue(any(node["kind"] == "kernel" for node in plan["nodes"]))
+
+    def test_a_file_holds_what_standard_output_shows(self):
+        for form, start in (("json", "{"), ("dot", "digraph "), ("text", "plan ")):
+            words = on_device("graph", golden_model("odd_sizes"), "--format", form)
+            shown = self.succeed(*words)
+            self.assertTrue(shown.startswith(start), shown[:40])
+            self.assertTrue(shown.endswith("\n"))
+            with tempfile.TemporaryDirectory() as folder:
+                self.assertEqual("", self.succeed(*words, "--out", "plan", cwd=folder))
+                self.assertEqual(["plan"], os.listdir(folder))
+                with open(os.path.join(folder, "plan")) as file:
+                    self.assertEqual(shown, file.read())
+
+    def test_edges_follow_their_option(self):
+        types = {}
+        for edges in ("programmatic", "full", "serial"):
+            plan = json.loads(self.succeed(*on_device("graph", golden_model("odd_sizes"), "--edges", edges, "--format",
+                                                      "json")))
+            types[edges] = {edge["type"] for edge in plan["edges"]}
+        self.assertIn("programmatic", types["programmatic"])
+        self.assertEqual({"full"}, types["full"])
+        self.assertEqual({"full"}, types["serial"])
+
+
+class Trace(CommandTest):
+    def test_the_three_modes_are_three_different_sequences_of_driver_calls(self):
+        ids = set()
+        calls = {}
+        for mode in MODES:
+            done = run(*on_device("generate", golden_model("unaligned"), "--prompt-ids", "1,2,3", "--max-tokens", "3",
+                                  "--mode", mode, "--trace"))
+            self.assertEqual(0, done.returncode)
+            ids.add(done.stdout)
+            calls[mode] = set(re.findall(r"^\d+ (cu\w+)\(.*\) = CUDA_SUCCESS", done.stderr.decode(), re.MULTILINE))
+        self.assertEqual(1, len(ids))
+
+        def has(mode, prefix):
+            return any(call.startswith(prefix) for call in calls[mode])
+
+        seen = {mode: (has(mode, "cuGraphAdd"), has(mode, "cuStreamBeginCapture"), has(mode, "cuGraphLaunch"))
+                for mode in MODES}
+        self.assertEqual({"explicit": (True, False, True), "captured": (False, True, True),
+                          "eager": (False, False, False)}, seen)
+        for mode in MODES:
+            self.assertEqual(mode != "explicit", has(mode, "cuLaunchKernel"), calls[mode])
+
+
+class Tokenize(CommandTest):
+    FOLDER = os.path.join(GOLDEN, "tokenizers", "llama3")
+
+    @classmethod
+    def setUpClass(cls):
+        with open(os.path.join(cls.FOLDER, "cases.json")) as file:
+            cls.cases = json.load(file)
+
+    @staticmethod
+    def sample(cases, count):
+        return cases[::max(1, len(cases) // count)][:count]
+
+    def test_fifty_texts_get_the_ids_of_the_reference(self):
+        for case in self.sample(self.cases["encode"], 50):
+            text = base64.b64decode(case["base64"]) if "base64" in case else case["text"].encode()
+            ids = self.succeed("tokenize", "--model", self.FOLDER, stdin=text)
+            self.assertEqual(comma_separated(case["ids"]) + "\n", ids, case)
+        for case in self.sample([case for case in self.cases["encode"] if "parsed" in case], 5):
+            words = ("tokenize", "--model", self.FOLDER, "--text", case["text"])
+            self.assertEqual(comma_separated(case["parsed"]) + "\n", self.succeed(*words, "--parse-special"))
+            whole = self.succeed(*words, "--parse-special", "--add-special")
+            self.assertEqual(comma_separated(case["whole"]) + "\n", whole)
+
+    def test_decoding_gives_the_text_of_the_reference_back(self):
+        for case in self.sample([case for case in self.cases["decode"] if case["ids"]], 25):
+            text = self.succeed("tokenize", "--model", self.FOLDER, "--decode", comma_separated(case["ids"]))
+            self.assertEqual(case["kept"] + "\n", text)
+
+    def test_a_text_survives_the_round_trip_through_the_demo_s_tokenizer(self):
+        for text in ("Once upon a time, there was a girl.", "naïve  café\n\t🙂 123456", " "):
+            ids = self.succeed("tokenize", "--model", DEMO, "--text", text).strip()
+            self.assertEqual(text + "\n", self.succeed("tokenize", "--model", DEMO, "--decode", ids))
+
+
+class Doctor(CommandTest):
+    def test_it_names_what_is_there_and_what_is_missing(self):
+        report = self.succeed("doctor")
+        for what in ("CUDA device", "NVRTC", "cuBLASLt", "CPU driver", "host compiler", "kernel cache"):
+            self.assertRegex(report, re.compile(r"^(ok|missing) +%s +\S" % what, re.MULTILINE))
+        self.assertRegex(report, r"\nready: --device (cuda|cpu only)\n\Z")
+
+    def test_it_says_how_to_mend_what_is_missing(self):
+        report = self.succeed("doctor", NODEWRIGHT_CACHE="/proc/nowhere", CUDA_VISIBLE_DEVICES="")
+        self.assertRegex(report, re.compile(r"^missing +kernel cache .*/proc/nowhere.*NODEWRIGHT_CACHE", re.MULTILINE))
+        self.assertRegex(report, re.compile(r"^missing +CUDA device .*--device cpu", re.MULTILINE))
+
+
+class Program(CommandTest):
+    def test_version_and_help_are_answered(self):
+        self.assertRegex(self.succeed("--version"), r"\A\d+\.\d+\.\d+\n\Z")
+        for command in ("generate", "logits", "graph", "tokenize", "doctor"):
+            self.assertIn(command, self.succeed("--help"))
+            self.assertIn("--help", self.succeed(command, "--help"))
+
+    def test_a_reader_that_goes_away_ends_it_quietly(self):
+        words = [PROGRAM, *on_device("generate", golden_model("unaligned"), "--prompt-ids", "1", "--max-tokens", "400",
+                                     "--ignore-eos")]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+            self.assertTrue(writer.stdout.read(1))
+            writer.stdout.close()
+            message = writer.stderr.read().decode()
+        # Ended by SIGPIPE as any filter, or by the error of the write.
+        self.assertIn(writer.returncode, (-13, 1), message)
+        self.assertRegex(message, r"\A(nodewright: [^\n]*\n)?\Z")
+
+
+if __name__ == "__main__":
+    print("nodewright: %s on %s" % (PROGRAM, DEVICE), file=sys.stderr)
+    unittest.main()
