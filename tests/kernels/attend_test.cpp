@@ -1,0 +1,136 @@
+// attend against softmax in double; what it reads and writes; and that a row's bits depend on its own tokens only.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/attend_case.h"
+
+namespace nodewright::test {
+namespace {
+
+AttendCase attend_case(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t splits) {
+  AttendCase c;
+  c.shape = {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .splits = splits};
+  return c;
+}
+
+// Groups of 1, 2, 3, 4, 7, 8 and 16 query heads, 1 to 4 key heads.
+std::vector<AttendCase> all_cases() {
+  return {attend_case(4, 4, 32, 1),   attend_case(3, 1, 20, 3),    attend_case(8, 2, 64, 4), attend_case(6, 3, 128, 16),
+          attend_case(14, 2, 96, 33), attend_case(16, 1, 256, 64), attend_case(8, 1, 64, 64)};
+}
+AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
+
+std::string name_of(const AttendCase& c) {
+  return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
+         std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits";
+}
+
+// Around a split's granule of 16, a page of 64, and to the end of the table.
+std::vector<AttendRow> all_lengths() {
+  std::vector<AttendRow> rows;
+  for (const int64_t length : {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 300, 1000, 1024})
+    rows.push_back({rows.size(), length});
+  return rows;
+}
+
+class AttendRows : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::vector<KernelRequest> requests;
+    for (const AttendCase& c : all_cases()) requests.push_back(c.request());
+    machine().kernels.prepare(requests);
+  }
+};
+
+TEST_F(AttendRows, AgreeWithTheReferenceAtEveryLengthAndShape) {
+  for (AttendCase& c : all_cases()) {
+    SCOPED_TRACE(name_of(c));
+    c.build(all_lengths(), 1);
+    const std::vector<bf16> y = c.run();
+    for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttendRows, HaveTheSameBitsWhateverTheirPlacePagesAndNeighbours) {
+  for (AttendCase& c : all_cases()) {
+    SCOPED_TRACE(name_of(c));
+    c.build(all_lengths(), 1);
+    const AttendCase first = c;
+    const std::vector<bf16> expected = first.run();
+    // Odd rows stay, in reverse order and other pages; their neighbours become other rows.
+    std::vector<AttendRow> rows = all_lengths();
+    std::reverse(rows.begin(), rows.end());
+    for (AttendRow& row : rows)
+      if (row.number % 2 == 0) row = {row.number + 50, (row.length * 7) % 500 + 1};
+    c.build(rows, 2);
+    const std::vector<bf16> y = c.run();
+    const int64_t last = c.shape.rows - 1;
+    for (int64_t m = 1; m <= last; m += 2)
+      EXPECT_TRUE(same_bits(c.result(y, last - m), first.result(expected, m))) << "row " << m;
+  }
+}
+
+TEST_F(AttendRows, BeyondTheLiveOnesStoreNothingAndFollowNoTable) {
+  AttendCase c = llama_case();
+  c.build({{1, 70}, {2, 300}, {3, 1}, {4, 64}, {5, 17}}, 3);
+  const std::vector<bf16> full = c.run(), before = poisoned<bf16>(full.size());
+  for (int32_t n_live = 1; n_live <= 5; ++n_live) {
+    AttendCase partial = c;
+    partial.n_live = n_live;
+    for (int64_t m = n_live; m < 5; ++m) {
+      partial.positions[c.at(m)] = m % 2 == 0 ? -1 : 1 << 30;
+      std::fill_n(partial.table.begin() + m * c.table_stride, c.table_stride, 1 << 30);
+      std::fill_n(partial.q.begin() + m * 8 * 64, 8 * 64, kNaN);
+    }
+    const std::vector<bf16> y = partial.run();
+    for (int64_t m = 0; m < 5; ++m) {
+      EXPECT_TRUE(same_bits(c.result(y, m), c.result(m < n_live ? full : before, m))) << n_live << " live, row " << m;
+      const int64_t padding = m * c.y_stride() + 8 * 64;
+      EXPECT_TRUE(
+          same_bits(row_of(y, padding, 1, AttendCase::kPadding), row_of(before, padding, 1, AttendCase::kPadding)));
+    }
+  }
+}
+
+TEST_F(AttendRows, HaveTheSameBitsWhenRunAgainIntoTheSameBuffers) {
+  for (AttendCase c : {llama_case(), attend_case(14, 2, 96, 33)}) {
+    c.build({{1, 1000}, {2, 129}, {3, 16}}, 4);
+    EXPECT_TRUE(same_bits(c.run(1), c.run(3)));
+  }
+}
+
+// Scores some hundreds apart: the largest takes all, and nothing overflows.
+TEST_F(AttendRows, AgreeWithTheReferenceWhenScoresAreHuge) {
+  for (AttendCase c : {llama_case(), attend_case(8, 1, 64, 64)}) {
+    c.query_size = 600.0;
+    c.build({{1, 1}, {2, 40}, {3, 300}, {4, 1000}}, 5);
+    const std::vector<bf16> y = c.run();
+    for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+  }
+}
+
+TEST_F(AttendRows, AreTheMeanOfTheValuesWhenScoresAreEqual) {
+  AttendCase c = llama_case();
+  c.query_size = 0.0;
+  c.build({{1, 1}, {2, 17}, {3, 300}}, 6);
+  const std::vector<bf16> y = c.run();
+  for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+}
+
+TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
+  AttendCase c = llama_case();
+  c.build({{1, 200}, {2, 200}, {3, 200}, {4, 200}}, 7);
+  const std::vector<bf16> expected = c.run();
+  c.pool[c.at(c.pool_index(1, 0, 0, 150))] = to_bf16(kNaN);          // a key of row 1
+  c.pool[c.at(c.pool_index(3, 1, 1, 10) + 5)] = to_bf16(kInfinity);  // one element of a value of row 3
+  const std::vector<bf16> y = c.run();
+  for (const int64_t m : {0, 2}) EXPECT_TRUE(same_bits(c.result(y, m), c.result(expected, m))) << m;
+  for (int64_t i = 0; i < 8 * 64; ++i) {
+    const bool first_kv_head = i < 4 * 64, infinite = i >= 4 * 64 && i % 64 == 5;
+    EXPECT_EQ(std::isnan(value_of(c.result(y, 1)[c.at(i)])), first_kv_head) << i;
+    EXPECT_EQ(value_of(c.result(y, 3)[c.at(i)]) == kInfinity, infinite) << i;
+  }
+}
+
+}  // namespace
+}  // namespace nodewright::test

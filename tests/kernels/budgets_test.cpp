@@ -1,0 +1,167 @@
+// What NVRTC makes of every kernel of Llama-3.2-1B and 3B, for Ampere and Hopper, without a GPU: registers, spills, the
+// wait, and that both compilers lay out the argument structs alike.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "kernels_src/read_stream.h"
+#include "kernels_src/saxpy.h"
+#include "models/decoder_kernels.h"
+#include "runtime/cubin_reader.h"
+#include "runtime/nvrtc.h"
+
+namespace nodewright::test {
+namespace {
+
+// The shapes of the released checkpoints' config.json.
+ModelConfig llama_1b() {
+  ModelConfig c;
+  c.hidden = 2048, c.layers = 16, c.heads = 32, c.kv_heads = 8, c.head_dim = 64, c.intermediate = 8192,
+  c.vocab = 128256;
+  return c;
+}
+ModelConfig llama_3b() {
+  ModelConfig c;
+  c.hidden = 3072, c.layers = 28, c.heads = 24, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 8192,
+  c.vocab = 128256;
+  return c;
+}
+
+struct Target {
+  int cc_major, sm_count;
+};
+constexpr Target kAmpere{8, 108}, kHopper{9, 132};  // A100, H100 and H200
+
+constexpr uint64_t kRegistersOfAnSm = 65536;  // CUDA programming guide, technical specifications, 8.0 and 9.0
+
+// cosf and sinf reduce angles above 105615 radians in local memory (CUDA programming guide, mathematical functions),
+// and around that rare path NVRTC 13.0 spills a register or two.
+constexpr uint64_t kRopeStackBytes = 40;
+
+NvrtcSource nvrtc_source(const KernelRequest& request, std::span<const EmbeddedSource> extra = {}) {
+  const KernelProgram program = program_of(request, extra, "runtime/cpu_driver/");
+  NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
+  for (const EmbeddedSource& header : program.headers)
+    source.headers.push_back({std::string(header.path), std::string(header.text)});
+  return source;
+}
+
+std::map<std::string, uint64_t> args_bytes() {
+  return {{"embed", sizeof(Embed)},
+          {"norm_project", sizeof(NormProject)},
+          {"norm_gate_up", sizeof(NormGateUp)},
+          {"project_add", sizeof(ProjectAdd)},
+          {"rope_append", sizeof(RopeAppend)},
+          {"attend", sizeof(Attend)},
+          {"sample", sizeof(Sample)},
+          {"read_stream", sizeof(ReadStream)},
+          {"saxpy", sizeof(Saxpy)}};
+}
+
+// Every distinct request of the buckets that a GPU's small batches use, and the kernels that no model asks for.
+std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, int sm_count) {
+  std::map<std::string, KernelRequest> requests;
+  for (const int64_t rows : {1, 2, 4, 8})
+    for (const KernelRequest& request : decoder_kernel_requests(config, rows, sm_count))
+      requests.emplace(to_string(request), request);
+  for (const char* name : {"read_stream", "saxpy"}) requests.emplace(name, KernelRequest{name, {}});
+  return requests;
+}
+
+// Compiles all of them on every core; what spills registers does not compile.
+std::map<std::string, CubinKernel> compile_all(const std::map<std::string, KernelRequest>& requests, Target target) {
+  const auto nvrtc = Nvrtc::load();
+  std::vector<std::pair<std::string, KernelRequest>> list(requests.begin(), requests.end());
+  std::map<std::string, CubinKernel> kernels;
+  std::mutex mutex;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < list.size(); i = next++) {
+      try {
+        const Spills spills = list[i].second.name == "rope_append" ? Spills::warned : Spills::refused;
+        const std::vector<std::string> options = nvrtc_options(target.cc_major, 0, spills);
+        const std::vector<CubinKernel> read =
+            read_cubin(nvrtc->compile(nvrtc_source(list[i].second), options).cubin, list[i].first);
+        const std::lock_guard lock(mutex);
+        if (read.size() == 1)
+          kernels.emplace(list[i].first, read[0]);
+        else
+          ADD_FAILURE() << list[i].first << " holds " << read.size() << " kernels";
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        ADD_FAILURE() << list[i].first << ": " << error.what();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  return kernels;
+}
+
+void check_budgets(const ModelConfig& config, Target target) {
+  const std::map<std::string, KernelRequest> requests = requests_of(config, target.sm_count);
+  const std::map<std::string, CubinKernel> kernels = compile_all(requests, target);
+  ASSERT_EQ(kernels.size(), requests.size());
+  for (const auto& [key, kernel] : kernels) {
+    SCOPED_TRACE(key + " for sm_" + std::to_string(target.cc_major) + "0: " + std::to_string(kernel.registers) +
+                 " registers, " + std::to_string(kernel.max_threads) + " threads, " +
+                 std::to_string(kernel.stack_bytes) + " bytes of stack");
+    EXPECT_LE(kernel.stack_bytes, kernel.name == "rope_append" ? kRopeStackBytes : 0);
+    ASSERT_GT(kernel.max_threads, 0);
+    // Two blocks on an SM: the next kernel's first weights are requested while this one ends. sample has a block a row
+    // and nothing to request early. Registers are handed out 8 a thread.
+    const uint64_t registers = (static_cast<uint64_t>(kernel.registers) + 7) / 8 * 8;
+    const uint64_t blocks = kernel.name == "sample" ? 1 : 2;
+    EXPECT_LE(blocks * registers * static_cast<uint64_t>(kernel.max_threads), kRegistersOfAnSm);
+    EXPECT_EQ(kernel.waits_for_inputs, target.cc_major >= 9);
+    EXPECT_LE(kernel.shared_bytes, 48u * 1024);
+    ASSERT_EQ(kernel.parameters.size(), 1u);
+    EXPECT_EQ(kernel.parameters[0].offset, 0u);
+    EXPECT_EQ(kernel.parameters[0].bytes, args_bytes().at(kernel.name));
+  }
+}
+
+TEST(KernelBudgets, HoldForLlama1bOnHopper) { check_budgets(llama_1b(), kHopper); }
+TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(llama_3b(), kHopper); }
+TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(llama_1b(), kAmpere); }
+TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(llama_3b(), kAmpere); }
+
+// NVRTC has no offsetof; __INTADDR__ is what its headers make it of.
+std::string offset_in_nvrtc(const std::string& name, std::string_view field) {
+  return "__INTADDR__(&((nodewright::" + name + "*)0)->" + std::string(field) + ")";
+}
+
+// One static_assert for each field, with g++'s offsets, for NVRTC to judge.
+template <class A>
+std::string layout_asserts(const std::string& name) {
+  std::string text = "static_assert(sizeof(nodewright::" + name + ") == " + std::to_string(sizeof(A)) + ");\n";
+  const A args{};
+  for_each_field(args, [&](const FieldInfo& field, const auto&) {
+    text += "static_assert(" + offset_in_nvrtc(name, field.name) + " == " + std::to_string(field.offset) + ");\n";
+    text += "static_assert(sizeof(nodewright::" + name + "::" + std::string(field.name) +
+            ") == " + std::to_string(field.bytes) + ");\n";
+  });
+  return text;
+}
+
+TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
+  std::string text;
+  for (const auto& [name, bytes] : args_bytes()) text += "#include \"kernels_src/" + name + ".h\"\n";
+  text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
+          layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
+          layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
+          layout_asserts<Sample>("Sample") + layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy");
+  const auto compile = [](const std::string& source) {
+    const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
+    Nvrtc::load()->compile(nvrtc_source({"layouts", {}}, extra), nvrtc_options(9, 0));
+  };
+  EXPECT_NO_THROW(compile(text)) << text;
+  EXPECT_ANY_THROW(compile(text + "static_assert(" + offset_in_nvrtc("Embed", "vocab") + " == 0);\n"));
+}
+
+}  // namespace
+}  // namespace nodewright::test

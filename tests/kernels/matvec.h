@@ -1,0 +1,204 @@
+// What the tests of norm_project, norm_gate_up and project_add share: shapes, data whose rows depend on their number
+// only, and dot products in double with a bound on what fp32 may differ by.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "kernels_src/matvec_shape.h"
+#include "kernels_src/norm_gate_up.h"
+#include "kernels_src/norm_project.h"
+#include "kernels_src/project_add.h"
+#include "tests/kernels/numbers.h"
+#include "tests/kernels/one_node.h"
+
+namespace nodewright::test {
+
+// As the model specialises them (models/decoder_kernels.cpp).
+inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s) {
+  return {kernel,
+          {{"kRows", s.rows},
+           {"kTile", s.tile()},
+           {"kCols", s.cols},
+           {"kStride", s.stride},
+           {"kThreads", s.threads()},
+           {"kBatch", s.batch()},
+           {"kSegment", s.segment()}}};
+}
+
+inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit) {
+  return {rows, cols, (cols + 7) / 8 * 8, outputs, unit};
+}
+
+// Compiles what a test will ask for, in parallel, instead of one after the other.
+inline void prepare_matvec(const char* kernel, const std::vector<MatvecShape>& shapes) {
+  std::vector<KernelRequest> requests;
+  for (const MatvecShape& s : shapes) requests.push_back(matvec_request(kernel, s));
+  machine().kernels.prepare(requests);
+}
+
+struct MatvecData {
+  static constexpr int64_t kPadding = 5;  // elements after a row of the result, which stay as they were
+
+  // Row m holds the values of row number `numbers[m]`.
+  MatvecData(const MatvecShape& shape, const std::vector<uint64_t>& numbers)
+      : rows(shape.rows), cols(shape.cols), stride(shape.stride), outputs(shape.outputs) {
+    y_stride = outputs / shape.unit + kPadding;
+    x.assign(count(rows * stride), 0.0f);
+    packed_x = poisoned<bf16>(count(rows * stride));
+    residual.resize(count(rows * y_stride));
+    for (int64_t m = 0; m < rows; ++m) {
+      const uint64_t number = numbers[count(m)];
+      const double size = std::ldexp(1.0, static_cast<int>(number * 5 % 11) - 5);  // rows of different magnitude
+      for (int64_t k = 0; k < cols; ++k) {
+        x[count(m * stride + k)] = static_cast<float>(size * (noise(100 + number, count(k)) + 0.1));
+        packed_x[count(m * stride + k)] = to_bf16(size * noise(200 + number, count(k)));
+      }
+      for (int64_t n = 0; n < y_stride; ++n)
+        residual[count(m * y_stride + n)] = static_cast<float>(noise(300 + number, count(n)));
+    }
+    gain.resize(count(cols));
+    for (int64_t k = 0; k < cols; ++k) gain[count(k)] = to_bf16(1.0 + 0.3 * noise(1, count(k)));
+    weight.assign(count(outputs * stride), bf16{0});
+    const double size = std::sqrt(3.0 / static_cast<double>(cols));  // dot products of magnitude 1
+    for (int64_t n = 0; n < outputs; ++n)
+      for (int64_t k = 0; k < cols; ++k) weight[count(n * stride + k)] = to_bf16(size * noise(2, count(n * cols + k)));
+  }
+  explicit MatvecData(const MatvecShape& shape) : MatvecData(shape, first_numbers(shape.rows)) {}
+
+  static std::vector<uint64_t> first_numbers(int64_t rows) {
+    std::vector<uint64_t> numbers(count(rows));
+    std::iota(numbers.begin(), numbers.end(), uint64_t{0});
+    return numbers;
+  }
+  static size_t count(int64_t n) { return static_cast<size_t>(n); }
+
+  int64_t rows, cols, stride, outputs, y_stride;
+  float eps = 1e-5f;
+  std::vector<float> x;         // [rows, stride], padded with zeros: the input of the norms
+  std::vector<bf16> packed_x;   // [rows, stride], padded with NaN: the input of project_add
+  std::vector<bf16> gain;       // [cols]
+  std::vector<bf16> weight;     // [outputs, stride], padded with zeros
+  std::vector<float> residual;  // [rows, y_stride]
+};
+
+// A dot product, and how far a kernel's may be from it.
+struct Dot {
+  double value, bound;
+};
+
+// Additions in a chain of the fp32 sum: a thread's chunks of 8, five steps of the warp, the block's warps.
+inline double chain_length(const MatvecShape& s) {
+  return static_cast<double>(8 * s.chunks_per_thread() + 5 + s.threads() / 32);
+}
+
+// x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
+inline Dot dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
+  double value = 0.0, absolute = 0.0;
+  for (int64_t k = 0; k < s.cols; ++k) {
+    const double product = x[d.count(k)] * value_of(d.weight[d.count(n * s.stride + k)]);
+    value += product;
+    absolute += std::abs(product);
+  }
+  return {value, absolute * chain_length(s) * 0x1p-24};
+}
+
+// rms_norm(x[m], gain)
+inline std::vector<double> normed_row(const MatvecData& d, int64_t m) {
+  double squares = 0.0;
+  for (int64_t k = 0; k < d.cols; ++k) squares += std::pow(static_cast<double>(d.x[d.count(m * d.stride + k)]), 2);
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(d.cols) + d.eps);
+  std::vector<double> row(d.count(d.cols));
+  for (int64_t k = 0; k < d.cols; ++k)
+    row[d.count(k)] = d.x[d.count(m * d.stride + k)] * scale * value_of(d.gain[d.count(k)]);
+  return row;
+}
+
+// The same with what the norm's own fp32 adds: half the sum of squares' error, and eight roundings on the way.
+inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& row, int64_t n) {
+  Dot result = dot(s, d, row, n);
+  result.bound *= 1.5 + 8 / chain_length(s);
+  return result;
+}
+
+// ---- the three kernels, called alike: each returns [rows, y_stride] after a launch with `n_live` live rows ----
+
+template <class A>
+Kernel<A> matvec_kernel(const char* name, const MatvecShape& s, unsigned grid_x) {
+  LaunchShape shape = s.launch_shape(machine().device.properties().sm_count);
+  if (grid_x != 0) shape.grid[0] = grid_x;
+  return typed_kernel<A>(machine().kernels, matvec_request(name, s), shape);
+}
+
+// `grid_x`: blocks over the outputs, 0 for as many as the model would launch.
+struct RunNormProject {
+  using Element = float;
+  static constexpr const char* kName = "norm_project";
+  static constexpr int64_t kUnit = 1;
+
+  static std::vector<float> initial(const MatvecData& d) { return poisoned<float>(d.residual.size()); }
+
+  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+    const Guarded<float> x("x", d.x), y("y", d.residual.size());
+    const Guarded<bf16> gain("gain", d.gain), weight("weight", d.weight);
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    run_node(matvec_kernel<NormProject>(kName, s, grid_x), {.x = x,
+                                                            .gain = gain,
+                                                            .weight = weight,
+                                                            .y = y,
+                                                            .n_live = live,
+                                                            .outputs = s.outputs,
+                                                            .y_stride = d.y_stride,
+                                                            .eps = d.eps});
+    return y.read();
+  }
+};
+
+struct RunNormGateUp {
+  using Element = bf16;
+  static constexpr const char* kName = "norm_gate_up";
+  static constexpr int64_t kUnit = 2;
+
+  static std::vector<bf16> initial(const MatvecData& d) { return poisoned<bf16>(d.residual.size()); }
+
+  static std::vector<bf16> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+    const Guarded<float> x("x", d.x);
+    const Guarded<bf16> gain("gain", d.gain), weight("weight", d.weight), y("y", d.residual.size());
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    run_node(matvec_kernel<NormGateUp>(kName, s, grid_x), {.x = x,
+                                                           .gain = gain,
+                                                           .weight = weight,
+                                                           .y = y,
+                                                           .n_live = live,
+                                                           .outputs = s.outputs,
+                                                           .y_stride = d.y_stride,
+                                                           .eps = d.eps});
+    return y.read();
+  }
+};
+
+struct RunProjectAdd {
+  using Element = float;
+  static constexpr const char* kName = "project_add";
+  static constexpr int64_t kUnit = 1;
+
+  static std::vector<float> initial(const MatvecData& d) { return d.residual; }
+
+  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+    const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight);
+    const Guarded<float> residual("residual", d.residual);
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    run_node(matvec_kernel<ProjectAdd>(kName, s, grid_x), {.x = x,
+                                                           .weight = weight,
+                                                           .residual = residual,
+                                                           .n_live = live,
+                                                           .outputs = s.outputs,
+                                                           .x_stride = d.stride,
+                                                           .residual_stride = d.y_stride});
+    return residual.read();
+  }
+};
+
+}  // namespace nodewright::test

@@ -1,0 +1,54 @@
+// Numbers for kernel tests: noise that depends on its place only, and bf16 rounding by arithmetic on doubles.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels_src/args.h"
+
+namespace nodewright::test {
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// SplitMix64 of (stream, index) (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+inline uint64_t random_bits(uint64_t stream, uint64_t index) {
+  uint64_t z = stream * 0xd1342543de82ef95u + (index + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Uniform in (-1, 1).
+inline double noise(uint64_t stream, uint64_t index) {
+  return (static_cast<double>(random_bits(stream, index) >> 11) + 0.5) * 0x1p-52 - 1.0;
+}
+
+inline float value_of(bf16 v) {
+  const uint32_t bits = static_cast<uint32_t>(v.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// The nearest bf16, ties to even: 8 significant bits, exponents down to the subnormals' 2^-133, infinity from 2^128.
+inline double rounded_to_bf16(double v) {
+  if (!std::isfinite(v) || v == 0.0) return v;
+  int exponent;
+  std::frexp(v, &exponent);
+  const int unit = std::max(exponent - 8, -133);
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(v, -unit)), unit);
+  return std::abs(rounded) >= 0x1p128 ? std::copysign(static_cast<double>(kInfinity), v) : rounded;
+}
+
+inline bf16 to_bf16(double v) {
+  const auto value = static_cast<float>(rounded_to_bf16(v));
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return {static_cast<uint16_t>(bits >> 16)};
+}
+
+}  // namespace nodewright::test
