@@ -52,7 +52,7 @@ void check(const GenerateOptions& options) {
     refuse("--temperature", fmt::format("{} is outside 0 to 10000", *options.temperature));
   if (options.top_p && !(*options.top_p > 0 && *options.top_p <= 1))
     refuse("--top-p", fmt::format("{} is outside 0 to 1, 0 excluded", *options.top_p));
-  if (options.top_k && (*options.top_k < 0 || *options.top_k > INT32_MAX))
+  if (options.top_k && *options.top_k > INT32_MAX)
     refuse("--top-k", fmt::format("{} is outside 0 to {}", *options.top_k, INT32_MAX));
 }
 
@@ -156,10 +156,10 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("--prompt", options->prompt, "text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
   command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")
-      ->check(whole_number<int64_t>)
+      ->check(whole_number<uint32_t>)
       ->capture_default_str();
   command->add_option("--temperature", options->temperature, "0: greedy (default: the checkpoint's)");
-  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<int64_t>);
+  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<uint32_t>);
   command->add_option("--top-p", options->top_p, "keep the likeliest tokens up to this mass; 1: all");
   command->add_option("--seed", options->seed, "of the random choice")
       ->check(whole_number<uint64_t>)

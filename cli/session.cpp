@@ -49,7 +49,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();
   command.add_option("--bucket", options.bucket, "rows of the decode graph")
-      ->check(whole_number<int64_t>)
+      ->check(whole_number<uint32_t>)
       ->capture_default_str();
   command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
