@@ -1,0 +1,187 @@
+# Bad input to the command: each case gives one line that names the thing, exit 1 or 2, no other output, no crash.
+# The same file runs against a program built with the address sanitizer.
+import os
+import random
+import shutil
+import struct
+import sys
+import tempfile
+import unittest
+
+from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
+from hostile_checkpoints import HOSTILE, SINGLE, WEIGHTS, copy_model, read_bytes, write_bytes
+
+MODEL = golden_model(SINGLE)  # vocabulary 301, context 512
+
+
+def generate(*words):
+    return on_device("generate", MODEL, *words)
+
+
+def logits(*words, prompt="1,2"):
+    return on_device("logits", MODEL, "--prompt", prompt, "--out", "f.npy", *words)
+
+
+class Usage(CommandTest):
+    def assert_usage(self, named, *words):
+        self.assert_refused(USAGE, named, *words)
+
+    def test_unknown_words_are_named(self):
+        self.assert_usage(["subcommand"])
+        self.assert_usage(["bogus"], "bogus")
+        self.assert_usage(["two lines"], "two\nlines")
+        self.assert_usage(["--bogus"], "--bogus")
+        self.assert_usage(["--bogus"], *generate("--prompt-ids", "1", "--bogus"))
+        self.assert_usage(["stray"], *generate("--prompt-ids", "1", "stray"))
+        self.assert_usage(["bogus"], "bench", "bogus")
+
+    def test_what_is_missing_is_named(self):
+        self.assert_usage(["--model"], "generate", "--prompt", "a")
+        self.assert_usage(["--prompt"], *generate())
+        self.assert_usage(["--prompt"], *on_device("logits", MODEL, "--out", "f.npy"))
+        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt", "1"))
+        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt", "1", "--out", ""))
+        self.assert_usage(["--seed"], *generate("--prompt-ids", "1", "--seed"))
+
+    def test_prompts_are_checked(self):
+        self.assert_usage(["--prompt"], *generate("--prompt", ""))
+        self.assert_usage(["--prompt-ids"], *generate("--prompt-ids", ""))
+        self.assert_usage(["--prompt-ids"], *generate("--prompt", "a", "--prompt-ids", "1"))
+        for ids, named in (("1,,2", "1,,2"), (",", ","), ("1,2,", "1,2,"), ("1,x", "x"), ("1 2", "1 2"), ("1.5", "1.5"),
+                           ("99999999999", "99999999999"), ("0x10", "0x10")):
+            self.assert_usage(["--prompt-ids", "'%s'" % named], *generate("--prompt-ids", ids))
+            self.assert_usage(["--prompt", "'%s'" % named], *logits(prompt=ids))
+            self.assert_usage(["--continue", "'%s'" % named], *logits("--continue", ids))
+        self.assert_usage(["--prompt"], *logits(prompt=""))
+
+    def test_token_ids_outside_the_vocabulary_are_named(self):
+        for token in ("301", "2147483647", "-1", "-2147483648"):
+            self.assert_usage(["'%s'" % token, "301"], *generate("--prompt-ids", "1," + token))
+            self.assert_usage(["'%s'" % token, "301"], *generate("--prompt-ids", token + ",1"))
+            self.assert_usage(["'%s'" % token, "301"], *logits("--continue", "1," + token))
+
+    def test_prompts_that_do_not_fit_are_refused_with_both_numbers(self):
+        self.assert_usage(["513", "512"], *generate("--prompt-ids", ",".join(["1"] * 512)))
+        self.assert_usage(["514", "512"], *logits("--continue", "1", prompt=",".join(["1"] * 513)))
+        self.assert_usage(["3", "--max-context"], *generate("--prompt-ids", "1,2", "--max-context", "2"))
+        self.assert_usage(["context"], *on_device("generate", DEMO, "--prompt", "a story " * 2000))
+
+    def test_numbers_outside_their_range_are_named_with_their_option(self):
+        for option, values in {
+                "--max-tokens": ("0", "-1", "x", "1.5", "99999999999999999999"),
+                "--temperature": ("nan", "-1", "inf", "1e9", "warm"),
+                "--top-p": ("0", "2", "nan", "-0.5", "x"),
+                "--top-k": ("-1", "99999999999", "x"),
+                "--seed": ("-1", "x", "99999999999999999999"),
+                "--max-context": ("-1", "x", "99999999999")}.items():
+            for value in values:
+                self.assert_usage([option, value[:1]], *generate("--prompt-ids", "1", option, value))
+        for bucket in ("0", "-1", "100000"):
+            for words in (generate("--prompt-ids", "1"), logits(), on_device("graph", MODEL)):
+                self.assert_usage(["bucket", bucket], *words, "--bucket", bucket)
+        self.assert_usage(["--bucket", "two"], *on_device("graph", MODEL, "--bucket", "two"))
+        self.assert_usage(["max context", "513"], *generate("--prompt-ids", "1", "--max-context", "513"))
+
+    def test_unknown_choices_are_named_beside_the_known_ones(self):
+        self.assert_usage(["--mode", "bogus", "explicit", "captured", "eager"], *logits("--mode", "bogus"))
+        self.assert_usage(["--edges", "bogus", "programmatic"], *logits("--edges", "bogus"))
+        self.assert_usage(["--format", "bogus", "json"], *on_device("graph", MODEL, "--format", "bogus"))
+        for device in ("bogus", "cpu:bogus", "cuda:x", "cuda:-1"):
+            self.assert_usage(["device", device, "cpu"], "generate", "--model", MODEL, "--prompt-ids", "1", "--device",
+                              device)
+
+    def test_tokenize_takes_one_kind_of_input(self):
+        self.assert_usage(["--decode", "empty"], "tokenize", "--model", DEMO, "--decode", "")
+        self.assert_usage(["--decode", "'x'"], "tokenize", "--model", DEMO, "--decode", "1,x")
+        self.assert_usage(["-3"], "tokenize", "--model", DEMO, "--decode=-3")
+        self.assert_usage(["--decode", "--text"], "tokenize", "--model", DEMO, "--decode", "1", "--text", "a")
+        self.assert_refused(RUN_TIME, ["99999"], "tokenize", "--model", DEMO, "--decode", "99999")
+
+
+class Files(CommandTest):
+    def test_a_model_that_is_no_folder_is_named(self):
+        for model in ("/nonexistent/model", os.path.join(MODEL, "config.json"), "", "x" * 5000):
+            for words in (on_device("generate", model, "--prompt", "a"),
+                          on_device("generate", model, "--prompt-ids", "1"), on_device("graph", model),
+                          on_device("logits", model, "--prompt", "1", "--out", "f.npy"),
+                          ("tokenize", "--model", model, "--text", "a")):
+                self.assert_refused(RUN_TIME, ["--model", model], *words)
+
+    def test_without_a_gpu_the_error_names_the_cpu_driver(self):
+        for device in ("cuda", "auto", "cuda:0"):
+            self.assert_refused(RUN_TIME, ["--device cpu"], "generate", "--model", MODEL, "--prompt-ids", "1", "--device",
+                                device, CUDA_VISIBLE_DEVICES="")
+
+    def test_output_that_cannot_be_written_is_named_and_leaves_nothing(self):
+        for out in ("missing/folder/f", "/dev/full", "/proc/f", "/proc/version", ".", "f" * 300):
+            self.assert_refused(RUN_TIME, [out], *on_device("logits", MODEL, "--prompt", "1", "--out", out))
+            self.assert_refused(RUN_TIME, [out], *on_device("graph", MODEL, "--out", out))
+
+    def test_a_full_disk_behind_standard_output_is_an_error(self):
+        for words in (generate("--prompt-ids", "1"), on_device("graph", MODEL), ("doctor",),
+                      ("tokenize", "--model", DEMO, "--text", "a")):
+            with open("/dev/full", "wb") as full:
+                done = run(*words, stdout=full)
+            self.assertEqual(RUN_TIME, done.returncode, words)
+            self.assertRegex(done.stderr.decode(), r"\Anodewright: [^\n]*standard output[^\n]*\n\Z", words)
+
+    def test_tokenizers_that_cannot_be_read_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("config.json", "generation_config.json", WEIGHTS):
+                shutil.copy(os.path.join(DEMO, name), folder)
+            whole = read_bytes(DEMO, "tokenizer.json")
+            for content in (None, b"", b"{}", b"[]", b"not json", whole[:len(whole) // 2], b"[" * 100000,
+                            whole.replace(b'"BPE"', b'"WordPiece"')):
+                if content is not None:
+                    write_bytes(folder, "tokenizer.json", content)
+                self.assert_refused(RUN_TIME, ["tokenizer.json"], *on_device("generate", folder, "--prompt", "a"))
+                self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
+
+
+class Checkpoints(CommandTest):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+
+    def test_every_hostile_checkpoint_is_refused_by_name(self):
+        for name, model, change, named in HOSTILE:
+            with self.subTest(name):
+                folder = copy_model(model, os.path.join(self.folder, name))
+                change(folder)
+                self.assert_refused(RUN_TIME, named,
+                                    *on_device("logits", folder, "--prompt", "1,2", "--out", "f.npy"))
+
+    def test_a_nan_in_the_weights_leaves_no_text_behind(self):
+        for name, model, change, named in HOSTILE:
+            if name == "weights_hold_a_nan":
+                folder = copy_model(model, os.path.join(self.folder, name))
+                change(folder)
+                self.assert_refused(RUN_TIME, named, *on_device("generate", folder, "--prompt-ids", "1,2"))
+
+    def test_generation_defaults_that_are_wrong_are_named(self):
+        folder = copy_model(SINGLE, os.path.join(self.folder, "defaults"))
+        for content, named in ((b"{", "JSON"), (b'{"temperature": "hot"}', "temperature"), (b'{"top_p": 7}', "top_p")):
+            write_bytes(folder, "generation_config.json", content)
+            self.assert_refused(RUN_TIME, ["generation_config.json", named],
+                                *on_device("generate", folder, "--prompt-ids", "1"))
+
+    def test_damaged_headers_end_in_success_or_in_one_line(self):
+        folder = copy_model(SINGLE, os.path.join(self.folder, "damaged"))
+        whole = read_bytes(folder, WEIGHTS)
+        (header_bytes,) = struct.unpack("<Q", whole[:8])
+        draw = random.Random(20)
+        for case in range(40):
+            data = bytearray(whole)
+            for _ in range(draw.randint(1, 3)):
+                data[draw.randrange(8 + header_bytes)] = draw.choice(b'{}[]",:0123456789\0\xff' + bytes([draw.randrange(256)]))
+            write_bytes(folder, WEIGHTS, data)
+            done = run(*on_device("logits", folder, "--prompt", "1", "--out", "f.npy"))
+            message = done.stderr.decode(errors="replace")
+            self.assertIn(done.returncode, (0, RUN_TIME), "case %d: %s" % (case, message))
+            self.assertRegex(message, r"\A(nodewright: [^\n]+\n)?\Z", "case %d" % case)
+
+
+if __name__ == "__main__":
+    print("nodewright: %s on %s" % (PROGRAM, DEVICE), file=sys.stderr)
+    unittest.main()
