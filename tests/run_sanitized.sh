@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs test programs of the asan preset (build-asan/): run_sanitized.sh build PROGRAM... | run PROGRAM [ARG...]
+# A PROGRAM that ends in .py is a script that runs the preset's nodewright.
 # Everything that reads files it should not trust is in these programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +19,8 @@ case ${1:-} in
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:${ASAN_OPTIONS:-} UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export NODEWRIGHT_CACHE=$PWD/$folder/kernel-cache NODEWRIGHT_BINARY_DIR=$PWD/$folder
     export NODEWRIGHT_CPU_DRIVER=$PWD/$folder/lib/libnodewright_cpu_driver.so
+    export NODEWRIGHT_PROGRAM=$PWD/$folder/nodewright
+    if [[ $program == *.py ]]; then exec python3 "$program" "$@"; fi
     exec "$folder/tests/$program" "$@"
     ;;
   *)
