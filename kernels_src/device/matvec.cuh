@@ -5,6 +5,9 @@
 // contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp (butterfly) ->
 // shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the bucket.
 //
+// Dependents are released as soon as a block's first weights are requested: released after the wait, a 1B step took
+// 0.955 ms instead of 0.890 on one H200 (2026-11-20).
+//
 // Constants: kTile rows of x, kCols, kStride (W's row stride, elements), kThreads, kBatch (W rows in flight), kSegment.
 #pragma once
 
