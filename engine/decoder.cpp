@@ -147,18 +147,32 @@ void Decoder::fill_row(const DecodeState& state, int64_t row, int32_t id, int64_
   std::copy(s.pages.begin(), s.pages.end(), in.block_table.data + row * in.table_stride);
 }
 
+// To be called before the input block is written: what a failed launch left behind may still be reading it.
+void Decoder::settle() {
+  if (!unfinished_) return;
+  stream_.synchronize();
+  unfinished_ = false;
+}
+
+void Decoder::run(PlanRun& launched) {
+  unfinished_ = true;
+  launched.launch();
+  stream_.synchronize();  // the tokens have arrived, and the input block is free again
+  unfinished_ = false;
+}
+
 void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
   at(sequence);
   Sequence& s = sequences_[static_cast<size_t>(sequence)];
   for (int32_t token : tokens) check_token(token);
   reserve(s, sequence, s.length + static_cast<int64_t>(tokens.size()));
+  settle();
   while (!tokens.empty()) {
     const auto chunk = tokens.first(std::min(tokens.size(), static_cast<size_t>(options_.prefill_rows)));
     prefill_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(chunk.size());
     for (size_t i = 0; i < chunk.size(); ++i)
       fill_row(prefill_state_, static_cast<int64_t>(i), sequence, s.length + static_cast<int64_t>(i), chunk[i], {});
-    prefill_run_->launch();
-    stream_.synchronize();  // the input block is free again
+    run(*prefill_run_);
     s.length += static_cast<int64_t>(chunk.size());
     tokens = tokens.subspan(chunk.size());
   }
@@ -172,14 +186,16 @@ std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const Sequence& s = at(rows[i].sequence);
     if (rows[i].token) check_token(*rows[i].token);
-    if (!rows[i].token && s.outputs == 0)
+    if (!rows[i].token && !s.has_next)
       throw Error({.doing = "continue sequence",
                    .object = std::to_string(rows[i].sequence),
-                   .detail = "no step has chosen a token for it yet"});
+                   .detail = s.outputs == 0 ? "no step has chosen a token for it yet" : "its last step failed",
+                   .advice = "name its next token"});
     for (size_t j = 0; j < i; ++j)
       if (rows[j].sequence == rows[i].sequence)
         throw Error({.doing = "run a step", .detail = fmt::format("sequence {} has two rows", rows[i].sequence)});
   }
+  settle();
   step_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
@@ -187,11 +203,12 @@ std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
     fill_row(step_state_, static_cast<int64_t>(i), rows[i].sequence, s.length, rows[i].token.value_or(-1),
              rows[i].sampling);
   }
-  step_run_->launch();
-  stream_.synchronize();
+  for (const StepRow& row : rows) sequences_[static_cast<size_t>(row.sequence)].has_next = false;
+  run(*step_run_);
   for (size_t i = 0; i < rows.size(); ++i) {
     chosen_[i] = step_state_.host_tokens.data[i];
     Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
+    s.has_next = chosen_[i] >= 0;
     ++s.length;
     ++s.outputs;
   }

@@ -57,11 +57,13 @@ class Decoder {
   int64_t length(int32_t sequence) const { return at(sequence).length; }
 
   // Puts tokens into the cache without choosing what follows. Throws Error for a token outside the vocabulary, a full
-  // context or a full cache; then nothing was appended.
+  // context or a full cache; then nothing was appended. When the driver fails, length() says what was.
   void append(int32_t sequence, std::span<const int32_t> tokens);
 
   // One token for each row, at most `bucket` rows, each of another sequence. Returns the chosen tokens, valid until the
-  // next step. Throws Error as append does; a NaN among a row's logits is an error that names the sequence.
+  // next step. Throws Error as append does; a NaN among a row's logits is an error that names the sequence. When the
+  // driver fails, no sequence has grown, and the rows of this step can go on only with a token: nobody knows whether
+  // the device has already put the next one in the place of the last.
   std::span<const int32_t> step(std::span<const StepRow> rows);
   std::span<const int32_t> step(std::initializer_list<StepRow> rows) {
     return step(std::span(rows.begin(), rows.size()));
@@ -94,8 +96,9 @@ class Decoder {
  private:
   struct Sequence {
     bool is_open = false;
-    int64_t length = 0;   // tokens in the cache
-    int32_t outputs = 0;  // tokens chosen
+    int64_t length = 0;     // tokens in the cache
+    int32_t outputs = 0;    // tokens chosen
+    bool has_next = false;  // the device holds the token that its last step chose
     std::vector<int32_t> pages;
   };
 
@@ -104,6 +107,8 @@ class Decoder {
   void check_token(int32_t token) const;
   void fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
                 const Sampling& sampling);
+  void settle();
+  void run(PlanRun& launched);
 
   Device& device_;
   const Stream& stream_;
@@ -116,6 +121,7 @@ class Decoder {
   DecodeState step_state_, prefill_state_;
   Plan step_plan_;
   std::optional<PlanRun> step_run_, prefill_run_;
+  bool unfinished_ = false;  // a launch failed, and some of it may still be to run
   Stats stats_;
   std::vector<int32_t> chosen_;
 };
