@@ -1,0 +1,206 @@
+// The structure of decode plans: node names, edges that are all there and all needed, what the driver holds, and a
+// golden dump. To write the golden anew: NODEWRIGHT_WRITE_GOLDEN=1.
+#include "models/decoder_graph.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "graph/graph_dump.h"
+#include "graph/graph_exec.h"
+#include "graph/hazard_check.h"
+#include "runtime/device_selection.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_places.h"
+
+namespace nodewright {
+namespace {
+
+const std::vector<std::string> kModels = {"odd_sizes", "one_kv_head", "unaligned"};
+
+// A golden model with the plans of one bucket.
+struct Planned {
+  Planned(const std::string& golden, int64_t rows)
+      : device(*opened.device),
+        stream(device, "plans"),
+        kernels(device),
+        model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden/llama" / golden)),
+        cache(device, model.config(), 8),
+        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows}),
+        state(slot.state(rows)),
+        decoder_kernels_(decoder_kernels(kernels, model.config(), rows)) {}
+
+  Plan plan(DecodePurpose purpose = DecodePurpose::step, EdgePolicy policy = EdgePolicy::programmatic) {
+    return decoder_plan(device, model, decoder_kernels_, cache, state, purpose, policy);
+  }
+
+  OpenedDevice opened = open_device(test::test_device());
+  Device& device;
+  Stream stream;
+  KernelCache kernels;
+  DecoderModel model;
+  KvCache cache;
+  DecodeSlot slot;
+  DecodeState state;
+  DecoderKernels decoder_kernels_;
+};
+
+class DecoderGraph : public testing::TestWithParam<std::pair<std::string, int64_t>> {
+ protected:
+  Planned planned{GetParam().first, GetParam().second};
+
+  std::vector<Plan> plans(EdgePolicy policy = EdgePolicy::programmatic) {
+    std::vector<Plan> both;
+    for (DecodePurpose purpose : {DecodePurpose::step, DecodePurpose::prefill})
+      both.push_back(planned.plan(purpose, policy));
+    return both;
+  }
+};
+
+TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
+  std::vector<std::string> expected{"inputs", "embed"};
+  for (int64_t layer = 0; layer < planned.model.config().layers; ++layer)
+    for (const char* name : {"qkv", "rope", "attend", "out", "gate_up", "down"})
+      expected.push_back("l" + std::to_string(layer) + "." + name);
+  const auto names = [](const Plan& plan) {
+    std::vector<std::string> all;
+    for (const PlanNode& node : plan.nodes) all.push_back(node.name);
+    return all;
+  };
+  const Plan prefill = planned.plan(DecodePurpose::prefill), step = planned.plan();
+  EXPECT_EQ(names(prefill), expected);
+  expected.insert(expected.end(), {"logits", "sample", "outputs"});
+  EXPECT_EQ(names(step), expected);
+  const std::string rows = std::to_string(GetParam().second);
+  EXPECT_EQ(step.name, "decode.b" + rows);
+  EXPECT_EQ(prefill.name, "prefill.b" + rows);
+  EXPECT_EQ(step.bucket, GetParam().second);
+}
+
+TEST_P(DecoderGraph, OrdersEveryTwoNodesThatShareBytes) {
+  for (EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic})
+    for (const Plan& plan : plans(policy))
+      for (const MissingOrder& missing : missing_orders(plan)) ADD_FAILURE() << plan.name << ": " << describe(missing);
+}
+
+TEST_P(DecoderGraph, HasNoEdgeThatCouldBeLeftOut) {
+  for (EdgePolicy policy : {EdgePolicy::full, EdgePolicy::programmatic})
+    for (const Plan& plan : plans(policy)) {
+      ASSERT_GE(plan.edges.size() + 1, plan.nodes.size()) << plan.name;
+      for (size_t i = 0; i < plan.edges.size(); ++i) {
+        Plan without = plan;
+        without.edges.erase(without.edges.begin() + static_cast<long>(i));
+        EXPECT_FALSE(missing_orders(without).empty())
+            << plan.name << ": " << plan.nodes[plan.edges[i].from].name << " -> " << plan.nodes[plan.edges[i].to].name;
+      }
+    }
+}
+
+TEST_P(DecoderGraph, IsProgrammaticOnlyBetweenKernelsOfWhichTheLaterWaits) {
+  for (const Plan& plan : plans()) {
+    size_t programmatic = 0;
+    for (const Edge& edge : plan.edges) {
+      if (edge.type != EdgeType::programmatic) continue;
+      ++programmatic;
+      EXPECT_EQ(plan.nodes[edge.from].kind, NodeKind::kernel) << plan.nodes[edge.from].name;
+      EXPECT_EQ(plan.nodes[edge.to].kind, NodeKind::kernel) << plan.nodes[edge.to].name;
+      EXPECT_TRUE(plan.nodes[edge.to].waits_for_inputs) << plan.nodes[edge.to].name;
+    }
+    if (planned.device.properties().cc_major >= 9) {
+      EXPECT_GT(programmatic, 0u) << plan.name;
+    } else {
+      EXPECT_EQ(programmatic, 0u) << plan.name;
+    }
+  }
+  for (const Plan& plan : plans(EdgePolicy::full))
+    for (const Edge& edge : plan.edges) EXPECT_EQ(edge.type, EdgeType::full);
+}
+
+TEST_P(DecoderGraph, IsHeldByTheDriverAsPlanned) {
+  for (EdgePolicy policy : {EdgePolicy::full, EdgePolicy::programmatic})
+    for (Plan& plan : plans(policy))
+      for (const std::string& difference : read_back(ExplicitGraph(std::move(plan)))) ADD_FAILURE() << difference;
+}
+
+std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
+  std::vector<std::pair<std::string, int64_t>> all;
+  for (const std::string& model : kModels)
+    for (int64_t bucket : {1, 2, 4, 8}) all.emplace_back(model, bucket);
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<std::pair<std::string, int64_t>>& info) {
+  return info.param.first + "_bucket_" + std::to_string(info.param.second);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraph, testing::ValuesIn(models_and_buckets()), name_of);
+
+// The checker in Python, which shares no code with the builder. A machine with a GPU need not have Python.
+class DecoderGraphCheckerOnCpuDriver : public DecoderGraph {
+ protected:
+  struct Verdict {
+    int exit_code = -1;
+    std::string text;
+  };
+
+  static Verdict check(const std::string& json) {
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / ("nodewright-plan-" + std::to_string(::getpid()) + ".json");
+    std::ofstream(file) << json;
+    const std::string command = "python3 '" + (test::source_dir() / "tests/reference/check_plan.py").string() + "' '" +
+                                file.string() + "' 2>&1";
+    Verdict verdict;
+    if (FILE* pipe = ::popen(command.c_str(), "r"); pipe != nullptr) {
+      char text[4096];
+      while (const size_t bytes = std::fread(text, 1, sizeof text, pipe)) verdict.text.append(text, bytes);
+      const int status = ::pclose(pipe);
+      if (WIFEXITED(status)) verdict.exit_code = WEXITSTATUS(status);
+    }
+    std::filesystem::remove(file);
+    return verdict;
+  }
+};
+
+TEST_P(DecoderGraphCheckerOnCpuDriver, FindsTheDumpInOrder) {
+  for (const Plan& plan : plans()) {
+    const Verdict verdict = check(to_json(plan));
+    EXPECT_EQ(verdict.exit_code, 0) << verdict.text;
+    EXPECT_NE(verdict.text.find("all in order"), std::string::npos) << verdict.text;
+  }
+}
+
+TEST_P(DecoderGraphCheckerOnCpuDriver, FindsAnEdgeThatIsMissingOrNotNeeded) {
+  const Plan plan = planned.plan();
+  Plan missing = plan;
+  missing.edges.erase(missing.edges.begin() + static_cast<long>(missing.edges.size() / 2));
+  EXPECT_EQ(check(to_json(missing)).exit_code, 1);
+  Plan needless = plan;
+  needless.edges.push_back({0, static_cast<uint32_t>(plan.nodes.size() - 1), EdgeType::full, {}});
+  const Verdict verdict = check(to_json(needless));
+  EXPECT_EQ(verdict.exit_code, 1);
+  EXPECT_NE(verdict.text.find("inputs -> outputs"), std::string::npos) << verdict.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraphCheckerOnCpuDriver, testing::ValuesIn(models_and_buckets()), name_of);
+
+// Grids depend on the number of SMs, so the golden is that of the CPU driver's four.
+TEST(DecoderGraphDumpOnCpuDriver, IsAsTheGoldenFile) {
+  Planned planned("odd_sizes", 1);
+  const std::string text = to_text(planned.plan());
+  const std::filesystem::path path = test::source_dir() / "tests/golden/graph/odd_sizes.decode.b1.txt";
+  if (std::getenv("NODEWRIGHT_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::stringstream golden;
+  golden << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text, golden.str()) << path;
+}
+
+}  // namespace
+}  // namespace nodewright
