@@ -2,7 +2,7 @@
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big` and `bench`.
 #   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench]      all sections by default
-# Writes at most eight files to OUT, one log a section, bench.json and summary.txt. Exits 1 when a check failed or was
+# Writes at most eight files to OUT: one log a section, bench.json, modes.json and summary.txt. Exits 1 when a check failed or was
 # skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
@@ -26,6 +26,7 @@ big_shapes="llama-3.2-1b llama-3.2-3b"
 if [ "$device" = cuda ]; then test_device=cuda:0; else big_shapes=default; fi
 modes="explicit captured eager"
 section_seconds=${SECTION_SECONDS:-540}
+commit=${COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}  # what the figures belong to
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -107,27 +108,11 @@ section_big() {
 section_bench() {
   local shape=${big_shapes%% *}
   make_checkpoint "$shape"
-  bench_ours "$scratch/$shape"
-  bench_peers "$scratch/$shape"
-  check "bench.json" 10 merge_benchmarks "$shape"
-}
-
-# Our own figures, with the read bandwidth of the same minutes.
-bench_ours() {
-  check "bench decode, batch 1, context 1024" 240 "$nodewright" bench decode --model "$1" --batch 1 --context 1024 \
-    --modes $modes --out "$scratch/bench.ours.json" --device $device
-}
-
-# Every bench/peers/NAME.py measures the same step by other means:
-#   NAME.py --model DIR --batch 1 --context 1024 --device cuda --out FILE.json     (any JSON object)
-bench_peers() {
-  local peer name
-  for peer in bench/peers/*.py; do
-    [ -e "$peer" ] || continue
-    name=$(basename "$peer" .py)
-    check "peer $name" 240 python3 "$peer" --model "$1" --batch 1 --context 1024 --device $torch_device \
-      --out "$scratch/bench.peer.$name.json"
-  done
+  # Ours and the peers take turns; the read bandwidth is measured between our samples.
+  check "compare_decode, batch 1, context 1024" 300 python3 bench/peers/compare_decode.py --nodewright "$nodewright" \
+    --model "$scratch/$shape" --batch 1 --context 1024 --device $torch_device --commit "$commit" --out "$out/bench.json"
+  check "bench decode, three modes" 240 "$nodewright" bench decode --model "$scratch/$shape" --batch 1 2 4 8 \
+    --context 128 1024 --modes $modes --out "$out/modes.json" --device $device
 }
 
 # --- what the sections are made of ------------------------------------------------------------------------------------
@@ -217,21 +202,6 @@ make_checkpoint() {
     --device $torch_device
 }
 
-merge_benchmarks() {
-  python3 - "$1" "$scratch" "$out/bench.json" <<'PYTHON'
-import datetime, glob, json, os, sys
-shape, scratch, target = sys.argv[1:]
-peers = {}
-for path in sorted(glob.glob(os.path.join(scratch, "bench.peer.*.json"))):
-    peers[os.path.basename(path)[len("bench.peer."):-len(".json")]] = json.load(open(path))
-ours = json.load(open(os.path.join(scratch, "bench.ours.json")))
-merged = {"date": datetime.date.today().isoformat(), "shape": shape, "nodewright": ours, "peers": peers}
-with open(target, "w") as file:
-    json.dump(merged, file, indent=2)
-    file.write("\n")
-PYTHON
-}
-
 # --- running and counting ---------------------------------------------------------------------------------------------
 
 checks=0 all_passed=0 all_failed=0 all_skipped=0
@@ -269,7 +239,7 @@ record() {  # NAME PASSED FAILED SKIPPED SECONDS
 note() { echo "$1" | tee -a "$summary"; }
 
 # with_time_left runs these in a shell of their own.
-export -f to_file agree checked_plan modes_are_three_things calls merge_benchmarks
+export -f to_file agree checked_plan modes_are_three_things calls
 export nodewright device scratch modes out
 
 rows=$(printf '%-10s %7s %7s %7s %8s' section passed failed skipped seconds)

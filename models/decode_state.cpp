@@ -104,6 +104,9 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
       host_inputs_(device, "host.inputs", inputs_.bytes()),
       host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.rows) * sizeof(int32_t)) {
   fill_device(device, kept_.address(), std::byte{0}, kept_.bytes(), kept_.name());
+  // No value of a padded row matters, but every byte that is loaded or copied has been written once.
+  fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
+  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
 }
 
 DecodeState DecodeSlot::state(int64_t rows) const {
