@@ -128,6 +128,29 @@ TEST_P(DecoderRecovery, AStickyErrorIsReportedInItsWordsByTheStepThatMeetsIt) {
   interposer.fail_none();
 }
 
+// What the failed step left to run must not read the input block of the next one.
+TEST_P(DecoderRecovery, AFailedStepDoesNotDisturbAnotherSequence) {
+  std::vector<Tokens> courses;
+  for (bool fails : {false, true}) {
+    const std::vector<StepRow> rows = open_two();
+    const StepRow broken = rows[0];
+    StepRow other = rows[1];
+    Tokens tokens;
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == kFailingStep && fails) {
+        interposer.fail_call(GetParam() == RunMode::eager ? decoder.step_plan().nodes.size() : 1, CUDA_ERROR_UNKNOWN);
+        EXPECT_THROW(decoder.step({broken}), Error);
+        interposer.fail_none();
+      }
+      tokens.push_back(decoder.step({other})[0]);
+      other.token.reset();
+    }
+    courses.push_back(tokens);
+    for (const StepRow& row : rows) decoder.close(row.sequence);
+  }
+  EXPECT_EQ(courses[1], courses[0]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Runs, DecoderRecovery, testing::Values(RunMode::explicit_, RunMode::captured, RunMode::eager),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
