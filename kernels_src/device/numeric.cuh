@@ -43,8 +43,18 @@ NODEWRIGHT_DEVICE void unpack_8(uint4 v, float (&f)[8]) {
   f[4] = low_bf16(v.z), f[5] = high_bf16(v.z), f[6] = low_bf16(v.w), f[7] = high_bf16(v.w);
 }
 
-// 16 bytes of memory that an earlier node wrote (16-byte aligned).
-NODEWRIGHT_DEVICE uint4 load_16(const void* address) { return *static_cast<const uint4*>(address); }
-NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) { *static_cast<uint4*>(address) = v; }
+// 16 bytes of memory that an earlier node wrote, or that this one writes; 16-byte aligned.
+NODEWRIGHT_DEVICE uint4 load_16(const void* address) {
+#ifndef __CUDACC_RTC__
+  emulation::require_aligned(address, 16);
+#endif
+  return *static_cast<const uint4*>(address);
+}
+NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) {
+#ifndef __CUDACC_RTC__
+  emulation::require_aligned(address, 16);
+#endif
+  *static_cast<uint4*>(address) = v;
+}
 
 }  // namespace nodewright

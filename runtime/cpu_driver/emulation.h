@@ -110,6 +110,11 @@ inline void check(const volatile void* address, size_t bytes, Access access) {
 #endif
 }
 
+// A GPU refuses a vector access that is not aligned to its size; x86 would not notice.
+inline void require_aligned(const void* address, size_t bytes) {
+  if (reinterpret_cast<uintptr_t>(address) % bytes != 0) hooks.fail("a vector access is not aligned to its size");
+}
+
 template <class A>
 uint32_t describe_fields(FieldRecord* records, uint32_t capacity) {
   uint32_t count = 0;
@@ -339,6 +344,7 @@ namespace nodewright {
 
 NODEWRIGHT_UNCHECKED inline uint4 load_frozen_16(const void* address) {
   emulation::check(address, 16, emulation::Access::frozen_read);
+  emulation::require_aligned(address, 16);
   uint4 v;
   __builtin_memcpy(&v, __builtin_assume_aligned(address, 16), 16);
   return v;

@@ -105,6 +105,14 @@ NODEWRIGHT_KERNEL(absent, FloatsIo, 64) {
   args.y.data[threadIdx.x] = warp_sum(1.0f);
 })";
 
+const std::string kMisaligned = R"(
+#include "kernels_src/device/numeric.cuh"
+)" + kFloatsIo + R"(
+NODEWRIGHT_KERNEL(misaligned, FloatsIo, 32) {
+  wait_for_inputs();
+  args.y.data[threadIdx.x] = bits_to_float(load_16(args.x.data + 1).x);
+})";
+
 const std::string kEndless = kFloatsIo + R"(
 NODEWRIGHT_KERNEL(endless, FloatsIo, 32) {
   wait_for_inputs();
@@ -241,6 +249,13 @@ TEST_F(KernelTest, ACollectiveOverAnAbsentLaneIsReported) {
   ASSERT_OK(launch(load("absent", kAbsent), 1, 40, FloatsIo{{out, 64}, {out, 64}}));
   EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, synchronize());
   EXPECT_NE(std::string::npos, api().report().find("absent lane")) << api().report();
+}
+
+TEST_F(KernelTest, AVectorLoadThatAGpuWouldRefuseIsReported) {
+  float* x = allocate<float>(64);
+  ASSERT_OK(launch(load("misaligned", kMisaligned), 1, 32, FloatsIo{{x, 64}, {x, 64}}));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, synchronize());
+  EXPECT_NE(std::string::npos, api().report().find("not aligned")) << api().report();
 }
 
 TEST_F(KernelTest, AKernelThatNeverEndsTimesOut) {

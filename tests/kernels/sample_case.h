@@ -31,7 +31,8 @@ inline std::vector<float> logits_of(const std::vector<double>& probabilities) {
 }
 
 struct SampleLaunch {
-  static constexpr int64_t kGap = 3;  // NaN after the logits of a row
+  // Elements between two rows: at least 3 NaN after a row's logits, and the next row 16-byte aligned.
+  static size_t stride_of(size_t vocab) { return (vocab + 3 + 3) / 4 * 4; }
 
   std::vector<SampleRow> rows;
   int32_t n_live = -1;             // -1: all
@@ -42,7 +43,7 @@ struct SampleLaunch {
   };
 
   Result run() const {
-    const size_t count = rows.size(), vocab = rows[0].logits.size(), stride = vocab + kGap;
+    const size_t count = rows.size(), vocab = rows[0].logits.size(), stride = stride_of(vocab);
     std::vector<float> logits = poisoned<float>(count * stride), temperature, top_p;
     std::vector<int32_t> top_k, index, sequence = sequences;
     std::vector<uint64_t> seed;
