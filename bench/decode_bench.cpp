@@ -14,7 +14,8 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 // Any tokens do: the time of a step depends on lengths only.
 std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % static_cast<size_t>(vocab));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int32_t>((i * 7919 + 1) % static_cast<size_t>(vocab));
   return tokens;
 }
 
@@ -27,12 +28,9 @@ double seconds_of(const std::function<void()>& work) {
 DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                         const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
                         int64_t max_context, RunMode mode) {
-  Decoder decoder(device, stream, kernels, model,
-                  {.bucket = batch,
-                   .max_context = max_context,
-                   .sequences = batch,
-                   .mode = mode,
-                   .policy = options.policy});
+  Decoder decoder(
+      device, stream, kernels, model,
+      {.bucket = batch, .max_context = max_context, .sequences = batch, .mode = mode, .policy = options.policy});
   // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
   const std::vector<int32_t> prompt = some_tokens(context - 1, model.config().vocab);
   std::vector<StepRow> rows;
@@ -64,8 +62,8 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
   line.wall_ms = spread_of(walls);
   line.read_bytes_per_s = spread_of(reads);
   line.weight_bytes = model.weights().bytes_per_token();
-  line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(2 * batch * context * model.config().layers *
-                                                       model.config().kv_width());
+  line.kv_bytes =
+      sizeof(bf16) * static_cast<uint64_t>(2 * batch * context * model.config().layers * model.config().kv_width());
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
                line.read_bytes_per_s.median;
   line.nodes = decoder.step_plan().nodes.size();
@@ -88,8 +86,8 @@ std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, 
       options.read_bytes != 0 ? options.read_bytes : (device.driver().is_cpu() ? kGiB / 16 : 4 * kGiB);
   ReadBandwidth ceiling(device, stream, kernels, read_bytes);
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
-  const int64_t max_context = std::min(model.config().max_position,
-                                       options.max_context > 0 ? options.max_context : longest + options.samples);
+  const int64_t max_context =
+      std::min(model.config().max_position, options.max_context > 0 ? options.max_context : longest + options.samples);
   std::vector<DecodeBenchLine> lines;
   for (int64_t batch : options.batches)
     for (int64_t context : options.contexts)

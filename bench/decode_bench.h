@@ -16,10 +16,10 @@ struct DecodeBenchOptions {
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
-  int64_t max_context = 0;       // of the graphs; 0: the longest of `contexts`, plus the step
-  int samples = 20;              // of each figure; medians are reported
-  int steps_per_sample = 20;     // launches back to back between two events
-  uint64_t read_bytes = 0;       // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
+  int64_t max_context = 0;    // of the graphs; 0: the longest of `contexts`, plus the step
+  int samples = 20;           // of each figure; medians are reported
+  int steps_per_sample = 20;  // launches back to back between two events
+  uint64_t read_bytes = 0;    // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
 };
 
 // A sorted sample's middle and ends.
@@ -31,12 +31,12 @@ Spread spread_of(std::vector<double> values);
 struct DecodeBenchLine {
   int64_t batch = 0, context = 0;  // rows; keys that the step's row attends to, its own included
   RunMode mode = RunMode::explicit_;
-  Spread step_ms;                // device time a step, back to back
-  Spread wall_ms;                // host time a step that waits for its token
-  uint64_t weight_bytes = 0;     // a step must read
+  Spread step_ms;             // device time a step, back to back
+  Spread wall_ms;             // host time a step that waits for its token
+  uint64_t weight_bytes = 0;  // a step must read
   uint64_t kv_bytes = 0;
-  Spread read_bytes_per_s;       // the ceiling, alternating with the steps
-  double share = 0;              // (weight + kv bytes) / step time / ceiling
+  Spread read_bytes_per_s;  // the ceiling, alternating with the steps
+  double share = 0;         // (weight + kv bytes) / step time / ceiling
   size_t nodes = 0;
   double build_ms = 0;
 };

@@ -112,7 +112,7 @@ section_bench() {
   check "compare_decode, batch 1, context 1024" 300 python3 bench/peers/compare_decode.py --nodewright "$nodewright" \
     --model "$scratch/$shape" --batch 1 --context 1024 --device $torch_device --commit "$commit" --out "$out/bench.json"
   check "bench decode, three modes" 240 "$nodewright" bench decode --model "$scratch/$shape" --batch 1 2 4 8 \
-    --context 128 1024 --modes $modes --out "$out/modes.json" --device $device
+    --context 128 1024 --modes $modes --out "$out/modes.json" --device $device --commit "$commit"
 }
 
 # --- what the sections are made of ------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 // nodewright bench decode: a table on standard output, and the same figures as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "bench/decode_bench.h"
@@ -19,7 +23,26 @@ struct BenchOptions {
   std::vector<std::string> modes{"explicit"};
   int samples = 20, steps = 20;
   std::filesystem::path out;
+  std::string commit = "unknown";  // of the program, for the record
 };
+
+// The words this process was started with.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string words{std::istreambuf_iterator<char>(file), {}};
+  if (!words.empty()) words.pop_back();
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  return words;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
 
 nlohmann::ordered_json json_of(const Spread& s) { return {{"median", s.median}, {"min", s.least}, {"max", s.most}}; }
 
@@ -37,30 +60,41 @@ nlohmann::ordered_json json_of(const DecodeBenchLine& line) {
           {"build_ms", line.build_ms}};
 }
 
+void check_at_least(const char* option, const std::vector<int64_t>& values, int64_t least) {
+  for (const int64_t n : values)
+    if (n < least)
+      throw Error({.doing = fmt::format("use {}", option),
+                   .object = std::to_string(n),
+                   .detail = fmt::format("it is less than {}", least),
+                   .fault = Fault::usage});
+}
+
 int bench_decode_command(const BenchOptions& options) {
   DecodeBenchOptions bench{.batches = options.batches, .contexts = options.contexts, .modes = {}};
   for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
-  for (int64_t n : options.batches)
-    if (n < 1) throw Error({.doing = "use --batch", .object = std::to_string(n), .detail = "it is less than 1", .fault = Fault::usage});
-  for (int64_t n : options.contexts)
-    if (n < 2) throw Error({.doing = "use --context", .object = std::to_string(n), .detail = "it is less than 2", .fault = Fault::usage});
+  check_at_least("--batch", options.batches, 1);
+  check_at_least("--context", options.contexts, 2);
   bench.policy = edge_policy(options.session.edges);
   bench.max_context = options.session.max_context;
   bench.samples = options.samples;
   bench.steps_per_sample = options.steps;
   Session session(options.session);
-  fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min", "wall ms",
-             "TB/s read", "share");
-  const auto lines = bench_decode(
-      session.device(), session.stream(), session.kernels(), session.model(), bench, [](const DecodeBenchLine& l) {
-        fmt::print("{:>5} {:>7} {:>9} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.3f} {:>5.1f}%\n", l.batch, l.context,
-                   to_string(l.mode), l.step_ms.median, l.step_ms.least, l.wall_ms.median,
-                   l.read_bytes_per_s.median / 1e12, l.share * 100);
-        std::fflush(stdout);
-      });
+  fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min",
+             "wall ms", "TB/s read", "share");
+  const auto lines = bench_decode(session.device(), session.stream(), session.kernels(), session.model(), bench,
+                                  [](const DecodeBenchLine& l) {
+                                    fmt::print("{:>5} {:>7} {:>9} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.3f} {:>5.1f}%\n",
+                                               l.batch, l.context, to_string(l.mode), l.step_ms.median, l.step_ms.least,
+                                               l.wall_ms.median, l.read_bytes_per_s.median / 1e12, l.share * 100);
+                                    std::fflush(stdout);
+                                  });
   if (options.out.empty()) return 0;
-  nlohmann::ordered_json file{{"model", options.session.model.filename().string()},
-                              {"device", session.device().name()},
+  nlohmann::ordered_json file{{"gpu", session.device().name()},
+                              {"driver", session.device().driver().version()},
+                              {"date", today()},
+                              {"commit", options.commit},
+                              {"command", command_line()},
+                              {"model", options.session.model.filename().string()},
                               {"edges", options.session.edges},
                               {"samples", options.samples},
                               {"steps_per_sample", options.steps},
@@ -81,9 +115,14 @@ void add_bench(CLI::App& app, Action& chosen) {
   decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();
   decode->add_option("--context", options->contexts, "keys a row attends to, one or more")->capture_default_str();
   decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();
-  decode->add_option("--samples", options->samples, "of each figure")->check(CLI::Range(1, 10000))->capture_default_str();
-  decode->add_option("--steps", options->steps, "launches a sample")->check(CLI::Range(1, 10000))->capture_default_str();
+  decode->add_option("--samples", options->samples, "of each figure")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  decode->add_option("--steps", options->steps, "launches a sample")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   decode->add_option("--out", options->out, "JSON file");
+  decode->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
   decode->callback([options, &chosen] { chosen = [options] { return bench_decode_command(*options); }; });
 }
 

@@ -1,7 +1,6 @@
 // nodewright doctor: what this machine has, what is missing, and how to mend it.
-#include <fmt/format.h>
-
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -30,8 +29,8 @@ bool report(const char* what, const std::function<std::string()>& look) {
 
 std::string describe(const OpenedDevice& opened) {
   const DeviceProperties& p = opened.device->properties();
-  return fmt::format("{}, compute capability {}.{}, {} SMs, {:.1f} GiB, {:.1f} GiB free", p.name, p.cc_major, p.cc_minor,
-                     p.sm_count, static_cast<double>(p.total_bytes) / (1u << 30),
+  return fmt::format("{}, compute capability {}.{}, {} SMs, {:.1f} GiB, {:.1f} GiB free", p.name, p.cc_major,
+                     p.cc_minor, p.sm_count, static_cast<double>(p.total_bytes) / (1u << 30),
                      static_cast<double>(opened.device->free_bytes()) / (1u << 30));
 }
 
@@ -50,8 +49,11 @@ std::string look_for_cublaslt() {
     if (version == nullptr) continue;
     return fmt::format("{} version {}", name, version());
   }
-  throw Error({.doing = "load", .object = "libcublasLt.so.13", .detail = "not found in any usual place",
-               .advice = "install the CUDA toolkit, set CUDA_HOME, or pip install nvidia-cublas (no kernel needs it yet)"});
+  throw Error(
+      {.doing = "load",
+       .object = "libcublasLt.so.13",
+       .detail = "not found in any usual place",
+       .advice = "install the CUDA toolkit, set CUDA_HOME, or pip install nvidia-cublas (no kernel needs it yet)"});
 }
 
 int doctor() {
@@ -77,7 +79,8 @@ int doctor() {
     const OpenedDevice opened = open_device("cpu");
     const KernelCache cache(*opened.device);
     if (cache.folder().empty())
-      throw Error({.doing = "make a kernel cache folder", .detail = cache.stats().disk_problem,
+      throw Error({.doing = "make a kernel cache folder",
+                   .detail = cache.stats().disk_problem,
                    .advice = "set NODEWRIGHT_CACHE to a folder that can be written; until then every start compiles"});
     return cache.folder().string();
   });
@@ -89,7 +92,9 @@ int doctor() {
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& chosen) {
-  app.add_subcommand("doctor", "Say what this machine has and what is missing")->callback([&chosen] { chosen = doctor; });
+  app.add_subcommand("doctor", "Say what this machine has and what is missing")->callback([&chosen] {
+    chosen = doctor;
+  });
 }
 
 }  // namespace nodewright::cli

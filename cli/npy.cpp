@@ -9,8 +9,7 @@
 namespace nodewright::cli {
 
 void write_npy(const std::filesystem::path& path, std::span<const float> values, int64_t rows, int64_t columns) {
-  std::string header =
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
   // Magic, version and length take 10 bytes; the data starts at a multiple of 64 (numpy.lib.format).
   while ((10 + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';

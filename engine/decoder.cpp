@@ -72,9 +72,9 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   start = Clock::now();
   step_plan_ = decoder_plan(device, model, step_kernels, cache_, step_state_, DecodePurpose::step, options.policy);
   step_run_.emplace(step_plan_, options.mode, stream);
-  prefill_run_.emplace(decoder_plan(device, model, prefill_kernels, cache_, prefill_state_, DecodePurpose::prefill,
-                                    options.policy),
-                       options.mode, stream);
+  prefill_run_.emplace(
+      decoder_plan(device, model, prefill_kernels, cache_, prefill_state_, DecodePurpose::prefill, options.policy),
+      options.mode, stream);
   stats_.build_ms = ms_since(start);
   const uint64_t free_after = device.free_bytes();
   stats_.graph_bytes = free_before > free_after ? free_before - free_after : 0;

@@ -2,7 +2,7 @@
 // kLanes lanes share a key (8 elements each), so a warp holds 32 / kLanes keys at once, each with its own running
 // maximum, sum and weighted values; these meet in shared memory in slot order, and the splits of a row in the block that
 // arrives last, in split order: a row's bits depend on its own tokens only. A split covers ceil(length / kSplits) keys
-// rounded up to 16; splits past the length leave at once and are not counted.
+// rounded up to what a block requests at once; splits past the length leave at once and are not counted.
 #include "kernels_src/attend.h"
 
 #include "kernels_src/device/numeric.cuh"
@@ -15,21 +15,34 @@ constexpr int kKeysPerWarp = static_cast<int>(32 / kLanes);
 constexpr int kSlots = kKeysPerWarp * 4;
 constexpr int kPartial = static_cast<int>(kHeadDim + 2);  // weighted values, maximum, sum
 constexpr int kUnroll = 4;                                // keys a lane group requests at once
+constexpr int kPass = kSlots * kUnroll;                   // keys a block requests at once
+constexpr int kWeights = kSlots > static_cast<int>(kSplits) ? kSlots : static_cast<int>(kSplits);
+static_assert(kTileHeads <= 4, "a warp weighs a head");
 
 struct Running {
   float top, sum, values[8];
 };
 
-// Merges `count` partials of one head, `stride` floats apart, element `d` of the values; returns value / sum.
-NODEWRIGHT_DEVICE float merged_value(const float* partial, int count, int stride, int d, float top) {
-  float value = 0.0f, sum = 0.0f;
-  for (int i = 0; i < count; ++i) {
-    const float* p = partial + i * stride;
-    const float weight = exp2f(p[kHeadDim] - top);
-    value = fmaf(p[d], weight, value);
-    sum = fmaf(p[kHeadDim + 1], weight, sum);
+// What `count` partials of one head weigh beside each other. Called by a whole warp: load(i) gives the maximum and the
+// sum of partial i, weights[i] becomes exp2(maximum i - largest maximum). Every lane returns the largest maximum and the
+// weighted sum.
+struct Merged {
+  float top, sum;
+};
+template <class Load>
+NODEWRIGHT_DEVICE Merged merge_weights(int count, float* weights, Load load) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float top = -INFINITY;
+  for (int i = lane; i < count; i += 32) top = fmaxf(top, load(i).top);
+  top = warp_max(top);
+  float sum = 0.0f;
+  for (int i = lane; i < count; i += 32) {
+    const Merged m = load(i);
+    const float weight = exp2f(m.top - top);
+    weights[i] = weight;
+    sum = fmaf(m.sum, weight, sum);
   }
-  return value / sum;
+  return {top, warp_sum(sum)};
 }
 
 }  // namespace nodewright
@@ -41,7 +54,7 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
   const int live = args.n_live.data[0], length = args.positions.data[row] + 1;
   if (row >= live) return;
   const int share = static_cast<int>((length + kSplits - 1) / kSplits);
-  const int keys_per_split = (share + 15) / 16 * 16;
+  const int keys_per_split = (share + kPass - 1) / kPass * kPass;
   const int first = split * keys_per_split;
   if (first >= length) return;
   const int last = first + keys_per_split < length ? first + keys_per_split : length;
@@ -111,75 +124,79 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
     }
   }
 
-  // Slots -> block. A slot that saw no key has maximum -inf and weighs nothing.
-  float* partials = reinterpret_cast<float*>(shared_memory());  // [kTileHeads][kSlots][kPartial]
-  float* tops = partials + kTileHeads * kSlots * kPartial;      // [kTileHeads]
-  int* ticket = reinterpret_cast<int*>(tops + kTileHeads);
+  // Slots -> block: warp h weighs head h, then every thread sums its elements. A slot that saw no key has maximum -inf
+  // and weighs nothing.
+  constexpr int kElements = kTileHeads * static_cast<int>(kHeadDim), kHead = static_cast<int>(kHeadDim);
+  float* slots = reinterpret_cast<float*>(shared_memory());                        // [kTileHeads][kSlots][kPartial]
+  float* weights = slots + kTileHeads * kSlots * kPartial;                         // [kTileHeads][kWeights]
+  Merged* merged = reinterpret_cast<Merged*>(weights + kTileHeads * kWeights);     // [kTileHeads]
+  int* ticket = reinterpret_cast<int*>(merged + kTileHeads);
   NODEWRIGHT_UNROLL
   for (int h = 0; h < kTileHeads; ++h) {
-    float* to = partials + (h * kSlots + slot) * kPartial;
+    float* to = slots + (h * kSlots + slot) * kPartial;
     NODEWRIGHT_UNROLL
     for (int i = 0; i < 8; ++i)
       if (d0 + i < kHeadDim) to[d0 + i] = state[h].values[i];
     if (d0 == 0) to[kHeadDim] = state[h].top, to[kHeadDim + 1] = state[h].sum;
   }
   __syncthreads();
-  if (static_cast<int>(threadIdx.x) < kTileHeads) {
-    float top = -INFINITY;
-    for (int i = 0; i < kSlots; ++i) top = fmaxf(top, partials[(threadIdx.x * kSlots + i) * kPartial + kHeadDim]);
-    tops[threadIdx.x] = top;
+  if (warp < kTileHeads) {
+    const Merged m = merge_weights(kSlots, weights + warp * kWeights, [&](int i) {
+      const float* p = slots + (warp * kSlots + i) * kPartial + kHeadDim;
+      return Merged{p[0], p[1]};
+    });
+    if (lane == 0) merged[warp] = m;
   }
   __syncthreads();
 
   bf16* y = args.y.data + row * args.y_stride + head0 * kHeadDim;
-  constexpr int kElements = kTileHeads * static_cast<int>(kHeadDim);
-  if (splits == 1) {
-    for (int i = static_cast<int>(threadIdx.x); i < kElements; i += static_cast<int>(kAttendThreads)) {
-      const int h = i / static_cast<int>(kHeadDim), d = i % static_cast<int>(kHeadDim);
-      y[i] = to_bf16(merged_value(partials + h * kSlots * kPartial, kSlots, kPartial, d, tops[h]));
-    }
-    return;
-  }
-
-  // Splits -> row, through global memory, by the block that arrives last.
   const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
   float* row_partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;  // [kSplits][kTileHeads][kPartial]
   float* mine = row_partials + static_cast<int64_t>(split) * kTileHeads * kPartial;
   for (int i = static_cast<int>(threadIdx.x); i < kElements; i += static_cast<int>(kAttendThreads)) {
-    const int h = i / static_cast<int>(kHeadDim), d = i % static_cast<int>(kHeadDim);
-    const float* from = partials + h * kSlots * kPartial;
-    float value = 0.0f, sum = 0.0f;
-    for (int s = 0; s < kSlots; ++s) {
-      const float weight = exp2f(from[s * kPartial + kHeadDim] - tops[h]);
-      value = fmaf(from[s * kPartial + d], weight, value);
-      sum = fmaf(from[s * kPartial + kHeadDim + 1], weight, sum);
+    const int h = i / kHead, d = i % kHead;
+    float value = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int s = 0; s < kSlots; ++s) value = fmaf(slots[(h * kSlots + s) * kPartial + d], weights[h * kWeights + s], value);
+    if (splits == 1) {
+      y[i] = to_bf16(value / merged[h].sum);
+    } else {
+      mine[h * kPartial + d] = value;
+      if (d == 0) mine[h * kPartial + kHeadDim] = merged[h].top, mine[h * kPartial + kHeadDim + 1] = merged[h].sum;
     }
-    mine[h * kPartial + d] = value;
-    if (d == 0) mine[h * kPartial + kHeadDim] = tops[h], mine[h * kPartial + kHeadDim + 1] = sum;
   }
+  if (splits == 1) return;
+
+  // Splits -> row, through global memory, by the block that arrives last.
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) *ticket = atomicAdd(args.arrivals.data + cell, 1);
   __syncthreads();
   if (*ticket != splits - 1) return;
   __threadfence();
-  if (static_cast<int>(threadIdx.x) < kTileHeads) {
-    float top = -INFINITY;
-    for (int s = 0; s < splits; ++s)
-      top = fmaxf(top, load_shared_by_grid(row_partials + (s * kTileHeads + threadIdx.x) * kPartial + kHeadDim));
-    tops[threadIdx.x] = top;
-  }
   if (threadIdx.x == 0) args.arrivals.data[cell] = 0;
+  if (warp < kTileHeads) {
+    const Merged m = merge_weights(splits, weights + warp * kWeights, [&](int i) {
+      const float* p = row_partials + (i * kTileHeads + warp) * kPartial + kHeadDim;
+      return Merged{load_shared_by_grid(p), load_shared_by_grid(p + 1)};
+    });
+    if (lane == 0) merged[warp] = m;
+  }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < kElements; i += static_cast<int>(kAttendThreads)) {
-    const int h = i / static_cast<int>(kHeadDim), d = i % static_cast<int>(kHeadDim);
-    float value = 0.0f, sum = 0.0f;
-    for (int s = 0; s < splits; ++s) {
-      const float* p = row_partials + (s * kTileHeads + h) * kPartial;
-      const float weight = exp2f(load_shared_by_grid(p + kHeadDim) - tops[h]);
-      value = fmaf(load_shared_by_grid(p + d), weight, value);
-      sum = fmaf(load_shared_by_grid(p + kHeadDim + 1), weight, sum);
+    const int h = i / kHead, d = i % kHead;
+    const float* from = row_partials + h * kPartial + d;
+    float value = 0.0f;
+    int s = 0;
+    for (; s + 8 <= splits; s += 8) {  // eight loads in flight
+      float v[8];
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] = load_shared_by_grid(from + (s + j) * kTileHeads * kPartial);
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) value = fmaf(v[j], weights[h * kWeights + s + j], value);
     }
-    y[i] = to_bf16(value / sum);
+    for (; s < splits; ++s)
+      value = fmaf(load_shared_by_grid(from + s * kTileHeads * kPartial), weights[h * kWeights + s], value);
+    y[i] = to_bf16(value / merged[h].sum);
   }
 }

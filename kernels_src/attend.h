@@ -28,7 +28,8 @@ struct AttendShape {
   static constexpr int64_t kWarps = 4;
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t group() const { return heads / kv_heads; }
-  // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each.
+  // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and each of the
+  // four warps weighs the partials of one.
   constexpr int64_t head_tile() const {
     int64_t tile = group();
     while (tile > 4) {  // the largest divisor of the group that is at most 4
@@ -48,7 +49,8 @@ struct AttendShape {
   constexpr int64_t slots() const { return 32 / lanes() * kWarps; }  // keys in flight in a block
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
   constexpr unsigned shared_bytes() const {
-    return static_cast<unsigned>(4 * (slots() * head_tile() * (head_dim + 2) + head_tile() + 4));
+    const int64_t weights = splits > slots() ? splits : slots();
+    return static_cast<unsigned>(4 * (slots() * head_tile() * (head_dim + 2) + head_tile() * weights + 2 * head_tile() + 4));
   }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},

@@ -5,21 +5,7 @@
 
 NODEWRIGHT_KERNEL(norm_gate_up, NormGateUp, kThreads) {
   static_assert(kBatch % 2 == 0, "a gate row and its up row end in the same segment");
-  float* partial = reinterpret_cast<float*>(shared_memory());
-  float* scratch = partial + kSegment * kTile * kWarps;
-  const OutputRange range = block_outputs(args.outputs, 2);
-  WeightBatch batch;
-  GainSlice gains;
-  request_first_batch(batch, args.weight.data, range);
-  load_gains(gains, args.gain.data);
-  release_dependents();
-  wait_for_inputs();
-
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t live = kRows == 1 ? 1 : args.n_live.data[0] - first_row;
-  InputSlice slice;
-  load_normed_slice(slice, gains, args.x.data + first_row * kStride, kStride, args.eps, scratch);
-  stream_weights(args.weight.data, range, batch, slice, partial, [&](int segment, int rows, auto sum) {
+  project_normed(args, 2, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
     const int pairs = rows / 2;
     for (int i = static_cast<int>(threadIdx.x); i < pairs * kTile; i += static_cast<int>(kThreads)) {
       const int r = i % pairs, m = i / pairs;

@@ -46,8 +46,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   s.partials = arena.take<float>(
-      "attention.partials",
-      n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
+      "attention.partials", n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()),
+      "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", n * round_up_8(config.vocab), "output");
   s.tokens = arena.take<int32_t>("tokens", n, "output");

@@ -22,24 +22,24 @@ struct DecodeLimits {
 // What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
 // `data` may be dereferenced) and on the device.
 struct StepInputs {
-  View<int32_t> n_live;         // [1] rows that count; the others store nothing
-  View<int32_t> tokens;         // [rows] token id, or -1: the sequence's last token, already on the device
-  View<int32_t> positions;      // [rows] of that token; its keys are written there and it attends to 0 .. position
-  View<int32_t> sequences;      // [rows] index into last_token
-  View<float> temperature;      // [rows] below 1e-5: greedy
-  View<int32_t> top_k;          // [rows] 0: all
-  View<float> top_p;            // [rows] 1: all
-  View<uint64_t> seed;          // [rows]
-  View<int32_t> output_index;   // [rows] which output of its sequence the next token is
-  View<int32_t> block_table;    // [rows, table_stride] pool pages of the row's sequence, in order
-  int64_t table_stride = 0;     // pages of the longest sequence
+  View<int32_t> n_live;        // [1] rows that count; the others store nothing
+  View<int32_t> tokens;        // [rows] token id, or -1: the sequence's last token, already on the device
+  View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
+  View<int32_t> sequences;     // [rows] index into last_token
+  View<float> temperature;     // [rows] below 1e-5: greedy
+  View<int32_t> top_k;         // [rows] 0: all
+  View<float> top_p;           // [rows] 1: all
+  View<uint64_t> seed;         // [rows]
+  View<int32_t> output_index;  // [rows] which output of its sequence the next token is
+  View<int32_t> block_table;   // [rows, table_stride] pool pages of the row's sequence, in order
+  int64_t table_stride = 0;    // pages of the longest sequence
 };
 
 // Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
 struct DecodeState {
   int64_t rows = 0;
-  StepInputs inputs;          // device
-  StepInputs host_inputs;     // pinned
+  StepInputs inputs;       // device
+  StepInputs host_inputs;  // pinned
   NamedRange inputs_range, host_inputs_range;
   View<float> residual;       // [rows, hidden rounded up to 8], padding zero
   View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
@@ -79,8 +79,8 @@ class DecodeSlot {
   PinnedBuffer host_inputs_, host_tokens_;
 };
 
-// Blocks that share a row's context: enough to give every SM two, whatever the bucket; at most 64. Depends on the bucket
-// and the device only, so a row's bits do not depend on its length's neighbours or on max_context.
+// Blocks that share a row's context: enough to give every SM two, whatever the bucket; at most 64. Depends on the
+// bucket and the device only, so a row's bits do not depend on its length's neighbours or on max_context.
 int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count);
 
 }  // namespace nodewright

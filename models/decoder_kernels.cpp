@@ -1,8 +1,11 @@
 #include "models/decoder_kernels.h"
 
+#include <string>
+
 #include "kernels_src/matvec_shape.h"
 #include "models/decode_state.h"
 #include "models/kv_cache.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 namespace {
@@ -30,7 +33,15 @@ struct Choices {
   Choice embed, norm_qkv, rope_append, attend, attention_out, norm_gate_up, down, norm_logits, sample;
 };
 
+// A warp holds one key at least: 32 lanes of 8 elements.
+constexpr int64_t kMostHeadDim = 256;
+
 Choices choose(const ModelConfig& config, int64_t rows, int sm_count) {
+  if (config.head_dim > kMostHeadDim)
+    throw Error({.doing = "build attention for",
+                 .object = config.architecture,
+                 .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
+                           std::to_string(kMostHeadDim)});
   const auto over = [&](int64_t cols, int64_t outputs, int64_t unit = 1) {
     return MatvecShape{rows, cols, (cols + 7) / 8 * 8, outputs, unit};
   };

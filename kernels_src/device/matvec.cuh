@@ -218,4 +218,27 @@ NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gai
   }
 }
 
+// The whole of a kernel that projects rms_norm(x): requests weights and gains, waits, norms, streams, stores. `args` has
+// x, gain, weight, n_live, outputs and eps; store(first_row, live, segment, rows, sum) as in stream_weights, with the
+// first of the block's rows of x and how many of its kTile count.
+template <class Args, class Store>
+NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
+  float* partial = reinterpret_cast<float*>(shared_memory());
+  float* scratch = partial + kSegment * kTile * kWarps;
+  const OutputRange range = block_outputs(args.outputs, unit);
+  WeightBatch batch;
+  GainSlice gains;
+  request_first_batch(batch, args.weight.data, range);
+  load_gains(gains, args.gain.data);
+  release_dependents();
+  wait_for_inputs();
+
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t live = kRows == 1 ? 1 : args.n_live.data[0] - first_row;
+  InputSlice slice;
+  load_normed_slice(slice, gains, args.x.data + first_row * kStride, kStride, args.eps, scratch);
+  stream_weights(args.weight.data, range, batch, slice, partial,
+                 [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
+}
+
 }  // namespace nodewright
