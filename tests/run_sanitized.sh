@@ -17,7 +17,7 @@ case ${1:-} in
     shift 2
     # The CPU driver keeps its context for the life of the process, so leaks are not looked for.
     export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:${ASAN_OPTIONS:-} UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-    export NODEWRIGHT_CACHE=$PWD/$folder/kernel-cache NODEWRIGHT_BINARY_DIR=$PWD/$folder
+    export NODEWRIGHT_CACHE=${NODEWRIGHT_CACHE:-$PWD/$folder/kernel-cache} NODEWRIGHT_BINARY_DIR=$PWD/$folder
     export NODEWRIGHT_CPU_DRIVER=$PWD/$folder/lib/libnodewright_cpu_driver.so
     export NODEWRIGHT_PROGRAM=$PWD/$folder/nodewright
     if [[ $program == *.py ]]; then exec python3 "$program" "$@"; fi
