@@ -51,7 +51,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
     end.record(stream);
     end.synchronize();
     if (i < 0) continue;
-    steps.push_back(end.ms_since(start) / options.steps_per_sample);
+    steps.push_back(static_cast<double>(end.ms_since(start)) / options.steps_per_sample);
     reads.push_back(read);
   }
   for (StepRow& row : rows) row.token.reset();

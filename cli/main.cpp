@@ -19,7 +19,7 @@ int fail(std::string message, int exit_code) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace nodewright;
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
   app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
@@ -33,16 +33,16 @@ int main(int argc, char** argv) {
   cli::add_doctor(app, action);
   try {
     app.parse(argc, argv);
-    if (!action) return fail("a subcommand is missing (see --help)", 2);
-    const int exit_code = action();
-    cli::write_standard_output("");  // what is still buffered
-    return exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return fail(std::string(error.what()) + " (see --help)", 2);
-  } catch (const Error& error) {
-    return fail(error.what(), error.parts().fault == Fault::usage ? 2 : 1);
-  } catch (const std::exception& error) {
-    return fail(error.what(), 1);
   }
+  if (!action) return fail("a subcommand is missing (see --help)", 2);
+  const int exit_code = action();
+  cli::write_standard_output("");  // what is still buffered
+  return exit_code;
+} catch (const nodewright::Error& error) {
+  return fail(error.what(), error.parts().fault == nodewright::Fault::usage ? 2 : 1);
+} catch (const std::exception& error) {
+  return fail(error.what(), 1);
 }

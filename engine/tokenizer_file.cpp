@@ -122,7 +122,7 @@ class Reader {
 
   void refuse_unless_empty(const Json& model, const std::string& key) const {
     const Json& value = member(model, key);
-    if (!value.is_null() && value != "") refuse(fmt::format("'{}' of model BPE", key));
+    if (!value.is_null() && value != Json("")) refuse(fmt::format("'{}' of model BPE", key));
   }
 
   const Json& sequence_members(const Json& sequence, const std::string& key, const std::string& where,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "models/json_file.h"
 #include "runtime/error.h"
 
 namespace nodewright {

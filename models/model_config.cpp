@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "models/mapped_file.h"
+#include "models/json_file.h"
 #include "runtime/error.h"
 
 namespace nodewright {

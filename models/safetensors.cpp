@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 
+#include "models/json_file.h"
 #include "runtime/error.h"
 
 namespace nodewright {

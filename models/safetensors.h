@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/mapped_file.h"
+#include "models/checked_file.h"
 
 namespace nodewright {
 

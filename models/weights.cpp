@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "models/json_file.h"
 #include "runtime/arena.h"
 #include "runtime/error.h"
 #include "runtime/event.h"

@@ -88,6 +88,7 @@ struct Outcome {
 // Standard output and standard error go to `log`, so that nothing can block on a full pipe.
 Outcome run(const std::vector<std::string>& command, const fs::path& log) {
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   posix_spawn_file_actions_t actions;
@@ -151,7 +152,7 @@ std::string describe_compiler(const std::string& path) {
 
 std::string host_compiler_path() {
   if (const char* chosen = getenv("NODEWRIGHT_CXX"); chosen != nullptr && *chosen != 0) {
-    const std::string found = find_on_path(chosen);
+    std::string found = find_on_path(chosen);
     if (!found.empty()) return found;
     throw Error({.doing = "find the host compiler that NODEWRIGHT_CXX names",
                  .object = chosen,

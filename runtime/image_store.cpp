@@ -99,7 +99,7 @@ ImageStore::Read ImageStore::read(const std::string& name, const Digest& key) co
   if (folder_.empty()) return {};
   const File file(::open(file_of(name, key).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return {};
-  const Read damaged{Found::damaged, {}};
+  Read damaged{Found::damaged, {}};
   Header header;
   struct stat size {};
   if (!read_all(file.get(), std::as_writable_bytes(std::span(&header, 1))) || ::fstat(file.get(), &size) != 0)
@@ -124,12 +124,12 @@ std::string ImageStore::write(const std::string& name, const Digest& key, std::s
   const File file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.open()) return reason("cannot create", temporary);
   if (!write_all(file.get(), std::as_bytes(std::span(&header, 1))) || !write_all(file.get(), image)) {
-    const std::string problem = reason("cannot write", temporary);
+    std::string problem = reason("cannot write", temporary);
     ::unlink(temporary.c_str());
     return problem;
   }
   if (::rename(temporary.c_str(), file_of(name, key).c_str()) != 0) {
-    const std::string problem = reason("cannot publish", temporary);
+    std::string problem = reason("cannot publish", temporary);
     ::unlink(temporary.c_str());
     return problem;
   }

@@ -1,0 +1,20 @@
+// A JSON file of a checkpoint folder, parsed strictly: what a lenient parser lets pass is how a hostile file hides.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace nodewright {
+
+// The whole file as JSON. Refuses a file above `max_bytes`, text that is not UTF-8 or not JSON, duplicate keys, nesting
+// deeper than 64, and a document that is not an object. `doing` completes "cannot ..." in the errors.
+nlohmann::json read_json_object(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes);
+
+// The text between quotes, shortened to its first 120 bytes, control characters as \xNN: names come from files and may
+// be hostile.
+std::string in_quotes(std::string_view name);
+
+}  // namespace nodewright
