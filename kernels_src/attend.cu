@@ -1,10 +1,9 @@
 // y = softmax(q k^T * scale) v over keys 0 .. position. Block (s, t, m): split s of the context, head tile t, row m.
 // kLanes lanes share a key (8 elements each), so a warp holds 32 / kLanes keys at once, each with its own running
-// maximum, sum and weighted values; these meet in shared memory in slot order, and the splits of a row in the block that
-// arrives last, in split order: a row's bits depend on its own tokens only. A split covers ceil(length / kSplits) keys
-// rounded up to what a block requests at once; splits past the length leave at once and are not counted.
+// maximum, sum and weighted values; these meet in shared memory in slot order, and the splits of a row in the block
+// that arrives last, in split order: a row's bits depend on its own tokens only. A split covers ceil(length / kSplits)
+// keys rounded up to what a block requests at once; splits past the length leave at once and are not counted.
 #include "kernels_src/attend.h"
-
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/kv_pages.h"
 
@@ -24,8 +23,8 @@ struct Running {
 };
 
 // What `count` partials of one head weigh beside each other. Called by a whole warp: load(i) gives the maximum and the
-// sum of partial i, weights[i] becomes exp2(maximum i - largest maximum). Every lane returns the largest maximum and the
-// weighted sum.
+// sum of partial i, weights[i] becomes exp2(maximum i - largest maximum). Every lane returns the largest maximum and
+// the weighted sum.
 struct Merged {
   float top, sum;
 };
@@ -50,7 +49,8 @@ NODEWRIGHT_DEVICE Merged merge_weights(int count, float* weights, Load load) {
 NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
   release_dependents();
   wait_for_inputs();
-  const int split = static_cast<int>(blockIdx.x), tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
+  const int split = static_cast<int>(blockIdx.x), tile = static_cast<int>(blockIdx.y),
+            row = static_cast<int>(blockIdx.z);
   const int live = args.n_live.data[0], length = args.positions.data[row] + 1;
   if (row >= live) return;
   const int share = static_cast<int>((length + kSplits - 1) / kSplits);
@@ -90,8 +90,7 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
       keys[u] = values[u] = uint4{0u, 0u, 0u, 0u};
       if (position < last && has_elements) {
         const int page = table[position / kPageSize];
-        const int64_t at =
-            kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim) + d0;
+        const int64_t at = kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim) + d0;
         keys[u] = load_16(args.kv.data + at);
         values[u] = load_16(args.kv.data + at + kKvHeads * kPageSize * kPaddedHeadDim);
       }
@@ -127,9 +126,9 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
   // Slots -> block: warp h weighs head h, then every thread sums its elements. A slot that saw no key has maximum -inf
   // and weighs nothing.
   constexpr int kElements = kTileHeads * static_cast<int>(kHeadDim), kHead = static_cast<int>(kHeadDim);
-  float* slots = reinterpret_cast<float*>(shared_memory());                        // [kTileHeads][kSlots][kPartial]
-  float* weights = slots + kTileHeads * kSlots * kPartial;                         // [kTileHeads][kWeights]
-  Merged* merged = reinterpret_cast<Merged*>(weights + kTileHeads * kWeights);     // [kTileHeads]
+  float* slots = reinterpret_cast<float*>(shared_memory());                     // [kTileHeads][kSlots][kPartial]
+  float* weights = slots + kTileHeads * kSlots * kPartial;                      // [kTileHeads][kWeights]
+  Merged* merged = reinterpret_cast<Merged*>(weights + kTileHeads * kWeights);  // [kTileHeads]
   int* ticket = reinterpret_cast<int*>(merged + kTileHeads);
   NODEWRIGHT_UNROLL
   for (int h = 0; h < kTileHeads; ++h) {
@@ -157,7 +156,8 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
     const int h = i / kHead, d = i % kHead;
     float value = 0.0f;
     NODEWRIGHT_UNROLL
-    for (int s = 0; s < kSlots; ++s) value = fmaf(slots[(h * kSlots + s) * kPartial + d], weights[h * kWeights + s], value);
+    for (int s = 0; s < kSlots; ++s)
+      value = fmaf(slots[(h * kSlots + s) * kPartial + d], weights[h * kWeights + s], value);
     if (splits == 1) {
       y[i] = to_bf16(value / merged[h].sum);
     } else {

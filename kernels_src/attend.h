@@ -17,7 +17,7 @@ struct Attend {
   InOut<int32_t> arrivals;  // [rows, head_tiles] splits that have written their partials; zero between launches
   int64_t table_stride;
   int64_t y_stride;
-  float scale;              // of q . k, times log2(e): probabilities are powers of two
+  float scale;  // of q . k, times log2(e): probabilities are powers of two
 };
 
 // How the heads and the context of a row are dealt to blocks.
@@ -50,7 +50,8 @@ struct AttendShape {
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
   constexpr unsigned shared_bytes() const {
     const int64_t weights = splits > slots() ? splits : slots();
-    return static_cast<unsigned>(4 * (slots() * head_tile() * (head_dim + 2) + head_tile() * weights + 2 * head_tile() + 4));
+    return static_cast<unsigned>(
+        4 * (slots() * head_tile() * (head_dim + 2) + head_tile() * weights + 2 * head_tile() + 4));
   }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},

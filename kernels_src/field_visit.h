@@ -44,8 +44,8 @@ struct RoleOf<InOut<T>> {
 // One field of an argument struct.
 struct FieldInfo {
   std::string_view name;
-  size_t offset;         // bytes from the start of the struct
-  size_t bytes;          // sizeof the field
+  size_t offset;  // bytes from the start of the struct
+  size_t bytes;   // sizeof the field
   Role role;
   size_t element_bytes;  // sizeof the pointee for role fields, 0 for scalars
 };
@@ -75,10 +75,10 @@ constexpr size_t count_fields() {
 template <class A>
 constexpr auto field_pointers(A& a) {
   constexpr size_t n = count_fields<std::remove_const_t<A>>();
-#define NODEWRIGHT_FIELDS(count, ...)                                                       \
-  if constexpr (n == count) {                                                               \
-    auto& [__VA_ARGS__] = a;                                                                \
-    return [](auto&... f) { return std::make_tuple(&f...); }(__VA_ARGS__);                  \
+#define NODEWRIGHT_FIELDS(count, ...)                                      \
+  if constexpr (n == count) {                                              \
+    auto& [__VA_ARGS__] = a;                                               \
+    return [](auto&... f) { return std::make_tuple(&f...); }(__VA_ARGS__); \
   } else
   NODEWRIGHT_FIELDS(1, a0)
   NODEWRIGHT_FIELDS(2, a0, a1)
@@ -147,14 +147,15 @@ void for_each_field(const A& args, Function&& f) {
         [&] {
           const auto& field = *std::get<I>(pointers);
           using Field = std::remove_cvref_t<decltype(field)>;
-          const auto offset = static_cast<size_t>(reinterpret_cast<const char*>(&field) -
-                                                  reinterpret_cast<const char*>(&args));
+          const auto offset =
+              static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
           f(FieldInfo{field_visit_detail::field_name<A, I>(), offset, sizeof(Field), RoleOf<Field>::role,
                       RoleOf<Field>::element_bytes},
             field);
         }(),
         ...);
-  }(std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
 }
 
 }  // namespace nodewright

@@ -25,8 +25,8 @@ struct MatvecShape {
     return 1;
   }
 
-  // Threads of a block: 8 columns each and turn. At most 256, so that at 128 registers two blocks fit an SM and the next
-  // kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
+  // Threads of a block: 8 columns each and turn. At most 256, so that at 128 registers two blocks fit an SM and the
+  // next kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
   constexpr int64_t threads() const {
     const int64_t chunks = stride / 8;
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
@@ -61,13 +61,14 @@ struct MatvecShape {
     return static_cast<unsigned>(4 * (segment() * tile() * (threads() / 32) + tile() * (threads() / 32)));
   }
 
-  // Two blocks an SM: on one H200 (2026-11-20, Llama-3.2-1B shapes, batch 1, 1024 keys, programmatic edges) a step takes
-  // 0.878 ms so and 0.932 ms with one.
+  // Two blocks an SM: on one H200 (2026-11-20, Llama-3.2-1B shapes, batch 1, 1024 keys, programmatic edges) a step
+  // takes 0.878 ms so and 0.932 ms with one.
   static constexpr int64_t kBlocksPerSm = 2;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, kBlocksPerSm * sm_count));
-    return {{blocks, static_cast<unsigned>(rows / tile()), 1}, {static_cast<unsigned>(threads()), 1, 1}, shared_bytes()};
+    return {
+        {blocks, static_cast<unsigned>(rows / tile()), 1}, {static_cast<unsigned>(threads()), 1, 1}, shared_bytes()};
   }
 };
 

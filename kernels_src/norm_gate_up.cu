@@ -1,7 +1,7 @@
-// y[m, i] = silu(g) * u, g = h[m] . W[2i], u = h[m] . W[2i + 1], h = rms_norm(x). Block (b, t): a range of pairs, kTile rows.
-#include "kernels_src/norm_gate_up.h"
-
+// y[m, i] = silu(g) * u, g = h[m] . W[2i], u = h[m] . W[2i + 1], h = rms_norm(x). Block (b, t): a range of pairs, kTile
+// rows.
 #include "kernels_src/device/matvec.cuh"
+#include "kernels_src/norm_gate_up.h"
 
 NODEWRIGHT_KERNEL(norm_gate_up, NormGateUp, kThreads) {
   static_assert(kBatch % 2 == 0, "a gate row and its up row end in the same segment");

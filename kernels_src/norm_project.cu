@@ -1,7 +1,6 @@
 // y[m, n] = sum_k rms_norm(x[m])[k] * W[n, k], fp32 out. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
-#include "kernels_src/norm_project.h"
-
 #include "kernels_src/device/matvec.cuh"
+#include "kernels_src/norm_project.h"
 
 NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
   project_normed(args, 1, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {

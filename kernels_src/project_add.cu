@@ -1,7 +1,6 @@
 // residual[m, n] += sum_k x[m, k] * W[n, k]. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
-#include "kernels_src/project_add.h"
-
 #include "kernels_src/device/matvec.cuh"
+#include "kernels_src/project_add.h"
 
 NODEWRIGHT_KERNEL(project_add, ProjectAdd, kThreads) {
   float* partial = reinterpret_cast<float*>(shared_memory());

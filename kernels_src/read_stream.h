@@ -12,6 +12,8 @@ struct ReadStream {
 };
 
 inline constexpr unsigned kReadStreamThreads = 1024;
-constexpr LaunchShape read_stream_shape(unsigned sm_count) { return {{16 * sm_count, 1, 1}, {kReadStreamThreads, 1, 1}, 0}; }
+constexpr LaunchShape read_stream_shape(unsigned sm_count) {
+  return {{16 * sm_count, 1, 1}, {kReadStreamThreads, 1, 1}, 0};
+}
 
 }  // namespace nodewright

@@ -1,9 +1,8 @@
 // (a, b) -> (a cos - b sin, b cos + a sin) for the pairs (i, i + d/2), angle = position * frequency[i], all in fp32.
 // Block (h, m): kv head h of row m: its query heads, its key and its value.
-#include "kernels_src/rope_append.h"
-
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/kv_pages.h"
+#include "kernels_src/rope_append.h"
 
 NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   constexpr int kGroup = static_cast<int>(kHeads / kKvHeads), kHalf = static_cast<int>(kHeadDim / 2);
@@ -14,10 +13,8 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   const int position = args.positions.data[row];
   const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
   const float* qkv = args.qkv.data + row * args.qkv_stride;
-  bf16* key = args.kv.data +
-              kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-  bf16* value = args.kv.data +
-                kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
 
   // Pairs: kGroup query heads, then the key head.
   for (int i = static_cast<int>(threadIdx.x); i < (kGroup + 1) * kHalf; i += static_cast<int>(kRopeThreads)) {

@@ -7,13 +7,13 @@
 namespace nodewright {
 
 struct RopeAppend {
-  In<float> qkv;               // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
-  Frozen<float> frequencies;   // [head_dim / 2] radians a position
-  In<int32_t> positions;       // [rows]
-  In<int32_t> block_table;     // [rows, table_stride] pool pages of the row's sequence, in order
-  In<int32_t> n_live;          // [1]
-  Out<float> q;                // [rows, heads, head_dim] rotated
-  InOut<bf16> kv;              // one layer's pool (kv_pages.h); each row writes its own position only
+  In<float> qkv;              // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
+  Frozen<float> frequencies;  // [head_dim / 2] radians a position
+  In<int32_t> positions;      // [rows]
+  In<int32_t> block_table;    // [rows, table_stride] pool pages of the row's sequence, in order
+  In<int32_t> n_live;         // [1]
+  Out<float> q;               // [rows, heads, head_dim] rotated
+  InOut<bf16> kv;             // one layer's pool (kv_pages.h); each row writes its own position only
   int64_t qkv_stride;
   int64_t table_stride;
 };

@@ -1,11 +1,10 @@
-// Greedy, or the largest logit infinite: its first index. Otherwise argmax(logit / T + gumbel(seed, output index, token))
-// over the tokens that top-k and then top-p keep: one draw, no sort, no dependence on row, batch or step. Both limits are
-// found as thresholds on the logit by radix selection, 8 bits a pass; masses are 64-bit fixed point, so the sums are
-// exact and their order does not matter. Block m: row m.
-#include "kernels_src/sample.h"
-
+// Greedy, or the largest logit infinite: its first index. Otherwise argmax(logit / T + gumbel(seed, output index,
+// token)) over the tokens that top-k and then top-p keep: one draw, no sort, no dependence on row, batch or step. Both
+// limits are found as thresholds on the logit by radix selection, 8 bits a pass; masses are 64-bit fixed point, so the
+// sums are exact and their order does not matter. Block m: row m.
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/philox.cuh"
+#include "kernels_src/sample.h"
 
 namespace nodewright {
 
@@ -78,7 +77,8 @@ NODEWRIGHT_DEVICE uint32_t select_from_top(const float* logits, int64_t vocab, u
                                            unsigned long long* bins, unsigned long long* found, Weight weight) {
   uint32_t prefix = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(kSampleBins); b += static_cast<int>(kSampleThreads))
+    for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(kSampleBins);
+         b += static_cast<int>(kSampleThreads))
       bins[b] = 0;
     __syncthreads();
     for_each_logit(logits, vocab, [&](float v, int) {

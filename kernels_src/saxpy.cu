@@ -1,7 +1,6 @@
 // y[i] = a * x[i] + y[i]. Block b, thread t: element b * 128 + t.
-#include "kernels_src/saxpy.h"
-
 #include "kernels_src/device/dialect.cuh"
+#include "kernels_src/saxpy.h"
 
 NODEWRIGHT_KERNEL(saxpy, Saxpy, kSaxpyThreads) {
   release_dependents();

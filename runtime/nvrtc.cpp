@@ -27,10 +27,11 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*);
 }
 #endif
 
-#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                        \
-  X(nvrtcGetErrorString)                                                                                   \
-  X(nvrtcVersion) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) \
-      X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                         \
+  X(nvrtcGetErrorString)                                                                                    \
+  X(nvrtcVersion)                                                                                           \
+  X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) \
+      X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
 namespace nodewright {
 namespace {

@@ -1,6 +1,6 @@
 // The dialect the kernels are written in: one spelling, two compilers. NVRTC sees CUDA; the host compiler sees the CPU
-// driver's emulation (runtime/cpu_driver/emulation.h) under the same names. A .cu file includes this first, holds exactly
-// one kernel, and that kernel is named as the file.
+// driver's emulation (runtime/cpu_driver/emulation.h) under the same names. A .cu file includes this first, holds
+// exactly one kernel, and that kernel is named as the file.
 //
 //   NODEWRIGHT_KERNEL(rms_norm, RmsNorm, kThreads) {            // args: const RmsNorm&
 //     float* scratch = reinterpret_cast<float*>(shared_memory());  // shared_bytes of the launch, 128-byte aligned
@@ -14,9 +14,9 @@
 #ifdef __CUDACC_RTC__
 
 // At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early.
-#define NODEWRIGHT_KERNEL(name, Args, threads)                                                 \
+#define NODEWRIGHT_KERNEL(name, Args, threads)                                                  \
   extern "C" __global__ void __launch_bounds__(threads, (threads) >= 512 ? 1 : 512 / (threads)) \
-  name(const __grid_constant__ ::nodewright::Args args)
+      name(const __grid_constant__ ::nodewright::Args args)
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 #define INFINITY __int_as_float(0x7f800000)

@@ -1,9 +1,10 @@
 // A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
 //
-// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers in fp32,
-// a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block b owns a
-// contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp (butterfly) ->
-// shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the bucket.
+// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers
+// in fp32, a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block
+// b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp
+// (butterfly) -> shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the
+// bucket.
 //
 // Dependents are released as soon as a block's first weights are requested: released after the wait, a 1B step took
 // 0.955 ms instead of 0.890 on one H200 (2026-11-20).
@@ -99,8 +100,9 @@ NODEWRIGHT_DEVICE void warp_reduce_scatter(float* v) {
 // Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
 // sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
 template <class Store>
-NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch, const InputSlice& slice,
-                                      float* partial /*[kSegment][kTile][kWarps]*/, Store store) {
+NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch,
+                                      const InputSlice& slice, float* partial /*[kSegment][kTile][kWarps]*/,
+                                      Store store) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   auto sum = [&](int r, int m) {
     float total = 0.0f;
@@ -130,7 +132,8 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
       next += kBatch * kStride;
       warp_reduce_scatter<kSums>(sums);
       const int value = lane / (32 / kSums);
-      if (lane % (32 / kSums) == 0) partial[((row - segment) * static_cast<int>(kTile) + value) * kWarps + warp] = sums[0];
+      if (lane % (32 / kSums) == 0)
+        partial[((row - segment) * static_cast<int>(kTile) + value) * kWarps + warp] = sums[0];
     }
     __syncthreads();
     store(segment, segment_end - segment, sum);
@@ -144,7 +147,8 @@ NODEWRIGHT_DEVICE uint4 load_ragged_8(const bf16* row, int column, Load load_8) 
   if (column + 8 <= kCols) return load_8(row + column);
   uint32_t words[4] = {};
   if constexpr (kCols % 8 != 0) {
-    for (int i = 0; i < kCols - column; ++i) words[i / 2] |= static_cast<uint32_t>(row[column + i].bits) << (i % 2 * 16);
+    for (int i = 0; i < kCols - column; ++i)
+      words[i / 2] |= static_cast<uint32_t>(row[column + i].bits) << (i % 2 * 16);
   }
   return uint4{words[0], words[1], words[2], words[3]};
 }
@@ -189,7 +193,8 @@ NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gai
         low = load_16(x + m * row_stride + column);
         high = load_16(x + m * row_stride + column + 4);
       }
-      v[0] = bits_to_float(low.x), v[1] = bits_to_float(low.y), v[2] = bits_to_float(low.z), v[3] = bits_to_float(low.w);
+      v[0] = bits_to_float(low.x), v[1] = bits_to_float(low.y), v[2] = bits_to_float(low.z),
+      v[3] = bits_to_float(low.w);
       v[4] = bits_to_float(high.x), v[5] = bits_to_float(high.y);
       v[6] = bits_to_float(high.z), v[7] = bits_to_float(high.w);
       NODEWRIGHT_UNROLL
@@ -218,9 +223,9 @@ NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gai
   }
 }
 
-// The whole of a kernel that projects rms_norm(x): requests weights and gains, waits, norms, streams, stores. `args` has
-// x, gain, weight, n_live, outputs and eps; store(first_row, live, segment, rows, sum) as in stream_weights, with the
-// first of the block's rows of x and how many of its kTile count.
+// The whole of a kernel that projects rms_norm(x): requests weights and gains, waits, norms, streams, stores. `args`
+// has x, gain, weight, n_live, outputs and eps; store(first_row, live, segment, rows, sum) as in stream_weights, with
+// the first of the block's rows of x and how many of its kTile count.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   float* partial = reinterpret_cast<float*>(shared_memory());

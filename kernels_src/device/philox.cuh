@@ -23,8 +23,8 @@ NODEWRIGHT_DEVICE uint32_t philox_word(uint64_t key, uint32_t counter0, uint32_t
 }
 
 // Standard Gumbel noise of token `token` at output `index` under `seed`: -log(-log(1 - v)), v in (0, 1). The noise that
-// decides is the largest, from v near 0, where floats are densest: it follows all 32 bits of the word. The minimum keeps
-// v below 1 where the word rounds up to 2^32.
+// decides is the largest, from v near 0, where floats are densest: it follows all 32 bits of the word. The minimum
+// keeps v below 1 where the word rounds up to 2^32.
 NODEWRIGHT_DEVICE float gumbel_noise(uint64_t seed, uint32_t index, uint32_t token) {
   const float fraction = (static_cast<float>(philox_word(seed, token, index)) + 0.5f) * (1.0f / 4294967296.0f);
   const float v = fminf(fraction, 1.0f - 1.0f / 16777216.0f);

@@ -1,7 +1,6 @@
 // mix without the wait: correct behind full edges only.
-#include "tests/graph/kernels/mix.h"
-
 #include "kernels_src/device/dialect.cuh"
+#include "tests/graph/kernels/mix.h"
 
 NODEWRIGHT_KERNEL(hasty_mix, Mix, kMixThreads) {
   const uint64_t i = static_cast<uint64_t>(blockIdx.x) * kMixThreads + threadIdx.x;

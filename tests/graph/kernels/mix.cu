@@ -1,7 +1,6 @@
 // y[i] = scale * left[i % lefts] + right[i % rights] + gain[i % gains]. Block b, thread t: element b * 64 + t.
-#include "tests/graph/kernels/mix.h"
-
 #include "kernels_src/device/dialect.cuh"
+#include "tests/graph/kernels/mix.h"
 
 NODEWRIGHT_KERNEL(mix, Mix, kMixThreads) {
   const uint64_t i = static_cast<uint64_t>(blockIdx.x) * kMixThreads + threadIdx.x;
