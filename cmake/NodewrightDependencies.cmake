@@ -33,7 +33,6 @@ file(GLOB usual_cuda_roots /usr/local/cuda*)
 set(cuda_roots ${cuda_wheel_roots} $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${usual_cuda_roots})
 find_path(CUDA_INCLUDE_DIR NAMES cuda.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
 find_path(NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
-file(GLOB NODEWRIGHT_WHEEL_NVRTC ${cuda_wheels}/*/lib/libnvrtc.so.13)  # empty where there is a toolkit
 add_library(nodewright_cuda_headers INTERFACE)
 target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NVRTC_INCLUDE_DIR})
 add_library(nodewright::cuda_headers ALIAS nodewright_cuda_headers)

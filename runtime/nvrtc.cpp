@@ -27,11 +27,12 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*);
 }
 #endif
 
-#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                         \
-  X(nvrtcGetErrorString)                                                                                    \
-  X(nvrtcVersion)                                                                                           \
-  X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) \
-      X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                             \
+  X(nvrtcGetErrorString)                                                                                        \
+  X(nvrtcVersion)                                                                                               \
+  X(nvrtcCreateProgram)                                                                                         \
+  X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) \
+      X(nvrtcGetProgramLog)
 
 namespace nodewright {
 namespace {
@@ -44,6 +45,16 @@ void add_matches(std::vector<std::string>& places, const std::string& pattern) {
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i) places.emplace_back(found.gl_pathv[i]);
   globfree(&found);
+}
+
+// NVRTC opens libnvrtc-builtins.so.<version> by its bare name at the first compilation, and pip's wheels are not on the
+// loader's path. Once it is loaded from NVRTC's own folder, that name finds it. Never closed, as NVRTC itself.
+void load_builtins_beside(const std::string& place) {
+  const size_t slash = place.rfind('/');
+  if (slash == std::string::npos) return;  // the loader found NVRTC, and will find this
+  std::vector<std::string> files;
+  add_matches(files, place.substr(0, slash + 1) + "libnvrtc-builtins.so.*");
+  for (const std::string& file : files) dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 std::string environment(const char* name) {
@@ -80,6 +91,7 @@ std::vector<std::string> Nvrtc::candidates() {
     folders.push_back(program + "/lib/");
     folders.push_back(program + "/../lib/nodewright/");
     folders.push_back(program + "/cuda-wheels/nvidia/*/lib/");
+    folders.push_back(program + "/../cuda-wheels/nvidia/*/lib/");  // build/tests, build/examples
     folders.push_back(program + "/../build/cuda-wheels/nvidia/*/lib/");
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
@@ -126,7 +138,10 @@ std::unique_ptr<Nvrtc> Nvrtc::load() {
   if (table->name == nullptr && missing == nullptr) missing = #name;
     NODEWRIGHT_NVRTC_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
-    if (missing == nullptr) return std::unique_ptr<Nvrtc>(new Nvrtc(std::move(table), place));
+    if (missing == nullptr) {
+      load_builtins_beside(place);
+      return std::unique_ptr<Nvrtc>(new Nvrtc(std::move(table), place));
+    }
     refused(place + " lacks " + missing);
   }
   throw Error(
