@@ -1,0 +1,63 @@
+// What the nodes of a plan took on a device: plain data, with its JSON form. Measuring is done elsewhere; the dumps
+// read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace nodewright {
+
+// One node in one launch of the plan; medians over the samples. All times in microseconds.
+struct NodeTiming {
+  uint32_t node = 0;      // its id
+  double time_us = 0;     // the last block's end minus the latest predecessor's end: what the node adds to the step
+  double span_us = 0;     // the first block's start to the last block's end
+  double overlap_us = 0;  // how long before its latest predecessor's end its first block began; never negative
+  double start_us = 0, end_us = 0;  // first block's start and last block's end, from the first stamp of the launch
+};
+
+struct PlanTimings {
+  std::string plan;               // its name
+  std::vector<NodeTiming> nodes;  // by id, each at most once; nodes that were not timed are left out
+  double step_us = 0;             // one launch of the plan while it was stamped
+  double plain_step_us = 0;       // one launch of the plan as it is
+  double peak_bytes_per_s = 0;    // read bandwidth measured on the same device; 0: not measured
+  int samples = 0;                // launches that the medians are of
+};
+
+// Bytes over time: those the node really moves (PlanNode::traffic). 0 where the time is 0.
+double bytes_per_s(const PlanNode& node, const NodeTiming& timing);
+
+// The timed nodes of one layer, those without a layer under "".
+struct LayerTiming {
+  std::string layer;
+  uint32_t nodes = 0;
+  uint64_t bytes = 0;  // read and written
+  double time_us = 0;
+  double bytes_per_s() const { return time_us > 0 ? static_cast<double>(bytes) / time_us * 1e6 : 0; }
+};
+// In order of each layer's first timed node.
+std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timings);
+
+// {"plan", "samples", "step_us", "plain_step_us", "peak_bytes_per_s",
+//  "nodes": [{"node", "name", "layer", "time_us", "span_us", "overlap_us", "start_us", "end_us", "bytes",
+//  "bytes_per_s",
+//             "share_of_peak"}],
+//  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}
+// bytes are read and written together; bytes_per_s and share_of_peak, and all of "layers", follow from the rest and are
+// not read back. share_of_peak is null where the peak was not measured. Throws Error as check_timings does.
+std::string to_json(const PlanTimings& timings, const Plan& plan);
+
+// Reads what to_json wrote. `source` (a path) is what errors call it. Throws Error naming `source` and the entry that
+// is missing or no number, or that shows that these are another plan's timings.
+PlanTimings parse_timings(std::string_view json, const std::string& source, const Plan& plan);
+
+// Throws Error unless `timings` are of `plan`: its name, ids within range and ascending, times finite and not negative
+// (a start may be).
+void check_timings(const PlanTimings& timings, const Plan& plan);
+
+}  // namespace nodewright
