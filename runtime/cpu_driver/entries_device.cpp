@@ -367,3 +367,14 @@ CUresult CUDAAPI cuCtxSynchronize(void) {
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   return enter(Needs::initialised, [&](State&, Lock&) { return check_device(device); });
 }
+
+// Memory of graphs' allocation nodes, which this driver does not have: no byte is in use or held back.
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
+  return enter(Needs::initialised, [&](State&, Lock&) {
+    if (value == nullptr || attribute < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
+        attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+      return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<cuuint64_t*>(value) = 0;
+    return check_device(device);
+  });
+}

@@ -1,30 +1,18 @@
-// Entry points: graphs, nodes, edges, as the application builds and reads them.
+// Entry points: graphs, nodes, edges, as the application builds and reads them. Parameters:
+// entries_node_parameters.cpp.
 #include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu_driver/capture.h"
-#include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/node_lookup.h"
 
 using namespace nodewright;  // this file is the C interface itself
 using namespace nodewright::cpu;
 
 namespace {
 
-CUresult no_graph() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph: never created, or destroyed"); }
-CUresult no_node() {
-  return refuse(CUDA_ERROR_INVALID_HANDLE, "no such node: never added, or its graph was destroyed");
-}
-
 bool is_default(const CUgraphEdgeData& data) {
   return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT && data.from_port == 0 && data.to_port == 0;
-}
-
-template <class NodeWork>
-CUresult find_node_of_kind(State& s, CUgraphNode handle, std::shared_ptr<GraphNode>& node, NodeWork*& work) {
-  node = s.nodes.find(handle);
-  if (node == nullptr) return no_node();
-  work = std::get_if<NodeWork>(&node->work.what);
-  return work != nullptr ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_VALUE, "the node is of another type");
 }
 
 // The list a query returns: at most `*count` entries of it, `*count` set to how many there are or were written.
@@ -70,8 +58,8 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph handle) {
     const auto graph = s.graphs.find(handle);
     if (graph == nullptr) return no_graph();
     if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
+    if (graph->holder != nullptr) return refuse(CUDA_ERROR_INVALID_VALUE, "the graph belongs to a node");
     destroy_graph(s, *graph);
-    s.graphs.take(handle);
     return CUDA_SUCCESS;
   });
 }
@@ -111,6 +99,16 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph handle, const CUgraphN
   });
 }
 
+CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode handle) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto node = s.nodes.find(handle);
+    if (node == nullptr) return no_node();
+    if (node->owner->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the node's graph");
+    destroy_node(s, *node);
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult CUDAAPI cuGraphAddDependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                                         const CUgraphEdgeData* data, size_t count) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
@@ -136,6 +134,31 @@ CUresult CUDAAPI cuGraphAddDependencies(CUgraph handle, const CUgraphNode* from,
       added.push_back({target.get(), {source.get(), edge}});
     }
     for (auto& [target, edge] : added) target->in.push_back(edge);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                                           const CUgraphEdgeData* data, size_t count) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
+    for (size_t i = 0; i < count; ++i) {
+      const auto source = s.nodes.find(from[i]), target = s.nodes.find(to[i]);
+      if (source == nullptr || target == nullptr) return no_node();
+      const CUgraphEdgeData edge = data != nullptr ? data[i] : CUgraphEdgeData{};
+      const auto same = [&](const GraphEdge& e) {
+        return e.from == source.get() && memcmp(&e.data, &edge, sizeof edge) == 0;
+      };
+      if (target->owner != graph.get() || std::none_of(target->in.begin(), target->in.end(), same))
+        return refuse(CUDA_ERROR_INVALID_VALUE, "edge " + std::to_string(i) + " with this data is not in the graph");
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const auto source = s.nodes.find(from[i]);
+      std::erase_if(s.nodes.find(to[i])->in, [&](const GraphEdge& e) { return e.from == source.get(); });
+    }
     return CUDA_SUCCESS;
   });
 }
@@ -183,116 +206,6 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
     if (node == nullptr) return no_node();
     if (type == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *type = node->type;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    KernelWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = {work->by_kernel ? nullptr : work->loaded->function,
-            work->grid.x,
-            work->grid.y,
-            work->grid.z,
-            work->block.x,
-            work->block.y,
-            work->block.z,
-            work->shared_bytes,
-            work->params,
-            nullptr,
-            work->by_kernel ? work->loaded->kernel : nullptr,
-            primary_context()};
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS* params) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    KernelWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    KernelWork changed;
-    if (const CUresult result = make_kernel_work(s, *params, changed); result != CUDA_SUCCESS) return result;
-    const bool programmatic =
-        std::any_of(node->in.begin(), node->in.end(), [](auto& e) { return !is_default(e.data); });
-    if (programmatic && !changed.loaded->image->waits)
-      return refuse(CUDA_ERROR_INVALID_VALUE, "the node has a programmatic in-edge and the new kernel never waits");
-    *work = std::move(changed);
-    work->params[0] = work->args.data();
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
-                                               CUkernelNodeAttrValue* value) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    KernelWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    memset(value, 0, sizeof *value);
-    switch (attribute) {
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        value->priority = node->priority;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        value->cooperative = node->cooperative;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        value->clusterDim.x = value->clusterDim.y = value->clusterDim.z = 1;
-        break;
-      default:
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
-    }
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
-                                               const CUkernelNodeAttrValue* value) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    KernelWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    switch (attribute) {
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        node->priority = value->priority;
-        return CUDA_SUCCESS;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (value->cooperative != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches on the CPU driver");
-        return CUDA_SUCCESS;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (value->clusterDim.x == 1 && value->clusterDim.y == 1 && value->clusterDim.z == 1) return CUDA_SUCCESS;
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "clusters on the CPU driver");
-      default:
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
-    }
-  });
-}
-
-CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* out) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    CopyWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = work->copy;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* out) {
-  return enter(Needs::initialised, [&](State& s, Lock&) {
-    std::shared_ptr<GraphNode> node;
-    FillWork* work = nullptr;
-    if (const CUresult result = find_node_of_kind(s, handle, node, work); result != CUDA_SUCCESS) return result;
-    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = work->fill;
     return CUDA_SUCCESS;
   });
 }

@@ -73,7 +73,12 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
     if (stream == nullptr) return no_stream();
     const auto event = s.events.find(event_handle);
     if (event == nullptr) return no_event();
-    if (flags != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "flags of cuStreamWaitEvent");
+    if (flags > CU_EVENT_WAIT_EXTERNAL) return refuse(CUDA_ERROR_INVALID_VALUE, "unknown flags of cuStreamWaitEvent");
+    if (flags == CU_EVENT_WAIT_EXTERNAL) {
+      if (stream->capture == nullptr)
+        return refuse(CUDA_ERROR_INVALID_VALUE, "CU_EVENT_WAIT_EXTERNAL outside of a capture");
+      return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, {take_label(), WaitWork{event}});
+    }
     if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(s, stream, *event);
     if (is_done(*event)) return CUDA_SUCCESS;
     Operation operation;
@@ -113,11 +118,21 @@ CUresult CUDAAPI cuEventDestroy(CUevent handle) {
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle) {
+  return cuEventRecordWithFlags(handle, stream_handle, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
     const auto stream = find_stream(s, stream_handle);
     if (stream == nullptr) return no_stream();
     const auto event = s.events.find(handle);
     if (event == nullptr) return no_event();
+    if (flags > CU_EVENT_RECORD_EXTERNAL) return refuse(CUDA_ERROR_INVALID_VALUE, "unknown flags of an event record");
+    if (flags == CU_EVENT_RECORD_EXTERNAL) {
+      if (stream->capture == nullptr)
+        return refuse(CUDA_ERROR_INVALID_VALUE, "CU_EVENT_RECORD_EXTERNAL outside of a capture");
+      return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, {take_label(), RecordWork{event}});
+    }
     if (stream->capture != nullptr) return capture_record(*stream, *event);
     event->capture = nullptr;
     event->tips.clear();

@@ -2,6 +2,7 @@
 #include "runtime/cpu_driver/graph_exec.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 
 #include "runtime/cpu_driver/driver_state.h"
@@ -9,20 +10,72 @@
 namespace nodewright::cpu {
 namespace {
 
-void keep_argument_pointers(GraphBody& body) {
-  for (ExecNode& node : body.nodes)
-    if (auto* kernel = std::get_if<KernelWork>(&node.work.what)) kernel->params[0] = kernel->args.data();
+bool same_edges(const ExecNode& a, const ExecNode& b) {
+  return a.after == b.after && a.edges.size() == b.edges.size() &&
+         std::equal(a.edges.begin(), a.edges.end(), b.edges.begin(),
+                    [](const auto& x, const auto& y) { return memcmp(&x, &y, sizeof x) == 0; });
+}
+
+// What may be changed through a pointer to const: bodies are made by make_body or by this, never const.
+GraphBody& own(std::shared_ptr<const GraphBody>& body) {
+  if (body.use_count() > 1) body = std::make_shared<GraphBody>(*body);
+  return const_cast<GraphBody&>(*body);
 }
 
 }  // namespace
 
-GraphBody& GraphExec::writable() {
-  if (body.use_count() > 1) {
-    auto copy = std::make_shared<GraphBody>(*body);
-    keep_argument_pointers(*copy);
-    body = std::move(copy);
+const ExecNode& GraphExec::at(const ExecPlace& place) const {
+  const GraphBody* in = body.get();
+  for (size_t i = 0; i + 1 < place.size(); ++i) in = in->nodes[place[i].node].inner[place[i].inner].get();
+  return in->nodes[place.back().node];
+}
+
+ExecNode& GraphExec::change(const ExecPlace& place) {
+  GraphBody* in = &own(body);
+  for (size_t i = 0; i + 1 < place.size(); ++i) in = &own(in->nodes[place[i].node].inner[place[i].inner]);
+  return in->nodes[place.back().node];
+}
+
+bool find_place(const GraphBody& body, uint64_t id, ExecPlace& place) {
+  for (uint32_t i = 0; i < body.nodes.size(); ++i) {
+    const ExecNode& node = body.nodes[i];
+    place.push_back({i, 0});
+    if (node.id == id) return true;
+    for (uint32_t k = 0; k < node.inner.size(); ++k) {
+      place.back().inner = k;
+      if (find_place(*node.inner[k], id, place)) return true;
+    }
+    place.pop_back();
   }
-  return const_cast<GraphBody&>(*body);  // made by make_body or above, never const
+  return false;
+}
+
+UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next) {
+  if (now.nodes.size() != next.nodes.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0};
+  for (size_t i = 0; i < now.nodes.size(); ++i) {
+    const ExecNode &a = now.nodes[i], &b = next.nodes[i];
+    if (a.type != b.type) return {CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, i};
+    if (!same_edges(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, i};
+    const auto* kernel_a = std::get_if<KernelWork>(&a.work.what);
+    const auto* kernel_b = std::get_if<KernelWork>(&b.work.what);
+    if (kernel_a != nullptr && kernel_a->loaded != kernel_b->loaded)
+      return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
+    if (a.inner.size() != b.inner.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
+    for (size_t k = 0; k < a.inner.size(); ++k) {
+      const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k]);
+      if (inner.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {inner.result, i};
+    }
+  }
+  return {};
+}
+
+void keep_identity(const GraphBody& now, GraphBody& next) {
+  for (size_t i = 0; i < next.nodes.size(); ++i) {
+    next.nodes[i].id = now.nodes[i].id;
+    next.nodes[i].enabled = now.nodes[i].enabled;
+    for (size_t k = 0; k < next.nodes[i].inner.size(); ++k)
+      keep_identity(*now.nodes[i].inner[k], own(next.nodes[i].inner[k]));
+  }
 }
 
 std::shared_ptr<GraphBody> make_body(const Graph& graph) {
@@ -35,23 +88,23 @@ std::shared_ptr<GraphBody> make_body(const Graph& graph) {
     copy.id = node->id;
     copy.type = node->type;
     copy.work = node->work;
-    if (const auto* child = std::get_if<ChildWork>(&node->work.what)) copy.child = make_body(*child->graph);
+    if (const auto* child = std::get_if<ChildWork>(&node->work.what)) copy.inner = {make_body(*child->graph)};
     for (const GraphEdge& edge : node->in) {
       copy.after.push_back(index[edge.from]);
       copy.edges.push_back(edge.data);
       body->nodes[index[edge.from]].before.push_back(index[node.get()]);
     }
   }
-  keep_argument_pointers(*body);
   return body;
 }
 
 bool all_loaded(const GraphBody& body) {
-  return std::all_of(body.nodes.begin(), body.nodes.end(), [](const ExecNode& node) {
-    if (node.child != nullptr) return all_loaded(*node.child);
+  bool all = true;
+  for_each_node(body, [&](const ExecNode& node) {
     const auto* kernel = std::get_if<KernelWork>(&node.work.what);
-    return kernel == nullptr || !kernel->loaded->unloaded;
+    all &= kernel == nullptr || !kernel->loaded->unloaded;
   });
+  return all;
 }
 
 GraphRun::GraphRun(State& state, std::shared_ptr<const GraphBody> body)
@@ -86,8 +139,8 @@ bool GraphRun::step(std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
   const uint32_t index = ready_[place];
   ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(place));
   const ExecNode& node = body_->nodes[index];
-  if (node.enabled && node.child != nullptr) {
-    GraphRun child(state_, node.child);
+  if (node.enabled && !node.inner.empty()) {
+    GraphRun child(state_, node.inner.front());
     while (!child.step(lock, pool) && state_.sticky == CUDA_SUCCESS) {
     }
   } else if (node.enabled) {

@@ -20,30 +20,61 @@ struct ExecNode {
   CUgraphNodeType type;
   bool enabled = true;
   Work work;
-  std::vector<uint32_t> after;         // indices into the body
-  std::vector<CUgraphEdgeData> edges;  // one for each of `after`
-  std::vector<uint32_t> before;        // the nodes that wait for this one
-  std::shared_ptr<const GraphBody> child;
+  std::vector<uint32_t> after;                          // indices into the body
+  std::vector<CUgraphEdgeData> edges;                   // one for each of `after`
+  std::vector<uint32_t> before;                         // the nodes that wait for this one
+  std::vector<std::shared_ptr<const GraphBody>> inner;  // what a child node runs
 };
 
 struct GraphBody {
   std::vector<ExecNode> nodes;
 };
 
+// Where a node stands: an index into each body on the way down, and which inner body leads on.
+struct ExecStep {
+  uint32_t node, inner;
+};
+using ExecPlace = std::vector<ExecStep>;
+
 struct GraphExec {
   CUgraphExec handle = nullptr;
   std::shared_ptr<const GraphBody> body;  // shared with runs under way; copied before a change
   CompletionRef last_run;                 // one run at a time
 
-  // The body for a change.
-  GraphBody& writable();
+  const ExecNode& at(const ExecPlace& place) const;
+  // The node for a change: copies each body on the way that a run holds.
+  ExecNode& change(const ExecPlace& place);
 };
 
 // The graph must be free of cycles.
 std::shared_ptr<GraphBody> make_body(const Graph& graph);
 
+// The place of the node whose GraphNode::id is `id`, at any depth. False: it has none.
+bool find_place(const GraphBody& body, uint64_t id, ExecPlace& place);
+
+// What an update refuses: the first node of `now`, in order, that `next` may not replace.
+struct UpdateProblem {
+  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  size_t node = 0;  // index into the outermost body
+};
+
+// Stricter than NVIDIA's driver: the same kernels in the same order of addition with the same edges.
+UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next);
+
+// After an update nodes keep answering to the graph that the exec was made from, and to whether they are enabled.
+void keep_identity(const GraphBody& now, GraphBody& next);
+
 // Whether every kernel of the body is still loaded.
 bool all_loaded(const GraphBody& body);
+
+// Calls f(const ExecNode&) for every node at any depth.
+template <class F>
+void for_each_node(const GraphBody& body, F&& f) {
+  for (const ExecNode& node : body.nodes) {
+    f(node);
+    for (const auto& inner : node.inner) for_each_node(*inner, f);
+  }
+}
 
 // One launch under way.
 class GraphRun {

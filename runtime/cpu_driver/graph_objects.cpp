@@ -55,11 +55,25 @@ std::shared_ptr<Graph> new_graph(State& state) {
   return graph;
 }
 
+namespace {
+
+void release_node(State& state, GraphNode& node) {
+  state.nodes.take(node.handle);
+  if (auto* child = std::get_if<ChildWork>(&node.work.what)) destroy_graph(state, *child->graph);
+}
+
+}  // namespace
+
 void destroy_graph(State& state, Graph& graph) {
-  for (const auto& node : graph.nodes) {
-    state.nodes.take(node->handle);
-    if (auto* child = std::get_if<ChildWork>(&node->work.what)) destroy_graph(state, *child->graph);
-  }
+  for (const auto& node : graph.nodes) release_node(state, *node);
+  if (graph.handle != nullptr) state.graphs.take(graph.handle);
+}
+
+void destroy_node(State& state, GraphNode& node) {
+  Graph& graph = *node.owner;
+  for (const auto& other : graph.nodes) std::erase_if(other->in, [&](const GraphEdge& e) { return e.from == &node; });
+  release_node(state, node);
+  std::erase_if(graph.nodes, [&](const auto& n) { return n.get() == &node; });
 }
 
 std::shared_ptr<Graph> clone_graph(State& state, const Graph& graph) {
@@ -85,7 +99,7 @@ std::shared_ptr<GraphNode> new_node(State& state, Graph& graph, CUgraphNodeType 
   node->id = next_id();
   node->type = type;
   node->work = std::move(work);
-  if (auto* kernel = std::get_if<KernelWork>(&node->work.what)) kernel->params[0] = kernel->args.data();
+  if (auto* child = std::get_if<ChildWork>(&node->work.what)) child->graph->holder = node.get();
   node->handle = state.nodes.add(node);
   graph.nodes.push_back(node);
   return node;

@@ -30,13 +30,15 @@ struct GraphNode {
 };
 
 struct Graph {
-  CUgraph handle = nullptr;  // null: inside a child node
+  CUgraph handle = nullptr;     // null: a child's, which nobody has asked for yet
+  GraphNode* holder = nullptr;  // the node that owns it and runs it
   std::vector<std::shared_ptr<GraphNode>> nodes;
   bool capturing = false;
 };
 
 std::shared_ptr<Graph> new_graph(State& state);
-void destroy_graph(State& state, Graph& graph);  // its nodes' handles
+void destroy_graph(State& state, Graph& graph);    // its handle, its nodes' handles, what they own
+void destroy_node(State& state, GraphNode& node);  // with its edges
 std::shared_ptr<Graph> clone_graph(State& state, const Graph& graph);
 
 // A node without edges; takes over `work`.

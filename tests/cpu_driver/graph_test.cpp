@@ -1,70 +1,10 @@
 // Graphs: rules for nodes and edges, snapshots, patches, schedules that show a missing edge, launch limits.
 #include <cmath>
 
-#include "tests/cpu_driver/cpu_driver_fixture.h"
+#include "tests/cpu_driver/graph_fixture.h"
 
 namespace nodewright {
 namespace {
-
-struct AddOne {
-  In<float> x;
-  Out<float> y;
-  int64_t n;
-};
-
-const std::string kArgs = "namespace nodewright { struct AddOne { In<float> x; Out<float> y; int64_t n; }; }\n";
-const std::string kBody = R"({
-  WAIT
-  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += gridDim.x * blockDim.x)
-    args.y.data[i] = args.x.data[i] + 1.0f;
-})";
-const std::string kAddOne =
-    "#define WAIT wait_for_inputs();\n" + kArgs + "NODEWRIGHT_KERNEL(add_one, AddOne, 64)" + kBody;
-const std::string kNoWait = "#define WAIT\n" + kArgs + "NODEWRIGHT_KERNEL(no_wait, AddOne, 64)" + kBody;
-
-constexpr CUgraphEdgeData kProgrammatic{.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
-                                        .to_port = 0,
-                                        .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC,
-                                        .reserved = {}};
-
-class GraphTest : public CpuDriverTest {
- protected:
-  void SetUp() override {
-    CpuDriverTest::SetUp();
-    begin({});
-  }
-  void TearDown() override {
-    if (graph_ != nullptr) api().cuGraphDestroy(graph_);
-    CpuDriverTest::TearDown();
-  }
-
-  void begin(CpuDriverOptions options) {
-    if (graph_ != nullptr) {
-      ASSERT_OK(api().cuGraphDestroy(graph_));
-    }
-    start(options);
-    ASSERT_OK(api().cuGraphCreate(&graph_, 0));
-    add_one_ = load("add_one", kAddOne);
-    a_ = upload(std::vector<float>(64, 1.0f));
-    b_ = allocate<float>(64);
-    c_ = allocate<float>(64);
-  }
-
-  CUgraphNode add(const float* x, float* y, std::vector<CUgraphNode> after = {},
-                  std::vector<CUgraphEdgeData> edges = {}) {
-    return add_kernel(graph_, add_one_, 1, 64, AddOne{{x, 64}, {y, 64}, 64}, after, edges);
-  }
-
-  float run(CUgraphExec exec, const float* result) {
-    EXPECT_OK(api().cuGraphLaunch(exec, stream_));
-    EXPECT_OK(synchronize());
-    return download(result, 64)[63];
-  }
-
-  CUgraph graph_ = nullptr;
-  CUfunction add_one_ = nullptr;
-  float *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
-};
 
 TEST_F(GraphTest, AGraphRunsInTheOrderOfItsEdges) {
   const CUgraphNode first = add(a_, b_);

@@ -19,32 +19,37 @@ namespace {
 // Entry and the CUDA version that its newest form up to 13.0 came with, as cudaTypedefs.h of CUDA 13.0 has them.
 // clang-format off
 #define FORMS(X) \
-  X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuGetErrorName, 6000) X(cuGetErrorString, 6000)                  \
-  X(cuDeviceGet, 2000) X(cuDeviceGetCount, 2000) X(cuDeviceGetName, 2000) X(cuDeviceGetAttribute, 2000)          \
-  X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)                \
-  X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxSynchronize, 2000) X(cuMemGetInfo, 3020)              \
-  X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                          \
-  X(cuMemHostGetDevicePointer, 3020) X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)           \
-  X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)      \
-  X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD32Async, 3020) X(cuStreamCreate, 2000)                 \
-  X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000) X(cuStreamWaitEvent, 3020)        \
-  X(cuStreamBeginCapture, 10010) X(cuStreamBeginCaptureToGraph, 12030) X(cuStreamEndCapture, 10000)              \
-  X(cuStreamIsCapturing, 10000) X(cuLaunchHostFunc, 10000) X(cuEventCreate, 2000) X(cuEventDestroy, 4000)        \
-  X(cuEventRecord, 2000) X(cuEventSynchronize, 2000) X(cuEventQuery, 2000) X(cuEventElapsedTime, 12080)          \
-  X(cuLibraryLoadData, 12000) X(cuLibraryUnload, 12000) X(cuLibraryGetKernel, 12000)                             \
-  X(cuKernelGetFunction, 12000) X(cuKernelGetAttribute, 12000) X(cuKernelSetAttribute, 12000)                    \
-  X(cuKernelGetParamInfo, 12040) X(cuFuncGetAttribute, 2020) X(cuFuncSetAttribute, 9000)                         \
-  X(cuLaunchKernelEx, 11060) X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) X(cuGraphCreate, 10000)        \
-  X(cuGraphDestroy, 10000) X(cuGraphClone, 10000) X(cuGraphAddNode, 12030) X(cuGraphAddDependencies, 12030)      \
-  X(cuGraphGetNodes, 10000) X(cuGraphGetEdges, 12030) X(cuGraphNodeGetType, 10000)                               \
-  X(cuGraphKernelNodeGetParams, 12000) X(cuGraphKernelNodeSetParams, 12000)                                      \
-  X(cuGraphKernelNodeGetAttribute, 11000) X(cuGraphKernelNodeSetAttribute, 11000)                                \
-  X(cuGraphMemcpyNodeGetParams, 10000) X(cuGraphMemsetNodeGetParams, 10000)                                      \
-  X(cuGraphInstantiateWithParams, 12000) X(cuGraphUpload, 11010) X(cuGraphLaunch, 10000)                         \
-  X(cuGraphExecDestroy, 10000) X(cuGraphExecKernelNodeSetParams, 12000)                                          \
-  X(cuGraphExecMemcpyNodeSetParams, 10020) X(cuGraphExecMemsetNodeSetParams, 10020) X(cuGraphExecUpdate, 12000)  \
-  X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060) X(cuGraphConditionalHandleCreate, 12030)       \
-  X(cuDeviceGraphMemTrim, 11040)
+  X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuGetErrorName, 6000) X(cuGetErrorString, 6000)                 \
+  X(cuDeviceGet, 2000) X(cuDeviceGetCount, 2000) X(cuDeviceGetName, 2000) X(cuDeviceGetAttribute, 2000)         \
+  X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)               \
+  X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxSynchronize, 2000) X(cuMemGetInfo, 3020)             \
+  X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
+  X(cuMemHostGetDevicePointer, 3020) X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)          \
+  X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
+  X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD32Async, 3020) X(cuStreamCreate, 2000)                \
+  X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000) X(cuStreamWaitEvent, 3020)       \
+  X(cuStreamBeginCapture, 10010) X(cuStreamBeginCaptureToGraph, 12030) X(cuStreamEndCapture, 10000)             \
+  X(cuStreamIsCapturing, 10000) X(cuLaunchHostFunc, 10000) X(cuEventCreate, 2000) X(cuEventDestroy, 4000)       \
+  X(cuEventRecord, 2000) X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) X(cuEventQuery, 2000)     \
+  X(cuEventElapsedTime, 12080) X(cuLibraryLoadData, 12000) X(cuLibraryUnload, 12000)                            \
+  X(cuLibraryGetKernel, 12000) X(cuKernelGetFunction, 12000) X(cuKernelGetAttribute, 12000)                     \
+  X(cuKernelSetAttribute, 12000) X(cuKernelGetParamInfo, 12040) X(cuFuncGetAttribute, 2020)                     \
+  X(cuFuncSetAttribute, 9000) X(cuLaunchKernelEx, 11060) X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)   \
+  X(cuGraphCreate, 10000) X(cuGraphDestroy, 10000) X(cuGraphClone, 10000)                                       \
+  X(cuGraphConditionalHandleCreate, 12030) X(cuGraphAddNode, 12030) X(cuGraphDestroyNode, 10000)                \
+  X(cuGraphAddDependencies, 12030) X(cuGraphRemoveDependencies, 12030) X(cuGraphGetNodes, 10000)                \
+  X(cuGraphGetEdges, 12030) X(cuGraphNodeGetType, 10000) X(cuGraphKernelNodeGetParams, 12000)                   \
+  X(cuGraphKernelNodeSetParams, 12000) X(cuGraphKernelNodeGetAttribute, 11000)                                  \
+  X(cuGraphKernelNodeSetAttribute, 11000) X(cuGraphKernelNodeCopyAttributes, 11000)                             \
+  X(cuGraphMemcpyNodeGetParams, 10000) X(cuGraphMemsetNodeGetParams, 10000) X(cuGraphHostNodeGetParams, 10000)  \
+  X(cuGraphChildGraphNodeGetGraph, 10000) X(cuGraphEventRecordNodeGetEvent, 11010)                              \
+  X(cuGraphEventWaitNodeGetEvent, 11010) X(cuGraphInstantiateWithParams, 12000) X(cuGraphUpload, 11010)         \
+  X(cuGraphLaunch, 10000) X(cuGraphExecDestroy, 10000) X(cuGraphExecUpdate, 12000)                              \
+  X(cuGraphExecKernelNodeSetParams, 12000) X(cuGraphExecMemcpyNodeSetParams, 10020)                             \
+  X(cuGraphExecMemsetNodeSetParams, 10020) X(cuGraphExecHostNodeSetParams, 10020)                               \
+  X(cuGraphExecChildGraphNodeSetParams, 11010) X(cuGraphExecEventRecordNodeSetEvent, 11010)                     \
+  X(cuGraphExecEventWaitNodeSetEvent, 11010) X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060)    \
+  X(cuDeviceGetGraphMemAttribute, 11040) X(cuDeviceGraphMemTrim, 11040)
 // clang-format on
 
 TEST(DriverForms, CoverEveryEntry) {

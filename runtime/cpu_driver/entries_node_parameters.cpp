@@ -1,0 +1,143 @@
+// Entry points: what one node of a graph does, read and changed. Executable graphs: entries_exec_parameters.cpp.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/cpu_driver/node_lookup.h"
+
+using namespace nodewright;  // this file is the C interface itself
+using namespace nodewright::cpu;
+
+namespace {
+
+// Calls read(State&, const NodeWork&, *out).
+template <class NodeWork, class Out, class Read>
+CUresult read_node(CUgraphNode handle, Out* out, Read&& read) {
+  return with_node<NodeWork>(handle, [&](State& s, GraphNode&, NodeWork& work) {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    read(s, work, *out);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+// The pointers returned are the node's own and last until its parameters change.
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
+  return read_node<KernelWork>(handle, out, [](State&, KernelWork& work, CUDA_KERNEL_NODE_PARAMS& params) {
+    work.params[0] = work.args.data();
+    params = {work.by_kernel ? nullptr : work.loaded->function,
+              work.grid.x,
+              work.grid.y,
+              work.grid.z,
+              work.block.x,
+              work.block.y,
+              work.block.z,
+              work.shared_bytes,
+              work.params,
+              nullptr,
+              work.by_kernel ? work.loaded->kernel : nullptr,
+              primary_context()};
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS* params) {
+  return with_node<KernelWork>(handle, [&](State& s, GraphNode& node, KernelWork& work) {
+    if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    KernelWork changed;
+    if (const CUresult result = make_kernel_work(s, *params, changed); result != CUDA_SUCCESS) return result;
+    const bool programmatic = std::any_of(node.in.begin(), node.in.end(), [](const GraphEdge& e) {
+      return e.data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    });
+    if (programmatic && !changed.loaded->image->waits)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "the node has a programmatic in-edge and the new kernel never waits");
+    work = std::move(changed);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
+                                               CUkernelNodeAttrValue* value) {
+  return with_node<KernelWork>(handle, [&](State&, GraphNode& node, KernelWork&) {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    memset(value, 0, sizeof *value);
+    switch (attribute) {
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value->priority = node.priority;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        value->cooperative = node.cooperative;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        value->clusterDim.x = value->clusterDim.y = value->clusterDim.z = 1;
+        break;
+      default:
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
+                                               const CUkernelNodeAttrValue* value) {
+  return with_node<KernelWork>(handle, [&](State&, GraphNode& node, KernelWork&) {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        node.priority = value->priority;
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (value->cooperative != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches on the CPU driver");
+        return CUDA_SUCCESS;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (value->clusterDim.x == 1 && value->clusterDim.y == 1 && value->clusterDim.z == 1) return CUDA_SUCCESS;
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "clusters on the CPU driver");
+      default:
+        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
+    }
+  });
+}
+
+CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
+  return with_node<KernelWork>(to, [&](State& s, GraphNode& target, KernelWork&) {
+    const auto source = s.nodes.find(from);
+    if (source == nullptr) return no_node();
+    if (!std::holds_alternative<KernelWork>(source->work.what)) return wrong_type();
+    target.priority = source->priority;
+    target.cooperative = source->cooperative;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* out) {
+  return read_node<CopyWork>(handle, out,
+                             [](State&, const CopyWork& work, CUDA_MEMCPY3D& params) { params = work.copy; });
+}
+
+CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* out) {
+  return read_node<FillWork>(handle, out,
+                             [](State&, const FillWork& work, CUDA_MEMSET_NODE_PARAMS& params) { params = work.fill; });
+}
+
+CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* out) {
+  return read_node<HostWork>(handle, out, [](State&, const HostWork& work, CUDA_HOST_NODE_PARAMS& params) {
+    params = {work.function, work.data};
+  });
+}
+
+// The graph stays the node's: changes to it are changes to the node.
+CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* out) {
+  return read_node<ChildWork>(handle, out, [](State& s, const ChildWork& work, CUgraph& graph) {
+    if (work.graph->handle == nullptr) work.graph->handle = s.graphs.add(work.graph);
+    graph = work.graph->handle;
+  });
+}
+
+CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode handle, CUevent* out) {
+  return read_node<RecordWork>(handle, out,
+                               [](State&, const RecordWork& work, CUevent& event) { event = work.event->handle; });
+}
+
+CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode handle, CUevent* out) {
+  return read_node<WaitWork>(handle, out,
+                             [](State&, const WaitWork& work, CUevent& event) { event = work.event->handle; });
+}
