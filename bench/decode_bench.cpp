@@ -73,12 +73,6 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  return {values[values.size() / 2], values.front(), values.back()};
-}
-
 std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
                                           const DecoderModel& model, const DecodeBenchOptions& options,
                                           const std::function<void(const DecodeBenchLine&)>& told) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/spread.h"
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "runtime/kernel_cache.h"
@@ -21,12 +22,6 @@ struct DecodeBenchOptions {
   int steps_per_sample = 20;  // launches back to back between two events
   uint64_t read_bytes = 0;    // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
 };
-
-// A sorted sample's middle and ends.
-struct Spread {
-  double median = 0, least = 0, most = 0;
-};
-Spread spread_of(std::vector<double> values);
 
 struct DecodeBenchLine {
   int64_t batch = 0, context = 0;  // rows; keys that the step's row attends to, its own included

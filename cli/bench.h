@@ -1,0 +1,10 @@
+// The measurements of `nodewright bench`: each adds one subcommand, in a file of its own.
+#pragma once
+
+#include "cli/command.h"
+
+namespace nodewright::cli {
+
+void add_bench_decode(CLI::App& bench, Action& chosen);
+
+}  // namespace nodewright::cli

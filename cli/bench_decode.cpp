@@ -1,0 +1,100 @@
+// nodewright bench decode: a table on standard output, and the same figures as JSON.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "bench/decode_bench.h"
+#include "cli/bench.h"
+#include "cli/bench_record.h"
+#include "cli/output_file.h"
+#include "cli/session.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+struct BenchOptions {
+  SessionOptions session;
+  std::vector<int64_t> batches{1}, contexts{1024};
+  std::vector<std::string> modes{"explicit"};
+  int samples = 20, steps = 20;
+  std::filesystem::path out;
+  std::string commit = "unknown";  // of the program, for the record
+};
+
+nlohmann::ordered_json json_of(const DecodeBenchLine& line) {
+  return {{"batch", line.batch},
+          {"context", line.context},
+          {"mode", std::string(to_string(line.mode))},
+          {"step_ms", spread_json(line.step_ms)},
+          {"wall_ms", spread_json(line.wall_ms)},
+          {"weight_bytes", line.weight_bytes},
+          {"kv_bytes", line.kv_bytes},
+          {"read_bytes_per_s", spread_json(line.read_bytes_per_s)},
+          {"share_of_read_bandwidth", line.share},
+          {"nodes", line.nodes},
+          {"build_ms", line.build_ms}};
+}
+
+void check_at_least(const char* option, const std::vector<int64_t>& values, int64_t least) {
+  for (const int64_t n : values)
+    if (n < least)
+      throw Error({.doing = fmt::format("use {}", option),
+                   .object = std::to_string(n),
+                   .detail = fmt::format("it is less than {}", least),
+                   .fault = Fault::usage});
+}
+
+int bench_decode_command(const BenchOptions& options) {
+  DecodeBenchOptions bench{.batches = options.batches, .contexts = options.contexts, .modes = {}};
+  for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
+  check_at_least("--batch", options.batches, 1);
+  check_at_least("--context", options.contexts, 2);
+  bench.policy = edge_policy(options.session.edges);
+  bench.max_context = options.session.max_context;
+  bench.samples = options.samples;
+  bench.steps_per_sample = options.steps;
+  Session session(options.session);
+  fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min",
+             "wall ms", "TB/s read", "share");
+  const auto lines = bench_decode(session.device(), session.stream(), session.kernels(), session.model(), bench,
+                                  [](const DecodeBenchLine& l) {
+                                    fmt::print("{:>5} {:>7} {:>9} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.3f} {:>5.1f}%\n",
+                                               l.batch, l.context, to_string(l.mode), l.step_ms.median, l.step_ms.least,
+                                               l.wall_ms.median, l.read_bytes_per_s.median / 1e12, l.share * 100);
+                                    std::fflush(stdout);
+                                  });
+  if (options.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
+  file["model"] = options.session.model.filename().string();
+  file["edges"] = options.session.edges;
+  file["samples"] = options.samples;
+  file["steps_per_sample"] = options.steps;
+  file["lines"] = nlohmann::ordered_json::array();
+  for (const DecodeBenchLine& line : lines) file["lines"].push_back(json_of(line));
+  write_whole_file(options.out, file.dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_decode(CLI::App& bench, Action& chosen) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* decode = bench.add_subcommand("decode", "Time a decode step beside the device's read bandwidth");
+  add_session_options(*decode, options->session);
+  decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();
+  decode->add_option("--context", options->contexts, "keys a row attends to, one or more")->capture_default_str();
+  decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();
+  decode->add_option("--samples", options->samples, "of each figure")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  decode->add_option("--steps", options->steps, "launches a sample")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  decode->add_option("--out", options->out, "JSON file");
+  decode->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
+  decode->callback([options, &chosen] { chosen = [options] { return bench_decode_command(*options); }; });
+}
+
+}  // namespace nodewright::cli
