@@ -28,6 +28,7 @@ Access access_of(Role role) {
       return Access::inout;
     case Role::in:
     case Role::scalar:
+    case Role::condition:
       break;
   }
   return Access::in;

@@ -173,7 +173,7 @@ Node<A> GraphBuilder::launch(std::string_view name, const Kernel<A>& kernel, con
   std::vector<AddressedUse> own, wide;
   const auto collect = [&](const A& from, std::vector<AddressedUse>& into) {
     for_each_field(from, [&]<class F>(const FieldInfo& info, const F& field) {
-      if constexpr (RoleOf<F>::role != Role::scalar)
+      if constexpr (RoleOf<F>::role != Role::scalar && RoleOf<F>::role != Role::condition)
         into.push_back(memory_use(node, info, reinterpret_cast<uint64_t>(field.data), field.count));
     });
   };

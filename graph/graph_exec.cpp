@@ -112,7 +112,7 @@ void ExplicitGraph::patch_field(NodeId node, size_t offset, const void* value, s
     throw Error({.doing = "patch node",
                  .object = planned.name,
                  .detail = fmt::format("it has no field of {} bytes at offset {}", bytes, offset)});
-  if (field->role != Role::scalar) check_within_envelope(planned, *field, value);
+  if (field->role != Role::scalar && field->role != Role::condition) check_within_envelope(planned, *field, value);
 
   std::vector<std::byte> changed = arguments_[planned.id];
   std::memcpy(changed.data() + offset, value, bytes);

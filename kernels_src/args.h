@@ -56,4 +56,11 @@ struct InOut {
   uint64_t count;
 };
 
+// A value that the kernel may set for the conditional node that obeys it: set_condition(args.field, value). Touches no
+// memory of the plan. With handle 0 the value goes to `slot` instead, for a run that evaluates conditions on the host.
+struct Condition {
+  uint64_t handle;
+  uint32_t* slot;
+};
+
 }  // namespace nodewright

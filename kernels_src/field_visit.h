@@ -13,7 +13,7 @@
 
 namespace nodewright {
 
-enum class Role : uint8_t { scalar, frozen, in, out, in_out };
+enum class Role : uint8_t { scalar, frozen, in, out, in_out, condition };
 
 template <class F>
 struct RoleOf {
@@ -39,6 +39,11 @@ template <class T>
 struct RoleOf<InOut<T>> {
   static constexpr Role role = Role::in_out;
   static constexpr size_t element_bytes = sizeof(T);
+};
+template <>
+struct RoleOf<Condition> {
+  static constexpr Role role = Role::condition;
+  static constexpr size_t element_bytes = sizeof(uint32_t);
 };
 
 // One field of an argument struct.

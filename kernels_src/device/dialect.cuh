@@ -21,6 +21,9 @@
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 #define INFINITY __int_as_float(0x7f800000)
 
+// cuda_device_runtime_api.h. Stays undefined in the cubin; the driver resolves it when it loads the cubin.
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned int value);
+
 namespace nodewright {
 
 // Blocks until every prerequisite grid has completed and its writes are visible (PTX ISA, griddepcontrol).
@@ -51,6 +54,15 @@ NODEWRIGHT_DEVICE uint4 load_frozen_16(const void* address) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(address));
   return v;
+}
+
+// Sets what the conditional node of `condition` obeys when it runs. One thread of a launch calls it: calls that may run
+// at the same time are undefined (cuda_device_runtime_api.h).
+NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {
+  if (condition.handle != 0)
+    cudaGraphSetConditional(condition.handle, value);
+  else
+    *condition.slot = value;
 }
 
 NODEWRIGHT_DEVICE float warp_sum(float v) {

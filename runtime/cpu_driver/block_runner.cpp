@@ -9,6 +9,7 @@
 
 #include "runtime/cpu_driver/access_check.h"
 #include "runtime/cpu_driver/block_state.h"
+#include "runtime/cpu_driver/conditional.h"
 
 namespace nodewright::cpu {
 
@@ -188,6 +189,18 @@ void rendezvous(uint32_t mask, void* mine, emulation::WarpBody body) {
 
 void kernel_failed(const char* what) { abandon_block({.fault = BlockFault::trap, .what = what}); }
 
+void set_condition(uint64_t handle, uint32_t value) {
+  const Fiber* me = running_fiber();
+  const Grid& grid = *me->owner->work;
+  if (grid.rules != nullptr && !me->waited) kernel_failed("set_condition() before wait_for_inputs()");
+  for (Conditional* conditional : grid.conditionals) {
+    if (conditional->handle != handle) continue;
+    conditional->value.store(value, std::memory_order_relaxed);
+    return;
+  }
+  kernel_failed("set_condition() with a handle that no live graph has, or that is not among the arguments");
+}
+
 void lay_out_threads(State& s, const emulation::Index3& block) {
   for (uint32_t i = 0; i < s.threads; ++i) {
     Fiber& f = s.fibers[i];
@@ -278,7 +291,8 @@ emulation::Hooks block_hooks() {
           .barrier = &barrier,
           .rendezvous = &rendezvous,
           .check = &check_access,
-          .fail = &kernel_failed};
+          .fail = &kernel_failed,
+          .set_condition = &set_condition};
 }
 
 }  // namespace nodewright::cpu

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/cpu_driver/fiber.h"
@@ -36,6 +37,7 @@ struct BlockFailure {
 };
 
 struct AccessRules;
+struct Conditional;
 
 // One grid as its blocks see it.
 struct Grid {
@@ -46,7 +48,8 @@ struct Grid {
   uint32_t shared_bytes = 0;
   CpuSchedule schedule = CpuSchedule::forward;
   uint64_t seed = 0;
-  const AccessRules* rules = nullptr;  // null: accesses are not checked
+  const AccessRules* rules = nullptr;          // null: accesses are not checked
+  std::span<Conditional* const> conditionals;  // of the Condition arguments: what set_condition() may set
 };
 
 class BlockRunner {

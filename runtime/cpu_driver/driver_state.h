@@ -7,7 +7,9 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <unordered_map>
 
+#include "runtime/cpu_driver/conditional.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/cpu_driver/device_memory.h"
 #include "runtime/cpu_driver/graph_objects.h"
@@ -40,6 +42,7 @@ struct State {
   HandleTable<Graph, CUgraph, 6> graphs;
   HandleTable<GraphNode, CUgraphNode, 7> nodes;
   HandleTable<GraphExec, CUgraphExec, 8> execs;
+  std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
 
   CUresult sticky = CUDA_SUCCESS;
   std::string report;  // of the sticky error

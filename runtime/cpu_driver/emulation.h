@@ -13,7 +13,7 @@
 namespace nodewright::emulation {
 
 // Changes with every change of the structs below; the driver refuses other images.
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
 struct Index3 {
   unsigned x, y, z;
@@ -46,6 +46,7 @@ struct Hooks {
   void (*rendezvous)(uint32_t mask, void* mine, WarpBody body);
   void (*check)(const volatile void* address, size_t bytes, Access access);  // checked images
   void (*fail)(const char* what);                                            // does not return
+  void (*set_condition)(uint64_t handle, uint32_t value);                    // of a handle among the arguments
 };
 
 struct FieldRecord {
@@ -348,6 +349,17 @@ NODEWRIGHT_UNCHECKED inline uint4 load_frozen_16(const void* address) {
   uint4 v;
   __builtin_memcpy(&v, __builtin_assume_aligned(address, 16), 16);
   return v;
+}
+
+}  // namespace nodewright
+
+namespace nodewright {
+
+NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {
+  if (condition.handle != 0)
+    emulation::hooks.set_condition(condition.handle, value);
+  else
+    *condition.slot = value;
 }
 
 }  // namespace nodewright

@@ -40,6 +40,15 @@ std::string node_text(const std::string& label, const std::string& kernel) {
   return text.append(", kernel ").append(kernel);
 }
 
+// The address that a role field declares, and how many elements from there. Of a Condition: the slot, if it counts.
+std::pair<uint64_t, uint64_t> declared_memory(const KernelField& field, const KernelWork& work) {
+  uint64_t words[2];
+  memcpy(words, work.args.data() + field.offset, sizeof words);
+  if (field.role != Role::condition) return {words[0], words[1]};
+  const bool by_handle = words[0] != 0;
+  return {words[1], by_handle ? 0 : 1};
+}
+
 // "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 3 ...), block
 // (0,0,0), thread (5,0,0)"
 std::string describe(const State& state, const std::string& label, const KernelWork& work, const BlockFailure& f) {
@@ -51,9 +60,7 @@ std::string describe(const State& state, const std::string& label, const KernelW
   }
   if (f.field >= 0) {
     const KernelField& field = image.fields[static_cast<size_t>(f.field)];
-    uint64_t begin = 0;
-    memcpy(&begin, work.args.data() + field.offset, sizeof begin);
-    const auto offset = static_cast<int64_t>(f.address - begin);
+    const auto offset = static_cast<int64_t>(f.address - declared_memory(field, work).first);
     line += ", " + std::string(f.what == std::string_view("an undeclared read") ||
                                        f.what == std::string_view("an undeclared write")
                                    ? "nearest field '"
@@ -62,6 +69,20 @@ std::string describe(const State& state, const std::string& label, const KernelW
   }
   if (f.address != 0) line += ", address " + hex(f.address) + " " + state.memory->describe(f.address);
   return line + ", block " + index_text(f.block) + ", thread " + index_text(f.thread);
+}
+
+// Those of the Condition arguments whose graph or executable graph still lives.
+std::vector<std::shared_ptr<Conditional>> conditionals_of(const State& state, const KernelWork& work) {
+  std::vector<std::shared_ptr<Conditional>> found;
+  for (const KernelField& field : work.loaded->image->fields) {
+    if (field.role != Role::condition) continue;
+    CUgraphConditionalHandle handle = 0;
+    memcpy(&handle, work.args.data() + field.offset, sizeof handle);
+    const auto entry = state.conditionals.find(handle);
+    if (entry == state.conditionals.end()) continue;
+    if (auto conditional = entry->second.lock(); conditional != nullptr) found.push_back(std::move(conditional));
+  }
+  return found;
 }
 
 AccessRules rules_for(const State& state, const KernelWork& work) {
@@ -74,9 +95,9 @@ AccessRules rules_for(const State& state, const KernelWork& work) {
   for (size_t i = 0; i < image.fields.size(); ++i) {
     const KernelField& field = image.fields[i];
     if (field.role == Role::scalar) continue;
-    uint64_t data[2];  // a role field: address, count
-    memcpy(data, work.args.data() + field.offset, sizeof data);
-    rules.ranges.push_back({data[0], data[0] + data[1] * field.element_bytes, field.role, static_cast<int>(i)});
+    const auto [address, count] = declared_memory(field, work);
+    rules.ranges.push_back({address, address + count * field.element_bytes,
+                            field.role == Role::condition ? Role::out : field.role, static_cast<int>(i)});
   }
   return rules;
 }
@@ -88,6 +109,9 @@ void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& l
   AccessRules rules;
   const bool check = state.options.check_accesses && image.checked;
   if (check) rules = rules_for(state, work);
+  const auto conditionals = conditionals_of(state, work);
+  std::vector<Conditional*> settable;
+  for (const auto& conditional : conditionals) settable.push_back(conditional.get());
   Grid grid{.entry = image.entry,
             .args = work.args.data(),
             .args_bytes = image.args_bytes,
@@ -96,7 +120,8 @@ void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& l
             .shared_bytes = work.shared_bytes,
             .schedule = state.options.schedule,
             .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,
-            .rules = check ? &rules : nullptr};
+            .rules = check ? &rules : nullptr,
+            .conditionals = settable};
   const std::shared_ptr<LoadedImage> keep = work.loaded;
   lock.unlock();
   const BlockFailure failure = pool.run(grid, keep->ns_per_block);
