@@ -35,6 +35,24 @@ TEST(Nvrtc, CompilesTheDialectForBothTargetsWithoutACudaHeader) {
   }
 }
 
+// The setter stays an undefined symbol of the cubin, which takes no relocatable device code: the driver has it.
+TEST(Nvrtc, CompilesAKernelThatSetsAConditionForBothTargets) {
+  const auto nvrtc = Nvrtc::load();
+  for (const int cc_major : {8, 9}) {
+    const NvrtcResult result =
+        nvrtc->compile(nvrtc_source({"count_down", {}}), nvrtc_options(cc_major, 0, Spills::refused));
+    EXPECT_EQ(result.log, "");
+    const std::vector<CubinKernel> kernels = read_cubin(result.cubin, "count_down");
+    ASSERT_EQ(kernels.size(), 1u);
+    EXPECT_EQ(kernels[0].name, "count_down");
+    EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+    ASSERT_EQ(kernels[0].parameters.size(), 1u);
+    EXPECT_EQ(kernels[0].parameters[0].bytes, sizeof(CountDown));
+    const std::string_view bytes(reinterpret_cast<const char*>(result.cubin.data()), result.cubin.size());
+    EXPECT_NE(bytes.find("cudaGraphSetConditional"), std::string_view::npos);
+  }
+}
+
 TEST(Nvrtc, ErrorHoldsTheFirstLinesOfTheLog) {
   try {
     Nvrtc::load()->compile(nvrtc_source({"broken", {}}), nvrtc_options(9, 0));

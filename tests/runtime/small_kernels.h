@@ -44,6 +44,21 @@ NODEWRIGHT_KERNEL(hasty, Scale, 64) {
 }
 )";
 
+// Sets a condition, without a header of its own.
+struct CountDown {
+  InOut<uint32_t> left;
+  Condition again;
+};
+
+inline constexpr std::string_view kCountDownSource = R"(
+#include "kernels_src/device/dialect.cuh"
+namespace nodewright { struct CountDown { InOut<uint32_t> left; Condition again; }; }
+NODEWRIGHT_KERNEL(count_down, CountDown, 32) {
+  wait_for_inputs();
+  if (threadIdx.x == 0) set_condition(args.again, --*args.left.data != 0);
+}
+)";
+
 inline constexpr std::string_view kBrokenSource = R"(
 #include "kernels_src/scale.h"
 #include "kernels_src/device/dialect.cuh"
@@ -54,6 +69,7 @@ inline const std::vector<EmbeddedSource>& small_kernels() {
   static const std::vector<EmbeddedSource> sources = {{"kernels_src/scale.h", kScaleHeader},
                                                       {"kernels_src/scale.cu", kScaleSource},
                                                       {"kernels_src/hasty.cu", kHastySource},
+                                                      {"kernels_src/count_down.cu", kCountDownSource},
                                                       {"kernels_src/broken.cu", kBrokenSource}};
   return sources;
 }
