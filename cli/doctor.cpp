@@ -1,9 +1,7 @@
 // nodewright doctor: what this machine has, what is missing, and how to mend it.
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/command.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
@@ -11,6 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/matmul_library.h"
 #include "runtime/nvrtc.h"
 
 namespace nodewright::cli {
@@ -34,28 +33,6 @@ std::string describe(const OpenedDevice& opened) {
                      static_cast<double>(opened.device->free_bytes()) / (1u << 30));
 }
 
-// cuBLASLt is found where NVRTC is: both come from the toolkit or from the wheels.
-std::string look_for_cublaslt() {
-  std::vector<std::string> names = {"libcublasLt.so.13", "libcublasLt.so"};
-  for (const std::string& nvrtc : Nvrtc::candidates()) {
-    const std::filesystem::path folder = std::filesystem::path(nvrtc).parent_path();
-    if (!folder.empty()) names.push_back((folder / "libcublasLt.so.13").string());
-  }
-  names.push_back("/usr/local/cuda/lib64/libcublasLt.so.13");
-  for (const std::string& name : names) {
-    void* library = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (library == nullptr) continue;
-    const auto version = reinterpret_cast<size_t (*)()>(dlsym(library, "cublasLtGetVersion"));
-    if (version == nullptr) continue;
-    return fmt::format("{} version {}", name, version());
-  }
-  throw Error(
-      {.doing = "load",
-       .object = "libcublasLt.so.13",
-       .detail = "not found in any usual place",
-       .advice = "install the CUDA toolkit, set CUDA_HOME, or pip install nvidia-cublas (no kernel needs it yet)"});
-}
-
 int doctor() {
   bool can_run = false;
   can_run |= report("CUDA device", [] {
@@ -69,7 +46,10 @@ int doctor() {
     return fmt::format("{}.{} ({})", n->major(), n->minor(), n->path());
   });
   can_run = can_run && nvrtc;
-  report("cuBLASLt", look_for_cublaslt);
+  report("cuBLASLt", [] {  // needed by library products on a GPU alone
+    const auto library = MatmulLibrary::load();
+    return fmt::format("{} ({})", library->version(), library->path());
+  });
   const bool cpu_device = report("CPU driver", [] {
     const OpenedDevice opened = open_device("cpu");
     return fmt::format("{} ({})", describe(opened), opened.driver->path());

@@ -24,6 +24,11 @@ struct bf16 {
   uint16_t bits;
 };
 
+// Storage of an IEEE 754 binary16.
+struct fp16 {
+  uint16_t bits;
+};
+
 // Never written after load (weights). The only memory a kernel may touch before wait_for_inputs().
 template <class T>
 struct Frozen {

@@ -1,12 +1,10 @@
 #include "runtime/nvrtc.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
 
+#include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
 
 #if __has_include(<nvrtc.h>)
@@ -27,12 +25,12 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*);
 }
 #endif
 
-#define NODEWRIGHT_NVRTC_ENTRIES(X)                                                                             \
-  X(nvrtcGetErrorString)                                                                                        \
-  X(nvrtcVersion)                                                                                               \
-  X(nvrtcCreateProgram)                                                                                         \
-  X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) \
-      X(nvrtcGetProgramLog)
+#define NODEWRIGHT_NVRTC_ENTRIES(X) \
+  X(nvrtcGetErrorString)            \
+  X(nvrtcVersion)                   \
+  X(nvrtcCreateProgram)             \
+  X(nvrtcDestroyProgram)            \
+  X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
 namespace nodewright {
 namespace {
@@ -40,26 +38,13 @@ namespace {
 constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.12"};
 constexpr int kLogLines = 6;
 
-void add_matches(std::vector<std::string>& places, const std::string& pattern) {
-  glob_t found{};
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; ++i) places.emplace_back(found.gl_pathv[i]);
-  globfree(&found);
-}
-
 // NVRTC opens libnvrtc-builtins.so.<version> by its bare name at the first compilation, and pip's wheels are not on the
 // loader's path. Once it is loaded from NVRTC's own folder, that name finds it. Never closed, as NVRTC itself.
 void load_builtins_beside(const std::string& place) {
   const size_t slash = place.rfind('/');
   if (slash == std::string::npos) return;  // the loader found NVRTC, and will find this
-  std::vector<std::string> files;
-  add_matches(files, place.substr(0, slash + 1) + "libnvrtc-builtins.so.*");
-  for (const std::string& file : files) dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
+  for (const std::string& file : files_matching(place.substr(0, slash + 1) + "libnvrtc-builtins.so.*"))
+    dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 std::string first_lines(const std::string& log) {
@@ -82,44 +67,7 @@ struct Nvrtc::Table {
 #undef NODEWRIGHT_ENTRY
 };
 
-std::vector<std::string> Nvrtc::candidates() {
-  if (std::string named = environment("NODEWRIGHT_NVRTC"); !named.empty()) return {named};
-  std::vector<std::string> folders;
-  std::error_code failed;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path().string();
-  if (!failed) {
-    folders.push_back(program + "/lib/");
-    folders.push_back(program + "/../lib/nodewright/");
-    folders.push_back(program + "/cuda-wheels/nvidia/*/lib/");
-    folders.push_back(program + "/../cuda-wheels/nvidia/*/lib/");  // build/tests, build/examples
-    folders.push_back(program + "/../build/cuda-wheels/nvidia/*/lib/");
-  }
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const std::string home = environment(variable); !home.empty()) {
-      folders.push_back(home + "/lib64/");
-      folders.push_back(home + "/lib/");
-    }
-  folders.push_back("");  // the loader's own search
-  folders.push_back("/usr/local/cuda/lib64/");
-  folders.push_back("/usr/local/cuda-*/lib64/");
-  const std::string home = environment("HOME");
-  for (const std::string& prefix : {environment("VIRTUAL_ENV"), environment("CONDA_PREFIX"), home + "/.local",
-                                    home + "/.pyenv/versions/*", std::string("/usr/local"), std::string("/usr")})
-    if (!prefix.empty())
-      for (const char* packages : {"site-packages", "dist-packages"}) {
-        // Debian's packages lie under python3 without a minor version.
-        folders.push_back(prefix + "/lib/python3*/" + packages + "/nvidia/*/lib/");
-      }
-  std::vector<std::string> places;
-  for (const std::string& folder : folders)
-    for (const char* file : kFiles) {
-      if (folder.empty())
-        places.emplace_back(file);
-      else
-        add_matches(places, folder + file);
-    }
-  return places;
-}
+std::vector<std::string> Nvrtc::candidates() { return cuda_library_places(kFiles, "NODEWRIGHT_NVRTC"); }
 
 std::unique_ptr<Nvrtc> Nvrtc::load() {
   std::string tried;

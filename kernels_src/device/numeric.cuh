@@ -30,6 +30,28 @@ NODEWRIGHT_DEVICE bf16 to_bf16(float v) {
   return bf16{static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
+// IEEE 754 binary16: 1 sign, 5 exponent (bias 15) and 10 fraction bits. In integers, so that both compilers agree.
+NODEWRIGHT_DEVICE float to_float(fp16 v) {
+  const uint32_t sign = static_cast<uint32_t>(v.bits & 0x8000u) << 16, exponent = (v.bits >> 10) & 31u;
+  const uint32_t fraction = v.bits & 0x3ffu;
+  if (exponent == 0) return bits_to_float(sign | float_to_bits(static_cast<float>(fraction) * 0x1p-24f));
+  if (exponent == 31) return bits_to_float(sign | 0x7f800000u | fraction << 13);
+  return bits_to_float(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+// Round to nearest even; from 65520 on infinity; NaN stays NaN.
+NODEWRIGHT_DEVICE fp16 to_fp16(float v) {
+  const uint32_t bits = float_to_bits(v), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+  uint32_t half;
+  if (magnitude >= 0x47800000u)  // 2^16
+    half = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  else if (magnitude < 0x38800000u)  // below 2^-14: a subnormal, in units of 2^-24, which are the last bits of 0.5 + v
+    half = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
+  else
+    half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  return fp16{static_cast<uint16_t>(sign | half)};
+}
+
 // Two bf16 packed in a 32-bit word, the lower address in the lower half.
 NODEWRIGHT_DEVICE float low_bf16(uint32_t pair) { return bits_to_float(pair << 16); }
 NODEWRIGHT_DEVICE float high_bf16(uint32_t pair) { return bits_to_float(pair & 0xffff0000u); }

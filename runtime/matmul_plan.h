@@ -1,0 +1,136 @@
+// One matrix product, prepared: y = alpha * op(a) . op(b) (+ beta * c) (+ bias), with its algorithm and workspace
+// chosen once, outside any capture. On a CUDA device cuBLASLt computes it; on the CPU driver our reference product.
+//
+//   const MatmulPlanner products(device, kernels);
+//   const auto plan = products.plan("qkv", {.m = rows, .n = 3072, .k = 2048, .transpose_b = true});
+//   g.product("qkv", plan, {.a = x, .b = w.qkv, .y = qkv, .workspace = scratch});       // graph/library_nodes.h
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels_src/reference_product.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/matmul_library.h"
+
+namespace nodewright {
+
+std::string_view to_string(Element element);
+constexpr uint64_t bytes_of(Element element) { return element == Element::f32 ? 4 : 2; }
+
+// All matrices in row-major order. op(a) is [m, k], op(b) is [k, n], y and c are [m, n]; a transposed matrix is stored
+// the other way round, so a weight of [n, k] has transpose_b.
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  Element inputs = Element::bf16;              // of a and b
+  Element output = Element::bf16;              // of c, bias and y: as the inputs, or f32
+  int64_t lda = 0, ldb = 0, ldc = 0, ldy = 0;  // elements between two stored rows; 0: they touch; ldc: as ldy
+  float alpha = 1.0f, beta = 0.0f;             // beta * c; without an operand c, beta * y
+  bool bias = false;                           // [n], added to every row
+  bool operator==(const MatmulShape&) const = default;
+};
+
+// "16x3072x2048 bf16, b transposed, + bias"
+std::string to_string(const MatmulShape& shape);
+
+struct MatmulOptions {
+  // cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace, "Recommended cuBLAS workspace size").
+  uint64_t workspace_limit_bytes = uint64_t{32} << 20;
+  uint64_t alignment_bytes = 16;                 // of every operand's address; a power of two
+  int candidate = 0;                             // which of the algorithms that the heuristics propose, the best first
+  std::optional<cublaslt::Algorithm> algorithm;  // this one instead: MatmulPlan::algorithm() of an earlier plan
+};
+
+// Device addresses. c is 0 when beta adds to y itself, bias when there is none, workspace when it needs no bytes.
+struct MatmulOperands {
+  uint64_t a = 0, b = 0, c = 0, bias = 0, y = 0, workspace = 0;
+};
+
+enum class MatmulBackend : uint8_t { cublaslt, reference };
+
+// The bytes that each operand spans from its address on. With a leading dimension larger than a row, the bytes between
+// rows are inside the span and never touched.
+struct MatmulSpans {
+  uint64_t a = 0, b = 0, c = 0, bias = 0, y = 0, workspace = 0;  // 0: not used
+};
+
+// Immutable and thread-safe. Made by MatmulPlanner.
+class MatmulPlan {
+ public:
+  ~MatmulPlan();
+  MatmulPlan(const MatmulPlan&) = delete;
+  MatmulPlan& operator=(const MatmulPlan&) = delete;
+
+  const std::string& name() const { return name_; }
+  const MatmulShape& shape() const { return shape_; }
+  MatmulBackend backend() const { return backend_; }
+  Device& device() const { return device_; }
+  uint64_t workspace_bytes() const { return workspace_bytes_; }
+  uint64_t alignment_bytes() const { return alignment_bytes_; }
+  MatmulSpans spans() const;
+  uint64_t flops() const;
+
+  // cuBLASLt only: the algorithm's 64 bytes, good for the same shape and library version; the version; and in words,
+  // "cuBLASLt 130100, algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
+  const cublaslt::Algorithm& algorithm() const { return algorithm_; }
+  size_t library_version() const;
+  std::string describe() const;
+
+  // Submits the product. cuBLASLt: one library call, which launches kernels of its own and can be captured.
+  // Throws Error with the operand that is missing or not aligned.
+  void submit(const MatmulOperands& operands, CUstream stream) const;
+
+  // Reference only: the one kernel that computes the product, and its arguments.
+  const Kernel<ReferenceProduct>& reference() const { return reference_; }
+  ReferenceProduct reference_arguments(const MatmulOperands& operands) const;
+
+ private:
+  friend class MatmulPlanner;
+  struct Descriptors;
+
+  MatmulPlan(Device& device, std::string name, const MatmulShape& shape, const MatmulOptions& options,
+             MatmulBackend backend);
+  void choose_algorithm(std::shared_ptr<const MatmulLibrary> library, const MatmulOptions& options);
+  void check_operands(const MatmulOperands& operands) const;
+
+  Device& device_;
+  std::string name_;
+  MatmulShape shape_;  // leading dimensions filled in
+  MatmulBackend backend_;
+  uint64_t alignment_bytes_;
+  uint64_t workspace_bytes_ = 0;
+  std::shared_ptr<const MatmulLibrary> library_;
+  cublaslt::Algorithm algorithm_{};
+  std::unique_ptr<Descriptors> descriptors_;
+  Kernel<ReferenceProduct> reference_;
+};
+
+// Makes the products of one device. The device and the kernel cache must outlive the planner and its plans.
+class MatmulPlanner {
+ public:
+  // On a CUDA device loads cuBLASLt; throws Error where there is none. Never falls back: the reference product on a
+  // CUDA device has to be asked for, and the CPU driver has nothing else.
+  MatmulPlanner(Device& device, KernelCache& kernels);
+  MatmulPlanner(Device& device, KernelCache& kernels, MatmulBackend backend);
+  // With a library that is open already.
+  MatmulPlanner(Device& device, KernelCache& kernels, std::shared_ptr<const MatmulLibrary> library);
+
+  // Asks the heuristics, once; not under stream capture. Throws Error for a shape that is impossible, and where no
+  // algorithm fits shape, alignment and workspace. `name` is what errors call the product.
+  std::shared_ptr<const MatmulPlan> plan(std::string name, const MatmulShape& shape,
+                                         const MatmulOptions& options = {}) const;
+
+  MatmulBackend backend() const { return library_ ? MatmulBackend::cublaslt : MatmulBackend::reference; }
+
+ private:
+  Device& device_;
+  KernelCache& kernels_;
+  std::shared_ptr<const MatmulLibrary> library_;  // null: the reference
+};
+
+}  // namespace nodewright
