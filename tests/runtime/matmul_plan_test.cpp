@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
+#include "runtime/cubin_reader.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
+#include "runtime/nvrtc.h"
 #include "runtime/stream.h"
 #include "tests/runtime/scratch_folder.h"
 #include "tests/support/fake_cublaslt.h"
@@ -136,6 +140,47 @@ TEST_F(MatmulPlanTest, RefusesOperandsThatAreMissingOrNotAligned) {
   const auto apart = planner.plan("p", {.m = 4, .n = 4, .k = 4, .ldc = 4, .ldy = 8, .beta = 1.0f});
   EXPECT_NE(error_of([&] { apart->reference_arguments(good); }).find("rows are 8 elements apart, with ldc 4"),
             std::string::npos);
+}
+
+// Every binary16 there is, times 1 and times 1/2: subnormals, ties, infinities.
+TEST_F(MatmulPlanTest, TheReferenceProductRoundsHalvesToNearestEven) {
+  constexpr int64_t kValues = 1 << 16;
+  const MatmulPlanner planner(device_, kernels_, MatmulBackend::reference);
+  std::vector<uint16_t> every(kValues);
+  for (size_t i = 0; i < every.size(); ++i) every[i] = static_cast<uint16_t>(i);
+  for (const float alpha : {1.0f, 0.5f}) {
+    const auto plan = planner.plan(
+        "halves", {.m = kValues, .n = 1, .k = 1, .inputs = Element::fp16, .output = Element::fp16, .alpha = alpha});
+    ProductCase product(*plan);
+    const uint16_t one = 0x3c00;
+    write_device(device_, product.a.address(), std::as_bytes(std::span(every)), "a");
+    write_device(device_, product.b.address(), std::as_bytes(std::span(&one, 1)), "b");
+    const std::vector<std::byte> y = run(*plan, product);
+    for (size_t i = 0; i < every.size(); ++i) {
+      const double value = test::value_of(Element::fp16, std::as_bytes(std::span(&every[i], 1)).data());
+      const double got = test::value_of(Element::fp16, y.data() + 2 * i);
+      const double scaled = value * static_cast<double>(alpha);
+      const double expected = std::abs(scaled) < 0x1p-14 ? std::nearbyint(scaled * 0x1p24) * 0x1p-24 : scaled;
+      ASSERT_TRUE(std::isnan(value) ? std::isnan(got) : got == expected) << value << " * " << alpha << " gave " << got;
+    }
+  }
+}
+
+TEST(ReferenceProductSource, CompilesForBothTargetsInEveryElementType) {
+  const auto nvrtc = Nvrtc::load();
+  for (const int cc_major : {8, 9})
+    for (const int64_t element : {0, 1, 2}) {
+      const KernelProgram program =
+          program_of({"reference_product", {{"kInput", element}, {"kOutput", element}}}, {}, "runtime/cpu_driver/");
+      NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
+      for (const EmbeddedSource& header : program.headers)
+        source.headers.push_back({std::string(header.path), std::string(header.text)});
+      const NvrtcResult built = nvrtc->compile(source, nvrtc_options(cc_major, 0, Spills::refused));
+      const std::vector<CubinKernel> kernels = read_cubin(built.cubin, "reference_product");
+      ASSERT_EQ(kernels.size(), 1u);
+      EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+      EXPECT_EQ(kernels[0].parameters.at(0).bytes, sizeof(ReferenceProduct));
+    }
 }
 
 TEST(MatmulLibrary, NamesThePlacesItLookedAt) {
