@@ -6,6 +6,9 @@
 
 namespace nodewright {
 
+// f, as the constant kActivation.
+enum class Activation : uint8_t { none, gelu_erf, gelu_tanh };
+
 // W: bf16 or float.
 template <class W>
 struct LayerNormProject {

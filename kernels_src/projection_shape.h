@@ -9,9 +9,6 @@
 
 namespace nodewright {
 
-// The function of an epilogue, as the constant kActivation.
-enum class Activation : uint8_t { none, gelu_erf, gelu_tanh };
-
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T + bias; W in bf16 or float.
 struct ProjectionShape {
   int64_t rows = 1;

@@ -5,11 +5,10 @@
 // every chunk c. The sum goes through a lane's columns in order, then over the group in a butterfly, so it depends on
 // the shape of W only. Block (b, m): range b of the outputs, row m.
 //
-// Constants: kCols, kWeightBytes, kLanes, kThreads, and for an epilogue kActivation (kernels_src/projection_shape.h).
+// Constants: kCols, kWeightBytes, kLanes, kThreads (kernels_src/projection_shape.h).
 #pragma once
 
 #include "kernels_src/device/weight_element.cuh"
-#include "kernels_src/projection_shape.h"
 
 namespace nodewright {
 
@@ -18,7 +17,8 @@ constexpr int kGroup = static_cast<int>(kLanes);
 constexpr int kGroups = static_cast<int>(kThreads / kLanes);
 constexpr int kRowStride = static_cast<int>((kCols + kElements - 1) / kElements) * kElements;
 constexpr int kChunks = (kRowStride / kElements + kGroup - 1) / kGroup;
-constexpr int kHeld = kChunks < 8 ? kChunks : 8;  // chunks of a row requested ahead: 32 registers
+// Chunks of a row requested ahead. Twice as many registers hold them, beside the row of x: few of many.
+constexpr int kHeld = kChunks <= 8 ? kChunks : 4;
 
 NODEWRIGHT_DEVICE void unpack(uint4 v, float (&f)[8]) { unpack_8(v, f); }
 NODEWRIGHT_DEVICE void unpack(uint4 v, float (&f)[4]) {

@@ -1,5 +1,5 @@
-// What NVRTC makes of every kernel of Llama-3.2-1B and 3B, for Ampere and Hopper, without a GPU: registers, spills, the
-// wait, and that both compilers lay out the argument structs alike.
+// What NVRTC makes of every kernel of Llama-3.2-1B and 3B and of GPT-2, for Ampere and Hopper, without a GPU:
+// registers, spills, the wait, and that both compilers lay out the argument structs alike.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,6 +7,11 @@
 #include <mutex>
 #include <thread>
 
+#include "kernels_src/dense_attend.h"
+#include "kernels_src/embed_positions.h"
+#include "kernels_src/layer_norm_project.h"
+#include "kernels_src/project_bias_add.h"
+#include "kernels_src/projection_shape.h"
 #include "kernels_src/read_stream.h"
 #include "kernels_src/saxpy.h"
 #include "models/decoder_kernels.h"
@@ -57,6 +62,10 @@ std::map<std::string, uint64_t> args_bytes() {
           {"rope_append", sizeof(RopeAppend)},
           {"attend", sizeof(Attend)},
           {"sample", sizeof(Sample)},
+          {"layer_norm_project", sizeof(LayerNormProject<float>)},
+          {"project_bias_add", sizeof(ProjectBiasAdd<float>)},
+          {"embed_positions", sizeof(EmbedPositions<float>)},
+          {"dense_attend", sizeof(DenseAttend)},
           {"read_stream", sizeof(ReadStream)},
           {"saxpy", sizeof(Saxpy)}};
 }
@@ -68,6 +77,37 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, int 
     for (const KernelRequest& request : decoder_kernel_requests(config, rows, sm_count))
       requests.emplace(to_string(request), request);
   for (const char* name : {"read_stream", "saxpy"}) requests.emplace(name, KernelRequest{name, {}});
+  return requests;
+}
+
+// GPT-2 and its kin: hidden sizes of the nanoGPT article's model, of GPT-2 and of GPT-2 XL, in bf16 and float.
+std::map<std::string, KernelRequest> gpt2_requests() {
+  std::map<std::string, KernelRequest> requests;
+  const auto add = [&](const char* name, std::vector<Constant> constants) {
+    KernelRequest request{name, std::move(constants)};
+    requests.emplace(to_string(request), request);
+  };
+  for (const int64_t weight_bytes : {2, 4}) {
+    add("embed_positions", {{"kWeightBytes", weight_bytes}});
+    for (const int64_t hidden : {32, 768, 1600})
+      for (const int64_t cols : {hidden, 4 * hidden}) {
+        const ProjectionShape shape{1, cols, 1, weight_bytes};
+        std::vector<Constant> constants{{"kCols", cols},
+                                        {"kWeightBytes", weight_bytes},
+                                        {"kLanes", shape.lanes()},
+                                        {"kThreads", ProjectionShape::kThreads}};
+        add("project_bias_add", constants);
+        if (cols != hidden) continue;
+        constants.push_back({"kActivation", 0});
+        for (const Activation f : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
+          constants.back().value = static_cast<int64_t>(f);
+          add("layer_norm_project", constants);
+        }
+      }
+  }
+  for (const auto& [heads, head_dim] : {std::pair<int64_t, int64_t>{4, 8}, {12, 64}})
+    add("dense_attend",
+        {{"kHeads", heads}, {"kHeadDim", head_dim}, {"kSlices", DenseAttendShape{.head_dim = head_dim}.slices()}});
   return requests;
 }
 
@@ -102,8 +142,7 @@ std::map<std::string, CubinKernel> compile_all(const std::map<std::string, Kerne
   return kernels;
 }
 
-void check_budgets(const ModelConfig& config, Target target) {
-  const std::map<std::string, KernelRequest> requests = requests_of(config, target.sm_count);
+void check_budgets(const std::map<std::string, KernelRequest>& requests, Target target) {
   const std::map<std::string, CubinKernel> kernels = compile_all(requests, target);
   ASSERT_EQ(kernels.size(), requests.size());
   for (const auto& [key, kernel] : kernels) {
@@ -125,10 +164,13 @@ void check_budgets(const ModelConfig& config, Target target) {
   }
 }
 
-TEST(KernelBudgets, HoldForLlama1bOnHopper) { check_budgets(llama_1b(), kHopper); }
-TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(llama_3b(), kHopper); }
-TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(llama_1b(), kAmpere); }
-TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(llama_3b(), kAmpere); }
+TEST(KernelBudgets, HoldForLlama1bOnHopper) { check_budgets(requests_of(llama_1b(), kHopper.sm_count), kHopper); }
+TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(requests_of(llama_3b(), kHopper.sm_count), kHopper); }
+TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(requests_of(llama_1b(), kAmpere.sm_count), kAmpere); }
+TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(requests_of(llama_3b(), kAmpere.sm_count), kAmpere); }
+
+TEST(KernelBudgets, HoldForGpt2OnHopper) { check_budgets(gpt2_requests(), kHopper); }
+TEST(KernelBudgets, HoldForGpt2OnAmpere) { check_budgets(gpt2_requests(), kAmpere); }
 
 // NVRTC has no offsetof; __INTADDR__ is what its headers make it of.
 std::string offset_in_nvrtc(const std::string& name, std::string_view field) {
@@ -154,6 +196,10 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
   text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
           layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
           layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
+          layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
+          layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
+          layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
+          layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
           layout_asserts<Sample>("Sample") + layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy");
   const auto compile = [](const std::string& source) {
     const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
