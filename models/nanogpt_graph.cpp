@@ -42,6 +42,12 @@ struct Pass {
   const NanogptState& s;
   View<int32_t> tokens, positions, n_live;
   int32_t advance;
+  // The activations of `rows` tokens.
+  View<float> residual = rows_of(s.residual, s.embedding_stride), qkv = rows_of(s.qkv, s.qkv_stride),
+              attended = rows_of(s.attended, s.embedding_stride),
+              activated = rows_of(s.activated, s.feed_forward_stride);
+
+  View<float> rows_of(View<float> view, int64_t stride) const { return view.subview(0, unsigned_of(k.rows * stride)); }
 };
 
 void embed(const Pass& p) {
@@ -53,7 +59,7 @@ void embed(const Pass& p) {
               .positions = p.positions,
               .token_table = p.w.tokens,
               .position_table = p.w.positions,
-              .x = p.s.residual,
+              .x = p.residual,
               .cols = p.config.embedding,
               .vocab = p.config.vocab,
               .context = p.config.context,
@@ -66,33 +72,36 @@ void embed(const Pass& p) {
 // x += Wo attention(Wqkv norm(x)) + b
 void attention_block(const Pass& p, const NanogptLayer& w, View<float> cache) {
   p.g.launch("qkv", p.k.norm_qkv,
-             {.x = p.s.residual,
+             {.x = p.residual,
               .n_live = p.n_live,
               .gain = w.attention_gain,
               .shift = w.attention_shift,
               .weight = w.qkv,
               .bias = {},
-              .y = p.s.qkv,
+              .y = p.qkv,
               .outputs = 3 * p.config.embedding,
               .x_stride = p.s.embedding_stride,
               .y_stride = p.s.qkv_stride,
               .eps = p.config.eps});
+  // At most: every key of the context.
+  const uint64_t kept_bytes = 2 * sizeof(float) * unsigned_of(p.k.rows * p.config.embedding);
   p.g.launch("attend", p.k.attend,
-             {.qkv = p.s.qkv,
+             {.qkv = p.qkv,
               .positions = p.positions,
               .n_live = p.n_live,
               .cache = cache,
-              .y = p.s.attended,
+              .y = p.attended,
               .context = p.config.context,
               .qkv_stride = p.s.qkv_stride,
               .y_stride = p.s.embedding_stride,
-              .scale = static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(p.config.head_dim())))});
+              .scale = static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(p.config.head_dim())))},
+             Traffic{p.qkv.bytes() + cache.bytes(), p.attended.bytes() + kept_bytes});
   p.g.launch("out", p.k.out,
-             {.x = p.s.attended,
+             {.x = p.attended,
               .n_live = p.n_live,
               .weight = w.out,
               .bias = w.out_bias,
-              .residual = p.s.residual,
+              .residual = p.residual,
               .outputs = p.config.embedding,
               .x_stride = p.s.embedding_stride,
               .residual_stride = p.s.embedding_stride});
@@ -101,23 +110,23 @@ void attention_block(const Pass& p, const NanogptLayer& w, View<float> cache) {
 // x += Wdown gelu(Wup norm(x) + b) + b
 void feed_forward_block(const Pass& p, const NanogptLayer& w) {
   p.g.launch("up", p.k.norm_up,
-             {.x = p.s.residual,
+             {.x = p.residual,
               .n_live = p.n_live,
               .gain = w.feed_forward_gain,
               .shift = w.feed_forward_shift,
               .weight = w.up,
               .bias = w.up_bias,
-              .y = p.s.activated,
+              .y = p.activated,
               .outputs = p.config.feed_forward(),
               .x_stride = p.s.embedding_stride,
               .y_stride = p.s.feed_forward_stride,
               .eps = p.config.eps});
   p.g.launch("down", p.k.down,
-             {.x = p.s.activated,
+             {.x = p.activated,
               .n_live = p.n_live,
               .weight = w.down,
               .bias = w.down_bias,
-              .residual = p.s.residual,
+              .residual = p.residual,
               .outputs = p.config.embedding,
               .x_stride = p.s.feed_forward_stride,
               .residual_stride = p.s.embedding_stride});
@@ -128,7 +137,7 @@ void choose(const Pass& p) {
   const NanogptInputs& in = p.s.inputs;
   const uint64_t last = unsigned_of(p.k.rows - 1), stride = unsigned_of(p.s.embedding_stride);
   p.g.launch("logits", p.k.norm_logits,
-             {.x = p.s.residual.subview(last * stride, stride),
+             {.x = p.residual.subview(last * stride, stride),
               .n_live = in.one,
               .gain = p.w.final_gain,
               .shift = p.w.final_shift,
