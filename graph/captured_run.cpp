@@ -1,5 +1,7 @@
 #include "graph/captured_run.h"
 
+#include <fmt/format.h>
+
 #include "graph/eager_run.h"
 #include "graph/stopwatch.h"
 
@@ -32,11 +34,28 @@ GraphHandle capture(const Plan& plan, const Stream& stream) {
   }
 }
 
+// The captured graph calls them long after the plan may be gone.
+void keep_host_calls(const Plan& plan, std::vector<std::shared_ptr<HostCall>>& calls) {
+  for (const PlanNode& node : plan.nodes) {
+    for (const auto& body : node.bodies) keep_host_calls(*body, calls);
+    if (node.kind == NodeKind::host) calls.push_back(node.host);
+  }
+}
+
 }  // namespace
 
 CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
     : name_(plan.name), driver_(&stream.device().driver()), graph_(*driver_), exec_(*driver_) {
   check_plan(plan);
+  for (const PlanNode& node : plan.nodes) {
+    if (node.kind == NodeKind::conditional)
+      throw Error({.doing = "capture plan",
+                   .object = plan.name,
+                   .detail = fmt::format(
+                       "node '{}' is conditional: stream capture would have to wait for its condition", node.name),
+                   .advice = "run the plan explicitly or eagerly"});
+  }
+  keep_host_calls(plan, host_calls_);
   Stopwatch watch;
   graph_ = capture(plan, stream);
   stats_.capture_ms = watch.lap_ms();

@@ -11,6 +11,7 @@ namespace nodewright {
 class CapturedGraph {
  public:
   // Captures run_eager(plan, stream), instantiates and uploads. Nothing runs. The plan may be dropped afterwards.
+  // Throws Error for a plan with a conditional node: its condition is not known while capturing.
   CapturedGraph(const Plan& plan, const Stream& stream);
 
   void launch(const Stream& stream) const;
@@ -26,6 +27,7 @@ class CapturedGraph {
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;
+  std::vector<std::shared_ptr<HostCall>> host_calls_;
   Stats stats_;
 };
 

@@ -21,7 +21,7 @@ std::string dot_string(std::string_view text) {
 
 std::string label_of(const PlanNode& node) {
   if (node.kind != NodeKind::kernel) return node.name + "\n" + std::string(to_string(node.kind));
-  return fmt::format("{}\n{} {}x{}", node.name, node.kernel_name, node.shape.blocks(), node.shape.threads());
+  return fmt::format("{}\n{} {}x{}", node.name, node.kernel_name(), node.shape.blocks(), node.shape.threads());
 }
 
 std::string label_of(const Plan& plan, const Edge& edge) {
@@ -45,16 +45,16 @@ std::string to_dot(const Plan& plan) {
     fmt::format_to(write, "{}n{} [label={}];\n", indent, node.id, escaped_lines(dot_string(label_of(node))));
   };
 
-  std::vector<std::string> layers;  // in order of appearance; a layer may come back later
+  std::vector<std::string_view> layers;  // in order of appearance; a layer may come back later
   for (const PlanNode& node : plan.nodes) {
-    if (node.layer.empty()) write_node(node, "  ");
-    if (!node.layer.empty() && std::find(layers.begin(), layers.end(), node.layer) == layers.end())
-      layers.push_back(node.layer);
+    if (node.layer().empty()) write_node(node, "  ");
+    if (!node.layer().empty() && std::find(layers.begin(), layers.end(), node.layer()) == layers.end())
+      layers.push_back(node.layer());
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     fmt::format_to(write, "  subgraph cluster_{} {{\n    label={};\n", i, dot_string(layers[i]));
     for (const PlanNode& node : plan.nodes)
-      if (node.layer == layers[i]) write_node(node, "    ");
+      if (node.layer() == layers[i]) write_node(node, "    ");
     out += "  }\n";
   }
   for (const Edge& edge : plan.edges)

@@ -27,7 +27,7 @@ std::string what_of(const PlanNode& node) {
   const LaunchShape& s = node.shape;
   switch (node.kind) {
     case NodeKind::kernel: {
-      std::string text = fmt::format("{} <{},{},{}> <{},{},{}>", node.kernel_name, s.grid[0], s.grid[1], s.grid[2],
+      std::string text = fmt::format("{} <{},{},{}> <{},{},{}>", node.kernel_name(), s.grid[0], s.grid[1], s.grid[2],
                                      s.block[0], s.block[1], s.block[2]);
       if (s.shared_bytes != 0) text += fmt::format(" {} B shared", s.shared_bytes);
       return text;
@@ -37,10 +37,18 @@ std::string what_of(const PlanNode& node) {
                          node.copy.from_host ? "from host" : (node.copy.to_host ? "to host" : "on device"));
     case NodeKind::memset:
       return fmt::format("memset {} x {} B to {:#x}", node.fill.count, node.fill.element_bytes, node.fill.value);
+    case NodeKind::conditional:
+      return fmt::format("{} of {} bodies", to_string(node.conditional), node.bodies.size());
+    case NodeKind::child:
+      return fmt::format("child '{}' {}", node.bodies[0]->name, node.patchable_inside ? "moved" : "cloned");
+    case NodeKind::host:
     case NodeKind::empty:
-      return "empty";
+    case NodeKind::event_record:
+    case NodeKind::event_wait:
+    case NodeKind::product:
+      break;
   }
-  return "?";
+  return std::string(to_string(node.kind));
 }
 
 std::string summary(const Plan& plan) {

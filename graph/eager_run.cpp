@@ -1,74 +1,159 @@
 #include "graph/eager_run.h"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "graph/host_call.h"
 #include "graph/node_parameters.h"
+#include "runtime/event.h"
 
 namespace nodewright {
 namespace {
 
-void submit_kernel(const PlanNode& node, const Driver& driver, CUstream stream, bool programmatic) {
-  void* argument = argument_address(node.arguments);
-  CUlaunchAttribute attribute;
-  const CUlaunchConfig config = launch_config(node, stream, programmatic, &attribute);
-  driver.check(driver.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx",
-               "launch node", node.name);
-}
-
-void submit_copy(const PlanNode& node, const Driver& driver, CUstream stream) {
-  const CopyParameters& copy = node.copy;
-  if (copy.from_host)
-    driver.check(driver.cuMemcpyHtoDAsync(copy.to, reinterpret_cast<const void*>(copy.from), copy.bytes, stream),
-                 "cuMemcpyHtoDAsync", "launch node", node.name);
-  else if (copy.to_host)
-    driver.check(driver.cuMemcpyDtoHAsync(reinterpret_cast<void*>(copy.to), copy.from, copy.bytes, stream),
-                 "cuMemcpyDtoHAsync", "launch node", node.name);
-  else
-    driver.check(driver.cuMemcpyDtoDAsync(copy.to, copy.from, copy.bytes, stream), "cuMemcpyDtoDAsync", "launch node",
-                 node.name);
-}
-
-void submit_fill(const PlanNode& node, const Driver& driver, CUstream stream) {
-  const FillParameters& fill = node.fill;
-  if (fill.element_bytes == 4)
-    driver.check(driver.cuMemsetD32Async(fill.to, fill.value, fill.count, stream), "cuMemsetD32Async", "launch node",
-                 node.name);
-  else
-    driver.check(driver.cuMemsetD8Async(fill.to, static_cast<unsigned char>(fill.value), fill.count, stream),
-                 "cuMemsetD8Async", "launch node", node.name);
-}
-
-}  // namespace
-
 // Stream order is stronger than the plan's: an item starts after the one before it has completed, or, when its launch
 // is programmatic, its wait returns after that. Only kernels that wait are launched so, hence every item's completion
 // implies that of all items before it, whatever the plan's edges skip over.
-void run_eager(const Plan& plan, const Stream& stream) {
-  const Driver& driver = stream.device().driver();
-  std::vector<bool> may_start_early(plan.nodes.size(), false);
-  for (const Edge& edge : plan.edges)
-    if (edge.type == EdgeType::programmatic) may_start_early[edge.to] = true;
+class EagerRun {
+ public:
+  explicit EagerRun(const Stream& stream) : stream_(stream), driver_(stream.device().driver()) {}
 
-  bool after_kernel = false;  // of this plan: what the stream ran before is unknown
-  for (const PlanNode& node : plan.nodes) {
-    driver.label(node.name);
-    switch (node.kind) {
-      case NodeKind::kernel:
-        submit_kernel(node, driver, stream.get(), after_kernel && may_start_early[node.id]);
-        after_kernel = true;
-        break;
-      case NodeKind::memcpy:
-        submit_copy(node, driver, stream.get());
-        after_kernel = false;
-        break;
-      case NodeKind::memset:
-        submit_fill(node, driver, stream.get());
-        after_kernel = false;
-        break;
-      case NodeKind::empty:
-        break;  // the stream's order says as much
+  void run(const Plan& plan) {
+    for (const ConditionInfo& condition : plan.conditions) slot(condition) = condition.default_value;
+    std::vector<bool> may_start_early(plan.nodes.size(), false);
+    for (const Edge& edge : plan.edges)
+      if (edge.type == EdgeType::programmatic) may_start_early[edge.to] = true;
+    for (const PlanNode& node : plan.nodes) {
+      driver_.label(node.name);
+      submit(node, may_start_early[node.id]);
     }
   }
-}
+
+ private:
+  void submit(const PlanNode& node, bool may_start_early) {
+    const bool after_kernel = std::exchange(after_kernel_, node.kind == NodeKind::kernel);
+    switch (node.kind) {
+      case NodeKind::kernel:
+        return submit_kernel(node, after_kernel && may_start_early);
+      case NodeKind::memcpy:
+        return submit_copy(node);
+      case NodeKind::memset:
+        return submit_fill(node);
+      case NodeKind::host:
+        return check(driver_.cuLaunchHostFunc(stream_.get(), call_host, node.host.get()), "cuLaunchHostFunc", node);
+      case NodeKind::empty:  // the stream's order says as much
+        after_kernel_ = after_kernel;
+        return;
+      case NodeKind::child:
+        return run(*node.bodies[0]);
+      case NodeKind::event_record:
+        return check(driver_.cuEventRecordWithFlags(node.event->get(), stream_.get(), record_flags()),
+                     "cuEventRecordWithFlags", node);
+      case NodeKind::event_wait:
+        return check(driver_.cuStreamWaitEvent(stream_.get(), node.event->get(), wait_flags()), "cuStreamWaitEvent",
+                     node);
+      case NodeKind::conditional:
+        return run_conditional(node);
+      case NodeKind::product:
+        return;
+    }
+  }
+
+  void check(CUresult result, std::string_view call, const PlanNode& node) const {
+    if (result != CUDA_SUCCESS) driver_.check(result, call, "launch node", node.name);
+  }
+
+  void submit_kernel(const PlanNode& node, bool programmatic) {
+    LaunchAttributes attributes;
+    const CUlaunchConfig config = launch_config(node, stream_.get(), programmatic, attributes);
+    if (!sets_conditions(node)) {
+      void* argument = argument_address(node.arguments);
+      check(driver_.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx", node);
+      return;
+    }
+    std::vector<std::byte> arguments = node.arguments;
+    replace_conditions(node, arguments, [&](uint64_t address) {
+      return Condition{0, conditions_.at(address)->as<uint32_t>().data()};
+    });
+    void* argument = arguments.data();
+    check(driver_.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx", node);
+  }
+
+  void submit_copy(const PlanNode& node) {
+    const CopyParameters& copy = node.copy;
+    if (copy.rows > 1) {
+      const CUDA_MEMCPY2D rows = row_copy_parameters(copy);
+      return check(driver_.cuMemcpy2DAsync(&rows, stream_.get()), "cuMemcpy2DAsync", node);
+    }
+    if (copy.from_host)
+      check(driver_.cuMemcpyHtoDAsync(copy.to, reinterpret_cast<const void*>(copy.from), copy.bytes, stream_.get()),
+            "cuMemcpyHtoDAsync", node);
+    else if (copy.to_host)
+      check(driver_.cuMemcpyDtoHAsync(reinterpret_cast<void*>(copy.to), copy.from, copy.bytes, stream_.get()),
+            "cuMemcpyDtoHAsync", node);
+    else
+      check(driver_.cuMemcpyDtoDAsync(copy.to, copy.from, copy.bytes, stream_.get()), "cuMemcpyDtoDAsync", node);
+  }
+
+  void submit_fill(const PlanNode& node) {
+    const FillParameters& fill = node.fill;
+    if (fill.element_bytes == 4)
+      check(driver_.cuMemsetD32Async(fill.to, fill.value, fill.count, stream_.get()), "cuMemsetD32Async", node);
+    else
+      check(driver_.cuMemsetD8Async(fill.to, static_cast<unsigned char>(fill.value), fill.count, stream_.get()),
+            "cuMemsetD8Async", node);
+  }
+
+  void run_conditional(const PlanNode& node) {
+    const auto value = [&] {
+      stream_.synchronize();
+      return conditions_.at(node.condition)->as<uint32_t>()[0];
+    };
+    switch (node.conditional) {
+      case ConditionalKind::if_:
+        if (value() != 0)
+          run(*node.bodies[0]);
+        else if (node.bodies.size() > 1)
+          run(*node.bodies[1]);
+        break;
+      case ConditionalKind::while_:
+        while (value() != 0) run(*node.bodies[0]);
+        break;
+      case ConditionalKind::switch_:
+        if (const uint32_t chosen = value(); chosen < node.bodies.size()) run(*node.bodies[chosen]);
+        break;
+    }
+    after_kernel_ = false;
+  }
+
+  // Pinned memory that kernels set and the host reads. Nothing is set while the host writes: the stream was waited for,
+  // or no kernel of the run knows the slot yet.
+  uint32_t& slot(const ConditionInfo& condition) {
+    std::unique_ptr<PinnedBuffer>& buffer = conditions_[condition.address];
+    if (buffer == nullptr) buffer = std::make_unique<PinnedBuffer>(stream_.device(), "condition", kConditionBytes);
+    return buffer->as<uint32_t>()[0];
+  }
+
+  bool capturing() const {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    driver_.check(driver_.cuStreamIsCapturing(stream_.get(), &status), "cuStreamIsCapturing", "launch plan", "");
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+  // Under capture the event itself is to become a node, not an edge of the capture.
+  unsigned record_flags() const { return capturing() ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT; }
+  unsigned wait_flags() const { return capturing() ? CU_EVENT_WAIT_EXTERNAL : CU_EVENT_WAIT_DEFAULT; }
+
+  const Stream& stream_;
+  const Driver& driver_;
+  std::map<uint64_t, std::unique_ptr<PinnedBuffer>> conditions_;  // by ConditionInfo::address
+  bool after_kernel_ = false;                                     // of this plan: what the stream ran before is unknown
+};
+
+}  // namespace
+
+void run_eager(const Plan& plan, const Stream& stream) { EagerRun(stream).run(plan); }
 
 }  // namespace nodewright

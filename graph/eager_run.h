@@ -1,4 +1,4 @@
-// The eager run of a plan: its nodes launched one by one on a stream, in the plan's order. Launches no graph.
+// The eager run of a plan: its nodes launched one by one on a stream, in the plan's order.
 #pragma once
 
 #include "graph/node.h"
@@ -6,9 +6,8 @@
 
 namespace nodewright {
 
-// Submits every node and returns. The stream gives the order; a kernel with a programmatic in-edge may start while the
-// kernel submitted before it still runs, as programmatic stream serialization allows. Throws Error with the node's
-// name.
+// Submits every node to `stream`; returns without waiting. A plan with conditional nodes is the exception: the stream
+// is waited for wherever the host must look at a condition to know what comes next.
 void run_eager(const Plan& plan, const Stream& stream);
 
 }  // namespace nodewright

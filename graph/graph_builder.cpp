@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "graph/hazard_check.h"
-#include "graph/reachability.h"
+#include "graph/launch_rules.h"
 
 namespace nodewright {
 namespace {
 
-// CUDA C++ Programming Guide, "Technical specifications per compute capability": the same from 5.0 to 12.x.
-constexpr unsigned kMaxGridX = 2147483647, kMaxGridYZ = 65535;
-constexpr unsigned kMaxBlockXY = 1024, kMaxBlockZ = 64, kMaxBlockThreads = 1024;
-// Programmatic dependent launch needs compute capability 9.0 (Programming Guide, same title).
+// Programmatic dependent launch needs compute capability 9.0 (CUDA C++ Programming Guide, the section of that name).
 constexpr int kProgrammaticMajor = 9;
 
 Access access_of(Role role) {
@@ -23,12 +21,12 @@ Access access_of(Role role) {
     case Role::frozen:
       return Access::frozen;
     case Role::out:
+    case Role::condition:
       return Access::out;
     case Role::in_out:
       return Access::inout;
     case Role::in:
     case Role::scalar:
-    case Role::condition:
       break;
   }
   return Access::in;
@@ -49,7 +47,8 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
   return {buffer.name(), buffer.address(), buffer.bytes(), std::move(kind)};
 }
 
-GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) {
+GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket)
+    : token_(plan_token(name)), names_(0, NameHash{&plan_.nodes}, NameEqual{&plan_.nodes}) {
   plan_.name = std::move(name);
   plan_.bucket = bucket;
   plan_.device = &device;
@@ -93,25 +92,89 @@ void GraphBuilder::declare(NamedRange range, Live live) {
 }
 
 GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {
-  scopes_.emplace_back(name);
-  return Scope(*this);
+  const size_t prefix_chars = prefix_.size();
+  const uint32_t layer_chars = layer_chars_;
+  prefix_.append(name).push_back('.');
+  if (prefix_chars == 0) layer_chars_ = static_cast<uint32_t>(name.size());
+  return Scope(*this, prefix_chars, layer_chars);
 }
 
-NodeId GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
-                          const std::vector<NodeId>& after) {
+NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
+                                const KernelAttributes& attributes, std::span<const std::byte> arguments,
+                                std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
+                                const std::optional<Traffic>& traffic, std::span<const NodeId> after) {
+  PlanNode node = new_node(name, NodeKind::kernel);
+  if (kernel == nullptr) refuse(node, "it has no kernel", "make the kernel with typed_kernel");
+  node.kernel = kernel;
+  node.waits_for_inputs = kernel->waits_for_inputs;
+  node.shape = shape;
+  node.attributes = attributes;
+  if (kernel->args_bytes != arguments.size())
+    refuse(node,
+           fmt::format("the arguments have {} bytes and kernel '{}' takes {}", arguments.size(), kernel->name,
+                       kernel->args_bytes),
+           "launch the kernel with the struct that it was compiled with");
+  if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
+    refuse(node, std::move(problem), "change the launch shape or the attributes");
+  node.arguments.assign(arguments.begin(), arguments.end());
+  node.fields = fields;
+
+  uses_.clear();
+  for (const FieldInfo& field : fields) {
+    if (field.role == Role::scalar) continue;
+    AddressedUse& use = uses_.emplace_back(memory_use(node, field, arguments));
+    if (envelope.empty() || field.role == Role::condition) continue;
+    const AddressedUse wide = memory_use(node, field, envelope);
+    check_envelope(node, use, wide);
+    use = wide;
+  }
+  return add(std::move(node), uses_, traffic, after);
+}
+
+CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
+                            const std::vector<NodeId>& after) {
+  return copy_rows(name, to, from, {.bytes = bytes}, after);
+}
+
+CopyNode GraphBuilder::copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
+                                 const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, NodeKind::memcpy);
   if (to.host && from.host) refuse(node, "both ends are host memory", "copy on the host, or through device memory");
-  if (bytes == 0 || bytes > to.bytes || bytes > from.bytes)
-    refuse(node, fmt::format("{} bytes from {} bytes to {} bytes", bytes, from.bytes, to.bytes),
-           "copy at least 1 byte and no more than either end has");
-  node.copy = {to.address, from.address, bytes, to.host, from.host};
-  const std::array<AddressedUse, 2> uses{AddressedUse{"to", to.address, bytes, Access::out, 1},
-                                         AddressedUse{"from", from.address, bytes, Access::in, 1}};
-  return add(std::move(node), uses, std::nullopt, after);
+  if (shape.bytes == 0 || shape.rows == 0) refuse(node, "0 bytes to copy", "copy at least one byte");
+  const auto check_end = [&](std::string_view which, const CopyEnd& end, uint64_t pitch) {
+    if (shape.rows > 1 && pitch < shape.bytes)
+      refuse(node, fmt::format("rows of {} bytes lie {} bytes apart in '{}'", shape.bytes, pitch, which),
+             "pass a pitch of at least a row");
+    const uint64_t steps = shape.rows - 1, most = std::numeric_limits<uint64_t>::max();
+    const bool beyond = steps != 0 && pitch > (most - shape.bytes) / steps;
+    if (beyond || steps * pitch + shape.bytes > end.bytes)
+      refuse(node,
+             fmt::format("{} rows of {} bytes, {} bytes apart, in the {} bytes of '{}'", shape.rows, shape.bytes, pitch,
+                         end.bytes, which),
+             "copy no more than either end has");
+  };
+  check_end("to", to, shape.to_pitch);
+  check_end("from", from, shape.from_pitch);
+  const bool one_row = shape.rows == 1;
+  node.copy = {to.address,
+               from.address,
+               shape.bytes,
+               to.host,
+               from.host,
+               shape.rows,
+               one_row ? 0 : shape.to_pitch,
+               one_row ? 0 : shape.from_pitch};
+  std::vector<AddressedUse> uses;
+  uses.reserve(2 * shape.rows);
+  for (uint64_t row = 0; row < shape.rows; ++row)
+    uses.push_back({"to", to.address + row * shape.to_pitch, shape.bytes, Access::out, 1});
+  for (uint64_t row = 0; row < shape.rows; ++row)
+    uses.push_back({"from", from.address + row * shape.from_pitch, shape.bytes, Access::in, 1});
+  return {add(std::move(node), uses, std::nullopt, after)};
 }
 
-NodeId GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t bytes,
-                              std::span<const unsigned char> pattern, const std::vector<NodeId>& after) {
+FillNode GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t bytes,
+                                std::span<const unsigned char> pattern, const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, NodeKind::memset);
   if (bytes == 0) refuse(node, "0 bytes to fill", "fill at least one element");
   if (pattern.size() == 4) {
@@ -126,7 +189,7 @@ NodeId GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t bytes
     node.fill = {to, pattern[0], 1, bytes};
   }
   const std::array<AddressedUse, 1> uses{AddressedUse{"to", to, bytes, Access::out, node.fill.element_bytes}};
-  return add(std::move(node), uses, std::nullopt, after);
+  return {add(std::move(node), uses, std::nullopt, after)};
 }
 
 NodeId GraphBuilder::empty(std::string_view name, const std::vector<NodeId>& after) {
@@ -136,85 +199,92 @@ NodeId GraphBuilder::empty(std::string_view name, const std::vector<NodeId>& aft
 PlanNode GraphBuilder::new_node(std::string_view name, NodeKind kind) const {
   PlanNode node;
   node.id = static_cast<uint32_t>(plan_.nodes.size());
-  for (const std::string& scope : scopes_) node.name += scope + ".";
-  node.name += name;
-  node.layer = scopes_.empty() ? "" : scopes_.front();
+  node.name.reserve(prefix_.size() + name.size());
+  node.name.append(prefix_).append(name);
+  node.layer_chars = layer_chars_;
   node.kind = kind;
   if (name.empty()) refuse(node, "its name is empty", "name the node after what it does");
-  if (names_.contains(node.name)) refuse(node, "the name is taken by another node", "give it a name of its own");
-  return node;
-}
-
-PlanNode GraphBuilder::new_kernel_node(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
-                                       uint64_t args_bytes) const {
-  PlanNode node = new_node(name, NodeKind::kernel);
-  if (kernel == nullptr) refuse(node, "it has no kernel", "make the kernel with typed_kernel");
-  node.kernel = kernel;
-  node.kernel_name = kernel->name;
-  node.waits_for_inputs = kernel->waits_for_inputs;
-  node.shape = shape;
-  if (kernel->args_bytes != args_bytes)
-    refuse(node,
-           fmt::format("the arguments have {} bytes and kernel '{}' takes {}", args_bytes, kernel->name,
-                       kernel->args_bytes),
-           "launch the kernel with the struct that it was compiled with");
-  check_shape(node);
+  if (names_.contains(std::string_view(node.name)))
+    refuse(node, "the name is taken by another node", "give it a name of its own");
+  check_allowed_in_body(node);
   return node;
 }
 
 NodeId GraphBuilder::add(PlanNode node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
-                         const std::vector<NodeId>& after) {
+                         std::span<const NodeId> after) {
+  node.uses.reserve(node.uses.size() + uses.size());
   for (const AddressedUse& use : uses)
     if (use.bytes != 0) node.uses.push_back(locate(node, use));
   check_overlaps(node);
   check_initialised(node);
   check_frozen(node);
-  std::map<uint32_t, std::vector<Reason>> before;
-  for (const NodeId& earlier : after) {
-    if (earlier.plan != plan_token(plan_.name) || earlier.index >= plan_.nodes.size())
+  for (const NodeId& earlier : after)
+    if (earlier.plan != token_ || earlier.index >= plan_.nodes.size())
       refuse(node,
              fmt::format("it is to follow node {}, which is not one of the {} nodes of plan '{}'", earlier.index,
                          plan_.nodes.size(), plan_.name),
              "pass ids that this builder returned");
-    before[earlier.index] = {Reason{.hazard = Hazard::declared}};
-  }
 
   // Nothing can be refused from here on.
-  std::vector<RangeUse> ranges, frozen;
-  for (const Use& use : node.uses) {
-    const ByteRange range = address_range(use);
-    ranges.push_back({range.address, range.bytes, use.access});
-    if (use.access == Access::frozen) frozen.push_back({range.address, range.bytes, Access::in});
-  }
-  frozen_reads_.place(node.id, frozen);
-  for (const RequiredOrder& order : hazards_.place(node.id, ranges)) {
-    const Use& use = node.uses[order.use];
-    const Reason reason{order.hazard, use.buffer, order.address - plan_.buffers[use.buffer].range.address, order.bytes};
-    std::vector<Reason>& reasons = before[order.before];
-    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(reason);
-  }
-  candidates_.emplace_back();
-  for (auto& [from, reasons] : before) candidates_.back().push_back({from, std::move(reasons)});
-
+  find_earlier(node, after);
   for (const Use& use : node.uses) {
     if (reads(use.access)) node.traffic.bytes_read += use.bytes;
     if (writes(use.access)) node.traffic.bytes_written += use.bytes;
   }
   if (traffic) node.traffic = *traffic;
-  names_.insert(node.name);
+  const uint32_t id = node.id;
   plan_.nodes.push_back(std::move(node));
-  return {plan_.nodes.back().id, plan_token(plan_.name)};
+  names_.insert(id);
+  return {id, token_};
 }
 
-GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const FieldInfo& field, uint64_t address,
-                                                    uint64_t count) const {
-  if (count > std::numeric_limits<uint64_t>::max() / field.element_bytes ||
-      address > std::numeric_limits<uint64_t>::max() - count * field.element_bytes)
+// Records the node's uses, and what it must follow because of them and of `after`.
+void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> after) {
+  const size_t first = orders_.size();
+  const auto reasons_after = [&](uint32_t from) -> std::vector<Reason>& {
+    for (size_t i = orders_.size(); i-- > first;)
+      if (orders_[i].from == from) return orders_[i].reasons;
+    orders_.push_back({node.id, from, {}});
+    return orders_.back().reasons;
+  };
+  for (const NodeId& earlier : after) reasons_after(earlier.index) = {Reason{.hazard = Hazard::declared}};
+  ranges_.clear();
+  bool frozen = false;
+  for (const Use& use : node.uses) {
+    const ByteRange range = address_range(use);
+    ranges_.push_back({range.address, range.bytes, use.access});
+    frozen |= use.access == Access::frozen;
+  }
+  required_.clear();
+  hazards_.place(node.id, ranges_, required_);
+  for (const RequiredOrder& order : required_) {
+    const Use& use = node.uses[order.use];
+    const Reason reason{order.hazard, use.buffer, order.address - plan_.buffers[use.buffer].range.address, order.bytes};
+    std::vector<Reason>& reasons = reasons_after(order.before);
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(reason);
+  }
+  std::sort(orders_.begin() + static_cast<std::ptrdiff_t>(first), orders_.end(),
+            [](const OrderedAfter& a, const OrderedAfter& b) { return a.from < b.from; });
+  if (!frozen) return;
+  std::erase_if(ranges_, [](const RangeUse& range) { return range.access != Access::frozen; });
+  for (RangeUse& range : ranges_) range.access = Access::in;
+  required_.clear();
+  frozen_reads_.place(node.id, ranges_, required_);
+}
+
+GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const FieldInfo& field,
+                                                    std::span<const std::byte> arguments) const {
+  RoleField value;
+  std::memcpy(&value, arguments.data() + field.offset, sizeof value);
+  if (field.role == Role::condition)  // its second member means nothing yet
+    return {field.name, value.address, kConditionBytes, Access::out, 1};
+  if (value.count > std::numeric_limits<uint64_t>::max() / field.element_bytes ||
+      value.address > std::numeric_limits<uint64_t>::max() - value.count * field.element_bytes)
     refuse(node,
-           fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", field.name, count,
-                       field.element_bytes, address),
+           fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", field.name,
+                       value.count, field.element_bytes, value.address),
            "pass a view of a declared buffer");
-  return {field.name, address, count * field.element_bytes, access_of(field.role), field.element_bytes};
+  return {field.name, value.address, value.count * field.element_bytes, access_of(field.role), field.element_bytes};
 }
 
 void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const {
@@ -226,64 +296,60 @@ void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use,
          "widen the envelope");
 }
 
-void GraphBuilder::check_shape(const PlanNode& node) const {
-  const auto& [grid, block, shared_bytes] = node.shape;
-  const auto refuse_shape = [&](std::string limit) {
-    refuse(node,
-           fmt::format("grid {}x{}x{}, block {}x{}x{}, {} shared bytes: {}", grid[0], grid[1], grid[2], block[0],
-                       block[1], block[2], shared_bytes, limit),
-           "change the launch shape");
-  };
-  for (int axis = 0; axis < 3; ++axis) {
-    const unsigned grid_limit = axis == 0 ? kMaxGridX : kMaxGridYZ;
-    const unsigned block_limit = axis == 2 ? kMaxBlockZ : kMaxBlockXY;
-    if (grid[axis] == 0 || grid[axis] > grid_limit)
-      refuse_shape(fmt::format("grid {} must be 1 to {}", "xyz"[axis], grid_limit));
-    if (block[axis] == 0 || block[axis] > block_limit)
-      refuse_shape(fmt::format("block {} must be 1 to {}", "xyz"[axis], block_limit));
-  }
-  const auto most_threads = static_cast<unsigned>(
-      node.kernel->max_threads > 0 ? std::min<int>(node.kernel->max_threads, kMaxBlockThreads) : kMaxBlockThreads);
-  if (node.shape.threads() > most_threads)
-    refuse_shape(fmt::format("kernel '{}' takes at most {} threads a block", node.kernel->name, most_threads));
-  const DeviceProperties& device = plan_.device->properties();
-  if (shared_bytes + node.kernel->static_shared_bytes > device.shared_optin_bytes)
-    refuse_shape(fmt::format("with {} static bytes that is more than the {} of {}", node.kernel->static_shared_bytes,
-                             device.shared_optin_bytes, device.name));
-}
-
 Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) const {
   if (use.address % use.align_bytes != 0)
     refuse(node,
            fmt::format("field '{}' is at {:#x}, not a multiple of its element's {} bytes", use.field, use.address,
                        use.align_bytes),
            "align the view");
-  auto it = buffer_at_.upper_bound(use.address);
-  std::string nearest = "no buffer is declared below it";
-  if (it != buffer_at_.begin()) {
-    const uint32_t index = std::prev(it)->second;
-    const NamedRange& range = plan_.buffers[index].range;
-    if (use.address + use.bytes <= range.address + range.bytes)
-      return {std::string(use.field), index, use.address - range.address, use.bytes, use.access};
-    nearest = fmt::format("the nearest below is '{}', {}", range.name, in_hex(range.address, range.bytes));
+  const auto above = buffer_at_.upper_bound(use.address);
+  const NamedRange* below = nullptr;
+  if (above != buffer_at_.begin()) {
+    const uint32_t index = std::prev(above)->second;
+    below = &plan_.buffers[index].range;
+    if (use.address + use.bytes <= below->address + below->bytes)
+      return {use.field, index, use.address - below->address, use.bytes, use.access};
   }
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
-                     nearest),
+                     below == nullptr ? "no buffer is declared below it"
+                                      : fmt::format("the nearest below is '{}', {}", below->name,
+                                                    in_hex(below->address, below->bytes))),
          "declare the buffer, or correct the view");
 }
 
 void GraphBuilder::check_overlaps(const PlanNode& node) const {
-  for (size_t i = 0; i < node.uses.size(); ++i)
-    for (size_t j = i + 1; j < node.uses.size(); ++j) {
-      const Use &a = node.uses[i], &b = node.uses[j];
-      if (!overlap(a, b) || (!writes(a.access) && !writes(b.access))) continue;
-      refuse(node,
-             fmt::format("field '{}' ({}) uses {} and field '{}' ({}) uses {}", a.field, to_string(a.access),
-                         describe_range(plan_, a.buffer, a.offset, a.bytes), b.field, to_string(b.access),
-                         describe_range(plan_, b.buffer, b.offset, b.bytes)),
-             "give each field memory of its own, or use one InOut field");
-    }
+  const auto refuse_pair = [&](const Use& a, const Use& b) {
+    refuse(node,
+           fmt::format("field '{}' ({}) uses {} and field '{}' ({}) uses {}", a.field, to_string(a.access),
+                       describe_range(plan_, a.buffer, a.offset, a.bytes), b.field, to_string(b.access),
+                       describe_range(plan_, b.buffer, b.offset, b.bytes)),
+           "give each field memory of its own, or use one InOut field");
+  };
+  // Rows of a copy can be many: their order by address shows neighbours that overlap. Otherwise every pair is looked
+  // at, since two reads may overlap and hide a write behind them.
+  if (node.uses.size() <= kMaxFields) {
+    for (size_t i = 0; i < node.uses.size(); ++i)
+      for (size_t j = i + 1; j < node.uses.size(); ++j)
+        if ((writes(node.uses[i].access) || writes(node.uses[j].access)) && overlap(node.uses[i], node.uses[j]))
+          refuse_pair(node.uses[i], node.uses[j]);
+    return;
+  }
+  std::vector<const Use*> sorted;
+  for (const Use& use : node.uses) sorted.push_back(&use);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Use* a, const Use* b) { return std::tie(a->buffer, a->offset) < std::tie(b->buffer, b->offset); });
+  const Use *last = nullptr, *last_write = nullptr;  // those that reach furthest so far
+  for (const Use* use : sorted) {
+    if (last_write != nullptr && overlap(*last_write, *use)) refuse_pair(*last_write, *use);
+    if (writes(use->access) && last != nullptr && overlap(*last, *use)) refuse_pair(*last, *use);
+    const auto reaches_further = [&](const Use* a) {
+      return a == nullptr || std::tie(a->buffer) < std::tie(use->buffer) ||
+             a->offset + a->bytes < use->offset + use->bytes;
+    };
+    if (reaches_further(last)) last = use;
+    if (writes(use->access) && reaches_further(last_write)) last_write = use;
+  }
 }
 
 void GraphBuilder::check_initialised(const PlanNode& node) const {
@@ -307,17 +373,17 @@ void GraphBuilder::check_initialised(const PlanNode& node) const {
 void GraphBuilder::check_frozen(const PlanNode& node) const {
   for (const Use& use : node.uses) {
     const ByteRange range = address_range(use);
-    const std::string text = describe_range(plan_, use.buffer, use.offset, use.bytes);
+    const auto text = [&] { return describe_range(plan_, use.buffer, use.offset, use.bytes); };
     if (use.access == Access::frozen) {
       if (const auto written = hazards_.first_written(range.address, range.bytes))
         refuse(node,
-               fmt::format("field '{}' declares {} frozen, and node '{}' writes there", use.field, text,
+               fmt::format("field '{}' declares {} frozen, and node '{}' writes there", use.field, text(),
                            plan_.nodes[written->node].name),
                "make the field In");
     } else if (writes(use.access)) {
       if (const auto reader = frozen_reads_.first_reader(range.address, range.bytes))
         refuse(node,
-               fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text,
+               fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text(),
                            plan_.nodes[*reader].name),
                "make the reader's field In");
     }
@@ -335,57 +401,20 @@ void GraphBuilder::refuse(const PlanNode& node, std::string detail, std::string 
                .advice = std::move(advice)});
 }
 
-// Which edges are needed, and why fewer than the candidates are enough.
-//
-// Let "A before B" mean: A has completed, and its writes are visible, before B touches any memory that is not frozen,
-// and so before B completes. Frozen memory is written by no node of the plan (check_frozen), so it needs no order.
-//   - A full edge A -> B gives it: B starts after A has completed.
-//   - A programmatic edge A -> B gives it when B waits unconditionally on every path: B may start early, but touches
-//     only frozen memory until its wait returns, and the wait returns after A has completed. No block of B completes
-//     without having waited, so B's completion still implies A's. A kernel that does not wait would break both halves;
-//     it gets full edges only, whatever its neighbours do, and so do copies, fills and empty nodes.
-// Both give "B's completion implies A's", therefore "before" is transitive along paths of any mixture of the two types:
-// if A -> B and B -> C are edges, A has completed before B completes, and B before C touches anything. So the edge
-// A -> C is implied by any other path from A to C, and dropping it, whatever its type, loses no order. (It would, if B
-// could finish without waiting: then B's completion would say nothing about A. That is the case excluded above.)
-//
-// Candidates point from a smaller id to a larger one, so the graph has no cycle and its transitive reduction is unique:
-// keep A -> C exactly when no other candidate of C has A among its ancestors. Taking the candidates of C from the
-// largest id down, an ancestor's descendants are always seen before it.
-std::vector<Edge> GraphBuilder::derived_edges(bool programmatic) const {
-  Reachability before(plan_.nodes.size());
-  std::vector<Edge> edges;
-  for (const PlanNode& node : plan_.nodes) {
-    const std::vector<Candidate>& candidates = candidates_[node.id];
-    const size_t first = edges.size();
-    for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
-      if (before.ordered(candidate->from, node.id)) continue;
-      before.add(candidate->from, node.id);
-      const bool early = programmatic && plan_.nodes[candidate->from].kind == NodeKind::kernel &&
-                         node.kind == NodeKind::kernel && node.waits_for_inputs;
-      edges.push_back({candidate->from, node.id, early ? EdgeType::programmatic : EdgeType::full, candidate->reasons});
-    }
-    std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first), edges.end());
-  }
-  return edges;
-}
-
-std::vector<Edge> GraphBuilder::serial_edges() const {
-  std::vector<Edge> edges;
-  for (uint32_t to = 1; to < plan_.nodes.size(); ++to) {
-    Edge edge{to - 1, to, EdgeType::full, {Reason{.hazard = Hazard::serial}}};
-    for (const Candidate& candidate : candidates_[to])
-      if (candidate.from == edge.from) edge.reasons = candidate.reasons;
-    edges.push_back(std::move(edge));
-  }
-  return edges;
-}
-
 Plan GraphBuilder::finish(EdgePolicy policy) && {
+  for (const ConditionInfo& condition : plan_.conditions)
+    if (std::none_of(plan_.nodes.begin(), plan_.nodes.end(),
+                     [&](const PlanNode& node) { return node.condition == condition.address; }))
+      throw Error({.doing = "finish plan",
+                   .object = plan_.name,
+                   .detail = fmt::format("no conditional node obeys the condition '{}'",
+                                         plan_.buffers[buffer_at_.at(condition.address)].range.name),
+                   .advice = "add its conditional node, or do not make the condition"});
+  for (PendingBodies& pending : pending_bodies_)
+    for (std::unique_ptr<GraphBuilder>& body : pending.bodies)
+      plan_.nodes[pending.node].bodies.push_back(std::make_shared<const Plan>(std::move(*body).finish(policy)));
   const bool device_allows = plan_.device->properties().cc_major >= kProgrammaticMajor;
-  plan_.edges = policy == EdgePolicy::serial ? serial_edges()
-                                             : derived_edges(policy == EdgePolicy::programmatic && device_allows);
-  check_plan(plan_);
+  plan_.edges = derive_edges(plan_.nodes, std::move(orders_), policy, device_allows);
   const std::vector<MissingOrder> missing = missing_orders(plan_);
   if (!missing.empty())
     throw Error({.doing = "finish plan",

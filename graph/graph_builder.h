@@ -11,24 +11,23 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
 #include "graph/node.h"
 
 namespace nodewright {
-
-// serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
-// programmatic wherever the kernels and the device allow it.
-enum class EdgePolicy : uint8_t { serial, full, programmatic };
 
 struct Live {
   bool live_in = false, live_out = false;
@@ -37,11 +36,12 @@ struct Live {
 // Extras of one launch.
 template <class A>
 struct LaunchOptions {
-  std::optional<Traffic> traffic;  // default: the bytes of the uses
-  std::vector<NodeId> after;       // orders that no buffer shows
+  std::optional<Traffic> traffic = {};  // default: the bytes of the uses
+  std::vector<NodeId> after = {};       // orders that no buffer shows
   // The same struct with memory fields as wide as patches may ever make them; edges come from these ranges. Each must
   // contain the field's own range. Scalars are not looked at.
-  std::optional<A> envelope;
+  std::optional<A> envelope = {};
+  KernelAttributes attributes = {};
 };
 
 // One end of a copy: device memory, or pinned host memory.
@@ -59,14 +59,40 @@ struct CopyEnd {
   CopyEnd(uint64_t address, uint64_t bytes, bool host) : address(address), bytes(bytes), host(host) {}
 };
 
+// `rows` rows of `bytes` bytes each, from rows that lie `from_pitch` bytes apart to rows that lie `to_pitch` apart.
+struct CopyRows {
+  uint64_t bytes = 0, rows = 1, to_pitch = 0, from_pitch = 0;
+};
+
+// What a node without an argument struct does with a range: the function of a host node, the streams on the other side
+// of an event.
+struct DeclaredUse {
+  std::string_view field;  // a literal: it is kept by reference
+  CopyEnd range;
+  Access access = Access::in;
+};
+
+// How a child plan gets into the graph. moved: its kernels, copies and fills can be patched one by one, and it can be
+// the child of one node only. cloned: the driver keeps a copy, patched as a whole (ExplicitGraph::patch_child).
+enum class ChildOwnership : uint8_t { moved, cloned };
+
 // The range of a pinned buffer, to be declared when a copy uses it.
 NamedRange range_of(const PinnedBuffer& buffer, std::string kind);
 NamedRange range_of(const DeviceBuffer& buffer, std::string kind);
+
+// A condition made by one builder, obeyed by one conditional node of that builder, and set by kernels before it or in
+// its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
+struct ConditionHandle {
+  uint64_t address = 0;
+  operator Condition() const { return {address, nullptr}; }
+};
 
 // Every function throws Error, with names and numbers, and then has added nothing.
 class GraphBuilder {
  public:
   GraphBuilder(Device& device, std::string name, std::optional<int> bucket = std::nullopt);
+  GraphBuilder(const GraphBuilder&) = delete;
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
 
   // Names a range that nodes may use. Refused: overlaps another declared range, or its name is taken. The same range
   // under the same name again adds its flags.
@@ -75,49 +101,94 @@ class GraphBuilder {
   // Until the result is destroyed, node names start with `name` and a dot. Scopes nest; the outermost is the layer.
   class [[nodiscard]] Scope {
    public:
-    explicit Scope(GraphBuilder& builder) : builder_(builder) {}
-    ~Scope() { builder_.scopes_.pop_back(); }
+    Scope(GraphBuilder& builder, size_t prefix_chars, uint32_t layer_chars)
+        : builder_(builder), prefix_chars_(prefix_chars), layer_chars_(layer_chars) {}
+    ~Scope() {
+      builder_.prefix_.resize(prefix_chars_);
+      builder_.layer_chars_ = layer_chars_;
+    }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     GraphBuilder& builder_;
+    size_t prefix_chars_;  // before the scope was opened
+    uint32_t layer_chars_;
   };
   Scope scope(std::string_view name);
 
   // Adds a kernel node with a copy of `args`. Refused: a name that is taken; a range outside every declared buffer, not
   // aligned to its element, read before anything wrote it, or overlapping another field's when either writes; a frozen
-  // range that a node writes; a shape that the device or the kernel does not allow.
+  // range that a node writes; a shape or an attribute that the device or the kernel does not allow.
   template <KernelArgs A>
   Node<A> launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
                  std::optional<Traffic> traffic = std::nullopt) {
-    return launch(name, kernel, args, LaunchOptions<A>{.traffic = traffic, .after = {}, .envelope = {}});
+    return Node<A>{
+        add_kernel(name, kernel.loaded, kernel.shape, {}, argument_bytes(args), {}, fields_of<A>(), traffic, {})};
   }
   template <KernelArgs A>
   Node<A> launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
-                 const LaunchOptions<std::type_identity_t<A>>& options);
+                 const LaunchOptions<std::type_identity_t<A>>& options) {
+    return Node<A>{add_kernel(name, kernel.loaded, kernel.shape, options.attributes, argument_bytes(args),
+                              options.envelope ? argument_bytes(*options.envelope) : std::span<const std::byte>(),
+                              fields_of<A>(), options.traffic, options.after)};
+  }
 
   // Copies the first `bytes` of `from` over the first `bytes` of `to`. Not from host to host.
-  NodeId copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
-              const std::vector<NodeId>& after = {});
+  CopyNode copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
+                const std::vector<NodeId>& after = {});
+  // A two-dimensional copy; rows may not overlap in memory.
+  CopyNode copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
+                     const std::vector<NodeId>& after = {});
 
   // Sets every element of `view`. Elements of 1 or 4 bytes take any value, others one whose bytes are all equal.
   template <class T>
-  NodeId fill(std::string_view name, View<T> view, std::type_identity_t<T> value,
-              const std::vector<NodeId>& after = {}) {
+  FillNode fill(std::string_view name, View<T> view, std::type_identity_t<T> value,
+                const std::vector<NodeId>& after = {}) {
     std::array<unsigned char, sizeof(T)> bytes;
     std::memcpy(bytes.data(), &value, sizeof(T));
     return add_fill(name, view.address(), view.bytes(), {bytes.data(), bytes.size()}, after);
   }
 
+  // Calls `function` on a thread of the driver, after what wrote the ranges it reads and before what reads the ranges
+  // it writes (pinned memory). The node owns the function and what it holds. It must not call CUDA; what it throws is
+  // reported by the next launch.
+  NodeId host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
+              const std::vector<NodeId>& after = {});
+
   // Does nothing, after all of `after`.
   NodeId empty(std::string_view name, const std::vector<NodeId>& after);
+
+  // Records `event` once the ranges of `uses` (Access::in) hold what the plan has written there, so that another stream
+  // may wait for it. The event must outlive the graph and stay where it is.
+  NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
+                      const std::vector<NodeId>& after = {});
+  // Waits for `event`, recorded by another stream before the launch. `uses` (Access::out) are the ranges that the other
+  // stream wrote before it: whoever touches them later in the plan comes after this node.
+  NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
+                    const std::vector<NodeId>& after = {});
+
+  // A plan as one node: it uses what the plan's nodes use, so the edges around it are derived as for any node. Refused:
+  // a plan that holds conditional nodes (the driver takes them at the top level and in bodies only), or of another
+  // device. Buffers it uses must be declared here too.
+  ChildNode child(std::string_view name, Plan plan, ChildOwnership ownership = ChildOwnership::moved,
+                  const std::vector<NodeId>& after = {});
+
+  // A condition with `default_value`, set again at every launch if `reset_each_launch`.
+  ConditionHandle condition(std::string_view name, uint32_t default_value, bool reset_each_launch = true);
+  // Collects the nodes of a body. They may use every buffer declared so far; kernels, copies, fills, empty nodes,
+  // children and conditionals only.
+  using Body = std::function<void(GraphBuilder&)>;
+  NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {});
+  // Tests the condition before each round: the body runs not at all if it is 0 at first.
+  NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
+  NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 
   size_t node_count() const { return plan_.nodes.size(); }
   const std::string& name() const { return plan_.name; }
   Device& device() const { return *plan_.device; }
 
-  // The plan, with its edges, checked against missing_orders. Ends the builder.
+  // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder.
   Plan finish(EdgePolicy policy) &&;
 
  private:
@@ -128,63 +199,73 @@ class GraphBuilder {
     Access access = Access::in;
     uint64_t align_bytes = 1;
   };
-  // What a node must follow; the edges are chosen among these when the plan is finished.
-  struct Candidate {
-    uint32_t from = 0;
-    std::vector<Reason> reasons;
+  // The bodies of one conditional node, finished with the plan.
+  struct PendingBodies {
+    uint32_t node = 0;
+    std::vector<std::unique_ptr<GraphBuilder>> bodies;
+  };
+  struct NameHash {
+    using is_transparent = void;
+    const std::vector<PlanNode>* nodes;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+    size_t operator()(uint32_t id) const { return (*this)((*nodes)[id].name); }
+  };
+  struct NameEqual {
+    using is_transparent = void;
+    const std::vector<PlanNode>* nodes;
+    bool operator()(uint32_t a, uint32_t b) const { return a == b; }
+    bool operator()(std::string_view a, uint32_t b) const { return a == (*nodes)[b].name; }
+    bool operator()(uint32_t a, std::string_view b) const { return (*nodes)[a].name == b; }
   };
 
+  template <KernelArgs A>
+  static std::span<const std::byte> argument_bytes(const A& args) {
+    return std::as_bytes(std::span<const A, 1>(&args, 1));
+  }
+
+  // The builder of a body of `outer`'s node: knows its buffers, and that all of them hold values.
+  GraphBuilder(const GraphBuilder& outer, std::string name);
+
   PlanNode new_node(std::string_view name, NodeKind kind) const;
-  PlanNode new_kernel_node(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
-                           uint64_t args_bytes) const;
-  NodeId add_fill(std::string_view name, uint64_t to, uint64_t bytes, std::span<const unsigned char> pattern,
-                  const std::vector<NodeId>& after);
+  NodeId add_kernel(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
+                    const KernelAttributes& attributes, std::span<const std::byte> arguments,
+                    std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
+                    const std::optional<Traffic>& traffic, std::span<const NodeId> after);
+  FillNode add_fill(std::string_view name, uint64_t to, uint64_t bytes, std::span<const unsigned char> pattern,
+                    const std::vector<NodeId>& after);
+  NodeId add_event(std::string_view name, NodeKind kind, const Event& event, const std::vector<DeclaredUse>& uses,
+                   const std::vector<NodeId>& after);
+  NodeId add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
+                         std::span<const Body> bodies);
+  // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
   NodeId add(PlanNode node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
-             const std::vector<NodeId>& after);
-  AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, uint64_t address, uint64_t count) const;
+             std::span<const NodeId> after);
+  AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
-  void check_shape(const PlanNode& node) const;
   void check_overlaps(const PlanNode& node) const;
   void check_initialised(const PlanNode& node) const;
   void check_frozen(const PlanNode& node) const;
+  void check_allowed_in_body(const PlanNode& node) const;
+  void find_earlier(const PlanNode& node, std::span<const NodeId> after);
   Use locate(const PlanNode& node, const AddressedUse& use) const;
   ByteRange address_range(const Use& use) const;
   [[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) const;
-  std::vector<Edge> serial_edges() const;
-  std::vector<Edge> derived_edges(bool programmatic) const;
 
   Plan plan_;
-  std::vector<std::string> scopes_;
+  uint64_t token_ = 0;  // plan_token of the plan's name
+  bool is_body_ = false;
+  std::string prefix_;                      // of the scopes that are open, with their dots
+  uint32_t layer_chars_ = 0;                // of prefix_: the outermost scope
   std::map<uint64_t, uint32_t> buffer_at_;  // first address -> index in plan_.buffers
   std::unordered_map<std::string, uint32_t> buffer_named_;
-  std::set<std::string, std::less<>> names_;
+  std::unordered_set<uint32_t, NameHash, NameEqual> names_;  // node ids, by their names
   HazardTracker hazards_;
-  HazardTracker frozen_reads_;                      // frozen ranges, as reads that no write may follow
-  std::vector<std::vector<Candidate>> candidates_;  // per node, by `from`
+  HazardTracker frozen_reads_;        // frozen ranges, as reads that no write may follow
+  std::vector<OrderedAfter> orders_;  // what each node must follow, by node, then by `from`
+  std::vector<PendingBodies> pending_bodies_;
+  std::vector<AddressedUse> uses_;       // scratch of add_kernel()
+  std::vector<RequiredOrder> required_;  // scratch of add()
+  std::vector<RangeUse> ranges_;         // scratch of add()
 };
-
-template <KernelArgs A>
-Node<A> GraphBuilder::launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
-                             const LaunchOptions<std::type_identity_t<A>>& options) {
-  PlanNode node = new_kernel_node(name, kernel.loaded, kernel.shape, sizeof(A));
-  node.arguments.resize(sizeof(A));
-  std::memcpy(node.arguments.data(), &args, sizeof(A));
-
-  std::vector<AddressedUse> own, wide;
-  const auto collect = [&](const A& from, std::vector<AddressedUse>& into) {
-    for_each_field(from, [&]<class F>(const FieldInfo& info, const F& field) {
-      if constexpr (RoleOf<F>::role != Role::scalar && RoleOf<F>::role != Role::condition)
-        into.push_back(memory_use(node, info, reinterpret_cast<uint64_t>(field.data), field.count));
-    });
-  };
-  for_each_field(args, [&](const FieldInfo& info, const auto&) { node.fields.push_back(info); });
-  collect(args, own);
-  if (options.envelope) {
-    collect(*options.envelope, wide);
-    for (size_t i = 0; i < own.size(); ++i) check_envelope(node, own[i], wide[i]);
-  }
-  const NodeId id = add(std::move(node), options.envelope ? wide : own, options.traffic, options.after);
-  return Node<A>{id};
-}
 
 }  // namespace nodewright

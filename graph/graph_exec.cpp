@@ -5,146 +5,184 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/host_call.h"
 #include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
 
 namespace nodewright {
 namespace {
 
-// The bytes of every role field, whatever its element type.
-struct RoleField {
-  uint64_t address, count;
-};
-static_assert(sizeof(RoleField) == sizeof(In<float>));
-
 // Rejects a plan before anything is made of it.
-Plan checked(Plan plan) {
+std::shared_ptr<const Plan> checked(Plan plan) {
   check_plan(plan);
-  return plan;
+  return std::make_shared<const Plan>(std::move(plan));
+}
+
+bool holds_host_nodes(const Plan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+    return node.kind == NodeKind::host || std::any_of(node.bodies.begin(), node.bodies.end(),
+                                                      [](const auto& body) { return holds_host_nodes(*body); });
+  });
 }
 
 }  // namespace
 
 ExplicitGraph::ExplicitGraph(Plan plan)
-    : plan_(checked(std::move(plan))), driver_(&plan_.device->driver()), graph_(*driver_), exec_(*driver_) {
+    : plan_(checked(std::move(plan))), driver_(&plan_->device->driver()), graph_(*driver_), exec_(*driver_) {
   Stopwatch watch;
   CUgraph graph = nullptr;
-  driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_.name);
+  driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
   graph_ = GraphHandle(*driver_, graph);
-  add_nodes();
+  add_nodes(plan_, graph);
+  has_host_nodes_ = holds_host_nodes(*plan_);
   stats_.add_ms = watch.lap_ms();
-  exec_ = instantiate(*driver_, graph, plan_.name, [&](CUgraphNode node) {
-    const auto found = std::find(nodes_.begin(), nodes_.end(), node);
-    return found == nodes_.end() ? std::string("?") : plan_.nodes[static_cast<size_t>(found - nodes_.begin())].name;
-  });
+  exec_ = instantiate(*driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); });
   stats_.instantiate_ms = watch.lap_ms();
 }
 
 // Every node is added together with its in-edges: drivers 13000 to 13040 were reported to give all edges of one
 // cuGraphAddDependencies call the type of the first.
-void ExplicitGraph::add_nodes() {
-  std::vector<std::vector<const Edge*>> in_edges(plan_.nodes.size());
-  for (const Edge& edge : plan_.edges) {
-    in_edges[edge.to].push_back(&edge);
-    ++(edge.type == EdgeType::full ? stats_.full_edges : stats_.programmatic_edges);
-  }
-  stats_.nodes = plan_.nodes.size();
-  nodes_.reserve(plan_.nodes.size());
-  arguments_.reserve(plan_.nodes.size());
+void ExplicitGraph::add_nodes(const std::shared_ptr<const Plan>& shared, CUgraph graph) {
+  const Plan& plan = *shared;
+  BuiltPlan& built = *built_.emplace_back(std::make_unique<BuiltPlan>());
+  built.plan = shared;
+  built.token = plan_token(plan.name);
+  built.graph = graph;
+  built.nodes.reserve(plan.nodes.size());
+  built.states.resize(plan.nodes.size());
+  for (const ConditionInfo& condition : plan.conditions)
+    driver_->check(driver_->cuGraphConditionalHandleCreate(
+                       &conditions_[condition.address], graph, plan_->device->context(), condition.default_value,
+                       condition.reset_each_launch ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
+                   "cuGraphConditionalHandleCreate", "create condition", plan.name);
 
   std::vector<CUgraphNode> before;
   std::vector<CUgraphEdgeData> types;
-  for (const PlanNode& node : plan_.nodes) {
+  auto edge = plan.edges.begin();
+  for (const PlanNode& node : plan.nodes) {
     before.clear();
     types.clear();
-    for (const Edge* edge : in_edges[node.id]) {
-      before.push_back(nodes_[edge->from]);
+    for (; edge != plan.edges.end() && edge->to == node.id; ++edge) {
+      before.push_back(built.nodes[edge->from]);
       types.push_back(edge_data(edge->type));
+      ++(edge->type == EdgeType::full ? stats_.full_edges : stats_.programmatic_edges);
     }
-    void* argument = argument_address(node.arguments);
-    CUgraphNodeParams parameters = graph_node_parameters(node, plan_.device->context(), &argument);
-    CUgraphNode added = nullptr;
-    driver_->label(node.name);
-    driver_->check(
-        driver_->cuGraphAddNode(&added, graph_.get(), before.data(), types.data(), before.size(), &parameters),
-        "cuGraphAddNode", "add node", node.name,
-        fmt::format("{} of plan '{}', {} edges into it", to_string(node.kind), plan_.name, before.size()));
-    nodes_.push_back(added);
-    arguments_.push_back(node.arguments);
+    built.nodes.push_back(add_node(node, graph, before, types));
   }
+  stats_.nodes += plan.nodes.size();
+}
+
+CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                                    std::span<const CUgraphEdgeData> types) {
+  if (node.kind == NodeKind::child) return add_child(node, graph, before, types);
+  if (node.kind == NodeKind::conditional) return add_conditional(node, graph, before, types);
+  void* argument = argument_address(node.arguments);
+  std::vector<std::byte> with_handles;
+  if (sets_conditions(node)) {
+    with_handles = node.arguments;
+    replace_conditions(node, with_handles, [&](uint64_t address) { return Condition{condition(address), nullptr}; });
+    argument = with_handles.data();
+  }
+  CUgraphNodeParams parameters = graph_node_parameters(node, plan_->device->context(), &argument);
+  CUgraphNode added = nullptr;
+  driver_->label(node.name);
+  const CUresult result =
+      driver_->cuGraphAddNode(&added, graph, before.data(), types.data(), before.size(), &parameters);
+  if (result != CUDA_SUCCESS)
+    driver_->check(result, "cuGraphAddNode", "add node", node.name,
+                   fmt::format("{} of plan '{}', {} edges into it", to_string(node.kind), plan_->name, before.size()));
+  if (node.attributes != KernelAttributes{}) set_attributes(node, added);
+  return added;
+}
+
+void ExplicitGraph::set_attributes(const PlanNode& node, CUgraphNode added) const {
+  const LaunchAttributes attributes = launch_attributes(node.attributes);
+  for (unsigned i = 0; i < attributes.count; ++i)
+    driver_->check(driver_->cuGraphKernelNodeSetAttribute(added, attributes.list[i].id, &attributes.list[i].value),
+                   "cuGraphKernelNodeSetAttribute", "set attribute of node", node.name,
+                   fmt::format("attribute {} of plan '{}'", static_cast<int>(attributes.list[i].id), plan_->name));
+}
+
+CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                                     std::span<const CUgraphEdgeData> types) {
+  CUgraph inner = nullptr;
+  driver_->check(driver_->cuGraphCreate(&inner, 0), "cuGraphCreate", "create child graph", node.name);
+  GraphHandle owned(*driver_, inner);
+  const size_t index = built_.size();
+  add_nodes(node.bodies[0], inner);
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  parameters.graph.graph = inner;
+  parameters.graph.ownership =
+      node.patchable_inside ? CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE : CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  CUgraphNode added = nullptr;
+  driver_->label(node.name);
+  driver_->check(driver_->cuGraphAddNode(&added, graph, before.data(), types.data(), before.size(), &parameters),
+                 "cuGraphAddNode", "add node", node.name,
+                 fmt::format("child plan '{}' of plan '{}'", node.bodies[0]->name, plan_->name));
+  if (node.patchable_inside) {
+    owned.release();
+    return added;
+  }
+  // The driver made a copy, whose nodes have other handles.
+  CUgraph copy = nullptr;
+  driver_->check(driver_->cuGraphChildGraphNodeGetGraph(added, &copy), "cuGraphChildGraphNodeGetGraph",
+                 "read child graph", node.name);
+  for (size_t i = index; i < built_.size(); ++i) {
+    built_[i]->nodes.clear();
+    built_[i]->graph = nullptr;
+  }
+  built_[index]->graph = copy;
+  return added;
+}
+
+CUgraphNode ExplicitGraph::add_conditional(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                                           std::span<const CUgraphEdgeData> types) {
+  const auto type_of = [](ConditionalKind kind) {
+    switch (kind) {
+      case ConditionalKind::if_:
+        return CU_GRAPH_COND_TYPE_IF;
+      case ConditionalKind::while_:
+        return CU_GRAPH_COND_TYPE_WHILE;
+      case ConditionalKind::switch_:
+        break;
+    }
+    return CU_GRAPH_COND_TYPE_SWITCH;
+  };
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  parameters.conditional.handle = condition(node.condition);
+  parameters.conditional.type = type_of(node.conditional);
+  parameters.conditional.size = static_cast<unsigned>(node.bodies.size());
+  parameters.conditional.ctx = plan_->device->context();
+  CUgraphNode added = nullptr;
+  driver_->label(node.name);
+  driver_->check(
+      driver_->cuGraphAddNode(&added, graph, before.data(), types.data(), before.size(), &parameters), "cuGraphAddNode",
+      "add node", node.name,
+      fmt::format("{} with {} bodies, of plan '{}'", to_string(node.conditional), node.bodies.size(), plan_->name));
+  for (size_t i = 0; i < node.bodies.size(); ++i) add_nodes(node.bodies[i], parameters.conditional.phGraph_out[i]);
+  return added;
+}
+
+std::string ExplicitGraph::name_of(CUgraphNode node) const {
+  for (const auto& built : built_) {
+    const auto found = std::find(built->nodes.begin(), built->nodes.end(), node);
+    if (found != built->nodes.end()) return built->plan->nodes[static_cast<size_t>(found - built->nodes.begin())].name;
+  }
+  return "?";
 }
 
 void ExplicitGraph::upload(const Stream& stream) {
   Stopwatch watch;
-  driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", plan_.name);
+  driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", plan_->name);
   stats_.upload_ms = watch.lap_ms();
 }
 
 void ExplicitGraph::launch(const Stream& stream) const {
-  driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_.name);
-}
-
-const PlanNode& ExplicitGraph::kernel_node(NodeId node, size_t args_bytes) const {
-  const auto refuse = [&](std::string detail) {
-    throw Error({.doing = "patch graph",
-                 .object = plan_.name,
-                 .detail = std::move(detail),
-                 .advice = "pass the Node that launch() of this plan's builder returned"});
-  };
-  if (node.plan != plan_token(plan_.name) || node.index >= plan_.nodes.size())
-    refuse(fmt::format("node {} belongs to another plan; this one has {} nodes", node.index, plan_.nodes.size()));
-  const PlanNode& found = plan_.nodes[node.index];
-  if (found.kind != NodeKind::kernel || found.arguments.size() != args_bytes)
-    refuse(fmt::format("node '{}' is a {} with {} argument bytes, not a kernel with {}", found.name,
-                       to_string(found.kind), found.arguments.size(), args_bytes));
-  return found;
-}
-
-void ExplicitGraph::copy_arguments(NodeId node, void* args, size_t bytes) const {
-  std::memcpy(args, arguments_[kernel_node(node, bytes).id].data(), bytes);
-}
-
-void ExplicitGraph::patch_field(NodeId node, size_t offset, const void* value, size_t bytes) {
-  const PlanNode& planned = plan_.nodes[node.index];
-  const auto field = std::find_if(planned.fields.begin(), planned.fields.end(),
-                                  [&](const FieldInfo& info) { return info.offset == offset; });
-  if (field == planned.fields.end() || field->bytes != bytes)
-    throw Error({.doing = "patch node",
-                 .object = planned.name,
-                 .detail = fmt::format("it has no field of {} bytes at offset {}", bytes, offset)});
-  if (field->role != Role::scalar && field->role != Role::condition) check_within_envelope(planned, *field, value);
-
-  std::vector<std::byte> changed = arguments_[planned.id];
-  std::memcpy(changed.data() + offset, value, bytes);
-  void* argument = argument_address(changed);
-  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(planned, &argument);
-  driver_->label(planned.name);
-  driver_->check(driver_->cuGraphExecKernelNodeSetParams(exec_.get(), nodes_[planned.id], &parameters),
-                 "cuGraphExecKernelNodeSetParams", "patch node", planned.name, fmt::format("field '{}'", field->name));
-  arguments_[planned.id] = std::move(changed);
-}
-
-void ExplicitGraph::check_within_envelope(const PlanNode& node, const FieldInfo& field, const void* value) const {
-  RoleField wanted;
-  std::memcpy(&wanted, value, sizeof wanted);
-  if (wanted.count == 0) return;
-  const auto refuse = [&](std::string detail) {
-    throw Error({.doing = "patch node",
-                 .object = node.name,
-                 .detail = fmt::format("field '{}' to {} elements of {} bytes at {:#x}: {}", field.name, wanted.count,
-                                       field.element_bytes, wanted.address, detail),
-                 .advice = "build the node with an envelope that contains the new range"});
-  };
-  const auto use = std::find_if(node.uses.begin(), node.uses.end(),
-                                [&](const Use& candidate) { return candidate.field == field.name; });
-  if (use == node.uses.end()) refuse("it was empty when the node was built");
-  const uint64_t begin = plan_.buffers[use->buffer].range.address + use->offset;
-  const std::string envelope = fmt::format(
-      "{}, {:#x} + {} bytes", describe_range(plan_, use->buffer, use->offset, use->bytes), begin, use->bytes);
-  if (wanted.address % field.element_bytes != 0) refuse("not aligned to its element");
-  if (wanted.address < begin || wanted.address - begin > use->bytes ||
-      wanted.count > (use->bytes - (wanted.address - begin)) / field.element_bytes)
-    refuse("outside its envelope " + envelope);
+  if (has_host_nodes_)
+    for (const auto& built : built_) report_host_problems(*built->plan);
+  driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);
 }
 
 }  // namespace nodewright

@@ -1,5 +1,5 @@
 // The explicit run of a plan, the product: a CUDA graph whose nodes are added one by one with their edges, then
-// instantiated. Captures nothing.
+// instantiated. Captures nothing of its own.
 //
 //   ExplicitGraph exec(plan);
 //   exec.upload(stream);
@@ -8,6 +8,9 @@
 #pragma once
 
 #include <cstring>
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -18,56 +21,100 @@
 
 namespace nodewright {
 
+// A plan inside an explicit graph: the graph's own, a child's, a body's.
+struct BuiltPlan {
+  // What patches have made of a node; made by the first.
+  struct NodeState {
+    std::vector<std::byte> arguments;  // with the driver's condition handles
+    LaunchShape shape;
+    CopyParameters copy;
+    FillParameters fill;
+    bool enabled = true;
+  };
+
+  std::shared_ptr<const Plan> plan;
+  uint64_t token = 0;              // plan_token of its name
+  CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
+  std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
+  std::vector<std::unique_ptr<NodeState>> states;
+};
+
+using BuiltPlans = std::vector<std::unique_ptr<BuiltPlan>>;
+
 class ExplicitGraph {
  public:
   // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Keeps the plan; the
-  // kernels and buffers that it names must outlive the graph. Not thread-safe.
+  // kernels, buffers and events that it names must outlive the graph. Not thread-safe.
   explicit ExplicitGraph(Plan plan);
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
-  // One run at a time.
+  // One run at a time. Throws Error with what a host node threw in an earlier run.
   void launch(const Stream& stream) const;
 
-  // Changes one field of one kernel node, for later launches. A scalar takes any value. A memory field must stay within
-  // the range it was built with (or its envelope), else Error with the node, the field and both ranges: the edges were
-  // derived from that range.
+  // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
+  // takes any value. A memory field must stay within the range it was built with (or its envelope), else Error with the
+  // node, the field and both ranges: the edges were derived from that range. Conditions cannot be patched. For several
+  // changes at once, and for shapes, copies, fills and switching nodes off, see graph/patch.h.
   template <KernelArgs A, class F>
   void patch(Node<A> node, F A::*field, const std::type_identity_t<F>& value) {
-    A args;
-    copy_arguments(node, &args, sizeof(A));
-    args.*field = value;
-    const auto offset = reinterpret_cast<const char*>(&(args.*field)) - reinterpret_cast<const char*>(&args);
-    patch_field(node, static_cast<size_t>(offset), &(args.*field), sizeof(F));
+    patch_field(node, sizeof(A), offset_of(field), &value, sizeof(F));
   }
 
+  // The plan of a child, moved or cloned, made anew: the same nodes, kernels, attributes, ranges and edges under the
+  // same name, with other scalars, shapes or functions. Patches made inside it before are gone.
+  void patch_child(ChildNode node, Plan plan);
+
   struct Stats {
-    size_t nodes = 0, full_edges = 0, programmatic_edges = 0;
+    size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
   };
   const Stats& stats() const { return stats_; }
-  const Plan& plan() const { return plan_; }  // as built: patches do not show here
+  const Plan& plan() const { return *plan_; }  // as built: patches do not show here
   CUgraph graph() const { return graph_.get(); }
-  CUgraphNode node(uint32_t id) const { return nodes_.at(id); }
+  CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
+  // The graph's plan, then those inside it, outer before inner.
+  const BuiltPlans& built_plans() const { return built_; }
+  // The driver's handle of a condition of the plan or of one inside it.
+  CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
 
  private:
-  void add_nodes();
-  const PlanNode& kernel_node(NodeId node, size_t args_bytes) const;
-  void copy_arguments(NodeId node, void* args, size_t bytes) const;
-  void patch_field(NodeId node, size_t offset, const void* value, size_t bytes);
-  void check_within_envelope(const PlanNode& node, const FieldInfo& field, const void* value) const;
+  friend class PatchSet;
 
-  Plan plan_;
+  template <KernelArgs A, class F>
+  static size_t offset_of(F A::*field) {
+    static const A probe{};
+    return static_cast<size_t>(reinterpret_cast<const char*>(&(probe.*field)) - reinterpret_cast<const char*>(&probe));
+  }
+
+  void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
+  CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                       std::span<const CUgraphEdgeData> types);
+  CUgraphNode add_child(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                        std::span<const CUgraphEdgeData> types);
+  CUgraphNode add_conditional(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
+                              std::span<const CUgraphEdgeData> types);
+  void set_attributes(const PlanNode& node, CUgraphNode added) const;
+  std::string name_of(CUgraphNode node) const;
+
+  // Patching (patch.cpp).
+  BuiltPlan& built_plan_of(NodeId node) const;
+  static BuiltPlan::NodeState& state_of(BuiltPlan& built, const PlanNode& node, const ExplicitGraph& exec);
+  void patch_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
+
+  std::shared_ptr<const Plan> plan_;
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;
-  std::vector<CUgraphNode> nodes_;                 // by id; owned by graph_
-  std::vector<std::vector<std::byte>> arguments_;  // by id: the argument structs as patched
+  BuiltPlans built_;  // the first is plan_'s
+  std::map<uint64_t, CUgraphConditionalHandle> conditions_;
+  bool has_host_nodes_ = false;
   Stats stats_;
 };
 
-// What the driver holds, compared with the plan: node kinds, grid, block, shared bytes, argument bytes, copies, fills,
-// and edges with their types. One line for each difference; empty when they are equal.
+// What the driver holds, compared with the plan: node kinds, grid, block, shared bytes, attributes, argument bytes,
+// copies, fills, functions, events, and edges with their types, in children and bodies too. One line for each
+// difference; empty when they are equal.
 std::vector<std::string> read_back(const ExplicitGraph& exec);
 
 }  // namespace nodewright

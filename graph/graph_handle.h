@@ -22,6 +22,8 @@ class GraphHandle {
     return *this;
   }
   CUgraph get() const { return graph_; }
+  // Another graph owns it from now on.
+  void release() { graph_ = nullptr; }
 
  private:
   const Driver* driver_;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "graph/reachability.h"
 
@@ -12,29 +14,53 @@ namespace {
 // One use as addresses: buffers of a plan, or of two plans, may overlap.
 struct Touch {
   uint64_t begin = 0, end = 0;
+  Access access = Access::in;
   const PlanNode* node = nullptr;
   const Use* use = nullptr;
   const Buffer* buffer = nullptr;
 };
 
+// What the nodes inside `node` touch, as `node`'s own: the driver starts none of them before `node`, so that what they
+// declare frozen is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
+void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
+
 void collect(const Plan& plan, std::vector<Touch>& touches) {
-  for (const PlanNode& node : plan.nodes)
+  for (const PlanNode& node : plan.nodes) {
+    if (!node.bodies.empty()) {
+      for (const auto& body : node.bodies) collect_nested(*body, node, touches);
+      if (node.kind == NodeKind::child) continue;
+    }
     for (const Use& use : node.uses) {
+      if (!node.bodies.empty() && use.field != kConditionField) continue;
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
-      touches.push_back({begin, begin + use.bytes, &node, &use, &buffer});
+      touches.push_back({begin, begin + use.bytes, use.access, &node, &use, &buffer});
     }
+  }
 }
 
-// Calls f(a, b, first shared address, end) for every two touches that share bytes, at least one of them writing.
+void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
+  for (const PlanNode& inner : plan.nodes) {
+    for (const auto& body : inner.bodies) collect_nested(*body, node, touches);
+    if (!inner.bodies.empty()) continue;
+    for (const Use& use : inner.uses) {
+      const Buffer& buffer = plan.buffers.at(use.buffer);
+      const uint64_t begin = buffer.range.address + use.offset;
+      const Access access = use.access == Access::frozen ? Access::in : use.access;
+      touches.push_back({begin, begin + use.bytes, access, &node, &use, &buffer});
+    }
+  }
+}
+
+// `touches` by first address. Calls f(a, b, first shared address, end) for every two touches that share bytes, at least
+// one of them writing.
 template <class Function>
-void for_each_clash(std::vector<Touch>& touches, Function&& f) {
-  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
+void for_each_clash(std::span<const Touch> touches, Function&& f) {
   std::vector<const Touch*> open;  // those that reach the current address
   for (const Touch& touch : touches) {
     std::erase_if(open, [&](const Touch* earlier) { return earlier->end <= touch.begin; });
     for (const Touch* earlier : open)
-      if (writes(earlier->use->access) || writes(touch.use->access))
+      if (writes(earlier->access) || writes(touch.access))
         f(*earlier, touch, touch.begin, std::min(earlier->end, touch.end));
     open.push_back(&touch);
   }
@@ -57,6 +83,61 @@ Reachability orders_of(const Plan& plan) {
   return before;
 }
 
+void sort_by_address(std::vector<Touch>& touches) {
+  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
+}
+
+// Whether each of `touches`, which share bytes and come by node, is ordered after the last one that it must follow.
+// That orders all of them, since orders are transitive.
+bool chain_is_ordered(std::span<const Touch* const> touches, const Reachability& before) {
+  const Touch* writer = nullptr;
+  bool frozen = false, written = false;
+  size_t first_reader = 0, end_of_readers = 0;  // since `writer`, in `touches`
+  for (size_t i = 0; i < touches.size(); ++i) {
+    const Touch& touch = *touches[i];
+    const auto follows = [&](const Touch& earlier) {
+      return earlier.node == touch.node || before.ordered(earlier.node->id, touch.node->id);
+    };
+    frozen |= touch.access == Access::frozen;
+    written |= writes(touch.access);
+    if (frozen && written) return false;
+    if (writer != nullptr && !follows(*writer)) return false;
+    if (writes(touch.access)) {
+      for (size_t r = first_reader; r < end_of_readers; ++r)
+        if (!follows(*touches[r])) return false;
+      writer = &touch;
+      first_reader = i + 1;
+    }
+    end_of_readers = i + 1;
+  }
+  return true;
+}
+
+// The same for every byte that `touches` reach: they overlap one another, directly or through others.
+bool all_ordered(std::span<const Touch> touches, const Reachability& before, std::vector<const Touch*>& scratch) {
+  std::vector<uint64_t> cuts;
+  const bool alike = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    return touch.begin == touches[0].begin && touch.end == touches[0].end;
+  });
+  if (alike) {
+    cuts = {touches[0].begin};
+  } else {
+    for (const Touch& touch : touches) cuts.insert(cuts.end(), {touch.begin, touch.end});
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  }
+  for (const uint64_t at : cuts) {
+    scratch.clear();
+    for (const Touch& touch : touches)
+      if (touch.begin <= at && at < touch.end) scratch.push_back(&touch);
+    const auto by_node = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
+    if (!std::is_sorted(scratch.begin(), scratch.end(), by_node))
+      std::stable_sort(scratch.begin(), scratch.end(), by_node);
+    if (!chain_is_ordered(scratch, before)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string describe(const MissingOrder& missing) {
@@ -69,16 +150,29 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
   const Reachability before = orders_of(plan);
   std::vector<Touch> touches;
   collect(plan, touches);
+  sort_by_address(touches);
   std::vector<MissingOrder> missing;
-  for_each_clash(touches, [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
+  const auto report = [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
     if (x.node == y.node) return;  // refused when the node is added: no edge can help
     const bool swapped = x.node->id > y.node->id;
     const Touch &a = swapped ? y : x, &b = swapped ? x : y;
-    const bool frozen = a.use->access == Access::frozen || b.use->access == Access::frozen;
+    const bool frozen = a.access == Access::frozen || b.access == Access::frozen;
     if (!frozen && before.ordered(a.node->id, b.node->id)) return;
-    missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, a.use->field, b.use->field, a.use->access,
-                       b.use->access, a.buffer->range.name, begin - a.buffer->range.address, end - begin});
-  });
+    missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, std::string(a.use->field),
+                       std::string(b.use->field), a.access, b.access, a.buffer->range.name,
+                       begin - a.buffer->range.address, end - begin});
+  };
+  std::vector<const Touch*> scratch;
+  for (size_t first = 0, last = 0; first < touches.size(); first = last) {
+    for (uint64_t end = touches[first].end; last < touches.size() && (last == first || touches[last].begin < end);
+         ++last)
+      end = std::max(end, touches[last].end);
+    const std::span<const Touch> together(&touches[first], last - first);
+    if (!all_ordered(together, before, scratch)) for_each_clash(together, report);
+  }
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies)
+      for (MissingOrder& inside : missing_orders(*body)) missing.push_back(std::move(inside));
   return missing;
 }
 
@@ -89,11 +183,13 @@ std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
     return !a.nodes.empty() && touch.node >= &a.nodes.front() && touch.node <= &a.nodes.back();
   };
   collect(b, touches);
+  sort_by_address(touches);
   std::vector<PlanConflict> found;
   for_each_clash(touches, [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
     if (in_a(x) == in_a(y)) return;
     const Touch &one = in_a(x) ? x : y, &two = in_a(x) ? y : x;
-    found.push_back({one.node->name, one.use->field, two.node->name, two.use->field, begin, end - begin});
+    found.push_back(
+        {one.node->name, std::string(one.use->field), two.node->name, std::string(two.use->field), begin, end - begin});
   });
   return found;
 }

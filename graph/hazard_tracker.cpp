@@ -6,8 +6,8 @@
 
 namespace nodewright {
 
-std::vector<RequiredOrder> HazardTracker::place(uint32_t node, std::span<const RangeUse> uses) {
-  std::vector<RequiredOrder> orders;
+void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders) {
+  const auto first = static_cast<std::ptrdiff_t>(orders.size());
   for (uint32_t i = 0; i < uses.size(); ++i)
     if (uses[i].access != Access::frozen) find_orders(i, uses[i], orders);
   for (const RangeUse& use : uses) {
@@ -15,22 +15,21 @@ std::vector<RequiredOrder> HazardTracker::place(uint32_t node, std::span<const R
     if (writes(use.access)) record_write(node, use);
   }
 
-  std::sort(orders.begin(), orders.end(), [](const RequiredOrder& a, const RequiredOrder& b) {
+  const auto begin = orders.begin() + first;
+  if (orders.end() - begin < 2) return;
+  std::sort(begin, orders.end(), [](const RequiredOrder& a, const RequiredOrder& b) {
     return std::tie(a.before, a.use, a.hazard, a.address) < std::tie(b.before, b.use, b.hazard, b.address);
   });
-  std::vector<RequiredOrder> joined;
-  for (const RequiredOrder& order : orders) {
-    if (!joined.empty()) {
-      RequiredOrder& last = joined.back();
-      if (last.before == order.before && last.use == order.use && last.hazard == order.hazard &&
-          last.address + last.bytes == order.address) {
-        last.bytes += order.bytes;
-        continue;
-      }
-    }
-    joined.push_back(order);
+  auto last = begin;  // of those that are joined
+  for (auto order = begin; order != orders.end(); ++order) {
+    if (order == begin) continue;
+    if (last->before == order->before && last->use == order->use && last->hazard == order->hazard &&
+        last->address + last->bytes == order->address)
+      last->bytes += order->bytes;
+    else
+      *++last = *order;
   }
-  return joined;
+  orders.erase(last + 1, orders.end());
 }
 
 std::optional<ByteRange> HazardTracker::first_unwritten(uint64_t address, uint64_t bytes) const {
@@ -96,6 +95,10 @@ void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector
 
 void HazardTracker::record_read(uint32_t node, const RangeUse& use) {
   const uint64_t end = use.address + use.bytes;
+  if (const auto same = segments_.find(use.address); same != segments_.end() && same->second.end == end) {
+    if (same->second.readers.empty() || same->second.readers.back() != node) same->second.readers.push_back(node);
+    return;
+  }
   split(end);
   uint64_t at = use.address;
   for (auto it = split(use.address); at < end; ++it) {
@@ -110,6 +113,11 @@ void HazardTracker::record_read(uint32_t node, const RangeUse& use) {
 
 void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
   const uint64_t end = use.address + use.bytes;
+  if (const auto same = segments_.find(use.address); same != segments_.end() && same->second.end == end) {
+    same->second.writer = node;
+    same->second.readers.clear();
+    return;
+  }
   const auto last = split(end);
   const auto first = split(use.address);
   segments_.erase(first, last);

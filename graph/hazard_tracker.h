@@ -33,10 +33,10 @@ struct RequiredOrder {
 // nodes need not be kept: every reader was ordered after the writer before it, and every writer after those readers.
 class HazardTracker {
  public:
-  // The orders that `node` needs, by (before, use, hazard, address), adjoining bytes joined; then records the uses.
+  // Appends the orders that `node` needs, by (before, use, hazard, address), adjoining bytes joined; records the uses.
   // `frozen` uses are not tracked. An inout use reports raw against the last writer, not waw as well. Node numbers grow
   // from call to call.
-  std::vector<RequiredOrder> place(uint32_t node, std::span<const RangeUse> uses);
+  void place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders);
 
   // The first bytes of the range that no placed node has written.
   std::optional<ByteRange> first_unwritten(uint64_t address, uint64_t bytes) const;

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <tuple>
+#include <unordered_set>
 #include <utility>
 
 namespace nodewright {
@@ -29,8 +30,20 @@ std::string_view to_string(NodeKind kind) {
       return "memcpy";
     case NodeKind::memset:
       return "memset";
+    case NodeKind::host:
+      return "host";
     case NodeKind::empty:
       return "empty";
+    case NodeKind::child:
+      return "child";
+    case NodeKind::event_record:
+      return "event record";
+    case NodeKind::event_wait:
+      return "event wait";
+    case NodeKind::conditional:
+      return "conditional";
+    case NodeKind::product:
+      return "product";
   }
   return "?";
 }
@@ -53,6 +66,30 @@ std::string_view to_string(Hazard hazard) {
   return "?";
 }
 
+std::string_view to_string(ConditionalKind kind) {
+  switch (kind) {
+    case ConditionalKind::if_:
+      return "if";
+    case ConditionalKind::while_:
+      return "while";
+    case ConditionalKind::switch_:
+      return "switch";
+  }
+  return "?";
+}
+
+std::string body_name(ConditionalKind kind, size_t index) {
+  switch (kind) {
+    case ConditionalKind::if_:
+      return index == 0 ? "then" : "else";
+    case ConditionalKind::while_:
+      return "body";
+    case ConditionalKind::switch_:
+      break;
+  }
+  return fmt::format("case {}", index);
+}
+
 std::string describe_range(const Plan& plan, uint32_t buffer, uint64_t offset, uint64_t bytes) {
   return fmt::format("{}[{},{})", plan.buffers.at(buffer).range.name, offset, offset + bytes);
 }
@@ -69,42 +106,64 @@ uint64_t plan_token(std::string_view plan_name) {
   return hash;
 }
 
-void check_plan(const Plan& plan) {
-  const auto refuse = [&](std::string detail) {
-    throw Error({.doing = "use plan",
-                 .object = plan.name,
-                 .detail = std::move(detail),
-                 .advice = "take the plan as GraphBuilder::finish returned it"});
-  };
-  if (plan.device == nullptr) refuse("it has no device");
-  std::set<std::string_view> names;
+namespace {
+
+[[noreturn]] void refuse_plan(const Plan& plan, std::string detail) {
+  throw Error({.doing = "use plan",
+               .object = plan.name,
+               .detail = std::move(detail),
+               .advice = "take the plan as GraphBuilder::finish returned it"});
+}
+
+void check_nodes(const Plan& plan) {
+  std::unordered_set<std::string_view> names;
+  names.reserve(plan.nodes.size());
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& node = plan.nodes[i];
-    if (node.id != i) refuse(fmt::format("node {} has id {}", i, node.id));
-    if (!names.insert(node.name).second) refuse(fmt::format("two nodes are named '{}'", node.name));
+    if (node.id != i) refuse_plan(plan, fmt::format("node {} has id {}", i, node.id));
+    if (!names.insert(node.name).second) refuse_plan(plan, fmt::format("two nodes are named '{}'", node.name));
     if (node.kind == NodeKind::kernel && node.kernel == nullptr)
-      refuse(fmt::format("node '{}' has no kernel", node.name));
+      refuse_plan(plan, fmt::format("node '{}' has no kernel", node.name));
     for (const Use& use : node.uses)
       if (use.buffer >= plan.buffers.size())
-        refuse(fmt::format("node '{}', field '{}' names buffer {} of {}", node.name, use.field, use.buffer,
-                           plan.buffers.size()));
+        refuse_plan(plan, fmt::format("node '{}', field '{}' names buffer {} of {}", node.name, use.field, use.buffer,
+                                      plan.buffers.size()));
+    const bool nested = node.kind == NodeKind::child || node.kind == NodeKind::conditional;
+    if (nested == node.bodies.empty())
+      refuse_plan(plan, fmt::format("node '{}' is of kind {} and has {} bodies", node.name, to_string(node.kind),
+                                    node.bodies.size()));
+    for (const auto& body : node.bodies) check_plan(*body);
   }
-  std::set<std::pair<uint32_t, uint32_t>> seen;
+}
+
+void check_edges(const Plan& plan) {
+  const Edge* before = nullptr;
   for (const Edge& edge : plan.edges) {
     if (edge.from >= plan.nodes.size() || edge.to >= plan.nodes.size())
-      refuse(fmt::format("an edge goes from node {} to node {}, and there are {} nodes", edge.from, edge.to,
-                         plan.nodes.size()));
-    const std::string& from = plan.nodes[edge.from].name;
-    const std::string& to = plan.nodes[edge.to].name;
+      refuse_plan(plan, fmt::format("an edge goes from node {} to node {}, and there are {} nodes", edge.from, edge.to,
+                                    plan.nodes.size()));
+    const PlanNode &from = plan.nodes[edge.from], &to = plan.nodes[edge.to];
     if (edge.from >= edge.to)
-      refuse(fmt::format("the edge from '{}' ({}) to '{}' ({}) goes backwards, so there may be a cycle", from,
-                         edge.from, to, edge.to));
-    if (!seen.insert({edge.from, edge.to}).second) refuse(fmt::format("two edges go from '{}' to '{}'", from, to));
-    if (edge.type == EdgeType::programmatic &&
-        (plan.nodes[edge.from].kind != NodeKind::kernel || !plan.nodes[edge.to].waits_for_inputs))
-      refuse(fmt::format("the programmatic edge from '{}' to '{}' needs a kernel before and a kernel that waits after",
-                         from, to));
+      refuse_plan(plan, fmt::format("the edge from '{}' ({}) to '{}' ({}) goes backwards, so there may be a cycle",
+                                    from.name, edge.from, to.name, edge.to));
+    if (before != nullptr && before->to == edge.to && before->from == edge.from)
+      refuse_plan(plan, fmt::format("two edges go from '{}' to '{}'", from.name, to.name));
+    if (before != nullptr && std::tie(before->to, before->from) > std::tie(edge.to, edge.from))
+      refuse_plan(plan, fmt::format("the edge from '{}' to '{}' is out of order", from.name, to.name));
+    if (edge.type == EdgeType::programmatic && (from.kind != NodeKind::kernel || !to.waits_for_inputs))
+      refuse_plan(plan, fmt::format("the programmatic edge from '{}' to '{}' needs a kernel before and a kernel that "
+                                    "waits after",
+                                    from.name, to.name));
+    before = &edge;
   }
+}
+
+}  // namespace
+
+void check_plan(const Plan& plan) {
+  if (plan.device == nullptr) refuse_plan(plan, "it has no device");
+  check_nodes(plan);
+  check_edges(plan);
 }
 
 }  // namespace nodewright

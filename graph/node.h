@@ -2,9 +2,14 @@
 // by GraphBuilder, read by the three runs, the dumps and the hazard check.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +27,18 @@ enum class Access : uint8_t { frozen, in, out, inout };
 constexpr bool writes(Access access) { return access == Access::out || access == Access::inout; }
 constexpr bool reads(Access access) { return access != Access::out; }
 
-enum class NodeKind : uint8_t { kernel, memcpy, memset, empty };
+enum class NodeKind : uint8_t {
+  kernel,
+  memcpy,
+  memset,
+  host,          // a function of the program, called on a thread of the driver
+  empty,         // nothing; gathers orders
+  child,         // a plan as one node
+  event_record,  // an event that other streams and the host may wait for
+  event_wait,    // waits for an event recorded elsewhere
+  conditional,   // runs one of its bodies, or one again and again, as a kernel has set its condition
+  product,       // a matrix product of cuBLASLt
+};
 
 // full: the later node starts after the earlier one has completed. programmatic: it may start before, and its wait
 // returns after the earlier one has completed.
@@ -31,10 +47,15 @@ enum class EdgeType : uint8_t { full, programmatic };
 // Why one node must follow another: read after write, write after read, write after write; or it was asked for.
 enum class Hazard : uint8_t { raw, war, waw, declared, serial };
 
+// if_: body 0 when the condition is not 0, else body 1 where there is one. while_: body 0 as long as it is not 0.
+// switch_: the body with the condition's number, none when there is no such body.
+enum class ConditionalKind : uint8_t { if_, while_, switch_ };
+
 std::string_view to_string(Access access);
 std::string_view to_string(NodeKind kind);
 std::string_view to_string(EdgeType type);
 std::string_view to_string(Hazard hazard);
+std::string_view to_string(ConditionalKind kind);
 
 // A buffer that nodes may name. live_in: holds a value before the plan runs; live_out: somebody reads it afterwards.
 struct Buffer {
@@ -44,10 +65,11 @@ struct Buffer {
 
 // One range that one node touches.
 struct Use {
-  std::string field;    // of the argument struct; "to" and "from" for copies and fills
-  uint32_t buffer = 0;  // index into Plan::buffers
-  uint64_t offset = 0;  // bytes from the start of the buffer
-  uint64_t bytes = 0;   // never 0
+  std::string_view field;  // of the argument struct; "to" and "from" for copies and fills; for a child or a conditional
+                           // the inner node. Lives as long as the program or the inner plan.
+  uint32_t buffer = 0;     // index into Plan::buffers
+  uint64_t offset = 0;     // bytes from the start of the buffer
+  uint64_t bytes = 0;      // never 0
   Access access = Access::in;
 };
 
@@ -56,39 +78,93 @@ struct Traffic {
   uint64_t bytes_read = 0, bytes_written = 0;
 };
 
+// `rows` rows of `bytes` bytes; a pitch is the distance of two rows in bytes and means nothing for one row.
 struct CopyParameters {
   uint64_t to = 0, from = 0;  // addresses
   uint64_t bytes = 0;
   bool to_host = false, from_host = false;  // pinned host memory; never both
+  uint64_t rows = 1, to_pitch = 0, from_pitch = 0;
+  bool operator==(const CopyParameters&) const = default;
 };
 
 struct FillParameters {
-  uint64_t to = 0;             // address
-  uint32_t value = 0;          // the low element_bytes bytes of it
-  uint32_t element_bytes = 1;  // 1 or 4
-  uint64_t count = 0;          // elements
+  uint64_t to = 0;               // address
+  uint32_t value = 0;            // the low element_bytes bytes of it
+  uint32_t element_bytes = 1;    // 1 or 4
+  uint64_t count = 0;            // elements of a row
+  uint64_t rows = 1, pitch = 0;  // bytes from row to row
+  bool operator==(const FillParameters&) const = default;
 };
+
+// What the driver calls node attributes. The defaults set none.
+struct KernelAttributes {
+  std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's
+  bool cooperative = false;                  // all blocks are on the device at once
+  int priority = 0;                          // lower numbers first, within the device's range
+  int shared_carveout_percent = -1;          // preferred share of L1 used as shared memory; -1: the driver's choice
+  bool operator==(const KernelAttributes&) const = default;
+};
+
+// A host node's function with the data it owns. What it throws is kept for the next launch to report.
+struct HostCall {
+  std::function<void()> function;
+  std::atomic<bool> failed = false;
+  std::string problem;  // what the function threw; valid once `failed`
+};
+
+// A value that kernels set and one conditional node obeys. In the plan it is a buffer of kind "condition" at an address
+// that no memory has, so that setting and obeying are ordered like writing and reading.
+struct ConditionInfo {
+  uint64_t address = 0;
+  uint32_t default_value = 0;
+  bool reset_each_launch = true;  // to the default, when the graph is launched; otherwise the value is kept
+};
+
+struct Plan;
+class Event;
+class MatmulPlan;
 
 // One node. Which members mean something depends on `kind`.
 struct PlanNode {
-  uint32_t id = 0;    // its index in Plan::nodes
-  std::string name;   // with all its scopes: "l3.attend"
-  std::string layer;  // the outermost scope: "l3", or ""
+  uint32_t id = 0;           // its index in Plan::nodes
+  uint32_t layer_chars = 0;  // of `name`: the outermost scope
+  std::string name;          // with all its scopes: "l3.attend"
   NodeKind kind = NodeKind::empty;
+  bool waits_for_inputs = false;  // a kernel that waits on every path; everything else gets full in-edges only
   Traffic traffic;
   std::vector<Use> uses;
 
   // kernel
   const LoadedKernel* kernel = nullptr;  // owned by the KernelCache, which must outlive every run of the plan
-  std::string kernel_name;
-  bool waits_for_inputs = false;  // the kernel waits on every path; otherwise it gets full in-edges only
   LaunchShape shape;
-  std::vector<std::byte> arguments;  // the argument struct as it was when the node was added
-  std::vector<FieldInfo> fields;     // of the argument struct
+  KernelAttributes attributes;
+  std::vector<std::byte> arguments;   // the argument struct as it was when the node was added
+  std::span<const FieldInfo> fields;  // of the argument struct; static
 
-  CopyParameters copy;  // memcpy
-  FillParameters fill;  // memset
+  CopyParameters copy;             // memcpy
+  FillParameters fill;             // memset
+  std::shared_ptr<HostCall> host;  // host
+  const Event* event = nullptr;    // event_record, event_wait: not owned
+
+  ConditionalKind conditional = ConditionalKind::if_;  // conditional
+  uint64_t condition = 0;                              // conditional: ConditionInfo::address
+  std::vector<std::shared_ptr<const Plan>> bodies;     // child: one; conditional: one a branch
+  bool patchable_inside = false;                       // child: moved into the graph, not cloned
+
+  std::shared_ptr<const MatmulPlan> product;  // product
+
+  // The outermost scope: "l3", or "".
+  std::string_view layer() const { return std::string_view(name).substr(0, layer_chars); }
+  // "" for nodes that are no kernels.
+  std::string_view kernel_name() const { return kernel == nullptr ? std::string_view() : kernel->name; }
 };
+
+// The bytes of a condition's buffer, of which a kernel sets four.
+inline constexpr uint64_t kConditionBytes = sizeof(uint32_t);
+inline constexpr std::string_view kConditionField = "condition";  // Use::field of the conditional node that obeys it
+
+// "then", "else", "body", "case 2": body `index` of a conditional node.
+std::string body_name(ConditionalKind kind, size_t index);
 
 // The range that makes an edge necessary. No range for declared and serial.
 struct Reason {
@@ -105,12 +181,13 @@ struct Edge {
 };
 
 struct Plan {
-  std::string name;           // "decode.b8"
+  std::string name;           // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
   std::optional<int> bucket;  // rows it was built for
   Device* device = nullptr;   // not owned
   std::vector<Buffer> buffers;
-  std::vector<PlanNode> nodes;  // an order in which they may run
-  std::vector<Edge> edges;      // by `to`, then by `from`
+  std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
+  std::vector<PlanNode> nodes;            // an order in which they may run
+  std::vector<Edge> edges;                // by `to`, then by `from`
 };
 
 // "residual[0,8192)"
@@ -125,12 +202,17 @@ struct NodeId {
 };
 uint64_t plan_token(std::string_view plan_name);
 
+// A node whose patches are typed by what it is.
+struct CopyNode : NodeId {};
+struct FillNode : NodeId {};
+struct ChildNode : NodeId {};
+
 // A kernel node whose argument struct is an A.
 template <KernelArgs A>
 struct Node : NodeId {};
 
-// Throws Error unless every id and index is within range, names are unique, edges go from an earlier node to a later
-// one, and no edge is there twice: what every run of a plan relies on.
+// Throws Error unless every id and index is within range, names are unique, edges are sorted, go from an earlier node
+// to a later one and are there once, in this plan and in all plans inside: what every run of a plan relies on.
 void check_plan(const Plan& plan);
 
 }  // namespace nodewright

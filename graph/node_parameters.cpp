@@ -1,5 +1,12 @@
 #include "graph/node_parameters.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/host_call.h"
+#include "runtime/event.h"
+
 namespace nodewright {
 
 void* argument_address(std::span<const std::byte> arguments) {
@@ -7,20 +14,45 @@ void* argument_address(std::span<const std::byte> arguments) {
 }
 
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** argument) {
+  return kernel_parameters(node, node.shape, argument);
+}
+
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** argument) {
   CUDA_KERNEL_NODE_PARAMS kernel{};
   kernel.func = node.kernel->function;
-  kernel.gridDimX = node.shape.grid[0];
-  kernel.gridDimY = node.shape.grid[1];
-  kernel.gridDimZ = node.shape.grid[2];
-  kernel.blockDimX = node.shape.block[0];
-  kernel.blockDimY = node.shape.block[1];
-  kernel.blockDimZ = node.shape.block[2];
-  kernel.sharedMemBytes = node.shape.shared_bytes;
+  kernel.gridDimX = shape.grid[0];
+  kernel.gridDimY = shape.grid[1];
+  kernel.gridDimZ = shape.grid[2];
+  kernel.blockDimX = shape.block[0];
+  kernel.blockDimY = shape.block[1];
+  kernel.blockDimZ = shape.block[2];
+  kernel.sharedMemBytes = shape.shared_bytes;
   kernel.kernelParams = argument;
   return kernel;
 }
 
-CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool programmatic, CUlaunchAttribute* attribute) {
+LaunchAttributes launch_attributes(const KernelAttributes& attributes) {
+  LaunchAttributes result;
+  const auto next = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    CUlaunchAttribute& attribute = result.list[result.count++];
+    attribute.id = id;
+    return attribute.value;
+  };
+  if (const auto& c = attributes.cluster; c[0] * c[1] * c[2] != 1) {
+    auto& dim = next(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim;
+    dim.x = c[0];
+    dim.y = c[1];
+    dim.z = c[2];
+  }
+  if (attributes.cooperative) next(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (attributes.priority != 0) next(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = attributes.priority;
+  if (attributes.shared_carveout_percent >= 0)
+    next(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT).sharedMemCarveout =
+        static_cast<unsigned>(attributes.shared_carveout_percent);
+  return result;
+}
+
+CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool programmatic, LaunchAttributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = node.shape.grid[0];
   config.gridDimY = node.shape.grid[1];
@@ -30,14 +62,41 @@ CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool program
   config.blockDimZ = node.shape.block[2];
   config.sharedMemBytes = node.shape.shared_bytes;
   config.hStream = stream;
+  attributes = launch_attributes(node.attributes);
   if (programmatic) {
-    *attribute = {};
-    attribute->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute->value.programmaticStreamSerializationAllowed = 1;
-    config.attrs = attribute;
-    config.numAttrs = 1;
+    CUlaunchAttribute& attribute = attributes.list[attributes.count++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (attributes.count != 0) {
+    config.attrs = attributes.list.data();
+    config.numAttrs = attributes.count;
   }
   return config;
+}
+
+bool sets_conditions(const PlanNode& node) {
+  return std::any_of(node.fields.begin(), node.fields.end(),
+                     [](const FieldInfo& field) { return field.role == Role::condition; });
+}
+
+CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy) {
+  CUDA_MEMCPY2D result{};
+  result.srcMemoryType = copy.from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  result.dstMemoryType = copy.to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  if (copy.from_host)
+    result.srcHost = reinterpret_cast<const void*>(copy.from);
+  else
+    result.srcDevice = copy.from;
+  if (copy.to_host)
+    result.dstHost = reinterpret_cast<void*>(copy.to);
+  else
+    result.dstDevice = copy.to;
+  result.srcPitch = copy.from_pitch;
+  result.dstPitch = copy.to_pitch;
+  result.WidthInBytes = copy.bytes;
+  result.Height = copy.rows;
+  return result;
 }
 
 CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
@@ -52,9 +111,21 @@ CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
     result.dstHost = reinterpret_cast<void*>(copy.to);
   else
     result.dstDevice = copy.to;
+  result.srcPitch = copy.from_pitch;
+  result.dstPitch = copy.to_pitch;
   result.WidthInBytes = copy.bytes;
-  result.Height = 1;
+  result.Height = copy.rows;
   result.Depth = 1;
+  return result;
+}
+
+CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
+  CUDA_MEMSET_NODE_PARAMS result{};
+  result.dst = fill.to;
+  result.value = fill.value;
+  result.elementSize = fill.element_bytes;
+  result.width = fill.count;
+  result.height = 1;
   return result;
 }
 
@@ -89,9 +160,28 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
       result.memset.height = 1;
       result.memset.ctx = context;
       break;
+    case NodeKind::host:
+      result.type = CU_GRAPH_NODE_TYPE_HOST;
+      result.host.fn = call_host;
+      result.host.userData = node.host.get();
+      break;
+    case NodeKind::event_record:
+      result.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+      result.eventRecord.event = node.event->get();
+      break;
+    case NodeKind::event_wait:
+      result.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+      result.eventWait.event = node.event->get();
+      break;
     case NodeKind::empty:
       result.type = CU_GRAPH_NODE_TYPE_EMPTY;
       break;
+    case NodeKind::child:
+    case NodeKind::conditional:
+    case NodeKind::product:
+      throw Error({.doing = "describe node",
+                   .object = node.name,
+                   .detail = fmt::format("a node of kind {} is made of more than parameters", to_string(node.kind))});
   }
   return result;
 }

@@ -101,8 +101,8 @@ std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timi
   for (const NodeTiming& timing : timings.nodes) {
     const PlanNode& node = plan.nodes.at(timing.node);
     auto layer = std::find_if(layers.begin(), layers.end(),
-                              [&](const LayerTiming& candidate) { return candidate.layer == node.layer; });
-    if (layer == layers.end()) layer = layers.insert(layers.end(), {.layer = node.layer});
+                              [&](const LayerTiming& candidate) { return candidate.layer == node.layer(); });
+    if (layer == layers.end()) layer = layers.insert(layers.end(), {.layer = std::string(node.layer())});
     ++layer->nodes;
     layer->bytes += bytes_of(node);
     layer->time_us += timing.time_us;
@@ -118,7 +118,7 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
     const double rate = bytes_per_s(node, timing);
     nodes.push_back({{"node", timing.node},
                      {"name", node.name},
-                     {"layer", node.layer},
+                     {"layer", node.layer()},
                      {"time_us", timing.time_us},
                      {"span_us", timing.span_us},
                      {"overlap_us", timing.overlap_us},

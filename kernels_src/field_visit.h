@@ -2,8 +2,10 @@
 // Everything that is derived from a kernel's arguments (hazards, dumps, patches, access checks) starts here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -55,6 +57,14 @@ struct FieldInfo {
   size_t element_bytes;  // sizeof the pointee for role fields, 0 for scalars
 };
 
+// What every role field holds, whatever its element type. Of a Condition only the first member is its own.
+struct RoleField {
+  uint64_t address, count;
+};
+static_assert(sizeof(RoleField) == sizeof(In<float>) && sizeof(RoleField) == sizeof(Condition));
+
+inline constexpr size_t kMaxFields = 24;  // of an argument struct
+
 namespace field_visit_detail {
 
 struct AnyField {
@@ -67,7 +77,7 @@ constexpr bool constructible_from(std::index_sequence<I...>) {
   return requires { A{(void(I), AnyField{})...}; };
 }
 
-template <class A, size_t N = 24>
+template <class A, size_t N = kMaxFields>
 constexpr size_t count_fields() {
   static_assert(N > 0, "argument struct has no fields or more than 24");
   if constexpr (constructible_from<A>(std::make_index_sequence<N>{}))
@@ -161,6 +171,18 @@ void for_each_field(const A& args, Function&& f) {
         ...);
   }
   (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+}
+
+// The fields of an A, in order; static.
+template <KernelArgs A>
+std::span<const FieldInfo> fields_of() {
+  static const auto fields = [] {
+    std::array<FieldInfo, field_visit_detail::count_fields<A>()> all{};
+    size_t next = 0;
+    for_each_field(A{}, [&](const FieldInfo& info, const auto&) { all[next++] = info; });
+    return all;
+  }();
+  return fields;
 }
 
 }  // namespace nodewright

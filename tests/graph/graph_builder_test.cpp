@@ -123,9 +123,9 @@ TEST_F(GraphBuilderTest, ScopesPrefixNamesAndTheOutermostIsTheLayer) {
   g.launch("head", waiting, {.left = x, .right = x, .y = a, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
   EXPECT_EQ(plan.nodes[0].name, "l3.attention.norm");
-  EXPECT_EQ(plan.nodes[0].layer, "l3");
+  EXPECT_EQ(plan.nodes[0].layer(), "l3");
   EXPECT_EQ(plan.nodes[1].name, "head");
-  EXPECT_EQ(plan.nodes[1].layer, "");
+  EXPECT_EQ(plan.nodes[1].layer(), "");
 }
 
 TEST_F(GraphBuilderTest, TrafficIsTheBytesOfTheUsesUnlessGiven) {

@@ -15,8 +15,10 @@ namespace {
 using Order = std::tuple<uint32_t, Hazard, uint64_t, uint64_t>;
 
 std::vector<Order> place(HazardTracker& tracker, uint32_t node, std::vector<RangeUse> uses) {
+  std::vector<RequiredOrder> required;
+  tracker.place(node, uses, required);
   std::vector<Order> orders;
-  for (const RequiredOrder& order : tracker.place(node, uses))
+  for (const RequiredOrder& order : required)
     orders.emplace_back(order.before, order.hazard, order.address, order.bytes);
   return orders;
 }
@@ -117,7 +119,9 @@ TEST(HazardTracker, AgreesWithABytewiseModelOnRandomUses) {
         for (const uint32_t reader : byte.readers) expected.emplace(reader, Hazard::war, at);
         byte = {static_cast<int>(node), {}};
       }
-      for (const RequiredOrder& order : tracker.place(node, std::vector<RangeUse>{use}))
+      std::vector<RequiredOrder> orders;
+      tracker.place(node, std::vector<RangeUse>{use}, orders);
+      for (const RequiredOrder& order : orders)
         for (uint64_t at = order.address; at < order.address + order.bytes; ++at)
           found.emplace(order.before, order.hazard, at);
       ASSERT_EQ(found, expected) << "node " << node;

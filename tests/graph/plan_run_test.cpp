@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <sstream>
 
 #include "graph/eager_run.h"
@@ -278,6 +279,8 @@ Plan reordered(const Plan& plan, std::mt19937& random) {
     edge.from = position[edge.from];
     edge.to = position[edge.to];
   }
+  std::sort(result.edges.begin(), result.edges.end(),
+            [](const Edge& a, const Edge& b) { return std::tie(a.to, a.from) < std::tie(b.to, b.from); });
   return result;
 }
 

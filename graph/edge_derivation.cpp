@@ -1,0 +1,66 @@
+#include "graph/edge_derivation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/reachability.h"
+
+namespace nodewright {
+namespace {
+
+std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, std::vector<OrderedAfter>& orders) {
+  std::vector<Edge> edges;
+  size_t next = 0;
+  for (uint32_t to = 1; to < nodes.size(); ++to) {
+    Edge edge{to - 1, to, EdgeType::full, {Reason{.hazard = Hazard::serial}}};
+    for (; next < orders.size() && orders[next].node <= to; ++next)
+      if (orders[next].node == to && orders[next].from == edge.from) edge.reasons = std::move(orders[next].reasons);
+    edges.push_back(std::move(edge));
+  }
+  return edges;
+}
+
+}  // namespace
+
+// Which edges are needed, and why fewer than the orders are enough.
+//
+// Let "A before B" mean: A has completed, and its writes are visible, before B touches any memory that is not frozen,
+// and so before B completes. Frozen memory is written by no node of the plan (GraphBuilder refuses it), so it needs no
+// order.
+//   - A full edge A -> B gives it: B starts after A has completed.
+//   - A programmatic edge A -> B gives it when B waits unconditionally on every path: B may start early, but touches
+//     only frozen memory until its wait returns, and the wait returns after A has completed. No block of B completes
+//     without having waited, so B's completion still implies A's. A kernel that does not wait would break both halves;
+//     it gets full edges only, whatever its neighbours do, and so does every node that is no kernel.
+// Both give "B's completion implies A's", therefore "before" is transitive along paths of any mixture of the two types:
+// if A -> B and B -> C are edges, A has completed before B completes, and B before C touches anything. So the edge
+// A -> C is implied by any other path from A to C, and dropping it, whatever its type, loses no order. (It would, if B
+// could finish without waiting: then B's completion would say nothing about A. That is the case excluded above.)
+//
+// Orders point from a smaller id to a larger one, so the graph has no cycle and its transitive reduction is unique:
+// keep A -> C exactly when no other predecessor of C has A among its ancestors. Taking the predecessors of C from the
+// largest id down, an ancestor's descendants are always seen before it.
+std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, std::vector<OrderedAfter> orders, EdgePolicy policy,
+                               bool device_allows) {
+  if (policy == EdgePolicy::serial) return serial_edges(nodes, orders);
+  const bool programmatic = policy == EdgePolicy::programmatic && device_allows;
+  Reachability before(nodes.size());
+  std::vector<Edge> edges;
+  edges.reserve(orders.size());
+  for (size_t begin = 0, end = 0; begin < orders.size(); begin = end) {
+    const uint32_t to = orders[begin].node;
+    while (end < orders.size() && orders[end].node == to) ++end;
+    const size_t first_edge = edges.size();
+    for (size_t i = end; i-- > begin;) {
+      OrderedAfter& order = orders[i];
+      if (before.ordered(order.from, to)) continue;
+      before.add(order.from, to);
+      const bool early = programmatic && nodes[order.from].kind == NodeKind::kernel && nodes[to].waits_for_inputs;
+      edges.push_back({order.from, to, early ? EdgeType::programmatic : EdgeType::full, std::move(order.reasons)});
+    }
+    std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first_edge), edges.end());
+  }
+  return edges;
+}
+
+}  // namespace nodewright

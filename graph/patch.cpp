@@ -1,0 +1,266 @@
+#include "graph/patch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/launch_rules.h"
+#include "graph/node_parameters.h"
+
+namespace nodewright {
+namespace {
+
+[[noreturn]] void refuse_patch(const PlanNode& node, std::string detail, std::string advice) {
+  throw Error({.doing = "patch node", .object = node.name, .detail = std::move(detail), .advice = std::move(advice)});
+}
+
+const FieldInfo& field_at(const PlanNode& node, size_t offset, size_t bytes) {
+  for (const FieldInfo& field : node.fields)
+    if (field.offset == offset && field.bytes == bytes) return field;
+  refuse_patch(node, fmt::format("it has no field of {} bytes at offset {}", bytes, offset), "");
+}
+
+// The use that a memory field was built with; null when the field was empty.
+const Use* use_of(const PlanNode& node, std::string_view field) {
+  const auto found =
+      std::find_if(node.uses.begin(), node.uses.end(), [&](const Use& candidate) { return candidate.field == field; });
+  return found == node.uses.end() ? nullptr : &*found;
+}
+
+void check_within_envelope(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+  RoleField wanted;
+  std::memcpy(&wanted, value, sizeof wanted);
+  if (wanted.count == 0) return;
+  const auto refuse = [&](std::string detail) {
+    refuse_patch(node,
+                 fmt::format("field '{}' to {} elements of {} bytes at {:#x}: {}", field.name, wanted.count,
+                             field.element_bytes, wanted.address, detail),
+                 "build the node with an envelope that contains the new range");
+  };
+  const Use* use = use_of(node, field.name);
+  if (use == nullptr) refuse("it was empty when the node was built");
+  const uint64_t begin = plan.buffers[use->buffer].range.address + use->offset;
+  if (wanted.address % field.element_bytes != 0) refuse("not aligned to its element");
+  if (wanted.address < begin || wanted.address - begin > use->bytes ||
+      wanted.count > (use->bytes - (wanted.address - begin)) / field.element_bytes)
+    refuse(fmt::format("outside its envelope {}, {:#x} + {} bytes",
+                       describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes));
+}
+
+void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+  if (field.role == Role::condition)
+    refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
+                 "let the kernel set another value");
+  if (field.role != Role::scalar) check_within_envelope(plan, node, field, value);
+}
+
+// One end of a copy, against the range that it was built with.
+void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view which, const CopyEnd& end, bool host,
+                    uint64_t bytes) {
+  const Use* use = use_of(node, which);
+  const uint64_t begin = plan.buffers[use->buffer].range.address + use->offset;
+  if (end.host != host)
+    refuse_patch(node,
+                 fmt::format("'{}' was {} memory and is to be {} memory", which, host ? "host" : "device",
+                             end.host ? "host" : "device"),
+                 "add a copy node for each direction");
+  if (bytes > end.bytes || end.address < begin || end.address - begin > use->bytes ||
+      bytes > use->bytes - (end.address - begin))
+    refuse_patch(node,
+                 fmt::format("'{}' to {} bytes at {:#x}: outside {}, {:#x} + {} bytes", which, bytes, end.address,
+                             describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes),
+                 "add the copy with the widest range it will ever have");
+}
+
+CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
+                        const PlanNode& node, const BuiltPlan::NodeState& state) {
+  driver.label(node.name);
+  if (node.kind == NodeKind::memcpy) {
+    const CUDA_MEMCPY3D parameters = copy_parameters(state.copy);
+    return driver.cuGraphExecMemcpyNodeSetParams(exec, handle, &parameters, context);
+  }
+  if (node.kind == NodeKind::memset) {
+    const CUDA_MEMSET_NODE_PARAMS parameters = fill_parameters(state.fill);
+    return driver.cuGraphExecMemsetNodeSetParams(exec, handle, &parameters, context);
+  }
+  void* argument = argument_address(state.arguments);
+  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, state.shape, &argument);
+  return driver.cuGraphExecKernelNodeSetParams(exec, handle, &parameters);
+}
+
+std::string_view entry_of(const PlanNode& node) {
+  switch (node.kind) {
+    case NodeKind::memcpy:
+      return "cuGraphExecMemcpyNodeSetParams";
+    case NodeKind::memset:
+      return "cuGraphExecMemsetNodeSetParams";
+    default:
+      return "cuGraphExecKernelNodeSetParams";
+  }
+}
+
+}  // namespace
+
+BuiltPlan& ExplicitGraph::built_plan_of(NodeId node) const {
+  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->token == node.plan; });
+  const auto refuse = [&](std::string detail, std::string advice) {
+    throw Error(
+        {.doing = "patch graph", .object = plan_->name, .detail = std::move(detail), .advice = std::move(advice)});
+  };
+  if (found == built_.end() || node.index >= (*found)->plan->nodes.size())
+    refuse(fmt::format("node {} belongs to another plan; this one has {} nodes and {} plans inside", node.index,
+                       plan_->nodes.size(), built_.size() - 1),
+           "pass what this plan's builder returned");
+  BuiltPlan& built = **found;
+  if (built.nodes.empty())
+    refuse(fmt::format("node '{}' is inside the child plan '{}', which was cloned", built.plan->nodes[node.index].name,
+                       built.plan->name),
+           "add the child with ChildOwnership::moved, or patch it as a whole with patch_child");
+  return built;
+}
+
+BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& node, const ExplicitGraph& exec) {
+  std::unique_ptr<BuiltPlan::NodeState>& state = built.states[node.id];
+  if (state == nullptr) {
+    state = std::make_unique<BuiltPlan::NodeState>();
+    state->arguments = node.arguments;
+    if (sets_conditions(node))
+      replace_conditions(node, state->arguments, [&](uint64_t address) {
+        return Condition{exec.condition(address), nullptr};
+      });
+    state->shape = node.shape;
+    state->copy = node.copy;
+    state->fill = node.fill;
+  }
+  return *state;
+}
+
+// The path that decode loops and benchmarks take: no allocation but the first time a node is patched.
+void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
+  BuiltPlan& built = built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
+    refuse_patch(node,
+                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
+                             node.arguments.size(), args_bytes),
+                 "pass what launch() of this plan's builder returned");
+  const FieldInfo& field = field_at(node, offset, bytes);
+  check_field_value(*built.plan, node, field, value);
+  BuiltPlan::NodeState& state = state_of(built, node, *this);
+  constexpr size_t kMostBytes = 64;
+  std::array<std::byte, kMostBytes> before;
+  if (bytes > before.size()) refuse_patch(node, fmt::format("field '{}' has {} bytes", field.name, bytes), "");
+  std::memcpy(before.data(), state.arguments.data() + offset, bytes);
+  std::memcpy(state.arguments.data() + offset, value, bytes);
+  const CUresult result =
+      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
+  if (result == CUDA_SUCCESS) return;
+  std::memcpy(state.arguments.data() + offset, before.data(), bytes);
+  driver_->check(result, "cuGraphExecKernelNodeSetParams", "patch node", node.name,
+                 fmt::format("field '{}'", field.name));
+}
+
+PatchSet::Change& PatchSet::change_of(NodeId id, std::initializer_list<NodeKind> kinds, std::string_view what) {
+  BuiltPlan& built = exec_->built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (std::find(kinds.begin(), kinds.end(), node.kind) == kinds.end())
+    refuse_patch(node, fmt::format("a node of kind {} has no {}", to_string(node.kind), what), "");
+  for (Change& change : changes_)
+    if (change.node == &node) return change;
+  changes_.push_back({&built, &node, ExplicitGraph::state_of(built, node, *exec_)});
+  return changes_.back();
+}
+
+void PatchSet::set_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
+    refuse_patch(node,
+                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
+                             node.arguments.size(), args_bytes),
+                 "pass what launch() of this plan's builder returned");
+  check_field_value(*built.plan, node, field_at(node, offset, bytes), value);
+  Change& change = change_of(id, {NodeKind::kernel}, "argument struct");
+  std::memcpy(change.state.arguments.data() + offset, value, bytes);
+  change.parameters = true;
+}
+
+void PatchSet::shape(NodeId id, const LaunchShape& shape) {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (node.kind == NodeKind::kernel) {
+    PlanNode changed = node;
+    changed.shape = shape;
+    if (std::string problem = launch_problem(changed, built.plan->device->properties()); !problem.empty())
+      refuse_patch(node, std::move(problem), "change the launch shape");
+  }
+  Change& change = change_of(id, {NodeKind::kernel}, "launch shape");
+  change.state.shape = shape;
+  change.parameters = true;
+}
+
+void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (node.kind == NodeKind::memcpy) {
+    if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "add a copy for each shape of rows");
+    if (bytes == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");
+    check_copy_end(*built.plan, node, "to", to, node.copy.to_host, bytes);
+    check_copy_end(*built.plan, node, "from", from, node.copy.from_host, bytes);
+  }
+  Change& change = change_of(id, {NodeKind::memcpy}, "ends");
+  change.state.copy.to = to.address;
+  change.state.copy.from = from.address;
+  change.state.copy.bytes = bytes;
+  change.parameters = true;
+}
+
+void PatchSet::fill(FillNode id, uint32_t value) {
+  Change& change = change_of(id, {NodeKind::memset}, "value");
+  const uint32_t most = change.node->fill.element_bytes == 1 ? 0xff : 0xffffffff;
+  if (value > most)
+    refuse_patch(*change.node, fmt::format("the value {:#x} for elements of one byte", value), "pass one byte");
+  change.state.fill.value = value;
+  change.parameters = true;
+}
+
+void PatchSet::enable(NodeId id, bool enabled) {
+  Change& change = change_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
+  change.state.enabled = enabled;
+  change.enabled = true;
+}
+
+void PatchSet::apply() {
+  const Driver& driver = *exec_->driver_;
+  const CUgraphExec exec = exec_->exec_.get();
+  const CUcontext context = exec_->plan_->device->context();
+  const auto apply_one = [&](const Change& change, const BuiltPlan::NodeState& state) {
+    const CUgraphNode handle = change.built->nodes[change.node->id];
+    CUresult result = CUDA_SUCCESS;
+    if (change.parameters) result = set_parameters(driver, exec, context, handle, *change.node, state);
+    if (result == CUDA_SUCCESS && change.enabled)
+      result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
+    return result;
+  };
+  for (size_t done = 0; done < changes_.size(); ++done) {
+    const CUresult result = apply_one(changes_[done], changes_[done].state);
+    if (result == CUDA_SUCCESS) continue;
+    const std::string words = driver.words(result, entry_of(*changes_[done].node));
+    std::string problems;
+    for (size_t i = done + 1; i-- > 0;) {  // the refused one too: half of it may have been done
+      const Change& change = changes_[i];
+      if (apply_one(change, ExplicitGraph::state_of(*change.built, *change.node, *exec_)) != CUDA_SUCCESS)
+        problems += fmt::format(" '{}'", change.node->name);
+    }
+    throw Error({.doing = "patch node",
+                 .object = changes_[done].node->name,
+                 .detail = fmt::format("change {} of {}: {}; {}", done + 1, changes_.size(), words,
+                                       problems.empty() ? "the changes before it were undone"
+                                                        : "not undone, so that the graph is unusable:" + problems)});
+  }
+  for (Change& change : changes_) *change.built->states[change.node->id] = std::move(change.state);
+  changes_.clear();
+}
+
+}  // namespace nodewright
