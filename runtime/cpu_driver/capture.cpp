@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_rules.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -94,6 +95,10 @@ CUresult capture_work(State& state, Stream& stream, CUgraphNodeType type, Work w
   GraphNode probe;
   probe.type = type;
   probe.work = work;
+  if (const CUresult result = check_placement(state, *capture.graph, type, work); result != CUDA_SUCCESS) {
+    capture.invalid = true;
+    return result;
+  }
   std::vector<GraphEdge> in;
   for (const CaptureTip& tip : stream.tips) {
     const bool wants = programmatic && tip.node->type == CU_GRAPH_NODE_TYPE_KERNEL;

@@ -56,6 +56,7 @@ struct State {
 State& state();
 
 inline constexpr uint64_t kContextHandle = 9ull << 40 | 1;
+inline constexpr uint64_t kConditionalHandles = 10ull << 40;  // and a number that never comes back
 inline CUcontext primary_context() { return reinterpret_cast<CUcontext>(kContextHandle); }
 extern thread_local CUcontext current_context;
 

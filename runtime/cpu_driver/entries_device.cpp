@@ -19,92 +19,60 @@ struct ResultText {
   const char *name, *text;
 };
 
+#define NODEWRIGHT_RESULT(name, text) \
+  { name, #name, text }
+
 constexpr ResultText kResults[] = {
-#define NODEWRIGHT_RESULT(name, text) {name, #name, text},
-    NODEWRIGHT_RESULT(CUDA_SUCCESS, "no error") NODEWRIGHT_RESULT(
-        CUDA_ERROR_INVALID_VALUE,
-        "invalid argument") NODEWRIGHT_RESULT(CUDA_ERROR_OUT_OF_MEMORY,
-                                              "out of memory") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_INITIALIZED,
-                                                                                 "initialization error")
-        NODEWRIGHT_RESULT(CUDA_ERROR_DEINITIALIZED, "driver shutting down") NODEWRIGHT_RESULT(
-            CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected") NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_DEVICE,
-                                                                                          "invalid device ordinal")
-            NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid") NODEWRIGHT_RESULT(
-                CUDA_ERROR_INVALID_CONTEXT,
-                "invalid device context") NODEWRIGHT_RESULT(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                                                            "no kernel image is available for execution on the device")
-                NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_SOURCE,
-                                  "device kernel image is "
-                                  "invalid") NODEWRIGHT_RESULT(CUDA_ERROR_FILE_NOT_FOUND, "file not found")
-                    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle") NODEWRIGHT_RESULT(
-                        CUDA_ERROR_ILLEGAL_STATE,
-                        "the operation cannot be performed in the present "
-                        "state") NODEWRIGHT_RESULT(CUDA_ERROR_LOSSY_QUERY,
-                                                   "the query would drop "
-                                                   "information") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_FOUND,
-                                                                                    "named symbol not found")
-                        NODEWRIGHT_RESULT(CUDA_ERROR_NOT_READY, "device not ready") NODEWRIGHT_RESULT(
-                            CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")
-                            NODEWRIGHT_RESULT(
-                                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-                                "too many resources requested for launch") NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_TIMEOUT,
-                                                                                             "the launch timed out and "
-                                                                                             "was "
-                                                                                             "terminated")
-                                NODEWRIGHT_RESULT(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed") NODEWRIGHT_RESULT(
-                                    CUDA_ERROR_HARDWARE_STACK_ERROR,
-                                    "hardware stack error") NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                                                              "an illegal instruction was encountered")
-                                    NODEWRIGHT_RESULT(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address") NODEWRIGHT_RESULT(
-                                        CUDA_ERROR_LAUNCH_FAILED,
-                                        "unspecified launch failure") NODEWRIGHT_RESULT(CUDA_ERROR_NOT_PERMITTED,
-                                                                                        "operation not permitted")
-                                        NODEWRIGHT_RESULT(
-                                            CUDA_ERROR_NOT_SUPPORTED,
-                                            "operation not supported") NODEWRIGHT_RESULT(CUDA_ERROR_SYSTEM_NOT_READY,
-                                                                                         "system not yet initialized")
-                                            NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                                                              "operation not permitted when stream is capturing")
-                                                NODEWRIGHT_RESULT(
-                                                    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-                                                    "operation failed due to a previous error during capture")
-                                                    NODEWRIGHT_RESULT(
-                                                        CUDA_ERROR_STREAM_CAPTURE_MERGE,
-                                                        "operation would result in a merge of separate capture "
-                                                        "sequences") NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
-                                                                                       "capture was not ended in the "
-                                                                                       "same stream as it began")
-                                                        NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
-                                                                          "capturing stream has unjoined work")
-                                                            NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
-                                                                              "dependency created on uncaptured work "
-                                                                              "in another stream")
-                                                                NODEWRIGHT_RESULT(
-                                                                    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                                                                    "operation would make the legacy stream depend on "
-                                                                    "a capturing blocking stream")
-                                                                    NODEWRIGHT_RESULT(
-                                                                        CUDA_ERROR_CAPTURED_EVENT,
-                                                                        "operation not permitted on an event last "
-                                                                        "recorded in a capturing stream")
-                                                                        NODEWRIGHT_RESULT(
-                                                                            CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-                                                                            "attempt to terminate a thread-local "
-                                                                            "capture sequence from another thread")
-                                                                            NODEWRIGHT_RESULT(
-                                                                                CUDA_ERROR_TIMEOUT,
-                                                                                "wait operation timed out")
-                                                                                NODEWRIGHT_RESULT(
-                                                                                    CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-                                                                                    "the graph update was not "
-                                                                                    "performed because it included "
-                                                                                    "changes which violated "
-                                                                                    "constraints")
-                                                                                    NODEWRIGHT_RESULT(
-                                                                                        CUDA_ERROR_UNKNOWN,
-                                                                                        "unknown error")
-#undef NODEWRIGHT_RESULT
+    NODEWRIGHT_RESULT(CUDA_SUCCESS, "no error"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_DEINITIALIZED, "driver shutting down"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_CONTEXT, "invalid device context"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_FILE_NOT_FOUND, "file not found"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_LOSSY_QUERY, "the query would drop information"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_READY, "device not ready"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_HARDWARE_STACK_ERROR, "hardware stack error"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_MERGE,
+                      "operation would result in a merge of separate capture sequences"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                      "operation would make the legacy stream depend on a capturing blocking stream"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_CAPTURED_EVENT,
+                      "operation not permitted on an event last recorded in a capturing stream"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+                      "attempt to terminate a thread-local capture sequence from another thread"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_TIMEOUT, "wait operation timed out"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+                      "the graph update was not performed because it included changes which violated constraints"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster misconfiguration"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
+
+#undef NODEWRIGHT_RESULT
 
 CUresult result_text(CUresult error, const char** out, const char* ResultText::*member) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -118,12 +86,11 @@ CUresult check_device(CUdevice device) {
   return device == 0 ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_DEVICE, "the CPU driver has one device, number 0");
 }
 
-int shared_optin_bytes(const CpuDriverOptions& options) {
-  return static_cast<int>(options.compute_capability == 80 ? 163u << 10 : kMaxSharedBytes);
-}
+int shared_optin_bytes(const State& state) { return static_cast<int>(shared_limit_bytes(state)); }
 
 // CUDA_ERROR_INVALID_VALUE for what the CPU driver does not know: an answer of 0 would look like knowledge.
-CUresult device_attribute(const CpuDriverOptions& options, CUdevice_attribute attribute, int& value) {
+CUresult device_attribute(const State& state, CUdevice_attribute attribute, int& value) {
+  const CpuDriverOptions& options = state.options;
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       value = kMaxBlockThreads;
@@ -150,10 +117,10 @@ CUresult device_attribute(const CpuDriverOptions& options, CUdevice_attribute at
       value = kDefaultDynamicShared;
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      value = shared_optin_bytes(options);
+      value = shared_optin_bytes(state);
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      value = shared_optin_bytes(options) + 1024;
+      value = shared_optin_bytes(state) + 1024;
       break;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
       value = 1024;
@@ -225,10 +192,13 @@ CUresult device_attribute(const CpuDriverOptions& options, CUdevice_attribute at
       value = 0;
       break;
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-      value = 0;
+      value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-      value = 0;
+      value = options.compute_capability >= 90 ? 1 : 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+      value = memory_domains(state);
       break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       value = 0;
@@ -301,7 +271,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = check_device(device);
-    return result != CUDA_SUCCESS ? result : device_attribute(s.options, attribute, *value);
+    return result != CUDA_SUCCESS ? result : device_attribute(s, attribute, *value);
   });
 }
 

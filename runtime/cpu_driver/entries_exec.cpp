@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/graph_rules.h"
+#include "runtime/cpu_driver/graph_run.h"
 #include "runtime/cpu_driver/node_lookup.h"
 
 using namespace nodewright;  // this file is the C interface itself
@@ -16,6 +18,21 @@ void wait_nodes(const GraphBody& body, std::vector<CompletionRef>& after) {
     const auto* wait = std::get_if<WaitWork>(&node.work.what);
     if (wait != nullptr && wait->event->recorded != nullptr) after.push_back(wait->event->recorded);
   });
+}
+
+// As if each event were recorded now, to be done when its node runs.
+std::shared_ptr<const EventRecords> record_nodes(const GraphBody& body, Stream& stream) {
+  auto records = std::make_shared<EventRecords>();
+  for_each_node(body, [&](const ExecNode& node) {
+    const auto* record = std::get_if<RecordWork>(&node.work.what);
+    if (record == nullptr) return;
+    record->event->recorded = std::make_shared<Completion>();
+    record->event->recorded->stream = &stream;
+    record->event->capture = nullptr;
+    record->event->tips.clear();
+    records->push_back({&node, record->event->recorded});
+  });
+  return records;
 }
 
 }  // namespace
@@ -32,15 +49,26 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
     if ((params->flags & ~kKnown) != 0)
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "instantiation flags on the CPU driver");
     if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
+    if (const CUresult result = check_free(*graph, "instantiated alone"); result != CUDA_SUCCESS) return result;
     if (const GraphNode* node = find_cycle(*graph); node != nullptr) {
       params->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
       params->hErrNode_out = node->handle;
       return refuse(CUDA_ERROR_INVALID_VALUE, "the graph has a cycle");
     }
     auto exec = std::make_shared<GraphExec>();
+    exec->conditionals = conditionals_in(*graph);
+    const auto unused = [](const auto& conditional) { return !conditional->used; };
+    if (std::any_of(exec->conditionals.begin(), exec->conditionals.end(), unused)) {
+      params->result_out = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+      return refuse(CUDA_ERROR_INVALID_VALUE, "a conditional handle of the graph has no conditional node");
+    }
+    if (holds_conditional_nodes(*graph) && !graph->exec.expired())
+      return refuse(CUDA_ERROR_INVALID_VALUE,
+                    "a graph with conditional nodes has one executable graph at a time; destroy the other one first");
     exec->body = make_body(*graph);
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");
     *out = exec->handle = s.execs.add(exec);
+    graph->exec = exec;
     params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     return CUDA_SUCCESS;
   });
@@ -67,7 +95,9 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     Operation operation;
     if (exec->last_run != nullptr && !exec->last_run->done) operation.after.push_back(exec->last_run);
     wait_nodes(*exec->body, operation.after);
-    operation.run = std::make_shared<GraphRun>(s, exec->body);
+    const auto records = record_nodes(*exec->body, *stream);
+    for (const auto& [node, completion] : *records) operation.records.push_back(completion);
+    operation.run = std::make_shared<GraphRun>(s, exec->body, records, exec->conditionals);
     exec->last_run = s.executor->enqueue(lock, stream, std::move(operation));
     return s.sticky;
   });
@@ -85,6 +115,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle, CUg
     const auto graph = s.graphs.find(graph_handle);
     if (graph == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph");
     if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_free(*graph, "the source of an update"); result != CUDA_SUCCESS) return result;
     memset(info, 0, sizeof *info);
     if (find_cycle(*graph) != nullptr) {
       info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;

@@ -1,6 +1,7 @@
 // Entry points: what one node of an executable graph does from its next launch on.
 #include <cstring>
 
+#include "runtime/cpu_driver/graph_rules.h"
 #include "runtime/cpu_driver/node_lookup.h"
 
 using namespace nodewright;  // this file is the C interface itself
@@ -23,9 +24,11 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode 
     if (const CUresult result = check_copy(s, *copy); result != CUDA_SUCCESS) return result;
     if (copy->srcMemoryType != next.copy.srcMemoryType || copy->dstMemoryType != next.copy.dstMemoryType)
       return refuse(CUDA_ERROR_INVALID_VALUE, "the kinds of memory of a copy node may not change");
-    const auto flat = [](const CUDA_MEMCPY3D& c) { return c.Height <= 1 && c.Depth <= 1; };
-    if (flat(*copy) != flat(next.copy))
-      return refuse(CUDA_ERROR_INVALID_VALUE, "a linear copy node may not become two-dimensional, nor the reverse");
+    // cuGraphExecMemcpyNodeSetParams in cuda.h.
+    const auto flat = [](const CUDA_MEMCPY3D& c) { return c.Height == 1 && c.Depth == 1; };
+    if (!flat(*copy) || !flat(next.copy))
+      return refuse(CUDA_ERROR_INVALID_VALUE, "only one-dimensional copy nodes take other parameters");
+    if (copy->WidthInBytes == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would copy nothing");
     next.copy = *copy;
     return CUDA_SUCCESS;
   });
@@ -36,8 +39,13 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode 
   return change_exec_node<FillWork>(handle, node, [&](State& s, FillWork& next) {
     if (fill == nullptr || context != primary_context()) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_fill(s, *fill); result != CUDA_SUCCESS) return result;
-    if ((fill->height <= 1) != (next.fill.height <= 1))
-      return refuse(CUDA_ERROR_INVALID_VALUE, "a linear fill node may not become two-dimensional, nor the reverse");
+    // cuGraphExecMemsetNodeSetParams in cuda.h.
+    const auto& old = next.fill;
+    if (fill->width == 0 || fill->height == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would fill nothing");
+    if (fill->height != old.height) return refuse(CUDA_ERROR_INVALID_VALUE, "the rows of a fill node may not change");
+    if (old.height > 1 &&
+        (fill->width != old.width || fill->pitch != old.pitch || fill->elementSize != old.elementSize))
+      return refuse(CUDA_ERROR_INVALID_VALUE, "a two-dimensional fill node takes another address and value alone");
     next.fill = *fill;
     return CUDA_SUCCESS;
   });

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/graph_rules.h"
 #include "runtime/cpu_driver/node_lookup.h"
+#include "runtime/cpu_driver/node_work.h"
 
 using namespace nodewright;  // this file is the C interface itself
 using namespace nodewright::cpu;
@@ -58,7 +60,7 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph handle) {
     const auto graph = s.graphs.find(handle);
     if (graph == nullptr) return no_graph();
     if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
-    if (graph->holder != nullptr) return refuse(CUDA_ERROR_INVALID_VALUE, "the graph belongs to a node");
+    if (const CUresult result = check_free(*graph, "destroyed"); result != CUDA_SUCCESS) return result;
     destroy_graph(s, *graph);
     return CUDA_SUCCESS;
   });
@@ -69,8 +71,33 @@ CUresult CUDAAPI cuGraphClone(CUgraph* out, CUgraph handle) {
     const auto graph = s.graphs.find(handle);
     if (graph == nullptr) return no_graph();
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (holds_conditional_nodes(*graph))
+      return refuse(CUDA_ERROR_INVALID_VALUE, "a graph with conditional nodes cannot be cloned");
     const auto clone = clone_graph(s, *graph);
     *out = clone->handle = s.graphs.add(clone);
+    return CUDA_SUCCESS;
+  });
+}
+
+// A handle lives as long as its graph, and as the executable graphs made from that.
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph handle, CUcontext context,
+                                                unsigned int default_value, unsigned int flags) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
+    const auto graph = s.graphs.find(handle);
+    if (graph == nullptr) return no_graph();
+    if (out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "no place for the handle, or unknown flags");
+    if (context != primary_context())
+      return refuse(CUDA_ERROR_INVALID_CONTEXT, "a conditional handle needs the primary context");
+    const auto conditional = std::make_shared<Conditional>();
+    static uint64_t last = 0;
+    *out = conditional->handle = kConditionalHandles | ++last;
+    conditional->graph = graph.get();
+    conditional->assign_default = (flags & CU_GRAPH_COND_ASSIGN_DEFAULT) != 0;
+    conditional->default_value = default_value;
+    graph->conditionals.push_back(conditional);
+    std::erase_if(s.conditionals, [](const auto& entry) { return entry.second.expired(); });
+    s.conditionals[*out] = conditional;
     return CUDA_SUCCESS;
   });
 }
@@ -87,14 +114,17 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph handle, const CUgraphN
     probe.work.label = label;
     if (const CUresult result = work_from_params(s, *params, probe.work); result != CUDA_SUCCESS) return result;
     std::vector<GraphEdge> edges;
-    if (const CUresult result = edges_of_new_node(s, *graph, probe, dependencies, data, count, edges);
-        result != CUDA_SUCCESS) {
-      if (auto* child = std::get_if<ChildWork>(&probe.work.what)) destroy_graph(s, *child->graph);
+    CUresult result = check_placement(s, *graph, params->type, probe.work);
+    if (result == CUDA_SUCCESS) result = edges_of_new_node(s, *graph, probe, dependencies, data, count, edges);
+    if (result != CUDA_SUCCESS) {
+      discard(s, probe.work);
       return result;
     }
     const auto node = new_node(s, *graph, params->type, std::move(probe.work));
     node->in = std::move(edges);
     *out = node->handle;
+    if (auto* conditional = std::get_if<ConditionalWork>(&node->work.what))
+      params->conditional.phGraph_out = conditional->handles.data();
     return CUDA_SUCCESS;
   });
 }
@@ -208,10 +238,4 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
     *type = node->type;
     return CUDA_SUCCESS;
   });
-}
-
-CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle*, CUgraph, CUcontext, unsigned int,
-                                                unsigned int) {
-  return enter(Needs::initialised,
-               [&](State&, Lock&) { return refuse(CUDA_ERROR_NOT_SUPPORTED, "conditional nodes on the CPU driver"); });
 }

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "runtime/cpu_driver/block_runner.h"
 #include "runtime/cpu_driver/capture.h"
 #include "runtime/cpu_driver/driver_state.h"
 
@@ -21,8 +20,6 @@ std::shared_ptr<LoadedImage> find_function(State& s, CUfunction handle) {
 CUresult no_kernel() {
   return refuse(CUDA_ERROR_INVALID_HANDLE, "no such kernel: never loaded, or its library was unloaded");
 }
-
-uint32_t shared_limit(const State& s) { return s.options.compute_capability == 80 ? 163u << 10 : kMaxSharedBytes; }
 
 CUresult get_attribute(const State& s, const std::shared_ptr<LoadedImage>& loaded, CUfunction_attribute attribute,
                        int* value) {
@@ -49,6 +46,15 @@ CUresult get_attribute(const State& s, const std::shared_ptr<LoadedImage>& loade
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       *value = -1;
       break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      *value = loaded->large_clusters ? 1 : 0;
+      break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      *value = 0;
+      break;
     default:
       return refuse(CUDA_ERROR_INVALID_VALUE, "function attribute " + std::to_string(attribute) + " is not known");
   }
@@ -60,43 +66,31 @@ CUresult set_attribute(State& s, const std::shared_ptr<LoadedImage>& loaded, CUf
   if (loaded == nullptr) return no_kernel();
   if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;  // a hint
+  if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+    if (value != 0 && value != 1) return CUDA_ERROR_INVALID_VALUE;
+    loaded->large_clusters = value == 1;
+    return CUDA_SUCCESS;
+  }
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
     return refuse(CUDA_ERROR_INVALID_VALUE, "function attribute " + std::to_string(attribute) + " cannot be set");
-  if (value < 0 || static_cast<uint32_t>(value) > shared_limit(s))
+  if (value < 0 || static_cast<uint32_t>(value) > shared_limit_bytes(s))
     return refuse(CUDA_ERROR_INVALID_VALUE, std::to_string(value) + " bytes of dynamic shared memory, the device has " +
-                                                std::to_string(shared_limit(s)) + " a block");
+                                                std::to_string(shared_limit_bytes(s)) + " a block");
   loaded->max_dynamic_shared = static_cast<uint32_t>(value);
   return CUDA_SUCCESS;
 }
 
-struct LaunchOptions {
-  bool programmatic = false;
-};
-
-CUresult read_attributes(const CUlaunchConfig& config, LaunchOptions& options) {
+// `programmatic`: the launch may begin before the kernel before it in the stream has ended.
+CUresult read_attributes(const CUlaunchConfig& config, KernelAttributes& attributes, bool& programmatic) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-        options.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& cluster = attribute.value.clusterDim;
-        if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1)
-          return refuse(CUDA_ERROR_NOT_SUPPORTED, "clusters on the CPU driver");
-        break;
-      }
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (attribute.value.cooperative != 0)
-          return refuse(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches on the CPU driver");
-        break;
-      default:
-        return refuse(CUDA_ERROR_NOT_SUPPORTED,
-                      "launch attribute " + std::to_string(attribute.id) + " on the CPU driver");
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+      continue;
     }
+    if (const CUresult result = set_attribute(attributes, attribute.id, attribute.value); result != CUDA_SUCCESS)
+      return result;
   }
   return CUDA_SUCCESS;
 }
@@ -189,7 +183,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunc
     const auto loaded = find_function(s, handle);
     if (loaded == nullptr) return no_kernel();
     if (blocks == nullptr || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    *blocks = static_cast<uint32_t>(threads) <= loaded->image->max_threads && shared_bytes <= shared_limit(s) ? 1 : 0;
+    *blocks = blocks_per_multiprocessor(s, *loaded, static_cast<uint64_t>(threads), shared_bytes);
     return CUDA_SUCCESS;
   });
 }
@@ -200,8 +194,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     const std::string label = take_label();
     const auto stream = config->hStream == nullptr ? s.null_stream : s.streams.find(config->hStream);
     if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
-    LaunchOptions options;
-    if (const CUresult result = read_attributes(*config, options); result != CUDA_SUCCESS) return result;
+    KernelWork work;
+    bool programmatic = false;
+    if (const CUresult result = read_attributes(*config, work.attributes, programmatic); result != CUDA_SUCCESS)
+      return result;
     const CUDA_KERNEL_NODE_PARAMS launch{function,
                                          config->gridDimX,
                                          config->gridDimY,
@@ -214,10 +210,9 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
                                          extra,
                                          nullptr,
                                          nullptr};
-    KernelWork work;
     if (const CUresult result = make_kernel_work(s, launch, work); result != CUDA_SUCCESS) return result;
     if (stream->capture != nullptr)
-      return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_KERNEL, {label, std::move(work)}, options.programmatic);
+      return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_KERNEL, {label, std::move(work)}, programmatic);
     Operation operation;
     operation.work = {label, std::move(work)};
     s.executor->enqueue(lock, stream, std::move(operation));

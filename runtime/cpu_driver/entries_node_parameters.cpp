@@ -1,6 +1,5 @@
 // Entry points: what one node of a graph does, read and changed. Executable graphs: entries_exec_parameters.cpp.
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/cpu_driver/node_lookup.h"
 
@@ -19,12 +18,22 @@ CUresult read_node(CUgraphNode handle, Out* out, Read&& read) {
   });
 }
 
+CUresult keep_attributes(const State& s, const KernelWork& changed, KernelWork& work) {
+  const CUresult result = check_attributes(s, changed);
+  if (result == CUDA_SUCCESS) work.attributes = changed.attributes;
+  return result;
+}
+
 }  // namespace
 
 // The pointers returned are the node's own and last until its parameters change.
 CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
   return read_node<KernelWork>(handle, out, [](State&, KernelWork& work, CUDA_KERNEL_NODE_PARAMS& params) {
     work.params[0] = work.args.data();
+    work.extra_bytes = work.args.size();
+    void* const extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, work.args.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                           &work.extra_bytes, CU_LAUNCH_PARAM_END};
+    std::copy(std::begin(extra), std::end(extra), work.extra);
     params = {work.by_kernel ? nullptr : work.loaded->function,
               work.grid.x,
               work.grid.y,
@@ -33,8 +42,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE
               work.block.y,
               work.block.z,
               work.shared_bytes,
-              work.params,
-              nullptr,
+              work.by_extra ? nullptr : work.params,
+              work.by_extra ? work.extra : nullptr,
               work.by_kernel ? work.loaded->kernel : nullptr,
               primary_context()};
   });
@@ -44,6 +53,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNE
   return with_node<KernelWork>(handle, [&](State& s, GraphNode& node, KernelWork& work) {
     if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
     KernelWork changed;
+    changed.attributes = work.attributes;
     if (const CUresult result = make_kernel_work(s, *params, changed); result != CUDA_SUCCESS) return result;
     const bool programmatic = std::any_of(node.in.begin(), node.in.end(), [](const GraphEdge& e) {
       return e.data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
@@ -57,54 +67,31 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode handle, const CUDA_KERNE
 
 CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                                CUkernelNodeAttrValue* value) {
-  return with_node<KernelWork>(handle, [&](State&, GraphNode& node, KernelWork&) {
-    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    memset(value, 0, sizeof *value);
-    switch (attribute) {
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        value->priority = node.priority;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        value->cooperative = node.cooperative;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        value->clusterDim.x = value->clusterDim.y = value->clusterDim.z = 1;
-        break;
-      default:
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
-    }
-    return CUDA_SUCCESS;
+  return with_node<KernelWork>(handle, [&](State&, GraphNode&, const KernelWork& work) {
+    return value != nullptr ? get_attribute(work.attributes, attribute, *value) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID attribute,
                                                const CUkernelNodeAttrValue* value) {
-  return with_node<KernelWork>(handle, [&](State&, GraphNode& node, KernelWork&) {
+  return with_node<KernelWork>(handle, [&](State& s, GraphNode&, KernelWork& work) {
+    KernelWork changed = work;
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    switch (attribute) {
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        node.priority = value->priority;
-        return CUDA_SUCCESS;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (value->cooperative != 0) return refuse(CUDA_ERROR_NOT_SUPPORTED, "cooperative launches on the CPU driver");
-        return CUDA_SUCCESS;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (value->clusterDim.x == 1 && value->clusterDim.y == 1 && value->clusterDim.z == 1) return CUDA_SUCCESS;
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "clusters on the CPU driver");
-      default:
-        return refuse(CUDA_ERROR_NOT_SUPPORTED, "node attribute " + std::to_string(attribute) + " on the CPU driver");
-    }
+    if (const CUresult result = set_attribute(changed.attributes, attribute, *value); result != CUDA_SUCCESS)
+      return result;
+    return keep_attributes(s, changed, work);
   });
 }
 
 CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
-  return with_node<KernelWork>(to, [&](State& s, GraphNode& target, KernelWork&) {
+  return with_node<KernelWork>(to, [&](State& s, GraphNode&, KernelWork& work) {
     const auto source = s.nodes.find(from);
     if (source == nullptr) return no_node();
-    if (!std::holds_alternative<KernelWork>(source->work.what)) return wrong_type();
-    target.priority = source->priority;
-    target.cooperative = source->cooperative;
-    return CUDA_SUCCESS;
+    const auto* copied = std::get_if<KernelWork>(&source->work.what);
+    if (copied == nullptr) return wrong_type();
+    KernelWork changed = work;
+    changed.attributes = copied->attributes;
+    return keep_attributes(s, changed, work);
   });
 }
 

@@ -16,6 +16,18 @@ bool same_edges(const ExecNode& a, const ExecNode& b) {
                     [](const auto& x, const auto& y) { return memcmp(&x, &y, sizeof x) == 0; });
 }
 
+// cuGraphExecUpdate in cuda.h: a node does not become cooperative, nor the reverse.
+bool same_attributes(const KernelWork* a, const KernelWork* b) {
+  return a == nullptr || a->attributes.cooperative == b->attributes.cooperative;
+}
+
+// cuGraphExecUpdate in cuda.h: the parameters of a conditional node may not change.
+bool same_condition(const ExecNode& a, const ExecNode& b) {
+  const auto* x = std::get_if<ConditionalWork>(&a.work.what);
+  const auto* y = std::get_if<ConditionalWork>(&b.work.what);
+  return x == nullptr || (x->condition == y->condition && x->type == y->type && a.inner.size() == b.inner.size());
+}
+
 // What may be changed through a pointer to const: bodies are made by make_body or by this, never const.
 GraphBody& own(std::shared_ptr<const GraphBody>& body) {
   if (body.use_count() > 1) body = std::make_shared<GraphBody>(*body);
@@ -60,7 +72,8 @@ UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next) {
     const auto* kernel_b = std::get_if<KernelWork>(&b.work.what);
     if (kernel_a != nullptr && kernel_a->loaded != kernel_b->loaded)
       return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
-    if (a.inner.size() != b.inner.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
+    if (!same_attributes(kernel_a, kernel_b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
+    if (!same_condition(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     for (size_t k = 0; k < a.inner.size(); ++k) {
       const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k]);
       if (inner.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {inner.result, i};
@@ -88,7 +101,7 @@ std::shared_ptr<GraphBody> make_body(const Graph& graph) {
     copy.id = node->id;
     copy.type = node->type;
     copy.work = node->work;
-    if (const auto* child = std::get_if<ChildWork>(&node->work.what)) copy.inner = {make_body(*child->graph)};
+    for (const auto& inner : inner_graphs(node->work)) copy.inner.push_back(make_body(*inner));
     for (const GraphEdge& edge : node->in) {
       copy.after.push_back(index[edge.from]);
       copy.edges.push_back(edge.data);
@@ -98,6 +111,16 @@ std::shared_ptr<GraphBody> make_body(const Graph& graph) {
   return body;
 }
 
+std::vector<std::shared_ptr<Conditional>> conditionals_in(const Graph& graph) {
+  std::vector<std::shared_ptr<Conditional>> all = graph.conditionals;
+  for (const auto& node : graph.nodes)
+    for (const auto& inner : inner_graphs(node->work)) {
+      const auto more = conditionals_in(*inner);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+  return all;
+}
+
 bool all_loaded(const GraphBody& body) {
   bool all = true;
   for_each_node(body, [&](const ExecNode& node) {
@@ -105,51 +128,6 @@ bool all_loaded(const GraphBody& body) {
     all &= kernel == nullptr || !kernel->loaded->unloaded;
   });
   return all;
-}
-
-GraphRun::GraphRun(State& state, std::shared_ptr<const GraphBody> body)
-    : state_(state),
-      body_(std::move(body)),
-      left_(body_->nodes.size()),
-      random_((state.options.seed + ++state.launches) * 0x9e3779b97f4a7c15ull | 1) {
-  missing_.reserve(left_);
-  for (uint32_t i = 0; i < left_; ++i) {
-    missing_.push_back(static_cast<uint32_t>(body_->nodes[i].after.size()));
-    if (missing_[i] == 0) ready_.push_back(i);
-  }
-}
-
-size_t GraphRun::choose() {
-  switch (state_.options.schedule) {
-    case CpuSchedule::forward:
-      return 0;
-    case CpuSchedule::reverse:
-      return ready_.size() - 1;
-    default:
-      random_ ^= random_ << 13;
-      random_ ^= random_ >> 7;
-      random_ ^= random_ << 17;
-      return random_ % ready_.size();
-  }
-}
-
-bool GraphRun::step(std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
-  if (ready_.empty()) return true;
-  const size_t place = choose();
-  const uint32_t index = ready_[place];
-  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(place));
-  const ExecNode& node = body_->nodes[index];
-  if (node.enabled && !node.inner.empty()) {
-    GraphRun child(state_, node.inner.front());
-    while (!child.step(lock, pool) && state_.sticky == CUDA_SUCCESS) {
-    }
-  } else if (node.enabled) {
-    // Runs never change a node's work: copies of a graph have neither staging nor poison.
-    run_work(state_, lock, pool, const_cast<Work&>(node.work));
-  }
-  for (const uint32_t next : node.before)
-    if (--missing_[next] == 0) ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), next), next);
-  return --left_ == 0;
 }
 
 }  // namespace nodewright::cpu

@@ -1,13 +1,11 @@
-// Executable graphs: a snapshot that later changes to the graph do not reach, and its runs, one node at a time.
+// Executable graphs: a snapshot that later changes to the graph do not reach. Its launches: graph_run.h.
 #pragma once
 
 #include <cuda.h>
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/cpu_driver/graph_objects.h"
 #include "runtime/cpu_driver/stream_queue.h"
 
@@ -23,7 +21,7 @@ struct ExecNode {
   std::vector<uint32_t> after;                          // indices into the body
   std::vector<CUgraphEdgeData> edges;                   // one for each of `after`
   std::vector<uint32_t> before;                         // the nodes that wait for this one
-  std::vector<std::shared_ptr<const GraphBody>> inner;  // what a child node runs
+  std::vector<std::shared_ptr<const GraphBody>> inner;  // what a child node runs, or what a conditional node may run
 };
 
 struct GraphBody {
@@ -38,8 +36,9 @@ using ExecPlace = std::vector<ExecStep>;
 
 struct GraphExec {
   CUgraphExec handle = nullptr;
-  std::shared_ptr<const GraphBody> body;  // shared with runs under way; copied before a change
-  CompletionRef last_run;                 // one run at a time
+  std::vector<std::shared_ptr<Conditional>> conditionals;  // of the graph and of those inside it
+  std::shared_ptr<const GraphBody> body;                   // shared with runs under way; copied before a change
+  CompletionRef last_run;                                  // one run at a time
 
   const ExecNode& at(const ExecPlace& place) const;
   // The node for a change: copies each body on the way that a run holds.
@@ -48,6 +47,9 @@ struct GraphExec {
 
 // The graph must be free of cycles.
 std::shared_ptr<GraphBody> make_body(const Graph& graph);
+
+// Those of the graph and of the graphs inside it.
+std::vector<std::shared_ptr<Conditional>> conditionals_in(const Graph& graph);
 
 // The place of the node whose GraphNode::id is `id`, at any depth. False: it has none.
 bool find_place(const GraphBody& body, uint64_t id, ExecPlace& place);
@@ -75,24 +77,5 @@ void for_each_node(const GraphBody& body, F&& f) {
     for (const auto& inner : node.inner) for_each_node(*inner, f);
   }
 }
-
-// One launch under way.
-class GraphRun {
- public:
-  GraphRun(State& state, std::shared_ptr<const GraphBody> body);
-
-  // Runs one ready node, chosen by the schedule. True: none is left.
-  bool step(std::unique_lock<std::mutex>& lock, WorkerPool& pool);
-
- private:
-  size_t choose();
-
-  State& state_;
-  std::shared_ptr<const GraphBody> body_;
-  std::vector<uint32_t> missing_;  // dependencies not yet run, by node
-  std::vector<uint32_t> ready_;    // sorted
-  size_t left_;
-  uint64_t random_;
-};
 
 }  // namespace nodewright::cpu

@@ -1,4 +1,4 @@
-// Graphs and nodes as the application builds them, with CUDA's rules for edges. Not what runs: graph_exec.h.
+// Graphs and nodes as the application builds them. The rules they keep: graph_rules.h. What runs: graph_exec.h.
 #pragma once
 
 #include <cuda.h>
@@ -26,15 +26,19 @@ struct GraphNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   Work work;
   std::vector<GraphEdge> in;
-  int priority = 0, cooperative = 0;
 };
 
 struct Graph {
   CUgraph handle = nullptr;     // null: a child's, which nobody has asked for yet
   GraphNode* holder = nullptr;  // the node that owns it and runs it
   std::vector<std::shared_ptr<GraphNode>> nodes;
+  std::vector<std::shared_ptr<Conditional>> conditionals;  // whose handles were made for this graph
+  std::weak_ptr<GraphExec> exec;                           // the last one made from it
   bool capturing = false;
 };
+
+// The graph of a child node, the bodies of a conditional node.
+std::vector<std::shared_ptr<Graph>> inner_graphs(const Work& work);
 
 std::shared_ptr<Graph> new_graph(State& state);
 void destroy_graph(State& state, Graph& graph);    // its handle, its nodes' handles, what they own
@@ -43,14 +47,5 @@ std::shared_ptr<Graph> clone_graph(State& state, const Graph& graph);
 
 // A node without edges; takes over `work`.
 std::shared_ptr<GraphNode> new_node(State& state, Graph& graph, CUgraphNodeType type, Work work);
-
-// CUDA_SUCCESS if the edge may be added to `to` (not yet in a graph: null `to_owner`).
-CUresult check_edge(const GraphNode& from, const GraphNode& to, const CUgraphEdgeData& data);
-
-// Whether every node can be ordered after its dependencies. Otherwise one node of a cycle.
-const GraphNode* find_cycle(const Graph& graph);
-
-// Turns polymorphic parameters into work. `ctx` fields must be null or the primary context.
-CUresult work_from_params(State& state, const CUgraphNodeParams& params, Work& work);
 
 }  // namespace nodewright::cpu

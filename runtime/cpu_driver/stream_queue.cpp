@@ -7,7 +7,7 @@
 
 #include "runtime/cpu_driver/capture.h"
 #include "runtime/cpu_driver/driver_state.h"
-#include "runtime/cpu_driver/graph_exec.h"
+#include "runtime/cpu_driver/graph_run.h"
 #include "runtime/cpu_driver/worker_pool.h"
 
 namespace nodewright::cpu {
@@ -34,6 +34,12 @@ Stream* next_towards(const Completion& completion) {
 double now_ms() {
   using namespace std::chrono;
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+void complete(Completion& completion) {
+  completion.done = true;
+  completion.at_ms = now_ms();
+  completion.stream = nullptr;
 }
 
 Executor::Executor(State& state) : state_(state), random_(state.options.seed * 0x9e3779b97f4a7c15ull | 1) {
@@ -167,9 +173,9 @@ bool Executor::step(Lock& lock, const Demand& demand) {
 
 void Executor::finish_head(Stream& stream) {
   Operation& head = stream.queue.front();
-  head.done->done = true;
-  head.done->at_ms = now_ms();
-  head.done->stream = nullptr;
+  complete(*head.done);
+  for (const CompletionRef& record : head.records)
+    if (!record->done) complete(*record);  // a failed run did not come to it
   stream.queue.pop_front();
   if (stream.queue.empty()) std::erase_if(busy_, [&](const auto& s) { return s.get() == &stream; });
 }

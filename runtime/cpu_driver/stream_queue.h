@@ -36,7 +36,8 @@ struct Operation {
   std::vector<CompletionRef> after;
   CompletionRef done = std::make_shared<Completion>();
   Work work;
-  std::shared_ptr<GraphRun> run;  // instead of `work`: a graph launch
+  std::shared_ptr<GraphRun> run;       // instead of `work`: a graph launch
+  std::vector<CompletionRef> records;  // of its event record nodes: done with the operation at the latest
 };
 
 struct Stream {
@@ -102,6 +103,7 @@ class Executor {
 };
 
 double now_ms();
+void complete(Completion& completion);
 
 // Runs one piece of work to its end; the lock is given up meanwhile. A failure becomes the sticky error.
 void run_work(State& state, Executor::Lock& lock, WorkerPool& pool, Work& work);

@@ -40,8 +40,14 @@ uint64_t first_byte(const End& end, const CUDA_MEMCPY3D& copy) {
 CUresult check_end(State& state, const End& end, const CUDA_MEMCPY3D& copy, const char* name) {
   if (end.type != CU_MEMORYTYPE_HOST && end.type != CU_MEMORYTYPE_DEVICE && end.type != CU_MEMORYTYPE_UNIFIED)
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " is neither host nor device memory");
-  if (end.pitch != 0 && end.pitch < copy.WidthInBytes)
-    return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " pitch is less than its width");
+  // cuMemcpy3D in cuda.h.
+  if (end.pitch != 0 && end.pitch < end.x + copy.WidthInBytes)
+    return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " pitch of " + number(end.pitch) +
+                                                " bytes is less than its first column plus its width, " +
+                                                number(end.x + copy.WidthInBytes));
+  if (end.height != 0 && end.height < end.y + copy.Height)
+    return refuse(CUDA_ERROR_INVALID_VALUE,
+                  std::string("the copy's ") + name + " height is less than its first row plus its rows");
   const uint64_t begin = first_byte(end, copy);
   const uint64_t extent =
       (copy.Depth - 1) * slice_of(end, copy) + (copy.Height - 1) * pitch_of(end, copy) + copy.WidthInBytes;
@@ -55,6 +61,21 @@ CUresult check_end(State& state, const End& end, const CUDA_MEMCPY3D& copy, cons
   if (end.type == CU_MEMORYTYPE_HOST && block->kind == DeviceMemory::Kind::device)
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " is device memory, said to be host");
   return CUDA_SUCCESS;
+}
+
+// The buffer that a list of CU_LAUNCH_PARAM_* names and values gives. False: it gives none.
+bool read_extra(void** extra, const std::byte*& from, size_t& bytes) {
+  const size_t* size = nullptr;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      from = static_cast<const std::byte*>(extra[1]);
+    else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(extra[1]);
+    else
+      return false;
+  }
+  bytes = size != nullptr ? *size : 0;
+  return from != nullptr && size != nullptr;
 }
 
 }  // namespace
@@ -104,7 +125,10 @@ CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill) {
   if (fill.dst % fill.elementSize != 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the fill's target is not aligned");
   const size_t row_bytes = fill.width * fill.elementSize;
   if (fill.height > 1 && fill.pitch < row_bytes)
-    return refuse(CUDA_ERROR_INVALID_VALUE, "the fill's pitch is too small");
+    return refuse(CUDA_ERROR_INVALID_VALUE, "the fill's pitch of " + number(fill.pitch) +
+                                                " bytes is less than its width of " + number(row_bytes));
+  if (fill.height > 1 && fill.pitch % fill.elementSize != 0)
+    return refuse(CUDA_ERROR_INVALID_VALUE, "the fill's pitch is not a multiple of its element size");
   const size_t extent = (fill.height - 1) * fill.pitch + row_bytes;
   if (state.memory->find(fill.dst, extent) == nullptr)
     return refuse(CUDA_ERROR_INVALID_VALUE, "the fill of " + number(extent) +
@@ -143,14 +167,23 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
     return bad(number(params.sharedMemBytes) + " bytes of dynamic shared memory, its limit is " +
                number(work.loaded->max_dynamic_shared) + " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
   if (params.ctx != nullptr && params.ctx != primary_context()) return bad("a context that is not the primary one");
-  if (params.extra != nullptr) return bad("arguments through `extra`, which the CPU driver does not take");
-  if (params.kernelParams == nullptr || params.kernelParams[0] == nullptr) return bad("no argument struct");
-  const auto* from = static_cast<const std::byte*>(params.kernelParams[0]);
+  if (params.extra != nullptr && params.kernelParams != nullptr) return bad("arguments in two ways");
+  work.by_extra = params.extra != nullptr;
+  const std::byte* from = nullptr;
+  if (work.by_extra) {
+    size_t bytes = 0;
+    if (!read_extra(params.extra, from, bytes)) return bad("`extra` does not name a buffer and its size");
+    if (bytes != image.args_bytes)
+      return bad(number(bytes) + " argument bytes through `extra`, it takes " + number(image.args_bytes));
+  } else {
+    if (params.kernelParams == nullptr || params.kernelParams[0] == nullptr) return bad("no argument struct");
+    from = static_cast<const std::byte*>(params.kernelParams[0]);
+  }
   work.args.assign(from, from + image.args_bytes);
   work.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   work.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
   work.shared_bytes = params.sharedMemBytes;
-  return CUDA_SUCCESS;
+  return check_attributes(state, work);
 }
 
 }  // namespace nodewright::cpu

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cpu_driver/kernel_attributes.h"
 #include "runtime/cpu_driver/kernel_image.h"
 
 namespace nodewright::cpu {
@@ -17,6 +18,7 @@ namespace nodewright::cpu {
 struct State;
 struct Graph;
 struct Event;
+struct Conditional;
 
 inline constexpr uint32_t kDefaultDynamicShared = 48 << 10;  // without the function attribute
 
@@ -26,6 +28,7 @@ struct LoadedImage {
   CUkernel kernel = nullptr;
   CUfunction function = nullptr;
   uint32_t max_dynamic_shared = kDefaultDynamicShared;
+  bool large_clusters = false;  // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
   bool unloaded = false;
   double ns_per_block = 0;  // the executor's
 };
@@ -35,8 +38,12 @@ struct KernelWork {
   emulation::Index3 grid{}, block{};
   uint32_t shared_bytes = 0;
   std::vector<std::byte> args;
+  KernelAttributes attributes;
   bool by_kernel = false;  // named by `kern`, not `func`
-  void* params[1] = {};    // what KernelNodeGetParams points at; set by whoever keeps this work
+  bool by_extra = false;   // arguments came through `extra`, not `kernelParams`
+  void* params[1] = {};    // what cuGraphKernelNodeGetParams points at: params or extra, set there
+  void* extra[5] = {};
+  size_t extra_bytes = 0;
 };
 
 struct CopyWork {
@@ -64,14 +71,25 @@ struct WaitWork {
 
 struct ChildWork {
   std::shared_ptr<Graph> graph;
+  bool moved = false;  // the caller's own graph, not a clone
+};
+
+struct ConditionalWork {
+  std::shared_ptr<Conditional> condition;
+  CUgraphConditionalNodeType type;
+  std::vector<std::shared_ptr<Graph>> bodies;
+  std::vector<CUgraph> handles;  // of the bodies: phGraph_out, which lasts as long as the node
 };
 
 struct Work {
   std::string label;  // the node's name in reports
-  std::variant<std::monostate, KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ChildWork> what;
+  std::variant<std::monostate, KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ChildWork,
+               ConditionalWork>
+      what;
 };
 
 // The rules for parameters. CUDA_SUCCESS, or the result of the call and the reason through refuse().
+// make_kernel_work keeps the attributes that `work` has and checks them too.
 CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, KernelWork& work);
 CUresult check_copy(State& state, const CUDA_MEMCPY3D& copy);
 CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill);

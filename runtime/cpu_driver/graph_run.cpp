@@ -1,0 +1,109 @@
+// A run keeps the body it started with, so patches reach the next launch only.
+#include "runtime/cpu_driver/graph_run.h"
+
+#include <algorithm>
+
+#include "runtime/cpu_driver/driver_state.h"
+
+namespace nodewright::cpu {
+
+GraphRun::GraphRun(State& state, std::shared_ptr<const GraphBody> body, std::shared_ptr<const EventRecords> records,
+                   std::vector<std::shared_ptr<Conditional>> conditionals)
+    : state_(state),
+      body_(std::move(body)),
+      records_(std::move(records)),
+      conditionals_(std::move(conditionals)),
+      left_(body_->nodes.size()),
+      random_((state.options.seed + ++state.launches) * 0x9e3779b97f4a7c15ull | 1) {
+  missing_.reserve(left_);
+  for (uint32_t i = 0; i < left_; ++i) {
+    missing_.push_back(static_cast<uint32_t>(body_->nodes[i].after.size()));
+    if (missing_[i] == 0) ready_.push_back(i);
+  }
+}
+
+size_t GraphRun::choose() {
+  switch (state_.options.schedule) {
+    case CpuSchedule::forward:
+      return 0;
+    case CpuSchedule::reverse:
+      return ready_.size() - 1;
+    default:
+      random_ ^= random_ << 13;
+      random_ ^= random_ >> 7;
+      random_ ^= random_ << 17;
+      return random_ % ready_.size();
+  }
+}
+
+void GraphRun::begin() {
+  for (const auto& conditional : conditionals_)
+    if (conditional->assign_default) conditional->value = conditional->default_value;
+  conditionals_.clear();
+}
+
+bool GraphRun::step(std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
+  begin();
+  if (ready_.empty()) return true;
+  const size_t place = choose();
+  const uint32_t index = ready_[place];
+  const ExecNode& node = body_->nodes[index];
+  if (!node.inner.empty()) {
+    if (!step_inside(node, nested_[index], lock, pool)) return false;
+    nested_.erase(index);
+  } else if (std::holds_alternative<RecordWork>(node.work.what)) {
+    for (const auto& [recorder, completion] : *records_)
+      if (recorder == &node) complete(*completion);
+  } else if (node.enabled) {
+    // Runs never change a node's work: copies of a graph have neither staging nor poison.
+    run_work(state_, lock, pool, const_cast<Work&>(node.work));
+  }
+  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(place));
+  for (const uint32_t next : node.before)
+    if (--missing_[next] == 0) ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), next), next);
+  return --left_ == 0;
+}
+
+// One node of the inner graph, so that the schedule mixes it with nodes beside this one. True: the node has ended.
+bool GraphRun::step_inside(const ExecNode& node, Nested& nested, std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
+  if (nested.run == nullptr) {
+    const auto* body = next_body(node, nested);
+    if (body == nullptr) return true;
+    nested.run = std::make_unique<GraphRun>(state_, *body, records_);
+  }
+  if (!nested.run->step(lock, pool)) return false;
+  nested.run.reset();
+  ++nested.rounds;
+  const auto* conditional = std::get_if<ConditionalWork>(&node.work.what);
+  return conditional == nullptr || conditional->type != CU_GRAPH_COND_TYPE_WHILE;
+}
+
+// What the node runs next, null if nothing: CUgraphConditionalNodeType in cuda.h.
+const std::shared_ptr<const GraphBody>* GraphRun::next_body(const ExecNode& node, Nested& nested) {
+  const auto* conditional = std::get_if<ConditionalWork>(&node.work.what);
+  if (conditional == nullptr) return &node.inner[0];
+  const uint32_t value = conditional->condition->value.load(std::memory_order_relaxed);
+  switch (conditional->type) {
+    case CU_GRAPH_COND_TYPE_SWITCH:
+      return value < node.inner.size() ? &node.inner[value] : nullptr;
+    case CU_GRAPH_COND_TYPE_IF:
+      if (value != 0) return &node.inner[0];
+      return node.inner.size() == 2 ? &node.inner[1] : nullptr;
+    default:
+      break;
+  }
+  if (value == 0) return nullptr;
+  if (nested.rounds == 0) nested.begun_ms = now_ms();
+  const auto limit_ms = static_cast<double>(state_.options.launch_timeout_ms);
+  if (limit_ms > 0 && now_ms() - nested.begun_ms > limit_ms) {
+    const std::string name = node.work.label.empty() ? "unnamed node" : "node '" + node.work.label + "'";
+    state_.fail(CUDA_ERROR_LAUNCH_TIMEOUT, name + ", WHILE: " + std::to_string(nested.rounds) +
+                                               " rounds took longer than launch_timeout_ms, " +
+                                               std::to_string(state_.options.launch_timeout_ms) +
+                                               ", and the condition is still " + std::to_string(value));
+    return nullptr;
+  }
+  return &node.inner[0];
+}
+
+}  // namespace nodewright::cpu

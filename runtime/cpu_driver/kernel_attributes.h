@@ -1,0 +1,40 @@
+// Attributes of a kernel launch or kernel node beside its parameters, with the limits that cuda.h and the Programming
+// Guide state. Blocks run the same with all of them: only the limits and the values read back are the device's.
+#pragma once
+
+#include <cuda.h>
+
+#include "runtime/cpu_driver/kernel_abi.h"
+
+namespace nodewright::cpu {
+
+struct KernelWork;
+struct LoadedImage;
+struct State;
+
+struct KernelAttributes {
+  emulation::Index3 cluster{1, 1, 1};  // blocks
+  bool cooperative = false;
+  int priority = 0;
+  unsigned shared_carveout_percent = CU_SHAREDMEM_CARVEOUT_DEFAULT;  // as unsigned: ~0u
+  CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+  CUlaunchMemSyncDomainMap domain_map{.default_ = 0, .remote = 1};
+};
+
+// Reads or changes one attribute. CUDA_ERROR_NOT_SUPPORTED for those that this driver does not know.
+CUresult get_attribute(const KernelAttributes& attributes, CUlaunchAttributeID id, CUlaunchAttributeValue& value);
+CUresult set_attribute(KernelAttributes& attributes, CUlaunchAttributeID id, const CUlaunchAttributeValue& value);
+
+// The attributes against the launch that they belong to: its grid, its kernel, the device.
+CUresult check_attributes(const State& state, const KernelWork& work);
+
+// Resident blocks of a launch on one multiprocessor: 1, or 0 if it does not fit.
+int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uint64_t threads, uint64_t shared_bytes);
+
+// Opt-in limit of dynamic shared memory a block, bytes.
+uint32_t shared_limit_bytes(const State& state);
+
+// 4 from compute capability 9.0 on, 1 before (CUDA C++ Programming Guide, "Memory Synchronization Domains").
+int memory_domains(const State& state);
+
+}  // namespace nodewright::cpu

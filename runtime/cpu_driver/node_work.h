@@ -1,0 +1,15 @@
+// From the parameters of cuGraphAddNode to a node's work.
+#pragma once
+
+#include "runtime/cpu_driver/work.h"
+
+namespace nodewright::cpu {
+
+// Context members must be null or the primary context. A child graph is cloned already unless it is to be moved; the
+// bodies of a conditional node are made, and stand in params.conditional.phGraph_out.
+CUresult work_from_params(State& state, CUgraphNodeParams& params, Work& work);
+
+// Takes back what work_from_params made, when the node is refused.
+void discard(State& state, Work& work);
+
+}  // namespace nodewright::cpu
