@@ -72,7 +72,7 @@ TEST_F(NodeParametersTest, TheGraphOfAChildNodeIsTheNodesOwn) {
   ASSERT_OK(api().cuGraphChildGraphNodeGetGraph(child, &inner));
   EXPECT_NE(given, inner) << "cloned when the node was added";
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphDestroy(inner));
-  expect_reported("belongs to a node");
+  expect_reported("cannot be destroyed");
   CUgraphNode first = nullptr;
   size_t count = 1;
   ASSERT_OK(api().cuGraphGetNodes(inner, &first, &count));
