@@ -1,13 +1,20 @@
-// nodewright graph: the plan of a decode step, as text, DOT or JSON, checked for hazards.
+// nodewright graph: the plan of a decode step, as text, DOT, JSON or a page, checked for hazards; or what the driver
+// holds once it is built, compared with the plan.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "graph/graph_dump.h"
+#include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "runtime/error.h"
 
@@ -17,31 +24,67 @@ namespace {
 struct GraphOptions {
   SessionOptions session;
   std::string format = "text";
-  std::filesystem::path out;
+  std::filesystem::path out, timings;
+  bool full = false, verify = false;
 };
 
 // Without --max-context a graph is dumped for at most this many tokens, so that it needs no more cache than a look
 // takes.
 constexpr int64_t kDumpContext = 4096;
 
-std::string dump(const Plan& plan, const std::string& format) {
-  if (format == "json") return to_json(plan);
-  if (format == "dot") return to_dot(plan);
-  return to_text(plan);
+PlanTimings read_timings(const std::filesystem::path& path, const Plan& plan) {
+  const auto refuse = [&](const char* detail) {
+    throw Error({.doing = "read timings", .object = path.string(), .detail = detail});
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(std::strerror(errno));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_timings(text, path.string(), plan);
+}
+
+std::string dump(const Plan& plan, const GraphOptions& options) {
+  if (options.format == "json") return to_json(plan);
+  if (options.format == "dot") return to_dot(plan);
+  if (options.format == "text") return to_text(plan, options.full ? Fold::none : Fold::layers);
+  std::optional<PlanTimings> timings;
+  if (!options.timings.empty()) timings = read_timings(options.timings, plan);
+  return to_html(plan, timings ? &*timings : nullptr);
+}
+
+void show(const std::string& text, const std::filesystem::path& out) {
+  if (out.empty())
+    write_standard_output(text);
+  else
+    write_whole_file(out, text);
+}
+
+// Builds the graph and reads it back. The exit code: 1 when the driver holds something else than the plan says.
+int verify(const Plan& plan) {
+  const ExplicitGraph exec(plan);
+  const std::vector<std::string> differences = read_back(exec);
+  std::string text;
+  for (const std::string& difference : differences) text += difference + "\n";
+  if (differences.empty()) text = fmt::format("verified: {} nodes, {} edges\n", plan.nodes.size(), plan.edges.size());
+  write_standard_output(text);
+  return differences.empty() ? 0 : 1;
 }
 
 int graph(const GraphOptions& options) {
+  if (!options.timings.empty() && options.format != "html")
+    throw Error({.doing = "show timings in",
+                 .object = "--format " + options.format,
+                 .detail = "only the page shows them",
+                 .advice = "--format html",
+                 .fault = Fault::usage});
   Session session(options.session);
   const auto decoder = session.make_decoder(std::min(session.context_limit(), kDumpContext), 1);
   const Plan& plan = decoder->step_plan();
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
-  const std::string text = dump(plan, options.format);
-  if (options.out.empty())
-    write_standard_output(text);
-  else
-    write_whole_file(options.out, text);
-  return 0;
+  if (!options.verify || !options.out.empty()) show(dump(plan, options), options.out);
+  return options.verify ? verify(plan) : 0;
 }
 
 }  // namespace
@@ -51,9 +94,13 @@ void add_graph(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("graph", "Show the nodes, edges and buffers of a decode step");
   add_session_options(*command, options->session);
   command->add_option("--format", options->format, "of the dump")
-      ->check(CLI::IsMember({"text", "dot", "json"}))
+      ->check(CLI::IsMember({"text", "dot", "json", "html"}))
       ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");
+  command->add_flag("--full", options->full, "text of every node; without it, layers that are the same are shown once");
+  command->add_option("--timings", options->timings, "file of measured node times, for --format html");
+  command->add_flag("--verify", options->verify,
+                    "build the graph and compare what the driver holds with the plan; dumps only with --out");
   command->callback([options, &chosen] { chosen = [options] { return graph(*options); }; });
 }
 

@@ -1,6 +1,6 @@
-# cmake -DROOT=<project> -DOUTPUT=<file.cpp> -DLIST=<file> -P EmbedSources.cmake
-# Writes OUTPUT, which defines embedded_sources(): the files named in LIST (one path from ROOT a line) as string
-# literals. A file is cut into literals of 8 KB, since compilers need only take 64 KB.
+# cmake -DROOT=<project> -DOUTPUT=<file.cpp> -DLIST=<file> -DHEADER=<path> -DFUNCTION=<name> -P EmbedSources.cmake
+# Writes OUTPUT, which defines FUNCTION, declared in HEADER: the files named in LIST (one path from ROOT a line) as
+# string literals. A file is cut into literals of 8 KB, since compilers need only take 64 KB.
 file(STRINGS ${LIST} paths)
 set(arrays "")
 set(table "")
@@ -20,7 +20,7 @@ foreach(path IN LISTS paths)
   math(EXPR index "${index} + 1")
 endforeach()
 file(WRITE ${OUTPUT} "// Made by cmake/EmbedSources.cmake.
-#include \"kernels_src/kernel_sources.h\"
+#include \"${HEADER}\"
 
 namespace nodewright {
 namespace {
@@ -31,7 +31,7 @@ ${table}};
 
 }  // namespace
 
-std::span<const EmbeddedSource> embedded_sources() { return kSources; }
+std::span<const EmbeddedSource> ${FUNCTION}() { return kSources; }
 
 }  // namespace nodewright
 ")

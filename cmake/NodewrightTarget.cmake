@@ -38,3 +38,18 @@ function(nodewright_library name)
   target_link_libraries(nodewright_${name} PUBLIC ${ARG_DEPENDS} PRIVATE nodewright_options ${ARG_PRIVATE_DEPENDS})
   target_include_directories(nodewright_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
+
+# nodewright_embed(OUTPUT LIST <file> HEADER <path> FUNCTION <name> FILES <paths from the root>): OUTPUT, a source file,
+# is made of FILES by EmbedSources.cmake whenever one of them changes.
+function(nodewright_embed output)
+  cmake_parse_arguments(ARG "" "LIST;HEADER;FUNCTION" "FILES" ${ARGN})
+  string(REPLACE ";" "\n" list_text "${ARG_FILES}")
+  file(CONFIGURE OUTPUT ${ARG_LIST} CONTENT "${list_text}\n" @ONLY)  # rewritten only when the list changes
+  list(TRANSFORM ARG_FILES PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DOUTPUT=${output} -DLIST=${ARG_LIST} -DHEADER=${ARG_HEADER}
+            -DFUNCTION=${ARG_FUNCTION} -P ${PROJECT_SOURCE_DIR}/cmake/EmbedSources.cmake
+    DEPENDS ${paths} ${ARG_LIST} ${PROJECT_SOURCE_DIR}/cmake/EmbedSources.cmake
+    COMMENT "Embedding what ${ARG_FUNCTION}() returns")
+endfunction()

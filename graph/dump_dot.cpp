@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "graph/graph_dump.h"
 
@@ -36,30 +36,66 @@ std::string escaped_lines(std::string text) {
   return text;
 }
 
+// The nodes and edges of a plan, each line after `indent`. Node 3 is n3; node 1 of its body 0 is n3_0_1.
+class DotWriter {
+ public:
+  DotWriter(std::string& out, const Plan& plan, std::string prefix, std::string indent)
+      : out_(out), plan_(plan), prefix_(std::move(prefix)), indent_(std::move(indent)) {}
+
+  void write() {
+    std::vector<std::string_view> layers;  // in order of appearance; a layer may come back later
+    for (const PlanNode& node : plan_.nodes) {
+      if (node.layer().empty()) write_node(node, indent_);
+      if (!node.layer().empty() && std::find(layers.begin(), layers.end(), node.layer()) == layers.end())
+        layers.push_back(node.layer());
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      open_cluster(fmt::format("{}{}", prefix_, i), layers[i]);
+      for (const PlanNode& node : plan_.nodes)
+        if (node.layer() == layers[i]) write_node(node, indent_ + "  ");
+      line("}");
+    }
+    for (const PlanNode& node : plan_.nodes)
+      for (size_t i = 0; i < node.bodies.size(); ++i) write_body(node, i);
+    for (const Edge& edge : plan_.edges)
+      line(fmt::format("{} -> {} [style={}, label={}];", id_of(edge.from), id_of(edge.to),
+                       edge.type == EdgeType::full ? "solid" : "dashed",
+                       escaped_lines(dot_string(label_of(plan_, edge)))));
+  }
+
+ private:
+  std::string id_of(uint32_t node) const { return fmt::format("n{}{}", prefix_, node); }
+  void line(std::string_view text) { out_.append(indent_).append(text).append("\n"); }
+
+  void open_cluster(const std::string& id, std::string_view label) {
+    line(fmt::format("subgraph cluster_{} {{", id));
+    line(fmt::format("  label={};", dot_string(label)));
+  }
+
+  void write_node(const PlanNode& node, const std::string& indent) {
+    out_ += fmt::format("{}{} [label={}];\n", indent, id_of(node.id), escaped_lines(dot_string(label_of(node))));
+  }
+
+  // A dotted line leads from the node to what it holds.
+  void write_body(const PlanNode& node, size_t index) {
+    const Plan& body = *node.bodies[index];
+    const std::string inside = fmt::format("{}{}_{}_", prefix_, node.id, index);
+    open_cluster(inside + "body", body.name);
+    DotWriter(out_, body, inside, indent_ + "  ").write();
+    line("}");
+    if (!body.nodes.empty()) line(fmt::format("{} -> n{}0 [style=dotted];", id_of(node.id), inside));
+  }
+
+  std::string& out_;
+  const Plan& plan_;
+  std::string prefix_, indent_;
+};
+
 }  // namespace
 
 std::string to_dot(const Plan& plan) {
   std::string out = fmt::format("digraph {} {{\n  node [shape=box];\n", dot_string(plan.name));
-  const auto write = std::back_inserter(out);
-  const auto write_node = [&](const PlanNode& node, std::string_view indent) {
-    fmt::format_to(write, "{}n{} [label={}];\n", indent, node.id, escaped_lines(dot_string(label_of(node))));
-  };
-
-  std::vector<std::string_view> layers;  // in order of appearance; a layer may come back later
-  for (const PlanNode& node : plan.nodes) {
-    if (node.layer().empty()) write_node(node, "  ");
-    if (!node.layer().empty() && std::find(layers.begin(), layers.end(), node.layer()) == layers.end())
-      layers.push_back(node.layer());
-  }
-  for (size_t i = 0; i < layers.size(); ++i) {
-    fmt::format_to(write, "  subgraph cluster_{} {{\n    label={};\n", i, dot_string(layers[i]));
-    for (const PlanNode& node : plan.nodes)
-      if (node.layer() == layers[i]) write_node(node, "    ");
-    out += "  }\n";
-  }
-  for (const Edge& edge : plan.edges)
-    fmt::format_to(write, "  n{} -> n{} [style={}, label={}];\n", edge.from, edge.to,
-                   edge.type == EdgeType::full ? "solid" : "dashed", escaped_lines(dot_string(label_of(plan, edge))));
+  DotWriter(out, plan, "", "  ").write();
   return out + "}\n";
 }
 

@@ -1,55 +1,242 @@
 // to_json: a plan for programs.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "graph/graph_dump.h"
+#include "graph/plan_json.h"
 
 namespace nodewright {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const Plan& plan, const PlanNode& node) {
+std::string_view to_string(Role role) {
+  switch (role) {
+    case Role::scalar:
+      return "scalar";
+    case Role::frozen:
+      return "frozen";
+    case Role::in:
+      return "in";
+    case Role::out:
+      return "out";
+    case Role::in_out:
+      return "inout";
+    case Role::condition:
+      return "condition";
+  }
+  return "?";
+}
+
+std::string_view to_string(ElementType type) {
+  switch (type) {
+    case ElementType::other:
+      return "other";
+    case ElementType::boolean:
+      return "bool";
+    case ElementType::int8:
+      return "int8";
+    case ElementType::uint8:
+      return "uint8";
+    case ElementType::int16:
+      return "int16";
+    case ElementType::uint16:
+      return "uint16";
+    case ElementType::int32:
+      return "int32";
+    case ElementType::uint32:
+      return "uint32";
+    case ElementType::int64:
+      return "int64";
+    case ElementType::uint64:
+      return "uint64";
+    case ElementType::bfloat16:
+      return "bf16";
+    case ElementType::float32:
+      return "float32";
+    case ElementType::float64:
+      return "float64";
+  }
+  return "?";
+}
+
+template <class T>
+T load(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// JSON has no infinities and no NaN; programs that read numbers as doubles hold no integer beyond 2^53.
+template <class T>
+Json json_number(T value) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Through the shortest decimal of the float: 0.1, not 0.10000000149011612.
+    return std::isfinite(value) ? Json(std::stod(fmt::format("{}", value))) : Json(fmt::format("{}", value));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+  } else {
+    constexpr int64_t kLargest = int64_t{1} << 53;
+    const bool exact = std::cmp_less_equal(value, kLargest) && std::cmp_greater_equal(value, -kLargest);
+    return exact ? Json(value) : Json(fmt::format("{}", value));
+  }
+}
+
+Json scalar_value(ElementType type, const std::byte* bytes) {
+  switch (type) {
+    case ElementType::other:
+      return nullptr;
+    case ElementType::boolean:
+      return load<uint8_t>(bytes) != 0;
+    case ElementType::int8:
+      return load<int8_t>(bytes);
+    case ElementType::uint8:
+      return load<uint8_t>(bytes);
+    case ElementType::int16:
+      return load<int16_t>(bytes);
+    case ElementType::uint16:
+      return load<uint16_t>(bytes);
+    case ElementType::int32:
+      return load<int32_t>(bytes);
+    case ElementType::uint32:
+      return load<uint32_t>(bytes);
+    case ElementType::int64:
+      return json_number(load<int64_t>(bytes));
+    case ElementType::uint64:
+      return json_number(load<uint64_t>(bytes));
+    case ElementType::bfloat16: {  // the upper half of a float
+      const uint32_t bits = static_cast<uint32_t>(load<uint16_t>(bytes)) << 16;
+      return json_number(load<float>(reinterpret_cast<const std::byte*>(&bits)));
+    }
+    case ElementType::float32:
+      return json_number(load<float>(bytes));
+    case ElementType::float64:
+      return json_number(load<double>(bytes));
+  }
+  return nullptr;
+}
+
+Json arguments_of(const PlanNode& node) {
+  Json arguments = Json::array();
+  for (const FieldInfo& field : node.fields) {
+    Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
+    const std::byte* bytes = node.arguments.data() + field.offset;
+    if (field.role == Role::scalar)
+      argument["value"] = scalar_value(field.element, bytes);
+    else if (field.role != Role::condition)
+      argument["count"] = load<In<std::byte>>(bytes).count;
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
+Json uses_of(const Plan& plan, const PlanNode& node) {
   Json uses = Json::array();
   for (const Use& use : node.uses)
     uses.push_back({{"field", use.field},
                     {"buffer", plan.buffers[use.buffer].range.name},
                     {"offset", use.offset},
                     {"bytes", use.bytes},
-                    {"access", to_string(use.access)}});
+                    {"access", nodewright::to_string(use.access)}});
+  return uses;
+}
+
+// Those that are not the default.
+Json attributes_of(const KernelAttributes& attributes) {
+  const KernelAttributes none;
+  Json json = Json::object();
+  if (attributes.cluster != none.cluster) json["cluster"] = attributes.cluster;
+  if (attributes.cooperative) json["cooperative"] = true;
+  if (attributes.priority != none.priority) json["priority"] = attributes.priority;
+  if (attributes.shared_carveout_percent != none.shared_carveout_percent)
+    json["shared_carveout_percent"] = attributes.shared_carveout_percent;
+  return json;
+}
+
+Json copy_of(const CopyParameters& copy) {
+  return {{"bytes", copy.bytes},
+          {"rows", copy.rows},
+          {"from", copy.from_host ? "host" : "device"},
+          {"to", copy.to_host ? "host" : "device"}};
+}
+
+Json fill_of(const FillParameters& fill) {
+  return {{"value", fill.value}, {"element_bytes", fill.element_bytes}, {"count", fill.count}, {"rows", fill.rows}};
+}
+
+Json conditional_of(const Plan& plan, const PlanNode& node) {
+  Json json = {{"type", nodewright::to_string(node.conditional)}};
+  for (const ConditionInfo& condition : plan.conditions)
+    if (condition.address == node.condition) {
+      json["default_value"] = condition.default_value;
+      json["reset_each_launch"] = condition.reset_each_launch;
+    }
+  return json;
+}
+
+Json json_of(const Plan& plan, const PlanNode& node) {
   const LaunchShape& shape = node.shape;
-  return {{"id", node.id},
-          {"name", node.name},
-          {"kind", to_string(node.kind)},
-          {"kernel", node.kernel_name()},
-          {"layer", node.layer()},
-          {"grid", {shape.grid[0], shape.grid[1], shape.grid[2]}},
-          {"block", {shape.block[0], shape.block[1], shape.block[2]}},
-          {"shared_bytes", shape.shared_bytes},
-          {"bytes_read", node.traffic.bytes_read},
-          {"bytes_written", node.traffic.bytes_written},
-          {"uses", std::move(uses)}};
+  Json json = {{"id", node.id},
+               {"name", node.name},
+               {"kind", nodewright::to_string(node.kind)},
+               {"kernel", node.kernel_name()},
+               {"layer", node.layer()},
+               {"grid", {shape.grid[0], shape.grid[1], shape.grid[2]}},
+               {"block", {shape.block[0], shape.block[1], shape.block[2]}},
+               {"shared_bytes", shape.shared_bytes},
+               {"bytes_read", node.traffic.bytes_read},
+               {"bytes_written", node.traffic.bytes_written},
+               {"uses", uses_of(plan, node)}};
+  if (node.kind == NodeKind::kernel) {
+    json["waits_for_inputs"] = node.waits_for_inputs;
+    if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);
+    json["arguments"] = arguments_of(node);
+  }
+  if (node.kind == NodeKind::memcpy) json["copy"] = copy_of(node.copy);
+  if (node.kind == NodeKind::memset) json["fill"] = fill_of(node.fill);
+  if (node.kind == NodeKind::conditional) json["conditional"] = conditional_of(plan, node);
+  if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
+  for (const auto& body : node.bodies) json["bodies"].push_back(nodewright::json_of(*body));
+  return json;
 }
 
 Json json_of(const Plan& plan, const Edge& edge) {
   Json reasons = Json::array();
   for (const Reason& reason : edge.reasons) reasons.push_back(describe(plan, reason));
-  return {{"from", edge.from}, {"to", edge.to}, {"type", to_string(edge.type)}, {"reasons", std::move(reasons)}};
+  return {{"from", edge.from},
+          {"to", edge.to},
+          {"type", nodewright::to_string(edge.type)},
+          {"reasons", std::move(reasons)}};
 }
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
+nlohmann::ordered_json json_of(const Plan& plan) {
   Json buffers = Json::array(), nodes = Json::array(), edges = Json::array();
   for (const Buffer& buffer : plan.buffers)
-    buffers.push_back({{"name", buffer.range.name}, {"bytes", buffer.range.bytes}, {"kind", buffer.range.kind}});
+    buffers.push_back({{"name", buffer.range.name},
+                       {"bytes", buffer.range.bytes},
+                       {"kind", buffer.range.kind},
+                       {"live_in", buffer.live_in},
+                       {"live_out", buffer.live_out}});
   for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
-  const Json all = {{"name", plan.name},
-                    {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
-                    {"buffers", std::move(buffers)},
-                    {"nodes", std::move(nodes)},
-                    {"edges", std::move(edges)}};
-  return all.dump(2) + "\n";
+  return {{"name", plan.name},
+          {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
+          {"buffers", std::move(buffers)},
+          {"nodes", std::move(nodes)},
+          {"edges", std::move(edges)}};
 }
+
+std::string print(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const Plan& plan) { return print(json_of(plan), 2) + "\n"; }
 
 }  // namespace nodewright

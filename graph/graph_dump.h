@@ -1,22 +1,42 @@
-// A plan as text for people, DOT for drawings and JSON for programs. The same plan gives the same bytes, wherever its
-// buffers happen to lie: no address is printed.
+// A plan as text for people, DOT for drawings, JSON for programs and HTML for browsers. The same plan gives the same
+// bytes, wherever its buffers happen to lie: no address is printed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "graph/node.h"
+#include "graph/plan_timings.h"
 
 namespace nodewright {
 
-// A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen), and what it follows.
-std::string to_text(const Plan& plan);
+// layers: of layers that are the same block (graph/plan_fold.h) only the first is shown.
+enum class Fold : uint8_t { none, layers };
 
-// One cluster a layer; solid edges are full, dashed ones programmatic; labels are the reasons.
+// A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen), and what it follows.
+// A plan inside a node stands below the node, indented, with the buffers that the outer plan does not know.
+// Folded, a line "15 × same block: l1 .. l15" stands for the layers left out and says what the first of them follows; a
+// buffer that each of them has under its own name is shown once.
+std::string to_text(const Plan& plan, Fold fold = Fold::none);
+
+// One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// {"name", "bucket", "buffers": [{"name", "bytes", "kind"}], "nodes": [{"id", "name", "kind", "kernel", "layer",
-// "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
-// "access"}]}], "edges": [{"from", "to", "type", "reasons"}]}
+// {"name", "bucket", "buffers": [{"name", "bytes", "kind", "live_in", "live_out"}], "nodes": [{"id", "name", "kind",
+// "kernel", "layer", "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer",
+// "offset", "bytes", "access"}]}], "edges": [{"from", "to", "type", "reasons"}]}
+// A kernel node also has "waits_for_inputs", "attributes" {"cluster", "cooperative", "priority",
+// "shared_carveout_percent"} where one of them is set, and "arguments": [{"field", "role", "type", "value"}] for
+// scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has "copy":
+// {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
+// "conditional":
+// {"type", "default_value", "reset_each_launch"}; a child "patchable_inside"; both have "bodies": plans in this form.
+// A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is "other" null.
 std::string to_json(const Plan& plan);
+
+// One page for a browser, without any further file and without network: the plan folded by layer, every node's kernel,
+// arguments and edges, every buffer's writers and readers, coloured by bytes, or by time where `timings` are given.
+// Throws Error as check_timings does.
+std::string to_html(const Plan& plan, const PlanTimings* timings = nullptr);
 
 }  // namespace nodewright

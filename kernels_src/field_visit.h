@@ -48,6 +48,44 @@ struct RoleOf<Condition> {
   static constexpr size_t element_bytes = sizeof(uint32_t);
 };
 
+// What a scalar is, or what a role field points to. `other`: a struct or a type that dumps do not print.
+enum class ElementType : uint8_t {
+  other,
+  boolean,
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  bfloat16,
+  float32,
+  float64,
+};
+
+// An enumeration counts as the integer under it.
+template <class T>
+constexpr ElementType element_type() {
+  using enum ElementType;
+  if constexpr (requires { typename T::element; }) {  // Frozen, In, Out, InOut
+    return element_type<typename T::element>();
+  } else if constexpr (std::is_enum_v<T>) {
+    return element_type<std::underlying_type_t<T>>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return boolean;
+  } else if constexpr (std::is_integral_v<T>) {
+    constexpr ElementType types[][2] = {{uint8, int8}, {uint16, int16}, {uint32, int32}, {uint64, int64}};
+    return types[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3][std::is_signed_v<T>];
+  } else {
+    return std::is_same_v<T, bf16>     ? bfloat16
+           : std::is_same_v<T, float>  ? float32
+           : std::is_same_v<T, double> ? float64
+                                       : other;
+  }
+}
+
 // One field of an argument struct.
 struct FieldInfo {
   std::string_view name;
@@ -55,6 +93,7 @@ struct FieldInfo {
   size_t bytes;   // sizeof the field
   Role role;
   size_t element_bytes;  // sizeof the pointee for role fields, 0 for scalars
+  ElementType element;   // of the scalar itself, or of the pointee
 };
 
 // What every role field holds, whatever its element type. Of a Condition only the first member is its own.
@@ -165,7 +204,7 @@ void for_each_field(const A& args, Function&& f) {
           const auto offset =
               static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
           f(FieldInfo{field_visit_detail::field_name<A, I>(), offset, sizeof(Field), RoleOf<Field>::role,
-                      RoleOf<Field>::element_bytes},
+                      RoleOf<Field>::element_bytes, element_type<Field>()},
             field);
         }(),
         ...);

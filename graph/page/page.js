@@ -1,0 +1,233 @@
+// Draws the plan and answers the mouse and the keys. Only the rows in sight are in the document, so that a plan of
+// thousands of nodes costs as much as a small one. Names are set as text, never as markup.
+const kRow = 30, kLane = 14, kMostLanes = 14;  // pixels; lanes beyond the last are drawn in it
+const dark = matchMedia("(prefers-color-scheme: dark)");
+// Magma of matplotlib (bids.github.io/colormap), 9 samples less the ends that the ground swallows: even for the eye, and
+// for eyes that see fewer colours. More is further from the ground.
+const kMagma = ["#1d1147", "#51127c", "#822681", "#b63679", "#e65164", "#fb8861", "#fec287"];
+
+const by_id = id => document.getElementById(id);
+const graph = by_id("graph"), panel = by_id("panel"), search = by_id("search"), found = by_id("found");
+let rows = [], lanes = {}, chosen = null, marks = new Map(), shade = timings ? "time" : "bytes";
+let scale = null;  // of the shade: {low, high}
+
+function make(tag, attributes, ...children) {
+  const svg = ["svg", "path", "circle"].includes(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(element.style, value);
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+// Numbers
+
+const count_text = value => Number(value).toLocaleString("en").replaceAll(",", "\u2009");
+const digits = value => value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+function bytes_text(bytes) {
+  const power = bytes < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(bytes) / 3));
+  return power === 0 ? `${bytes} B` : `${digits(bytes / 1000 ** power)} ${["", "k", "M", "G", "T"][power]}B`;
+}
+const time_text = us => us >= 1000 ? `${digits(us / 1000)} ms` : `${digits(us)} µs`;
+const shape_text = size => size.join("×").replace(/(×1)+$/, "");
+const times = (count, one, many = one + "s") => `${count_text(count)} ${count === 1 ? one : many}`;
+
+// Colour
+
+const measure = { time: list => time_of(list), bytes: list => bytes_of(list), none: () => 0 };
+const measure_text = { time: time_text, bytes: bytes_text };
+
+function shade_at(part) {  // 0 to 1
+  const stops = dark.matches ? kMagma.slice(1) : kMagma.slice().reverse();
+  const at = Math.max(0, Math.min(1, part)) * (stops.length - 1), low = Math.min(stops.length - 2, Math.floor(at));
+  return `color-mix(in oklab, ${stops[low + 1]} ${((at - low) * 100).toFixed(1)}%, ${stops[low]})`;
+}
+
+// Logarithmic: kernels of one plan differ by orders of magnitude.
+function shade_of(list) {
+  const value = measure[shade](list) / list.length;  // of several: the mean
+  if (!(value > 0)) return "var(--idle)";
+  return shade_at(scale.high > scale.low ? Math.log(value / scale.low) / Math.log(scale.high / scale.low) : 1);
+}
+
+function choose_shade(name) {
+  shade = name;
+  const values = nodes.map(node => measure[shade]([node])).filter(value => value > 0);
+  scale = values.length === 0 ? null
+    : { low: values.reduce((a, b) => Math.min(a, b)), high: values.reduce((a, b) => Math.max(a, b)) };
+  const names = timings ? ["time", "bytes", "none"] : ["bytes", "none"];
+  by_id("colours").replaceChildren(...names.map(one =>
+    make("button", { type: "button", "aria-pressed": one === shade, "data-shade": one, onclick: () => choose_shade(one) },
+      { time: "Time", bytes: "Bytes", none: "No colour" }[one])));
+  const ramp = [0, 0.25, 0.5, 0.75, 1].map(shade_at).join(", ");
+  by_id("legend").replaceChildren(...(scale === null ? [] : [measure_text[shade](scale.low),
+    make("i", { style: { background: `linear-gradient(90deg, ${ramp})` } }), measure_text[shade](scale.high),
+    make("span", { class: "none" }, "log scale")]));
+  draw();
+}
+
+// The list
+
+function lay_out() {
+  rows = rows_of(top_scope);
+  lanes = lanes_of(rows);
+  if (chosen && chosen.kind !== "node" && chosen.kind !== "buffer" && rows[chosen.row] !== chosen) choose(null);
+  by_id("canvas").style.height = `${rows.length * kRow + 24}px`;
+  const all = nodes.concat(top_scope.items).filter(can_open).concat(...nodes.map(node => node.scopes));
+  const closed = all.some(item => !item.open);
+  by_id("fold-all").textContent = closed ? "Unfold all" : "Fold layers";
+  by_id("fold-all").onclick = () => {
+    all.forEach(item => { item.open = closed || item.kind === "scope" || item.kind === "block"; });
+    lay_out();
+  };
+  draw();
+}
+
+const lane_x = lane => Math.min(lane, kMostLanes - 1) * kLane + 6;
+const gutter = () => 24 + (Math.min(lanes.count, kMostLanes) * kLane) + 10;
+
+function draw() {
+  const first = Math.max(0, Math.floor(graph.scrollTop / kRow) - 12);
+  const last = Math.min(rows.length, Math.ceil((graph.scrollTop + graph.clientHeight) / kRow) + 12);
+  by_id("rows").replaceChildren(...rows.slice(first, last).map((item, i) => row_element(item, first + i)));
+  by_id("columns").firstChild.style.paddingLeft = `${gutter()}px`;
+  const shown = lanes.drawn.filter(link => link.from < last && link.to >= first);
+  const on = link => chosen && [link.from, link.to].includes(chosen.row);
+  by_id("links").replaceChildren(...shown.sort((a, b) => on(a) - on(b)).map(link => make("path", {
+    class: `link ${link.type}${on(link) ? " on" : ""}`, d: link_path(link) })), ...dots_between(first, last));
+}
+
+function link_path({ from, to, lane }) {
+  const [x1, x, x2] = [lanes.dots[from], lane, lanes.dots[to]].map(lane_x);
+  const y1 = from * kRow + kRow / 2, y2 = to * kRow + kRow / 2, half = kRow / 2;
+  if (to === from + 1) return x1 === x2 ? `M${x1} ${y1}V${y2}` : `M${x1} ${y1}C${x1} ${y2 - half} ${x2} ${y1 + half} ${x2} ${y2}`;
+  const bend = (xa, ya, xb, yb) => xa === xb ? `V${yb}` : `C${xa} ${ya + half} ${xb} ${yb - half} ${xb} ${yb}`;
+  return `M${x1} ${y1}${bend(x1, y1, x, y1 + kRow)}V${y2 - kRow}${bend(x, y2 - kRow, x2, y2)}`;
+}
+
+function dots_between(first, last) {
+  const out = [];
+  for (let row = first; row < last; ++row) {
+    if (lanes.dots[row] === undefined) continue;
+    const item = rows[row], at = { cx: lane_x(lanes.dots[row]), cy: row * kRow + kRow / 2 };
+    const list = item.kind === "node" ? [item] : item.nodes;
+    if (item.kind !== "node") out.push(make("circle", { ...at, cy: at.cy + 3, r: 5.5, class: "dot back" }));
+    out.push(make("circle", { ...at, r: 6, class: `dot ${mark_of(item)} ${item === chosen ? "on" : ""}`,
+                              style: { fill: shade_of(list) } }));
+  }
+  return out;
+}
+
+function row_element(item, row) {
+  const list = item.kind === "node" ? [item] : item.nodes;
+  const group = item.kind !== "node";
+  const chevron = can_open(item) &&
+    make("span", { class: `chevron${item.open ? " open" : ""}`, "aria-hidden": true });
+  return make("div", {
+    class: `row ${group ? `group ${item.kind}` : "node"} ${item === chosen ? "on" : mark_of(item)}`, role: "treeitem",
+    "aria-level": item.depth + (group ? 1 : 2), "aria-selected": item === chosen,
+    "aria-expanded": can_open(item) ? item.open : null, "data-row": row, title: group ? null : item.name,
+    style: { transform: `translateY(${row * kRow}px)` } },
+    make("span", { class: "name", style: { paddingLeft: `${gutter() + item.depth * 20}px` } }, chevron, name_of(item)),
+    make("span", { class: "kernel" }, group ? "" : item.kernel || item.type),
+    make("span", { class: "shape" }, group || item.type !== "kernel" ? ""
+      : `${shape_text(item.grid)} · ${shape_text(item.block)}`),
+    make("span", { class: "shared end" }, !group && item.shared_bytes ? bytes_text(item.shared_bytes) : ""),
+    group && item.open ? "" : [measure_element("bytes", list), timings && measure_element("time", list)]);
+}
+
+function name_of(item) {
+  if (item.kind === "run")
+    return [`${item.blocks.length} × same block`, make("small", { class: "mono" }, layers_text(item))];
+  if (item.kind === "scope") return [item.plan.name, make("small", {}, times(item.nodes.length, "node"))];
+  if (item.kind === "block") return [item.layer, make("small", {}, times(item.nodes.length, "node"))];
+  const inside = item.layer && item.name.startsWith(item.layer + ".") ? item.layer.length + 1 : 0;
+  return [make("i", {}, item.name.slice(0, inside)), item.name.slice(inside)];
+}
+
+function layers_text(run) {
+  const first = run.blocks[0].layer, last = run.blocks.at(-1).layer;
+  return first === last ? first : `${first} \u2026 ${last}`;
+}
+
+function measure_element(what, list) {
+  const value = measure[what](list), most = what === "time" ? most_time : most_bytes;
+  return make("span", { class: `measure ${what}` }, make("b", {}, value ? measure_text[what](value) : ""),
+    value > 0 && make("i", { style: { width: `${100 * Math.min(1, value / list.length / most)}%`,
+                                      background: what === shade ? shade_of(list) : "" } }));
+}
+const most_time = nodes.reduce((most, node) => Math.max(most, node.timing?.time_us ?? 0), 0);
+const most_bytes = nodes.reduce((most, node) => Math.max(most, node.bytes), 0);
+
+// What the chosen buffer's users do: "writes", "reads" or "".
+function mark_of(item) {
+  const own = item.kind === "node" ? [item] : item.open ? [] : item.nodes;
+  const found = own.map(node => marks.get(node)).filter(Boolean);
+  return found.includes("writes") ? "writes" : found[0] ?? "";
+}
+
+// Choosing
+
+const writes = access => access === "out" || access === "inout";
+
+function choose(item, { reveal = true, keep_marks = false } = {}) {
+  chosen = item;
+  if (!keep_marks) marks = new Map();
+  if (item?.kind === "buffer") {
+    for (const { node, use } of item.uses)
+      if (marks.get(node) !== "writes") marks.set(node, writes(use.access) ? "writes" : "reads");
+  } else if (item && reveal) {
+    const closed = item.kind === "node" ? containers_of(item).filter(one => !one.open) : [];
+    closed.forEach(one => { one.open = true; });
+    if (closed.length > 0) lay_out();
+    const top = item.row * kRow, height = graph.clientHeight - 30;
+    if (top < graph.scrollTop || top + kRow > graph.scrollTop + height) graph.scrollTop = top - height / 2;
+  }
+  show_panel(item);
+  draw();
+}
+
+function toggle(item, open = !item.open) {
+  if (!can_open(item) || item.open === open) return;
+  item.open = open;
+  lay_out();
+}
+
+graph.addEventListener("click", event => {
+  const element = event.target.closest(".row");
+  if (!element) return;
+  const item = rows[Number(element.dataset.row)];
+  if (item.kind !== "node" || event.target.closest(".chevron")) toggle(item);
+  if (item.kind !== "scope") choose(item, { reveal: false });
+});
+graph.addEventListener("scroll", draw, { passive: true });
+addEventListener("resize", draw);
+dark.addEventListener("change", () => choose_shade(shade));
+
+const key_does = {
+  "/": () => search.focus(),
+  Escape: () => choose(null),
+  ArrowDown: () => step(1),
+  ArrowUp: () => step(-1),
+  ArrowRight: () => chosen && toggle(chosen, true),
+  ArrowLeft: () => chosen && (can_open(chosen) && chosen.open ? toggle(chosen, false) : choose_outer(chosen)),
+  Enter: () => chosen && toggle(chosen),
+};
+function step(by) {
+  const at = chosen?.row === undefined ? (by > 0 ? -1 : rows.length) : chosen.row;
+  const next = rows[at + by];
+  if (next) choose(next);
+}
+function choose_outer(item) {
+  const outer = item.kind === "node" && containers_of(item).find(one => rows[one.row] === one);
+  if (outer) choose(outer);
+}
+addEventListener("keydown", event => {
+  if (event.target === search || event.ctrlKey || event.metaKey || event.altKey || !key_does[event.key]) return;
+  if (event.key === "Enter" && event.target.closest("button")) return;
+  event.preventDefault();
+  key_does[event.key]();
+});
