@@ -6,5 +6,6 @@
 namespace nodewright::cli {
 
 void add_bench_decode(CLI::App& bench, Action& chosen);
+void add_bench_nanogpt(CLI::App& bench, Action& chosen);
 
 }  // namespace nodewright::cli
