@@ -1,0 +1,67 @@
+# The measurements of the command as a black box. Standard library only.
+import json
+import os
+import re
+import sys
+import tempfile
+import unittest
+
+from command import DEVICE, PROGRAM, USAGE, CommandTest
+
+MODES = ("eager", "captured", "explicit")
+
+
+class Nanogpt(CommandTest):
+    WORDS = ("bench", "nanogpt", "--device", DEVICE)
+
+    def test_the_article_s_tables_are_printed_and_written_with_equal_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "nanogpt.json")
+            text = self.succeed(*self.WORDS, "--samples", "1", "--lengths", "8", "57", "--out", path, "--commit", "c0ffee")
+            with open(path) as file:
+                record = json.load(file)
+        tables = {title: [[cell.strip() for cell in row.strip("|").split("|")] for row in body.strip().split("\n")]
+                  for title, body in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", text, re.MULTILINE)}
+        for title, rows in tables.items():
+            self.assertEqual({len(rows[0])}, {len(row) for row in rows}, title)
+
+        named = tables["Named configurations"]
+        self.assertEqual(["Config", "Prompt Len", "Gen Tokens"], named[0][:3])
+        self.assertEqual([["smoke_test", "4", "8"], ["medium_generation", "8", "32"], ["long_generation", "8", "48"],
+                          ["heavy_prompt", "32", "16"], ["near_context_limit", "4", "56"]],
+                         [row[:3] for row in named[2:]])
+        sweep = tables["Generation length sweep (prompt_len=8)"]
+        self.assertEqual(["8", "57"], [row[0] for row in sweep[2:]])
+        for row in named[2:] + sweep[2:]:
+            self.assertEqual("equal", row[-1])
+            self.assertTrue(all(re.fullmatch(r"\d+\.\d\dx", cell) for cell in row[-5:-1]), row)
+        for title in ("Per-step decode latency summary", "Device time of a step, back to back", "Built once"):
+            self.assertEqual([row[0] for row in named[2:]], [row[0] for row in tables[title][2:]])
+
+        self.assertLessEqual({"gpu", "driver", "date", "commit", "command", "model", "samples"}, set(record))
+        self.assertEqual("c0ffee", record["commit"])
+        self.assertEqual(56769, record["model"]["parameters"])
+        self.assertEqual([row[0] for row in named[2:]], [line["config"] for line in record["named"]])
+        for line in record["named"] + record["sweep"]:
+            self.assertEqual(set(MODES), set(line["modes"]))
+            for figures in line["modes"].values():
+                for figure in ("step_ms", "end_to_end_ms", "device_step_ms", "build_ms"):
+                    spread = figures[figure]
+                    self.assertLess(0, spread["min"], figure)
+                    self.assertTrue(spread["min"] <= spread["median"] <= spread["max"], figure)
+
+    def test_a_length_beyond_the_context_is_refused_before_anything_is_measured(self):
+        self.assert_refused(USAGE, ["58 tokens after a prompt of 8", "2 to 57"], *self.WORDS, "--lengths", "8", "58")
+        self.assert_refused(USAGE, ["1 tokens", "2 to 57"], *self.WORDS, "--lengths", "1")
+
+
+class Bench(CommandTest):
+    def test_its_measurements_are_listed(self):
+        help_text = self.succeed("bench", "--help")
+        for measurement in ("decode", "nanogpt"):
+            self.assertIn(measurement, help_text)
+
+
+if __name__ == "__main__":
+    print("nodewright: %s on %s" % (PROGRAM, DEVICE), file=sys.stderr)
+    unittest.main()
