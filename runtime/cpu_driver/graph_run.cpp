@@ -6,6 +6,13 @@
 #include "runtime/cpu_driver/driver_state.h"
 
 namespace nodewright::cpu {
+namespace {
+
+// Without CU_GRAPH_COND_ASSIGN_DEFAULT a condition is undefined at the start of each execution (CUDA C++ Programming
+// Guide, "Conditional Handles"): neither 0 nor a body's number, so that a missing setter shows.
+constexpr uint32_t kUndefinedValue = 0xa5a5a5a5;
+
+}  // namespace
 
 GraphRun::GraphRun(State& state, std::shared_ptr<const GraphBody> body, std::shared_ptr<const EventRecords> records,
                    std::vector<std::shared_ptr<Conditional>> conditionals)
@@ -38,7 +45,7 @@ size_t GraphRun::choose() {
 
 void GraphRun::begin() {
   for (const auto& conditional : conditionals_)
-    if (conditional->assign_default) conditional->value = conditional->default_value;
+    conditional->value = conditional->assign_default ? conditional->default_value : kUndefinedValue;
   conditionals_.clear();
 }
 

@@ -17,7 +17,7 @@ using EventRecords = std::vector<std::pair<const ExecNode*, CompletionRef>>;
 
 class GraphRun {
  public:
-  // `conditionals` get their defaults, where they ask for it, when the run begins: those of the outermost graph.
+  // `conditionals`, given to the outermost graph's run, begin with their defaults or undefined.
   GraphRun(State& state, std::shared_ptr<const GraphBody> body, std::shared_ptr<const EventRecords> records,
            std::vector<std::shared_ptr<Conditional>> conditionals = {});
 
