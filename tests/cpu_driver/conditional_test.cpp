@@ -83,7 +83,8 @@ TEST_F(ConditionalTest, ADefaultIsAssignedAtEachLaunchOnlyWhenAsked) {
     uint32_t* rounds = upload(std::vector<uint32_t>{0});
     uint32_t* left = upload(std::vector<uint32_t>{3});
     uint32_t* first = upload(std::vector<uint32_t>{1});
-    const CUgraphConditionalHandle handle = handle_of(graph_, 1, assign ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0);
+    const CUgraphConditionalHandle handle =
+        handle_of(graph_, assign ? 1 : 0, assign ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0);
     std::vector<CUgraphNode> after;
     if (!assign) after.push_back(add_decide(graph_, first, handle));
     const auto body = add_conditional(graph_, handle, CU_GRAPH_COND_TYPE_WHILE, 1, after);
@@ -169,7 +170,7 @@ TEST_F(ConditionalTest, ASeededScheduleMixesABodyWithTheNodesBesideIt) {
 
 TEST_F(ConditionalTest, AnEndlessLoopEndsInATimeOut) {
   for (const bool empty : {true, false}) {
-    begin_with({.launch_timeout_ms = 30});
+    begin_with({.launch_timeout_ms = 300});  // far more than one round takes
     const CUgraphConditionalHandle handle = handle_of(graph_, 4);
     api().label("forever");
     const auto body = add_conditional(graph_, handle, CU_GRAPH_COND_TYPE_WHILE, 1);
