@@ -7,7 +7,8 @@ find_package(nlohmann_json 3.11 REQUIRED)
 
 find_path(FMT_INCLUDE_DIR fmt/format-inl.h REQUIRED)
 add_library(nodewright_fmt STATIC ${PROJECT_SOURCE_DIR}/third_party/fmt/fmt.cc)
-target_include_directories(nodewright_fmt SYSTEM PUBLIC ${FMT_INCLUDE_DIR})
+target_include_directories(nodewright_fmt SYSTEM PUBLIC $<BUILD_INTERFACE:${FMT_INCLUDE_DIR}>)
+set_target_properties(nodewright_fmt PROPERTIES EXPORT_NAME fmt)
 add_library(nodewright::fmt ALIAS nodewright_fmt)
 
 find_library(ONIG_LIBRARY NAMES onig REQUIRED)
@@ -34,5 +35,8 @@ set(cuda_roots ${cuda_wheel_roots} $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${usual_cuda_
 find_path(CUDA_INCLUDE_DIR NAMES cuda.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
 find_path(NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include HINTS ${cuda_roots} REQUIRED)
 add_library(nodewright_cuda_headers INTERFACE)
-target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE_DIR} ${NVRTC_INCLUDE_DIR})
+# An installed package finds those of its own machine (cmake/nodewrightConfig.cmake.in).
+target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${CUDA_INCLUDE_DIR}>
+                           $<BUILD_INTERFACE:${NVRTC_INCLUDE_DIR}>)
+set_target_properties(nodewright_cuda_headers PROPERTIES EXPORT_NAME cuda_headers)
 add_library(nodewright::cuda_headers ALIAS nodewright_cuda_headers)

@@ -1,4 +1,4 @@
-# cmake --install: bin/nodewright, lib/nodewright/ with the shared libraries it opens, share/nodewright/models/demo.
+# cmake --install, first the program: bin/nodewright, lib/nodewright/ with the shared libraries it opens, share/nodewright/models/demo.
 # These folders are fixed, since the program looks for them relative to itself.
 if(TARGET nodewright)
   add_dependencies(nodewright nodewright_carried_libraries)
@@ -10,3 +10,23 @@ endif()
 install(FILES ${NODEWRIGHT_CARRIED_LIBRARIES} DESTINATION lib/nodewright)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo/ DESTINATION share/nodewright/models/demo
         FILES_MATCHING PATTERN "*.json" PATTERN "*.safetensors" PATTERN "README.md")
+
+# The graph library: find_package(nodewright) gives nodewright::graph. Headers as the sources include one another, below
+# include/nodewright; the public ones are those that <nodewright/nodewright.h> reaches.
+include(CMakePackageConfigHelpers)
+install(TARGETS nodewright_graph nodewright_runtime nodewright_kernel_sources nodewright_fmt nodewright_cuda_headers
+        EXPORT nodewright ARCHIVE DESTINATION lib)
+foreach(folder graph runtime kernels_src)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
+  install(FILES ${headers} DESTINATION include/nodewright/${folder})
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/include/nodewright/nodewright.h
+              ${PROJECT_BINARY_DIR}/include/nodewright/version.h DESTINATION include/nodewright/nodewright)
+install(FILES ${PROJECT_SOURCE_DIR}/runtime/cpu_driver/cpu_driver_api.h
+        DESTINATION include/nodewright/runtime/cpu_driver)
+install(EXPORT nodewright NAMESPACE nodewright:: FILE nodewrightTargets.cmake DESTINATION lib/cmake/nodewright)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/nodewrightConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/nodewrightConfig.cmake INSTALL_DESTINATION lib/cmake/nodewright)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/nodewrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/nodewrightConfig.cmake ${PROJECT_BINARY_DIR}/nodewrightConfigVersion.cmake
+        DESTINATION lib/cmake/nodewright)

@@ -29,14 +29,21 @@ elseif(NODEWRIGHT_SANITIZE STREQUAL "thread")
 endif()
 target_include_directories(nodewright_options INTERFACE ${PROJECT_SOURCE_DIR})
 
+# <nodewright/nodewright.h>, and <nodewright/version.h> with the version that project() states.
+configure_file(${PROJECT_SOURCE_DIR}/include/nodewright/version.h.in
+               ${PROJECT_BINARY_DIR}/include/nodewright/version.h @ONLY)
+set(NODEWRIGHT_INCLUDE_DIRS ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+
 # nodewright_library(graph DEPENDS nodewright::runtime): every .cpp of this folder, not of its subfolders.
 function(nodewright_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   add_library(nodewright_${name} STATIC ${sources})
   add_library(nodewright::${name} ALIAS nodewright_${name})
-  target_link_libraries(nodewright_${name} PUBLIC ${ARG_DEPENDS} PRIVATE nodewright_options ${ARG_PRIVATE_DEPENDS})
-  target_include_directories(nodewright_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(nodewright_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:nodewright_options>
+                        ${ARG_PRIVATE_DEPENDS})
+  target_include_directories(nodewright_${name} PUBLIC "$<BUILD_INTERFACE:${NODEWRIGHT_INCLUDE_DIRS}>")
+  set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
 # nodewright_embed(OUTPUT LIST <file> HEADER <path> FUNCTION <name> FILES <paths from the root>): OUTPUT, a source file,

@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "graph/edge_derivation.h"
@@ -97,6 +98,13 @@ class GraphBuilder {
   // Names a range that nodes may use. Refused: overlaps another declared range, or its name is taken. The same range
   // under the same name again adds its flags.
   void declare(NamedRange range, Live live = {});
+  // The whole buffer, under its own name.
+  void declare(const DeviceBuffer& buffer, Live live = {}, std::string kind = "activation") {
+    declare(range_of(buffer, std::move(kind)), live);
+  }
+  void declare(const PinnedBuffer& buffer, Live live = {}, std::string kind = "activation") {
+    declare(range_of(buffer, std::move(kind)), live);
+  }
 
   // Until the result is destroyed, node names start with `name` and a dot. Scopes nest; the outermost is the layer.
   class [[nodiscard]] Scope {

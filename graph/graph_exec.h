@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
 #include "graph/node.h"
 #include "runtime/stream.h"
@@ -45,7 +46,8 @@ class ExplicitGraph {
  public:
   // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Keeps the plan; the
   // kernels, buffers and events that it names must outlive the graph. Not thread-safe.
-  explicit ExplicitGraph(Plan plan);
+  // With a budget, takes the plan's share of it first.
+  explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr);
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
@@ -68,6 +70,8 @@ class ExplicitGraph {
   struct Stats {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
+    // What the driver has taken for it so far, as free memory shows: in pieces of 2 MiB, shared with other graphs.
+    uint64_t device_bytes = 0;
   };
   const Stats& stats() const { return stats_; }
   const Plan& plan() const { return *plan_; }  // as built: patches do not show here
@@ -96,6 +100,7 @@ class ExplicitGraph {
                               std::span<const CUgraphEdgeData> types);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
+  void count_device_bytes();
 
   // Patching (patch.cpp).
   BuiltPlan& built_plan_of(NodeId node) const;
@@ -103,14 +108,20 @@ class ExplicitGraph {
   void patch_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
 
   std::shared_ptr<const Plan> plan_;
+  GraphBudget::Share share_;
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   bool has_host_nodes_ = false;
+  uint64_t free_before_ = 0;  // device memory, before anything was built
   Stats stats_;
 };
+
+// Destroys `exec`, returns its memory, and only then builds `plan` in its place: two graphs never hold memory at once.
+// Not while `exec` runs. When building fails, `exec` is empty and the Error says why.
+void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
 
 // What the driver holds, compared with the plan: node kinds, grid, block, shared bytes, attributes, argument bytes,
 // copies, fills, functions, events, and edges with their types, in children and bodies too. One line for each

@@ -35,10 +35,11 @@ std::vector<std::filesystem::path> cpu_driver_candidates() {
   constexpr const char* kFile = "libnodewright_cpu_driver.so";
   std::error_code failed;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed) return {};
+  if (failed) return {kFile};
   const std::filesystem::path folder = program.parent_path();
+  // The last is a bare name: what the program was linked to search, as an installed package has it (nodewrightConfig).
   return {folder / "lib" / kFile, folder / kFile, folder.parent_path() / "lib" / kFile,
-          folder.parent_path() / "lib" / "nodewright" / kFile};
+          folder.parent_path() / "lib" / "nodewright" / kFile, kFile};
 }
 
 }  // namespace

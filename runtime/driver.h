@@ -112,8 +112,8 @@ class Driver {
   static std::unique_ptr<Driver> load_cuda_from(const std::string& path);
 
   // Opens libnodewright_cpu_driver.so: the file $NODEWRIGHT_CPU_DRIVER names, or else the first of lib/, ./, ../lib/
-  // and
-  // ../lib/nodewright/ beside the executable. Throws Error with the places looked at.
+  // and ../lib/nodewright/ beside the executable, or else where the executable was linked to search. Throws Error with
+  // the places looked at.
   static std::unique_ptr<Driver> load_cpu(const CpuDriverOptions& options);
 
   ~Driver();

@@ -1,0 +1,41 @@
+// A kernel written beside the code that launches it, for programs with few kernels of their own. Its argument struct is
+// written once and read by the host's compiler and by NVRTC.
+//
+//   NODEWRIGHT_ARGS(Swish, { In<float> x; Out<float> y; float beta; })   // at global scope: nodewright::Swish
+//   const InlineKernel swish("swish", kSwishText, R"(NODEWRIGHT_KERNEL(swish, Swish, 128) { ... })");
+//   KernelCache kernels(device, {.extra_sources = {swish}});
+//   typed_kernel<Swish>(kernels, {"swish", {}}, shape);
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels_src/args.h"
+#include "kernels_src/kernel_sources.h"
+
+#define NODEWRIGHT_ARGS(Name, ...)                                                        \
+  namespace nodewright {                                                                  \
+  struct Name __VA_ARGS__;                                                                \
+  inline constexpr std::string_view k##Name##Text = "struct " #Name " " #__VA_ARGS__ ";"; \
+  }
+
+namespace nodewright {
+
+// The source of one kernel; must outlive the KernelCache that it is given to. The text sees the dialect
+// (kernels_src/device/dialect.cuh) and the struct.
+class InlineKernel {
+ public:
+  InlineKernel(std::string_view name, std::string_view args_text, std::string_view kernel_text)
+      : path_("kernels_src/" + std::string(name) + ".cu"),
+        text_("#include \"kernels_src/device/dialect.cuh\"\nnamespace nodewright {\n" + std::string(args_text) +
+              "\n}\n" + std::string(kernel_text) + "\n") {}
+  InlineKernel(const InlineKernel&) = delete;
+  InlineKernel& operator=(const InlineKernel&) = delete;
+
+  operator EmbeddedSource() const { return {path_, text_}; }
+
+ private:
+  std::string path_, text_;
+};
+
+}  // namespace nodewright
