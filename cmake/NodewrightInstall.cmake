@@ -12,18 +12,49 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo/ DESTINATION share/nodewrigh
         FILES_MATCHING PATTERN "*.json" PATTERN "*.safetensors" PATTERN "README.md")
 
 # The graph library: find_package(nodewright) gives nodewright::graph. Headers as the sources include one another, below
-# include/nodewright; the public ones are those that <nodewright/nodewright.h> reaches.
+# include/nodewright; the public ones are those that <nodewright/nodewright.h> reaches (tests/package checks it).
 include(CMakePackageConfigHelpers)
 install(TARGETS nodewright_graph nodewright_runtime nodewright_kernel_sources nodewright_fmt nodewright_cuda_headers
         EXPORT nodewright ARCHIVE DESTINATION lib)
-foreach(folder graph runtime kernels_src)
-  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  install(FILES ${headers} DESTINATION include/nodewright/${folder})
+set(public_headers
+  graph/captured_run.h
+  graph/eager_run.h
+  graph/edge_derivation.h
+  graph/exec_budget.h
+  graph/graph_builder.h
+  graph/graph_dump.h
+  graph/graph_exec.h
+  graph/graph_handle.h
+  graph/hazard_check.h
+  graph/hazard_tracker.h
+  graph/node.h
+  graph/patch.h
+  graph/plan_run.h
+  kernels_src/args.h
+  kernels_src/field_visit.h
+  kernels_src/kernel_sources.h
+  kernels_src/launch_shape.h
+  kernels_src/saxpy.h
+  runtime/content_hash.h
+  runtime/device.h
+  runtime/device_selection.h
+  runtime/driver.h
+  runtime/driver_entries.h
+  runtime/error.h
+  runtime/event.h
+  runtime/image_store.h
+  runtime/inline_kernel.h
+  runtime/interposer.h
+  runtime/kernel_cache.h
+  runtime/kernel_request.h
+  runtime/memory.h
+  runtime/stream.h)
+foreach(header IN LISTS public_headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION include/nodewright/${folder})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/include/nodewright/nodewright.h
               ${PROJECT_BINARY_DIR}/include/nodewright/version.h DESTINATION include/nodewright/nodewright)
-install(FILES ${PROJECT_SOURCE_DIR}/runtime/cpu_driver/cpu_driver_api.h
-        DESTINATION include/nodewright/runtime/cpu_driver)
 install(EXPORT nodewright NAMESPACE nodewright:: FILE nodewrightTargets.cmake DESTINATION lib/cmake/nodewright)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/nodewrightConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/nodewrightConfig.cmake INSTALL_DESTINATION lib/cmake/nodewright)

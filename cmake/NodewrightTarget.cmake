@@ -43,6 +43,7 @@ function(nodewright_library name)
   target_link_libraries(nodewright_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:nodewright_options>
                         ${ARG_PRIVATE_DEPENDS})
   target_include_directories(nodewright_${name} PUBLIC "$<BUILD_INTERFACE:${NODEWRIGHT_INCLUDE_DIRS}>")
+  target_compile_features(nodewright_${name} PUBLIC cxx_std_20)
   set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 

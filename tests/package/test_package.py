@@ -21,6 +21,8 @@ def run(*words, **options):
 class PackageTest(unittest.TestCase):
     def test_the_program_in_the_readme_builds_against_the_installed_package_and_runs_without_a_gpu(self):
         program = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
+        example = (ROOT / "examples/first_graph.cpp").read_text()
+        self.assertEqual(program, example.split("\n", 1)[1])  # without the comment that says what it is
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             run("cmake", "--install", BUILD, "--prefix", folder / "prefix")
@@ -36,13 +38,19 @@ class PackageTest(unittest.TestCase):
             gone = subprocess.run([folder / "build/first_graph", "cpu"], env=environment, capture_output=True)
             self.assertNotEqual(gone.returncode, 0)
 
-    def test_installed_headers_reach_nothing_that_is_not_installed(self):
+    def test_the_headers_installed_are_those_that_the_one_header_reaches(self):
         with tempfile.TemporaryDirectory() as folder:
             run("cmake", "--install", BUILD, "--prefix", folder)
             include = pathlib.Path(folder) / "include/nodewright"
-            for header in include.rglob("*.h"):
-                for name in re.findall(r'#include "([^"]+)"', header.read_text()):
-                    self.assertTrue((include / name).exists(), f"{header.relative_to(include)} includes {name}")
+            installed = {str(header.relative_to(include)) for header in include.rglob("*.h")}
+            reached, unread = set(), ["nodewright/nodewright.h"]
+            while unread:
+                header = unread.pop()
+                reached.add(header)
+                self.assertIn(header, installed)
+                names = re.findall(r'^#include "([^"]+)"', (include / header).read_text(), re.M)
+                unread += [name for name in names if name not in reached]
+            self.assertEqual(reached, installed)
 
 
 if __name__ == "__main__":
