@@ -29,6 +29,7 @@ set(public_headers
   graph/hazard_tracker.h
   graph/node.h
   graph/patch.h
+  graph/plan_timings.h
   graph/plan_run.h
   kernels_src/args.h
   kernels_src/field_visit.h
