@@ -171,6 +171,7 @@ TEST_F(ChildGraphTest, AFailedRunLeavesNoEventPending) {
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, synchronize());
   api().clear_error();
   EXPECT_OK(api().cuEventSynchronize(event)) << "and does not hang";
+  EXPECT_OK(api().cuEventQuery(event));
   ASSERT_OK(api().cuGraphExecDestroy(exec));
   ASSERT_OK(api().cuEventDestroy(event));
 }

@@ -118,6 +118,25 @@ TEST_F(NodeParametersTest, NodesInsideAChildAreChangedThroughTheExecOfTheOutermo
   ASSERT_OK(api().cuGraphExecDestroy(exec));
 }
 
+TEST_F(NodeParametersTest, NodesInsideAChildKeepAnsweringToTheirGraphAfterAnUpdate) {
+  CUgraph given = nullptr, inner = nullptr, other = nullptr;
+  ASSERT_OK(api().cuGraphCreate(&given, 0));
+  add_kernel(given, add_one_, 1, 64, AddOne{{a_, 64}, {b_, 64}, 64});
+  const CUgraphNode child = add_node(graph_, child_node(given));
+  ASSERT_OK(api().cuGraphDestroy(given));
+  ASSERT_OK(api().cuGraphChildGraphNodeGetGraph(child, &inner));
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  ASSERT_OK(api().cuGraphGetNodes(inner, &node, &count));
+  const CUgraphExec exec = instantiate(graph_);
+  ASSERT_OK(api().cuGraphClone(&other, graph_));
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_OK(api().cuGraphExecUpdate(exec, other, &info));
+  EXPECT_OK(api().cuGraphNodeSetEnabled(exec, node, 0));
+  ASSERT_OK(api().cuGraphDestroy(other));
+  ASSERT_OK(api().cuGraphExecDestroy(exec));
+}
+
 TEST_F(NodeParametersTest, AChildNodeTakesAGraphOfTheSameShapeInTheExec) {
   CUgraph given = nullptr, next = nullptr, inner = nullptr;
   ASSERT_OK(api().cuGraphCreate(&given, 0));
