@@ -19,7 +19,7 @@
   X(cuEventSynchronize) X(cuEventQuery) X(cuEventElapsedTime)                                                        \
   X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)                                                      \
   X(cuKernelGetFunction) X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuKernelGetParamInfo)                     \
-  X(cuFuncGetAttribute) X(cuFuncSetAttribute)                                                                        \
+  X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncGetParamInfo)                                                  \
   X(cuLaunchKernelEx) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                                                 \
   X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone) X(cuGraphConditionalHandleCreate)                               \
   X(cuGraphAddNode) X(cuGraphDestroyNode) X(cuGraphAddDependencies) X(cuGraphRemoveDependencies)                     \

@@ -80,6 +80,14 @@ CUresult set_attribute(State& s, const std::shared_ptr<LoadedImage>& loaded, CUf
   return CUDA_SUCCESS;
 }
 
+CUresult get_parameter(const std::shared_ptr<LoadedImage>& loaded, size_t index, size_t* offset, size_t* bytes) {
+  if (loaded == nullptr) return no_kernel();
+  if (offset == nullptr || index > 0) return CUDA_ERROR_INVALID_VALUE;  // one struct, and no more
+  *offset = 0;
+  if (bytes != nullptr) *bytes = loaded->image->args_bytes;
+  return CUDA_SUCCESS;
+}
+
 // `programmatic`: the launch may begin before the kernel before it in the stream has ended.
 CUresult read_attributes(const CUlaunchConfig& config, KernelAttributes& attributes, bool& programmatic) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
@@ -167,14 +175,12 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
 }
 
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* bytes) {
-  return enter(Needs::context, [&](State& s, Lock&) {
-    const auto loaded = find_kernel(s, handle);
-    if (loaded == nullptr) return no_kernel();
-    if (offset == nullptr || index > 0) return CUDA_ERROR_INVALID_VALUE;  // one struct, and no more
-    *offset = 0;
-    if (bytes != nullptr) *bytes = loaded->image->args_bytes;
-    return CUDA_SUCCESS;
-  });
+  return enter(Needs::context,
+               [&](State& s, Lock&) { return get_parameter(find_kernel(s, handle), index, offset, bytes); });
+}
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* bytes) {
+  return enter(Needs::context,
+               [&](State& s, Lock&) { return get_parameter(find_function(s, handle), index, offset, bytes); });
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,

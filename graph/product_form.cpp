@@ -1,0 +1,183 @@
+#include "graph/product_form.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "graph/library_nodes.h"
+#include "runtime/error.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kFileName = "product";
+constexpr std::string_view kFormat = "product form 1";
+constexpr std::string_view kImported = "imported";
+
+// Everything that the answer depends on.
+Digest key_of(const MatmulPlan& plan) {
+  const MatmulShape& s = plan.shape();
+  const DeviceProperties& device = plan.device().properties();
+  ContentHash hash;
+  hash.add_field(kFormat);
+  hash.add_field(fmt::format("{} sm_{}{} {} SMs, driver {}", device.name, device.cc_major, device.cc_minor,
+                             device.sm_count, plan.device().driver().version()));
+  hash.add_field(fmt::format("cuBLASLt {}", plan.library_version()));
+  hash.add(std::as_bytes(std::span(plan.algorithm().words)));
+  hash.add_field(fmt::format("{} lda {} ldb {} ldc {} ldy {} alpha {:a} beta {:a} aligned {} workspace {}", to_string(s),
+                             s.lda, s.ldb, s.ldc, s.ldy, s.alpha, s.beta, plan.alignment_bytes(),
+                             plan.workspace_bytes()));
+  return hash.finish();
+}
+
+// Values of magnitude 1/32 to 1. A prime count of them repeats, so that no row of a matrix equals the next.
+constexpr uint64_t kPatternElements = 65521;
+std::vector<std::byte> pattern_of(Element element, uint64_t elements, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(std::min(elements, kPatternElements) * bytes_of(element));
+  for (uint64_t at = 0; at < bytes.size(); at += bytes_of(element)) {
+    const auto word = static_cast<uint32_t>(random());
+    const uint32_t sign = word >> 31, exponent = word >> 24 & 3;  // of 2^-4 to 2^-1, by the element's bias
+    uint32_t bits = sign << 15 | (11 + exponent) << 10 | (word & 0x3ff);
+    if (element == Element::bf16) bits = sign << 15 | (123 + exponent) << 7 | (word & 0x7f);
+    if (element == Element::f32) bits = sign << 31 | (123 + exponent) << 23 | (word & 0x7fffff);
+    std::memcpy(bytes.data() + at, &bits, bytes_of(element));  // the low bytes: little-endian, as the device
+  }
+  return bytes;
+}
+
+// Operands for one product that nobody else uses.
+class Scratch {
+ public:
+  explicit Scratch(const MatmulPlan& plan)
+      : plan_(plan),
+        a_(plan.device(), plan.name() + ".check.a", plan.spans().a),
+        b_(plan.device(), plan.name() + ".check.b", plan.spans().b),
+        c_(plan.device(), plan.name() + ".check.c", plan.spans().c),
+        bias_(plan.device(), plan.name() + ".check.bias", plan.spans().bias),
+        y_(plan.device(), plan.name() + ".check.y", plan.spans().y),
+        workspace_(plan.device(), plan.name() + ".check.workspace", plan.spans().workspace) {
+    fill(a_, plan.shape().inputs, 1);
+    fill(b_, plan.shape().inputs, 2);
+    fill(c_, plan.shape().output, 3);
+    fill(bias_, plan.shape().output, 4);
+  }
+
+  MatmulOperands operands() const {
+    return {.a = a_.address(),
+            .b = b_.address(),
+            .c = c_.address(),
+            .bias = bias_.address(),
+            .y = y_.address(),
+            .workspace = workspace_.address()};
+  }
+
+  // What `run` leaves in y, which holds NaN before.
+  template <class Run>
+  std::vector<std::byte> result_of(Run&& run) {
+    Device& device = plan_.device();
+    fill_device(device, y_.address(), std::byte{0xff}, y_.bytes(), y_.name());
+    if (workspace_.bytes() != 0)
+      fill_device(device, workspace_.address(), std::byte{0xff}, workspace_.bytes(), workspace_.name());
+    run();
+    std::vector<std::byte> bytes(y_.bytes());
+    read_device(device, bytes, y_.address(), y_.name());
+    return bytes;
+  }
+
+ private:
+  void fill(const DeviceBuffer& buffer, Element element, unsigned seed) {
+    if (buffer.bytes() == 0) return;
+    const std::vector<std::byte> pattern = pattern_of(element, buffer.bytes() / bytes_of(element), seed);
+    write_device(plan_.device(), buffer.address(), pattern, buffer.name());
+    const Driver& driver = plan_.device().driver();
+    for (uint64_t filled = pattern.size(); filled < buffer.bytes();) {
+      const uint64_t more = std::min(filled, buffer.bytes() - filled);
+      driver.check(driver.cuMemcpyDtoD(buffer.address() + filled, buffer.address(), more), "cuMemcpyDtoD", "fill",
+                   buffer.name());
+      filled += more;
+    }
+  }
+
+  const MatmulPlan& plan_;
+  DeviceBuffer a_, b_, c_, bias_, y_, workspace_;
+};
+
+GraphExecHandle graph_of(const MatmulPlan& plan, const RecordedProduct& recorded) {
+  const Driver& driver = plan.device().driver();
+  CUgraph graph = nullptr;
+  driver.check(driver.cuGraphCreate(&graph, 0), "cuGraphCreate", "compare product", plan.name());
+  const GraphHandle owned(driver, graph);
+  recorded.add_kernel({.graph = graph, .before = {}, .types = {}});
+  return instantiate(driver, graph, plan.name(), [&](CUgraphNode) { return plan.name(); });
+}
+
+ProductForm child(std::string reason) { return {.imported = false, .reason = std::move(reason)}; }
+
+}  // namespace
+
+std::string to_string(const ProductForm& form) {
+  return form.imported ? std::string(kImported) : "child graph, because " + form.reason;
+}
+
+ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std::span<std::byte>)>& alter) {
+  Scratch scratch(plan);
+  const Stream stream(plan.device(), "compare " + plan.name());
+  const auto direct = [&] {
+    plan.submit(scratch.operands(), stream.get());
+    stream.synchronize();
+  };
+  const std::vector<std::byte> expected = scratch.result_of(direct);
+  if (scratch.result_of(direct) != expected) return child("two direct calls give different bits");
+
+  RecordedProduct recorded(plan, scratch.operands());
+  if (!recorded.obstacle().empty()) return child(recorded.obstacle());
+  if (alter) alter(recorded.arguments());
+  std::optional<GraphExecHandle> exec;
+  try {
+    exec.emplace(graph_of(plan, recorded));
+  } catch (const Error& error) {
+    return child(fmt::format("the driver refuses its kernel as a node: {}", error.what()));
+  }
+  const Driver& driver = plan.device().driver();
+  const std::vector<std::byte> imported = scratch.result_of([&] {
+    driver.check(driver.cuGraphLaunch(exec->get(), stream.get()), "cuGraphLaunch", "compare product", plan.name());
+    stream.synchronize();
+  });
+  if (imported != expected) return child("its imported kernel gives other bits than a direct call");
+  return {};
+}
+
+ProductForms::ProductForms(std::filesystem::path folder)
+    : store_(folder.empty() ? ImageStore::default_folder() : std::move(folder)) {
+  stats_.disk_problem = store_.problem();
+}
+
+const ProductForm& ProductForms::of(const MatmulPlan& plan) {
+  const Digest key = key_of(plan);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const ImageStore::Read read = store_.read(kFileName, key);
+  if (read.found == ImageStore::Found::yes) {
+    const std::string text(reinterpret_cast<const char*>(read.image.data()), read.image.size());
+    ++stats_.read;
+    return known_[key] = text == kImported ? ProductForm{} : child(text);
+  }
+  if (read.found == ImageStore::Found::damaged) ++stats_.rejected;
+  const ProductForm form = compare_import(plan);
+  ++stats_.compared;
+  const std::string text = form.imported ? std::string(kImported) : form.reason;
+  if (std::string problem = store_.write(kFileName, key, std::as_bytes(std::span(text))); !problem.empty())
+    stats_.disk_problem = std::move(problem);
+  return known_[key] = form;
+}
+
+std::filesystem::path ProductForms::file_of(const MatmulPlan& plan) const {
+  return store_.file_of(kFileName, key_of(plan));
+}
+
+}  // namespace nodewright

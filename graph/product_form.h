@@ -1,0 +1,55 @@
+// Whether a library product may be one kernel node of ours: decided by comparing bits, once for each device, driver,
+// library, algorithm and shape, and remembered on disk.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+
+#include "runtime/image_store.h"
+#include "runtime/matmul_plan.h"
+
+namespace nodewright {
+
+// How a product stands in the driver's graph.
+struct ProductForm {
+  bool imported = true;  // one kernel node; otherwise a child graph
+  std::string reason;    // why it is a child graph
+  bool operator==(const ProductForm&) const = default;
+};
+// "imported", or "child graph, because its algorithm is 2 nodes"
+std::string to_string(const ProductForm& form);
+
+// Runs `plan` on scratch memory, twice by a direct call and once as an imported kernel node. Imported only if all three
+// give the same bits. `alter`: for tests, may change the imported kernel's arguments. Throws Error for what leaves the
+// device unusable.
+ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std::span<std::byte>)>& alter = {});
+
+class ProductForms {
+ public:
+  // `folder`: where answers are kept; empty: ImageStore::default_folder().
+  explicit ProductForms(std::filesystem::path folder = {});
+
+  // From this object, from disk, or by compare_import. A damaged file, or one of another library, driver or device,
+  // counts as none.
+  const ProductForm& of(const MatmulPlan& plan);
+
+  struct Stats {
+    uint64_t compared = 0, read = 0;  // answers found out, and answers read from disk
+    uint64_t rejected = 0;            // files found damaged
+    std::string disk_problem;         // why an answer could not be kept; empty when all is well
+  };
+  const Stats& stats() const { return stats_; }
+
+  // The file that holds the answer for `plan`.
+  std::filesystem::path file_of(const MatmulPlan& plan) const;
+
+ private:
+  ImageStore store_;
+  std::map<Digest, ProductForm> known_;
+  Stats stats_;
+};
+
+}  // namespace nodewright
