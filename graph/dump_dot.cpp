@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/graph_dump.h"
+#include "runtime/matmul_plan.h"
 
 namespace nodewright {
 namespace {
@@ -20,6 +21,7 @@ std::string dot_string(std::string_view text) {
 }
 
 std::string label_of(const PlanNode& node) {
+  if (node.kind == NodeKind::product) return node.name + "\nproduct " + to_string(node.product->shape());
   if (node.kind != NodeKind::kernel) return node.name + "\n" + std::string(to_string(node.kind));
   return fmt::format("{}\n{} {}x{}", node.name, node.kernel_name(), node.shape.blocks(), node.shape.threads());
 }

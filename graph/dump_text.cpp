@@ -7,6 +7,7 @@
 
 #include "graph/graph_dump.h"
 #include "graph/plan_fold.h"
+#include "graph/product_node.h"
 
 namespace nodewright {
 namespace {
@@ -63,8 +64,9 @@ std::string what_of(const PlanNode& node) {
     case NodeKind::empty:
     case NodeKind::event_record:
     case NodeKind::event_wait:
-    case NodeKind::product:
       break;
+    case NodeKind::product:
+      return describe_product(node);
   }
   return std::string(to_string(node.kind));
 }

@@ -9,6 +9,7 @@
 
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
+#include "graph/product_node.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -28,12 +29,12 @@ class EagerRun {
       if (edge.type == EdgeType::programmatic) may_start_early[edge.to] = true;
     for (const PlanNode& node : plan.nodes) {
       driver_.label(node.name);
-      submit(node, may_start_early[node.id]);
+      submit(plan, node, may_start_early[node.id]);
     }
   }
 
  private:
-  void submit(const PlanNode& node, bool may_start_early) {
+  void submit(const Plan& plan, const PlanNode& node, bool may_start_early) {
     const bool after_kernel = std::exchange(after_kernel_, node.kind == NodeKind::kernel);
     switch (node.kind) {
       case NodeKind::kernel:
@@ -58,7 +59,7 @@ class EagerRun {
       case NodeKind::conditional:
         return run_conditional(node);
       case NodeKind::product:
-        return;
+        return submit_product(plan, node, stream_.get());
     }
   }
 

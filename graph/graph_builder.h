@@ -27,6 +27,7 @@
 #include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
 #include "graph/node.h"
+#include "graph/product_operands.h"
 
 namespace nodewright {
 
@@ -157,6 +158,12 @@ class GraphBuilder {
     std::memcpy(bytes.data(), &value, sizeof(T));
     return add_fill(name, view.address(), view.bytes(), {bytes.data(), bytes.size()}, after);
   }
+
+  // A matrix product as one node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c and
+  // bias, writes y and the workspace; without an operand c, beta adds to y. Full edges only. Refused: an operand that
+  // is missing, too short, of another element type or not aligned as planned.
+  NodeId product(std::string_view name, std::shared_ptr<const MatmulPlan> product, const ProductOperands& operands,
+                 const std::vector<NodeId>& after = {});
 
   // Calls `function` on a thread of the driver, after what wrote the ranges it reads and before what reads the ranges
   // it writes (pinned memory). The node owns the function and what it holds. It must not call CUDA; what it throws is

@@ -7,6 +7,7 @@
 
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
+#include "graph/product_node.h"
 #include "graph/stopwatch.h"
 
 namespace nodewright {
@@ -78,7 +79,8 @@ void ExplicitGraph::add_nodes(const std::shared_ptr<const Plan>& shared, CUgraph
       types.push_back(edge_data(edge->type));
       ++(edge->type == EdgeType::full ? stats_.full_edges : stats_.programmatic_edges);
     }
-    built.nodes.push_back(add_node(node, graph, before, types));
+    built.nodes.push_back(node.kind == NodeKind::product ? add_product_node(built, node, before, types)
+                                                         : add_node(node, graph, before, types));
   }
   stats_.nodes += plan.nodes.size();
 }
@@ -104,6 +106,28 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
                    fmt::format("{} of plan '{}', {} edges into it", to_string(node.kind), plan_->name, before.size()));
   if (node.attributes != KernelAttributes{}) set_attributes(node, added);
   return added;
+}
+
+CUgraphNode ExplicitGraph::add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
+                                            std::span<const CUgraphEdgeData> types) {
+  if (product_forms_ == nullptr) product_forms_ = std::make_unique<ProductForms>();
+  const AddedProduct added =
+      add_product(*built.plan, node, {.graph = built.graph, .before = before, .types = types}, *product_forms_);
+  if (node.product->backend() == MatmulBackend::cublaslt)
+    ++(added.form.imported ? stats_.imported_products : stats_.child_products);
+  built.products[node.id] = added.form;
+  return added.node;
+}
+
+const ProductForm& ExplicitGraph::product_form(NodeId node) const {
+  for (const auto& built : built_)
+    if (const auto found = built->products.find(node.index);
+        built->token == node.plan && found != built->products.end())
+      return found->second;
+  throw Error({.doing = "look up product",
+               .object = plan_->name,
+               .detail = fmt::format("node {} is no product of this graph", node.index),
+               .advice = "pass the id that GraphBuilder::product returned"});
 }
 
 void ExplicitGraph::set_attributes(const PlanNode& node, CUgraphNode added) const {

@@ -18,6 +18,7 @@
 #include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
 #include "graph/node.h"
+#include "graph/product_form.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -38,6 +39,7 @@ struct BuiltPlan {
   CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
   std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
   std::vector<std::unique_ptr<NodeState>> states;
+  std::map<uint32_t, ProductForm> products;  // by id: how each product stands in the graph
 };
 
 using BuiltPlans = std::vector<std::unique_ptr<BuiltPlan>>;
@@ -69,6 +71,7 @@ class ExplicitGraph {
 
   struct Stats {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
+    size_t imported_products = 0, child_products = 0;          // library products: as a kernel node, as a child graph
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
     // What the driver has taken for it so far, as free memory shows: in pieces of 2 MiB, shared with other graphs.
     uint64_t device_bytes = 0;
@@ -79,6 +82,8 @@ class ExplicitGraph {
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
   // The graph's plan, then those inside it, outer before inner.
   const BuiltPlans& built_plans() const { return built_; }
+  // How a product of the plan, or of one inside it, stands in the graph.
+  const ProductForm& product_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
 
@@ -94,6 +99,8 @@ class ExplicitGraph {
   void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
   CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                        std::span<const CUgraphEdgeData> types);
+  CUgraphNode add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
+                               std::span<const CUgraphEdgeData> types);
   CUgraphNode add_child(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                         std::span<const CUgraphEdgeData> types);
   CUgraphNode add_conditional(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
@@ -114,6 +121,7 @@ class ExplicitGraph {
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
+  std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
   bool has_host_nodes_ = false;
   uint64_t free_before_ = 0;  // device memory, before anything was built
   Stats stats_;

@@ -11,13 +11,10 @@
 
 namespace nodewright {
 
-RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands)
-    : driver_(plan.device().driver()), name_(plan.name()), graph_(driver_) {
+RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name)
+    : driver_(plan.device().driver()), name_(std::move(name)), graph_(driver_) {
   capture(plan, operands);
-  size_t count = 0;
-  driver_.check(driver_.cuGraphGetNodes(graph_.get(), nullptr, &count), "cuGraphGetNodes", "read recorded product",
-                name_);
-  read_kernel(count);
+  read_kernel();
 }
 
 // Relaxed: at its first use the library loads its kernels, which the stricter modes forbid on a capturing thread.
@@ -40,55 +37,66 @@ void RecordedProduct::capture(const MatmulPlan& plan, const MatmulOperands& oper
   driver_.check(end(), "cuStreamEndCapture", "record product", name_);
 }
 
-void RecordedProduct::read_kernel(size_t nodes) {
-  if (nodes != 1) {
-    obstacle_ = fmt::format("its algorithm is {} nodes", nodes);
+void RecordedProduct::read_kernel() {
+  const auto check = [&](CUresult result, const char* call) {
+    driver_.check(result, call, "read recorded product", name_);
+  };
+  size_t count = 0;
+  check(driver_.cuGraphGetNodes(graph_.get(), nullptr, &count), "cuGraphGetNodes");
+  if (count != 1) {
+    obstacle_ = fmt::format("its algorithm is {} nodes", count);
     return;
   }
-  size_t count = 1;
-  driver_.check(driver_.cuGraphGetNodes(graph_.get(), &kernel_, &count), "cuGraphGetNodes", "read recorded product",
-                name_);
+  check(driver_.cuGraphGetNodes(graph_.get(), &kernel_, &count), "cuGraphGetNodes");
   CUgraphNodeType type{};
-  driver_.check(driver_.cuGraphNodeGetType(kernel_, &type), "cuGraphNodeGetType", "read recorded product", name_);
+  check(driver_.cuGraphNodeGetType(kernel_, &type), "cuGraphNodeGetType");
   if (type != CU_GRAPH_NODE_TYPE_KERNEL) {
     obstacle_ = fmt::format("its one node is of type {}, not a kernel", static_cast<int>(type));
     return;
   }
-  driver_.check(driver_.cuGraphKernelNodeGetParams(kernel_, &parameters_), "cuGraphKernelNodeGetParams",
-                "read recorded product", name_);
-  read_arguments();
-  parameters_.kernelParams = nullptr;
-  parameters_.extra = nullptr;
+  check(driver_.cuGraphKernelNodeGetParams(kernel_, &parameters_), "cuGraphKernelNodeGetParams");
+  arguments_ = arguments_of(parameters_);
+  obstacle_ = arguments_.obstacle;
 }
 
 // The driver returns arguments as they were passed: as one buffer, or as a pointer to each. What it returns belongs to
-// the recorded node, so the bytes are copied.
-void RecordedProduct::read_arguments() {
-  if (parameters_.extra != nullptr) {
+// the node, so the bytes are copied.
+RecordedProduct::Arguments RecordedProduct::arguments_of(const CUDA_KERNEL_NODE_PARAMS& kernel) const {
+  Arguments result;
+  if (kernel.extra != nullptr) {
     const void* buffer = nullptr;
     size_t bytes = 0;
-    for (void** entry = parameters_.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
+    for (void** entry = kernel.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
       if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = entry[1];
       if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(entry[1]);
     }
-    if (buffer == nullptr || bytes == 0) {
-      obstacle_ = "its kernel's argument buffer cannot be read";
-      return;
-    }
+    if (buffer == nullptr || bytes == 0) result.obstacle = "its kernel's argument buffer cannot be read";
     const auto* first = static_cast<const std::byte*>(buffer);
-    arguments_.assign(first, first + bytes);
-    return;
+    if (result.obstacle.empty()) result.bytes.assign(first, first + bytes);
+    return result;
   }
-  for (Parameter p; driver_.cuFuncGetParamInfo(parameters_.func, layout_.size(), &p.offset, &p.bytes) == CUDA_SUCCESS;) {
-    layout_.push_back(p);
-    arguments_.resize(std::max(arguments_.size(), p.offset + p.bytes));
+  Parameter parameter;
+  while (driver_.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes) ==
+         CUDA_SUCCESS)
+    result.layout.push_back(parameter);
+  if (kernel.kernelParams == nullptr || result.layout.empty()) {
+    result.obstacle = "its kernel's arguments cannot be read";
+    return result;
   }
-  if (parameters_.kernelParams == nullptr || layout_.empty()) {
-    obstacle_ = "its kernel's arguments cannot be read";
-    return;
-  }
-  for (size_t i = 0; i < layout_.size(); ++i)
-    std::memcpy(arguments_.data() + layout_[i].offset, parameters_.kernelParams[i], layout_[i].bytes);
+  result.bytes.resize(result.layout.back().offset + result.layout.back().bytes);
+  for (size_t i = 0; i < result.layout.size(); ++i)
+    std::memcpy(result.bytes.data() + result.layout[i].offset, kernel.kernelParams[i], result.layout[i].bytes);
+  return result;
+}
+
+bool RecordedProduct::matches(CUgraphNode held) const {
+  CUDA_KERNEL_NODE_PARAMS other{};
+  driver_.check(driver_.cuGraphKernelNodeGetParams(held, &other), "cuGraphKernelNodeGetParams", "read node", name_);
+  const auto shape_of = [](const CUDA_KERNEL_NODE_PARAMS& k) {
+    return std::array{k.gridDimX, k.gridDimY, k.gridDimZ, k.blockDimX, k.blockDimY, k.blockDimZ, k.sharedMemBytes};
+  };
+  return other.func == parameters_.func && shape_of(other) == shape_of(parameters_) &&
+         arguments_of(other) == arguments_;
 }
 
 CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
@@ -102,22 +110,22 @@ CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
   node.kernel.blockDimY = parameters_.blockDimY;
   node.kernel.blockDimZ = parameters_.blockDimZ;
   node.kernel.sharedMemBytes = parameters_.sharedMemBytes;
-  auto* bytes = const_cast<std::byte*>(arguments_.data());  // the driver's structs know no const
-  size_t size = arguments_.size();
+  auto* bytes = const_cast<std::byte*>(arguments_.bytes.data());  // the driver's structs know no const
+  size_t size = arguments_.bytes.size();
   std::array<void*, 5> buffer{CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                               CU_LAUNCH_PARAM_END};
   std::vector<void*> pointers;
-  for (const Parameter& parameter : layout_) pointers.push_back(bytes + parameter.offset);
-  if (layout_.empty())
+  for (const Parameter& parameter : arguments_.layout) pointers.push_back(bytes + parameter.offset);
+  if (arguments_.layout.empty())
     node.kernel.extra = buffer.data();
   else
     node.kernel.kernelParams = pointers.data();
 
   CUgraphNode added = nullptr;
   driver_.label(name_);
-  driver_.check(driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(),
-                                       place.before.size(), &node),
-                "cuGraphAddNode", "add product", name_, fmt::format("a kernel with {} argument bytes", size));
+  driver_.check(
+      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node),
+      "cuGraphAddNode", "add product", name_, fmt::format("a kernel with {} argument bytes", size));
   // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
   driver_.check(driver_.cuGraphKernelNodeCopyAttributes(added, kernel_), "cuGraphKernelNodeCopyAttributes",
                 "add product", name_);
@@ -131,9 +139,9 @@ CUgraphNode RecordedProduct::add_child(const NodePlace& place) const {
   node.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
   CUgraphNode added = nullptr;
   driver_.label(name_);
-  driver_.check(driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(),
-                                       place.before.size(), &node),
-                "cuGraphAddNode", "add product", name_, "a child graph");
+  driver_.check(
+      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node),
+      "cuGraphAddNode", "add product", name_, "a child graph");
   return added;
 }
 

@@ -124,6 +124,8 @@ void check_nodes(const Plan& plan) {
     if (!names.insert(node.name).second) refuse_plan(plan, fmt::format("two nodes are named '{}'", node.name));
     if (node.kind == NodeKind::kernel && node.kernel == nullptr)
       refuse_plan(plan, fmt::format("node '{}' has no kernel", node.name));
+    if (node.kind == NodeKind::product && node.product == nullptr)
+      refuse_plan(plan, fmt::format("node '{}' has no product", node.name));
     for (const Use& use : node.uses)
       if (use.buffer >= plan.buffers.size())
         refuse_plan(plan, fmt::format("node '{}', field '{}' names buffer {} of {}", node.name, use.field, use.buffer,

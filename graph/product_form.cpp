@@ -10,6 +10,7 @@
 
 #include "graph/library_nodes.h"
 #include "runtime/error.h"
+#include "runtime/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -29,8 +30,8 @@ Digest key_of(const MatmulPlan& plan) {
                              device.sm_count, plan.device().driver().version()));
   hash.add_field(fmt::format("cuBLASLt {}", plan.library_version()));
   hash.add(std::as_bytes(std::span(plan.algorithm().words)));
-  hash.add_field(fmt::format("{} lda {} ldb {} ldc {} ldy {} alpha {:a} beta {:a} aligned {} workspace {}", to_string(s),
-                             s.lda, s.ldb, s.ldc, s.ldy, s.alpha, s.beta, plan.alignment_bytes(),
+  hash.add_field(fmt::format("{} lda {} ldb {} ldc {} ldy {} alpha {:a} beta {:a} aligned {} workspace {}",
+                             to_string(s), s.lda, s.ldb, s.ldc, s.ldy, s.alpha, s.beta, plan.alignment_bytes(),
                              plan.workspace_bytes()));
   return hash.finish();
 }
@@ -135,7 +136,7 @@ ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std:
   const std::vector<std::byte> expected = scratch.result_of(direct);
   if (scratch.result_of(direct) != expected) return child("two direct calls give different bits");
 
-  RecordedProduct recorded(plan, scratch.operands());
+  RecordedProduct recorded(plan, scratch.operands(), plan.name());
   if (!recorded.obstacle().empty()) return child(recorded.obstacle());
   if (alter) alter(recorded.arguments());
   std::optional<GraphExecHandle> exec;

@@ -9,6 +9,7 @@
 #include "graph/graph_exec.h"
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
+#include "graph/product_node.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -79,12 +80,17 @@ class Comparison {
       case NodeKind::conditional:
         return CU_GRAPH_NODE_TYPE_CONDITIONAL;
       case NodeKind::product:
-        break;
+        break;  // a kernel or a child graph: product_differences looks
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
 
   void compare_node(const PlanNode& node) {
+    if (node.kind == NodeKind::product) {
+      for (std::string& difference : product_differences(plan_, node, handle(node), built_.products.at(node.id)))
+        differences_.push_back(std::move(difference));
+      return;
+    }
     CUgraphNodeType type{};
     check(driver_.cuGraphNodeGetType(handle(node), &type), "cuGraphNodeGetType");
     expect<int>(node, "type", type_of(node), type);
