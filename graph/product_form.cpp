@@ -126,7 +126,7 @@ std::string to_string(const ProductForm& form) {
   return form.imported ? std::string(kImported) : "child graph, because " + form.reason;
 }
 
-ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std::span<std::byte>)>& alter) {
+ProductForm compare_import(const MatmulPlan& plan, const AlterArguments& alter) {
   Scratch scratch(plan);
   const Stream stream(plan.device(), "compare " + plan.name());
   const auto direct = [&] {
@@ -154,8 +154,8 @@ ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std:
   return {};
 }
 
-ProductForms::ProductForms(std::filesystem::path folder)
-    : store_(folder.empty() ? ImageStore::default_folder() : std::move(folder)) {
+ProductForms::ProductForms(std::filesystem::path folder, AlterArguments alter)
+    : store_(folder.empty() ? ImageStore::default_folder() : std::move(folder)), alter_(std::move(alter)) {
   stats_.disk_problem = store_.problem();
 }
 
@@ -169,7 +169,7 @@ const ProductForm& ProductForms::of(const MatmulPlan& plan) {
     return known_[key] = text == kImported ? ProductForm{} : child(text);
   }
   if (read.found == ImageStore::Found::damaged) ++stats_.rejected;
-  const ProductForm form = compare_import(plan);
+  const ProductForm form = compare_import(plan, alter_);
   ++stats_.compared;
   const std::string text = form.imported ? std::string(kImported) : form.reason;
   if (std::string problem = store_.write(kFileName, key, std::as_bytes(std::span(text))); !problem.empty())

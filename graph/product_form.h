@@ -22,15 +22,17 @@ struct ProductForm {
 // "imported", or "child graph, because its algorithm is 2 nodes"
 std::string to_string(const ProductForm& form);
 
+// For tests: changes the arguments of an imported kernel before it is compared.
+using AlterArguments = std::function<void(std::span<std::byte>)>;
+
 // Runs `plan` on scratch memory, twice by a direct call and once as an imported kernel node. Imported only if all three
-// give the same bits. `alter`: for tests, may change the imported kernel's arguments. Throws Error for what leaves the
-// device unusable.
-ProductForm compare_import(const MatmulPlan& plan, const std::function<void(std::span<std::byte>)>& alter = {});
+// give the same bits. Throws Error for what leaves the device unusable.
+ProductForm compare_import(const MatmulPlan& plan, const AlterArguments& alter = {});
 
 class ProductForms {
  public:
   // `folder`: where answers are kept; empty: ImageStore::default_folder().
-  explicit ProductForms(std::filesystem::path folder = {});
+  explicit ProductForms(std::filesystem::path folder = {}, AlterArguments alter = {});
 
   // From this object, from disk, or by compare_import. A damaged file, or one of another library, driver or device,
   // counts as none.
@@ -48,6 +50,7 @@ class ProductForms {
 
  private:
   ImageStore store_;
+  AlterArguments alter_;
   std::map<Digest, ProductForm> known_;
   Stats stats_;
 };
