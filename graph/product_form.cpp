@@ -123,6 +123,7 @@ ProductForm child(std::string reason) { return {.imported = false, .reason = std
 }  // namespace
 
 std::string to_string(const ProductForm& form) {
+  if (form.reference) return "reference kernel";
   return form.imported ? std::string(kImported) : "child graph, because " + form.reason;
 }
 

@@ -15,11 +15,12 @@ namespace nodewright {
 
 // How a product stands in the driver's graph.
 struct ProductForm {
-  bool imported = true;  // one kernel node; otherwise a child graph
-  std::string reason;    // why it is a child graph
+  bool imported = true;    // one kernel node; otherwise a child graph
+  std::string reason;      // why it is a child graph
+  bool reference = false;  // a kernel of ours, no library's
   bool operator==(const ProductForm&) const = default;
 };
-// "imported", or "child graph, because its algorithm is 2 nodes"
+// "imported", "child graph, because its algorithm is 2 nodes", or "reference kernel"
 std::string to_string(const ProductForm& form);
 
 // For tests: changes the arguments of an imported kernel before it is compared.

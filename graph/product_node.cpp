@@ -105,7 +105,7 @@ MatmulOperands operands_of(const Plan& plan, const PlanNode& node) {
 
 AddedProduct add_product(const Plan& plan, const PlanNode& node, const NodePlace& place, ProductForms& forms) {
   const MatmulOperands operands = operands_of(plan, node);
-  if (node.product->backend() == MatmulBackend::reference) return {add_reference(node, operands, place), {}};
+  if (node.product->backend() == MatmulBackend::reference) return {add_reference(node, operands, place), {.reference = true}};
   ProductForm form = forms.of(*node.product);
   const RecordedProduct recorded(*node.product, operands, node.name);
   if (form.imported && !recorded.obstacle().empty()) form = {.imported = false, .reason = recorded.obstacle()};

@@ -218,6 +218,8 @@ TEST_F(ProductNodesTest, AnImportedProductIsOneKernelNodeAndSaysSo) {
   if (!on_gpu()) {
     EXPECT_EQ(to_string(form), "imported");
   }
+  const ExplicitGraph own(sandwich(own_planner().plan("product", sandwich_shape()), EdgePolicy::full));
+  EXPECT_EQ(own.product_form(product).reference, !on_gpu());
   EXPECT_NE(error_of([&] { exec.product_form({0, plan_token("sandwich")}); }).find("no product"), std::string::npos);
 }
 
@@ -460,7 +462,7 @@ TEST_F(FakeProductNodesOnCpuDriver, ReadingBackFindsAnotherProductInTheDriver) {
   }
 }
 
-TEST_F(FakeProductNodesOnCpuDriver, ProductsRunInsideChildren) {
+TEST_F(FakeProductNodesOnCpuDriver, ProductsRunInsideChildrenAndBodies) {
   for (const int kernels : {1, 2}) {
     fake_->kernels_per_product = kernels;
     const auto matmul =
@@ -478,7 +480,7 @@ TEST_F(FakeProductNodesOnCpuDriver, ProductsRunInsideChildren) {
                  .y = view_of<bf16>(product.y),
                  .workspace = view_of<uint8_t>(product.workspace)});
     };
-    for (const ChildOwnership ownership : {ChildOwnership::cloned}) {
+    for (const ChildOwnership ownership : {ChildOwnership::moved, ChildOwnership::cloned}) {
       GraphBuilder inner(device_, "inside");
       declare_all(inner);
       add(inner);
@@ -489,6 +491,12 @@ TEST_F(FakeProductNodesOnCpuDriver, ProductsRunInsideChildren) {
       EXPECT_EQ(result_of(product, [&] { exec.launch(stream_); }), expected);
       EXPECT_EQ(read_back(exec), std::vector<std::string>{});
     }
+    GraphBuilder g(device_, "conditional");
+    declare_all(g);
+    g.if_else("if", g.condition("yes", 1), add);
+    ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+    EXPECT_EQ(result_of(product, [&] { exec.launch(stream_); }), expected);
+    EXPECT_EQ(read_back(exec), std::vector<std::string>{});
   }
 }
 
