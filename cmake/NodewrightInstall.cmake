@@ -31,10 +31,13 @@ set(public_headers
   graph/patch.h
   graph/plan_timings.h
   graph/plan_run.h
+  graph/product_form.h
+  graph/product_operands.h
   kernels_src/args.h
   kernels_src/field_visit.h
   kernels_src/kernel_sources.h
   kernels_src/launch_shape.h
+  kernels_src/reference_product.h
   kernels_src/saxpy.h
   runtime/content_hash.h
   runtime/device.h
@@ -48,6 +51,8 @@ set(public_headers
   runtime/interposer.h
   runtime/kernel_cache.h
   runtime/kernel_request.h
+  runtime/matmul_library.h
+  runtime/matmul_plan.h
   runtime/memory.h
   runtime/stream.h)
 foreach(header IN LISTS public_headers)

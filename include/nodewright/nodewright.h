@@ -20,5 +20,6 @@
 #include "runtime/event.h"
 #include "runtime/inline_kernel.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/matmul_plan.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
