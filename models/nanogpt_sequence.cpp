@@ -67,8 +67,9 @@ std::optional<int32_t> NanogptSequence::step(std::optional<int32_t> forced) {
   if (room() == 0) return std::nullopt;
   if (forced) check_token(*forced);
   if (forced || is_forced_) {
-    const int32_t token = forced.value_or(-1);
-    write_view(device_, state_.inputs.token, std::span<const int32_t>(&token, 1), "token");
+    const View<int32_t> from = state_.host_inputs.token, to = state_.inputs.token;
+    from.data[0] = forced.value_or(-1);
+    write_device_async(stream_, to.address(), from.data, to.bytes(), "token");
     is_forced_ = forced.has_value();
   }
   submit(1);
@@ -80,8 +81,7 @@ void NanogptSequence::submit(int64_t count) {
     throw Error({.doing = "submit nanoGPT steps",
                  .object = std::to_string(count),
                  .detail = fmt::format("{} of {} positions are left", room(), weights_.config().context)});
-  length_ += count;
-  for (int64_t i = 0; i < count; ++i) step_.launch();
+  for (int64_t i = 0; i < count; ++i, ++length_) step_.launch();
 }
 
 int32_t NanogptSequence::finish() {

@@ -110,6 +110,8 @@ NanogptWeights::NanogptWeights(Device& device, const NanogptConfig& config, uint
     write_view(device, tensor.view, std::span<const float>(values), ranges_[t].name);
     parameters_ += tensor.rows * tensor.cols;
   }
+  // A copy of pageable memory returns before it has arrived, and non-blocking streams do not wait for it.
+  device.synchronize();
 }
 
 }  // namespace nodewright
