@@ -154,6 +154,10 @@ Story tell(NanogptMachine& m, NanogptSequence& sequence, const Tokens& prompt, c
   while (const std::optional<int32_t> next = sequence.step()) {
     story.tokens.push_back(*next);
     story.logits.push_back(m.logits_of(sequence));
+    if (static_cast<int64_t>(story.tokens.size()) > m.weights.config().context) {
+      ADD_FAILURE() << "the story goes on past the end of the context";
+      break;
+    }
   }
   return story;
 }
