@@ -142,10 +142,16 @@ function row_element(item, row) {
 function name_of(item) {
   if (item.kind === "run")
     return [`${item.blocks.length} × same block`, make("small", { class: "mono" }, layers_text(item))];
-  if (item.kind === "scope") return [item.plan.name, make("small", {}, times(item.nodes.length, "node"))];
+  if (item.kind === "scope") return [scope_name(item), make("small", {}, times(item.nodes.length, "node"))];
   if (item.kind === "block") return [item.layer, make("small", {}, times(item.nodes.length, "node"))];
   const inside = item.layer && item.name.startsWith(item.layer + ".") ? item.layer.length + 1 : 0;
   return [make("i", {}, item.name.slice(0, inside)), item.name.slice(inside)];
+}
+
+// A body's plan is named after the plan around it.
+function scope_name(scope) {
+  const outer = scope.owner.scope.plan.name + "/";
+  return scope.plan.name.startsWith(outer) ? scope.plan.name.slice(outer.length) : scope.plan.name;
 }
 
 function layers_text(run) {
@@ -165,8 +171,8 @@ const most_bytes = nodes.reduce((most, node) => Math.max(most, node.bytes), 0);
 // What the chosen buffer's users do: "writes", "reads" or "".
 function mark_of(item) {
   const own = item.kind === "node" ? [item] : item.open ? [] : item.nodes;
-  const found = own.map(node => marks.get(node)).filter(Boolean);
-  return found.includes("writes") ? "writes" : found[0] ?? "";
+  const done = own.map(node => marks.get(node)).filter(Boolean);
+  return done.includes("writes") ? "writes" : done[0] ?? "";
 }
 
 // Choosing

@@ -50,9 +50,13 @@ function node_panel(node) {
       kernel && ["Waits for inputs", node.waits_for_inputs ? "on every path" : "no: full edges only"],
       ...Object.entries(node.attributes ?? {}).map(([name, value]) =>
         [name.replaceAll("_", " "), Array.isArray(value) ? shape_text(value) : String(value)]),
-      node.copy && ["Copies", bytes_text(node.copy.bytes), small(`${node.copy.from} to ${node.copy.to}`)],
-      node.fill && ["Fills", `${count_text(node.fill.count)} × ${bytes_text(node.fill.element_bytes)}`,
+      node.copy && ["Copies", rows_text(node.copy), bytes_text(node.copy.bytes), small(`${node.copy.from} to ${node.copy.to}`)],
+      node.fill && ["Fills", rows_text(node.fill), `${count_text(node.fill.count)} × ${bytes_text(node.fill.element_bytes)}`,
                     small(`with 0x${node.fill.value.toString(16)}`)],
+      node.conditional && ["Conditional", node.conditional.type, small(`the condition starts as ${node.conditional.default_value}` +
+        (node.conditional.reset_each_launch ? " at each launch" : ""))],
+      node.type === "child" && ["Inner nodes", node.patchable_inside ? "stay patchable" : "a copy, fixed"],
+      node.product && ["Product", node.product],
       ["Reads", ...exact_bytes(node.bytes_read)],
       ["Writes", ...exact_bytes(node.bytes_written)],
     ]),
@@ -61,9 +65,11 @@ function node_panel(node) {
     section(`After ${times(node.before.length, "node")}`, edge_list(node.before, link => link.from)),
     section(`Before ${times(node.after.length, "node")}`, edge_list(node.after, link => link.to)),
     node.scopes.length > 0 && section("Inside", list_of(node.scopes, inner =>
-      make("li", {}, go(inner.nodes[0] ?? node, inner.plan.name), " ", small(times(inner.nodes.length, "node"))))),
+      make("li", {}, go(inner.nodes[0] ?? node, scope_name(inner)), " ", small(times(inner.nodes.length, "node"))))),
   ];
 }
+
+const rows_text = ({ rows }) => rows > 1 ? `${times(rows, "row")} of ` : "";
 
 function timing_facts(node) {
   const { time_us, span_us, overlap_us, start_us, end_us, bytes_per_s, share_of_peak } = node.timing;
@@ -84,7 +90,8 @@ function timing_facts(node) {
 const kSigns = { frozen: "frozen", in: "in", out: "out", inout: "in out" };
 const role_element = access => make("span", { class: `role ${writes(access) ? "writes" : access === "scalar" ? "" : "reads"}` },
   kSigns[access] ?? access);
-const buffer_link = (name, range) => [go(buffers.get(name), name), " ", make("span", { class: "range mono" }, range)];
+const buffer_link = (node, name, range) =>
+  [go(node.scope.buffers.get(name), name), " ", make("span", { class: "range mono" }, range)];
 
 function arguments_table(node) {
   const use_of = new Map(node.uses.map(use => [use.field, use]));
@@ -94,7 +101,7 @@ function arguments_table(node) {
     const use = use_of.get(field);
     const shown = role === "scalar" ? (value === null ? "not printed" : String(value)) : "empty";
     return [role_element(use?.access ?? role), make("code", {}, field), make("code", {}, type),
-            use ? buffer_link(use.buffer, range_of(use)) : make("code", {}, shown)];
+            use ? buffer_link(node, use.buffer, range_of(use)) : make("code", {}, shown)];
   }));
 }
 
@@ -103,7 +110,7 @@ function edge_list(edges, other) {
     " ", make("span", { class: "range" }, link.type === "full" ? "" : link.type),
     link.reasons.map(text => {
       const [why, buffer, range] = reason_parts(text);
-      return make("div", { class: "reason" }, why, " ", buffer === null ? "" : buffer_link(buffer, range));
+      return make("div", { class: "reason" }, why, " ", buffer === null ? "" : buffer_link(link.to, buffer, range));
     })));
 }
 
@@ -111,7 +118,7 @@ function edge_list(edges, other) {
 
 function group_panel(group) {
   const blocks = group.blocks ?? [group];
-  const title = group.kind === "scope" ? group.plan.name : group.kind === "run" ? layers_text(group) : group.layer;
+  const title = group.kind === "scope" ? scope_name(group) : group.kind === "run" ? layers_text(group) : group.layer;
   const sub = group.kind === "run" ? `${times(blocks.length, "layer")}, the same block as the layer before`
     : times(group.nodes.length, "node");
   const spread = what => blocks.map(block => measure[what](block.nodes)).sort((a, b) => a - b);
@@ -164,7 +171,7 @@ function groups_by(list, key) {
 function plan_panel() {
   const what = timings ? "time" : "bytes";
   const kernels = groups_by(nodes, node => node.kernel || node.type).sort(([, a], [, b]) => measure[what](b) - measure[what](a));
-  const kinds = groups_by([...buffers.values()], buffer => buffer.of)
+  const kinds = groups_by(buffers, buffer => buffer.of)
     .sort(([, a], [, b]) => sum(b, one => one.bytes) - sum(a, one => one.bytes));
   const key = (name, does) => [make("kbd", {}, name), does];
   return [
@@ -190,7 +197,7 @@ function find(text) {
   const matches = (list, words) => wanted === "" ? [] : list.filter(one => words(one).toLowerCase().includes(wanted))
     .sort((a, b) => rank(a.name) - rank(b.name)).slice(0, 40);
   const found_nodes = matches(nodes, node => `${node.name} ${node.kernel}`);
-  const found_buffers = matches([...buffers.values()], buffer => buffer.name);
+  const found_buffers = matches(buffers, buffer => buffer.name);
   results = [...found_nodes, ...found_buffers];
   current = 0;
   const entry = (item, note) => make("button", { type: "button", role: "option", onclick: () => pick(item) },
@@ -244,11 +251,12 @@ function start() {
   const programmatic = links.filter(link => link.type === "programmatic").length;
   const total = (value, name, note) => make("div", {}, make("dt", {}, name), make("dd", {}, value, note && small(note)));
   by_id("totals").replaceChildren(...[
-    total(count_text(nodes.length), "nodes"),
+    total(count_text(top_scope.nodes.length), "nodes", nodes.length > top_scope.nodes.length &&
+          `and ${count_text(nodes.length - top_scope.nodes.length)} inside`),
     total(count_text(links.length), "edges", programmatic > 0 && `${count_text(programmatic)} programmatic`),
-    total(count_text(buffers.size), "buffers"),
-    total(bytes_text(sum(nodes, node => node.bytes_read)), "read"),
-    total(bytes_text(sum(nodes, node => node.bytes_written)), "written"),
+    total(count_text(data.plan.buffers.length), "buffers"),
+    total(bytes_text(sum(top_scope.nodes, node => node.bytes_read)), "read"),
+    total(bytes_text(sum(top_scope.nodes, node => node.bytes_written)), "written"),
     data.plan.bucket !== null && total(data.plan.bucket, "bucket"),
     timings && total(time_text(timings.plain_step_us), "a step", `${time_text(timings.step_us)} timed`),
   ].filter(Boolean));

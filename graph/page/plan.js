@@ -3,9 +3,9 @@
 "use strict";
 
 const data = JSON.parse(document.getElementById("plan-data").textContent);
-const nodes = [];           // of all plans: the JSON's members, and those that scope_of adds
-const links = [];           // edges between them: {from, to, type, reasons}
-const buffers = new Map();  // by name: {name, bytes, of, live_in, live_out, uses: [{node, use}]}
+const nodes = [];    // of all plans, in the order in which they run: the JSON's members, and those that scope_of adds
+const links = [];    // edges between them: {from, to, type, reasons}
+const buffers = [];  // {name, bytes, of, live_in, live_out, uses: [{node, use}]}
 const timings = data.timings;
 const top_scope = scope_of(data.plan, data.folds, 0, null);
 for (const timing of timings ? timings.nodes : []) top_scope.nodes[timing.node].timing = timing;
@@ -13,14 +13,14 @@ for (const timing of timings ? timings.nodes : []) top_scope.nodes[timing.node].
 // A plan or a body of one of its nodes: {plan, items}. An item is a node, a block (the nodes of one layer, behind one
 // header) or a run (blocks that are the same: the first one shown, the others behind one row).
 function scope_of(plan, folds, depth, owner) {
-  const scope = { kind: "scope", plan, owner, depth, items: [], open: true };
-  for (const buffer of plan.buffers)
-    if (!buffers.has(buffer.name)) buffers.set(buffer.name, { ...buffer, kind: "buffer", of: buffer.kind, uses: [] });
+  const scope = { kind: "scope", plan, owner, depth, items: [], open: true, buffers: new Map() };
+  for (const buffer of plan.buffers) scope.buffers.set(buffer.name, buffer_of(buffer, owner?.scope.buffers.get(buffer.name)));
   scope.nodes = plan.nodes.map(json => {
-    const node = { ...json, kind: "node", type: json.kind, scope, depth, before: [], after: [], open: false, scopes: [] };
+    const node = { ...json, kind: "node", type: json.kind, scope, depth, before: [], after: [], open: false };
     node.bytes = json.bytes_read + json.bytes_written;
-    node.index = nodes.push(node) - 1;
-    for (const use of json.uses) buffers.get(use.buffer)?.uses.push({ node, use });
+    nodes.push(node);
+    for (const use of json.uses) scope.buffers.get(use.buffer).uses.push({ node, use });
+    node.scopes = (json.bodies ?? []).map((body, i) => scope_of(body, folds.bodies[json.id][i], depth + 1, node));
     return node;
   });
   for (const edge of plan.edges) {
@@ -43,9 +43,15 @@ function scope_of(plan, folds, depth, owner) {
       at = end;
     }
   }
-  for (const node of scope.nodes)
-    node.scopes = (node.bodies || []).map((body, i) => scope_of(body, folds.bodies[node.id][i], depth + 1, node));
   return scope;
+}
+
+// A body shares the buffers of the plan around it; a child may give a name of its own plan's to other memory.
+function buffer_of(buffer, outer) {
+  if (outer && outer.bytes === buffer.bytes && outer.of === buffer.kind) return outer;
+  const added = { ...buffer, kind: "buffer", of: buffer.kind, uses: [] };
+  buffers.push(added);
+  return added;
 }
 
 function end_of_layer(list, at) {

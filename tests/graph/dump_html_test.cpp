@@ -60,6 +60,16 @@ TEST_F(DumpHtmlTest, ThePageCarriesTheTimingsItIsGiven) {
   EXPECT_THROW(to_html(plan, &of_another), Error);
 }
 
+TEST_F(DumpHtmlTest, PlansInsideANodeCarryTheirOwnFolds) {
+  const Plan plan = nested_plan();
+  const Json data = Json::parse(data_text(to_html(plan)));
+  EXPECT_EQ(data["plan"], Json::parse(to_json(plan)));
+  const Json expected = Json::parse(R"({"runs": [], "bodies": {"1": [
+      {"runs": [{"first": 0, "count": 2, "times": 2}], "bodies": {}},
+      {"runs": [], "bodies": {}}]}})");
+  EXPECT_EQ(data["folds"], expected);
+}
+
 TEST_F(DumpHtmlTest, NamesCannotLeaveTheirPlace) {
   const std::string page = to_html(two_layers(""));
   for (const std::string name :

@@ -48,6 +48,34 @@ TEST_F(GraphDumpTest, TextIsAsTheGoldenFile) { expect_golden("small.txt", to_tex
 TEST_F(GraphDumpTest, DotIsAsTheGoldenFile) { expect_golden("small.dot", to_dot(small_plan())); }
 TEST_F(GraphDumpTest, JsonIsAsTheGoldenFile) { expect_golden("small.json", to_json(small_plan())); }
 
+TEST_F(GraphDumpTest, TextOfPlansInsideANodeIsAsTheGoldenFile) {
+  expect_golden("nested.txt", to_text(nested_plan(), Fold::layers));
+}
+TEST_F(GraphDumpTest, DotOfPlansInsideANodeIsAsTheGoldenFile) { expect_golden("nested.dot", to_dot(nested_plan())); }
+
+TEST_F(GraphDumpTest, JsonHoldsThePlansInsideANode) {
+  const auto json = nlohmann::json::parse(to_json(nested_plan()));
+  const auto& node = json["nodes"][1];
+  EXPECT_EQ(node["conditional"], nlohmann::json::parse(R"({"type": "if", "default_value": 1,
+                                                            "reset_each_launch": true})"));
+  ASSERT_EQ(node["bodies"].size(), 2u);
+  EXPECT_EQ(node["bodies"][0]["name"], "nested.b1/choose.then");
+  EXPECT_EQ(node["bodies"][0]["nodes"].size(), 4u);
+  EXPECT_EQ(node["bodies"][1]["nodes"][0]["fill"]["count"], 256);
+  EXPECT_FALSE(json["nodes"][0].contains("bodies"));
+}
+
+TEST_F(GraphDumpTest, AttributesShowWhereTheyAreSet) {
+  Plan plan = small_plan();
+  plan.nodes[2].attributes = {.cluster = {2, 1, 1}, .cooperative = true, .priority = -3, .shared_carveout_percent = 50};
+  EXPECT_NE(to_text(plan).find("<64,1,1> cluster 2,1,1 cooperative priority -3 carveout 50 % |"), std::string::npos);
+  const auto json = nlohmann::json::parse(to_json(plan));
+  EXPECT_EQ(json["nodes"][2]["attributes"],
+            nlohmann::json::parse(R"({"cluster": [2, 1, 1], "cooperative": true, "priority": -3,
+                                      "shared_carveout_percent": 50})"));
+  EXPECT_FALSE(json["nodes"][3].contains("attributes"));
+}
+
 TEST_F(GraphDumpTest, JsonNamesEveryNodeEdgeAndBufferOfThePlan) {
   const Plan plan = small_plan();
   const auto json = nlohmann::json::parse(to_json(plan));

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <memory>
 #include <random>
-#include <tuple>
 #include <sstream>
+#include <tuple>
 
 #include "graph/eager_run.h"
 #include "kernels_src/saxpy.h"

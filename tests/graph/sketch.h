@@ -48,6 +48,26 @@ class SketchTest : public ::testing::Test {
     return view;
   }
 
+  // before, choose with two layers in one body and a fill in the other, after.
+  Plan nested_plan() {
+    GraphBuilder g(device(), "nested.b1");
+    const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y", {.live_out = true});
+    const ConditionHandle condition = g.condition("which", 1);
+    g.launch("before", waiting, {.left = x, .right = x, .gain = {}, .y = y, .scale = 1});
+    g.if_else(
+        "choose", condition,
+        [&](GraphBuilder& body) {
+          for (const std::string layer : {"l0", "l1"}) {
+            const auto scope = body.scope(layer);
+            body.launch("there", waiting, {.left = x, .right = x, .gain = {}, .y = y, .scale = 1});
+            body.launch("back", waiting, {.left = y, .right = y, .gain = {}, .y = x, .scale = 1});
+          }
+        },
+        [&](GraphBuilder& body) { body.fill("clear", y, 0.0f); });
+    g.launch("after", waiting, {.left = x, .right = x, .gain = {}, .y = y, .scale = 1});
+    return std::move(g).finish(EdgePolicy::full);
+  }
+
   Kernel<Mix> waiting{&waiting_kernel_, mix_shape(kSketchCount)};
   Kernel<Mix> hasty{&hasty_kernel_, mix_shape(kSketchCount)};
 
