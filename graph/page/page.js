@@ -2,8 +2,8 @@
 // thousands of nodes costs as much as a small one. Names are set as text, never as markup.
 const kRow = 30, kLane = 14, kMostLanes = 14;  // pixels; lanes beyond the last are drawn in it
 const dark = matchMedia("(prefers-color-scheme: dark)");
-// Magma of matplotlib (bids.github.io/colormap), 9 samples less the ends that the ground swallows: even for the eye, and
-// for eyes that see fewer colours. More is further from the ground.
+// Magma of matplotlib (bids.github.io/colormap), nine samples less those that the ground swallows: even for every eye,
+// also one that sees fewer colours. More is further from the ground.
 const kMagma = ["#1d1147", "#51127c", "#822681", "#b63679", "#e65164", "#fb8861", "#fec287"];
 
 const by_id = id => document.getElementById(id);
@@ -59,9 +59,9 @@ function choose_shade(name) {
   scale = values.length === 0 ? null
     : { low: values.reduce((a, b) => Math.min(a, b)), high: values.reduce((a, b) => Math.max(a, b)) };
   const names = timings ? ["time", "bytes", "none"] : ["bytes", "none"];
-  by_id("colours").replaceChildren(...names.map(one =>
-    make("button", { type: "button", "aria-pressed": one === shade, "data-shade": one, onclick: () => choose_shade(one) },
-      { time: "Time", bytes: "Bytes", none: "No colour" }[one])));
+  by_id("colours").replaceChildren(...names.map(one => make("button", {
+    type: "button", "aria-pressed": one === shade, "data-shade": one, onclick: () => choose_shade(one) },
+    { time: "Time", bytes: "Bytes", none: "No colour" }[one])));
   const ramp = [0, 0.25, 0.5, 0.75, 1].map(shade_at).join(", ");
   by_id("legend").replaceChildren(...(scale === null ? [] : [measure_text[shade](scale.low),
     make("i", { style: { background: `linear-gradient(90deg, ${ramp})` } }), measure_text[shade](scale.high),
@@ -103,8 +103,8 @@ function draw() {
 function link_path({ from, to, lane }) {
   const [x1, x, x2] = [lanes.dots[from], lane, lanes.dots[to]].map(lane_x);
   const y1 = from * kRow + kRow / 2, y2 = to * kRow + kRow / 2, half = kRow / 2;
-  if (to === from + 1) return x1 === x2 ? `M${x1} ${y1}V${y2}` : `M${x1} ${y1}C${x1} ${y2 - half} ${x2} ${y1 + half} ${x2} ${y2}`;
   const bend = (xa, ya, xb, yb) => xa === xb ? `V${yb}` : `C${xa} ${ya + half} ${xb} ${yb - half} ${xb} ${yb}`;
+  if (to === from + 1) return `M${x1} ${y1}${bend(x1, y1, x2, y2)}`;
   return `M${x1} ${y1}${bend(x1, y1, x, y1 + kRow)}V${y2 - kRow}${bend(x, y2 - kRow, x2, y2)}`;
 }
 

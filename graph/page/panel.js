@@ -6,9 +6,10 @@ const facts = pairs => make("dl", { class: "facts" }, pairs.filter(Boolean).map(
   [make("dt", {}, name), make("dd", {}, ...value)]));
 const small = text => make("small", {}, text);
 const exact_bytes = bytes => [bytes_text(bytes), bytes >= 1000 && small(`${count_text(bytes)} B`)];
-const go = (item, text) => make("button", { type: "button", class: "go mono", onclick: () => choose(item) }, text);
+const go = (item, text, how) =>
+  make("button", { type: "button", class: "go mono", onclick: () => choose(item, how) }, text);
 const line_icon = type => make("svg", { width: 26, height: 8 }, make("path", { class: `link ${type}`, d: "M0 4H26" }));
-const range_of = use => `[${use.offset}, ${use.offset + use.bytes})`;
+const range_of = use => `[${use.offset},${use.offset + use.bytes})`;
 
 function show_panel(item) {
   const content = item === null ? plan_panel() : item.kind === "node" ? node_panel(item)
@@ -18,7 +19,8 @@ function show_panel(item) {
 }
 
 const heading = (title, sub) => [
-  make("button", { type: "button", class: "close", title: "Close (Esc)", "aria-label": "Close", onclick: () => choose(null) }, "×"),
+  make("button", { type: "button", class: "close", title: "Close (Esc)", "aria-label": "Close",
+                   onclick: () => choose(null) }, "×"),
   make("h2", {}, title), make("p", { class: "sub" }, sub)];
 
 // The first of a long list, and a button for the rest.
@@ -33,28 +35,33 @@ function list_of(entries, draw_entry) {
   return [list, more];
 }
 
-const table_of = (heads, body) => make("table", {}, make("tr", {}, heads.map((head, i) => make("th", { class: head.startsWith(">") && "end" }, head.replace(/^>/, "")))),
-  body.map(cells => make("tr", {}, cells.map((cell, i) => make("td", { class: heads[i].startsWith(">") && "end" }, cell)))));
+// A head that begins with > is of a column of numbers.
+const numeric = head => ({ class: head.startsWith(">") && "end" });
+const table_of = (heads, body) => make("table", {},
+  make("tr", {}, heads.map(head => make("th", numeric(head), head.replace(/^>/, "")))),
+  body.map(cells => make("tr", {}, cells.map((cell, i) => make("td", numeric(heads[i]), cell)))));
 
 // A node
 
 function node_panel(node) {
   const kernel = node.type === "kernel";
-  const product = size => size.reduce((a, b) => a * b);
   return [
-    heading(node.name, `${node.kernel ? `kernel ${node.kernel}` : node.type}, node ${node.id} of ${node.scope.nodes.length}`),
+    heading(node.name, `${node.kernel ? `kernel ${node.kernel}` : node.type}, node ${node.id} of ` +
+                       node.scope.nodes.length),
     facts([
-      kernel && ["Grid", shape_text(node.grid), small(times(product(node.grid), "block"))],
-      kernel && ["Block", shape_text(node.block), small(times(product(node.block), "thread"))],
+      kernel && ["Grid", ...size_texts(node.grid, "block")],
+      kernel && ["Block", ...size_texts(node.block, "thread")],
       kernel && ["Shared memory", bytes_text(node.shared_bytes), small("dynamic, a block")],
       kernel && ["Waits for inputs", node.waits_for_inputs ? "on every path" : "no: full edges only"],
       ...Object.entries(node.attributes ?? {}).map(([name, value]) =>
         [name.replaceAll("_", " "), Array.isArray(value) ? shape_text(value) : String(value)]),
-      node.copy && ["Copies", rows_text(node.copy), bytes_text(node.copy.bytes), small(`${node.copy.from} to ${node.copy.to}`)],
-      node.fill && ["Fills", rows_text(node.fill), `${count_text(node.fill.count)} × ${bytes_text(node.fill.element_bytes)}`,
-                    small(`with 0x${node.fill.value.toString(16)}`)],
-      node.conditional && ["Conditional", node.conditional.type, small(`the condition starts as ${node.conditional.default_value}` +
-        (node.conditional.reset_each_launch ? " at each launch" : ""))],
+      node.copy && ["Copies", rows_text(node.copy), bytes_text(node.copy.bytes),
+                    small(`${node.copy.from} to ${node.copy.to}`)],
+      node.fill && ["Fills", rows_text(node.fill), count_text(node.fill.count), " × ",
+                    bytes_text(node.fill.element_bytes), small(`with 0x${node.fill.value.toString(16)}`)],
+      node.conditional && ["Conditional", node.conditional.type,
+                           small(`its condition starts as ${node.conditional.default_value}` +
+                                 (node.conditional.reset_each_launch ? " at each launch" : ""))],
       node.type === "child" && ["Inner nodes", node.patchable_inside ? "stay patchable" : "a copy, fixed"],
       node.product && ["Product", node.product],
       ["Reads", ...exact_bytes(node.bytes_read)],
@@ -69,16 +76,24 @@ function node_panel(node) {
   ];
 }
 
+// "8 blocks"; of two dimensions "4×2", and 8 blocks.
+function size_texts(size, what) {
+  const all = times(size.reduce((a, b) => a * b), what);
+  return shape_text(size).includes("×") ? [shape_text(size), small(all)] : [all];
+}
+
 const rows_text = ({ rows }) => rows > 1 ? `${times(rows, "row")} of ` : "";
 
 function timing_facts(node) {
   const { time_us, span_us, overlap_us, start_us, end_us, bytes_per_s, share_of_peak } = node.timing;
   const whole = timings.nodes.reduce((last, one) => Math.max(last, one.end_us), 0) || 1;
-  const part = (from, to, name) => make("i", { class: name, style: { left: `${100 * from / whole}%`, width: `${100 * (to - from) / whole}%` } });
+  const part = (from, to, name) =>
+    make("i", { class: name, style: { left: `${100 * from / whole}%`, width: `${100 * (to - from) / whole}%` } });
   return [
     facts([
       ["Adds", time_text(time_us), small(`${digits(100 * time_us / (timings.step_us || whole))} % of the step`)],
-      ["Runs for", time_text(span_us), small(overlap_us > 0 ? `${time_text(overlap_us)} of it before its inputs are ready` : "")],
+      ["Runs for", time_text(span_us),
+       overlap_us > 0 && small(`${time_text(overlap_us)} of it before its inputs are ready`)],
       bytes_per_s > 0 && ["Moves", `${bytes_text(Math.round(bytes_per_s))}/s`,
                           share_of_peak !== null && small(`${digits(100 * share_of_peak)} % of the peak`)],
     ]),
@@ -88,8 +103,9 @@ function timing_facts(node) {
 }
 
 const kSigns = { frozen: "frozen", in: "in", out: "out", inout: "in out" };
-const role_element = access => make("span", { class: `role ${writes(access) ? "writes" : access === "scalar" ? "" : "reads"}` },
-  kSigns[access] ?? access);
+const role_element = access =>
+  make("span", { class: `role ${writes(access) ? "writes" : access in kSigns ? "reads" : ""}` },
+       kSigns[access] ?? access);
 const buffer_link = (node, name, range) =>
   [go(node.scope.buffers.get(name), name), " ", make("span", { class: "range mono" }, range)];
 
@@ -127,7 +143,8 @@ function group_panel(group) {
     heading(title, sub),
     facts([
       ["Nodes", count_text(group.nodes.length)],
-      ["Moves", bytes_text(bytes_of(group.nodes)), blocks.length > 1 && small(`${bytes_text(Math.round(bytes_of(group.nodes) / blocks.length))} a layer`)],
+      ["Moves", bytes_text(bytes_of(group.nodes)),
+       blocks.length > 1 && small(`${bytes_text(Math.round(bytes_of(group.nodes) / blocks.length))} a layer`)],
       timings && ["Time", time_text(time_of(group.nodes)),
                   last > 0 && small(`${time_text(per_layer[0])} to ${time_text(per_layer[last])} a layer`)],
     ]),
@@ -152,7 +169,7 @@ function buffer_panel(buffer) {
     section("Writers and readers, in order", buffer.uses.length === 0 ? make("p", { class: "none" }, "none")
       : list_of(buffer.uses, ({ node, use }) => make("li", { "data-access": use.access },
         role_element(use.access), " ",
-        make("button", { type: "button", class: "go mono", onclick: () => choose(node, { keep_marks: true }) }, node.name),
+        go(node, node.name, { keep_marks: true }),
         " ", make("span", { class: "range mono" }, `${use.field} ${range_of(use)}`),
         use.bytes < buffer.bytes && make("div", { class: "strip" }, make("i", {
           class: writes(use.access) ? "writes" : "reads",
@@ -170,18 +187,20 @@ function groups_by(list, key) {
 
 function plan_panel() {
   const what = timings ? "time" : "bytes";
-  const kernels = groups_by(nodes, node => node.kernel || node.type).sort(([, a], [, b]) => measure[what](b) - measure[what](a));
+  const kernels = groups_by(nodes, node => node.kernel || node.type)
+    .sort(([, a], [, b]) => measure[what](b) - measure[what](a));
   const kinds = groups_by(buffers, buffer => buffer.of)
     .sort(([, a], [, b]) => sum(b, one => one.bytes) - sum(a, one => one.bytes));
   const key = (name, does) => [make("kbd", {}, name), does];
   return [
     make("h2", {}, "The plan"), make("p", { class: "sub" }, "Choose a node, or find a buffer."),
-    section("Kernels", table_of(["", ">Nodes", ">Moved", ...(timings ? [">Time"] : [])], kernels.map(([name, list]) =>
+    section("Kernels", table_of(["", ">Nodes", ">Moved", timings ? ">Time" : ""], kernels.map(([name, list]) =>
       [make("button", { type: "button", class: "go mono", onclick: () => find(name) }, name), count_text(list.length),
-       bytes_text(bytes_of(list)), ...(timings ? [time_text(time_of(list))] : [])]))),
+       bytes_text(bytes_of(list)), timings ? time_text(time_of(list)) : ""]))),
     section("Buffers", table_of(["", ">Buffers", ">Size"], kinds.map(([kind, list]) =>
       [kind, count_text(list.length), bytes_text(sum(list, one => one.bytes))]))),
-    section("Keys", table_of(["", ""], [key("/", "find a node, kernel or buffer"), key("↑ ↓", "the node above or below"),
+    section("Keys", table_of(["", ""], [
+      key("/", "find a node, kernel or buffer"), key("↑ ↓", "the node above or below"),
       key("→ ←", "unfold, fold"), key("Esc", "close, and back to the plan")])),
   ];
 }
@@ -249,7 +268,8 @@ function start() {
   by_id("plan-name").textContent = data.plan.name;
   by_id("device").textContent = data.device ?? "";
   const programmatic = links.filter(link => link.type === "programmatic").length;
-  const total = (value, name, note) => make("div", {}, make("dt", {}, name), make("dd", {}, value, note && small(note)));
+  const total = (value, name, note) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value, note && small(note)));
   by_id("totals").replaceChildren(...[
     total(count_text(top_scope.nodes.length), "nodes", nodes.length > top_scope.nodes.length &&
           `and ${count_text(nodes.length - top_scope.nodes.length)} inside`),
@@ -261,9 +281,9 @@ function start() {
     timings && total(time_text(timings.plain_step_us), "a step", `${time_text(timings.step_us)} timed`),
   ].filter(Boolean));
   document.body.classList.toggle("untimed", !timings);
-  by_id("columns").replaceChildren(...["Node", "Kernel", "Grid · block", ">Shared"]
-    .map(name => make("span", { class: name.startsWith(">") && "end" }, name.replace(/^>/, ""))),
-    ...["Moved", ...(timings ? ["Time"] : [])].map(name => make("span", { class: "measure" }, name)));
+  by_id("columns").replaceChildren(
+    ...["Node", "Kernel", "Grid · block", ">Shared"].map(head => make("span", numeric(head), head.replace(/^>/, ""))),
+    ...["Moved", timings && "Time"].filter(Boolean).map(head => make("span", { class: "measure" }, head)));
   rows = rows_of(top_scope);
   lanes = lanes_of(rows);
   choose_shade(shade);

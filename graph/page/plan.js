@@ -1,5 +1,5 @@
-// The plan as the page sees it: nodes and buffers in one list each, whatever plan inside a plan they come from; the rows
-// that are open; and the lanes in which links run beside the rows. Draws nothing.
+// The plan as the page sees it: nodes and buffers in one list each, also those of plans inside nodes; the rows that are
+// open; and the lanes in which links run beside the rows. Draws nothing.
 "use strict";
 
 const data = JSON.parse(document.getElementById("plan-data").textContent);
@@ -14,7 +14,8 @@ for (const timing of timings ? timings.nodes : []) top_scope.nodes[timing.node].
 // header) or a run (blocks that are the same: the first one shown, the others behind one row).
 function scope_of(plan, folds, depth, owner) {
   const scope = { kind: "scope", plan, owner, depth, items: [], open: true, buffers: new Map() };
-  for (const buffer of plan.buffers) scope.buffers.set(buffer.name, buffer_of(buffer, owner?.scope.buffers.get(buffer.name)));
+  for (const buffer of plan.buffers)
+    scope.buffers.set(buffer.name, buffer_of(buffer, owner?.scope.buffers.get(buffer.name)));
   scope.nodes = plan.nodes.map(json => {
     const node = { ...json, kind: "node", type: json.kind, scope, depth, before: [], after: [], open: false };
     node.bytes = json.bytes_read + json.bytes_written;
@@ -96,7 +97,7 @@ function rows_of(scope, rows = []) {
   return rows;
 }
 
-// Links between different rows: {from, to, type, lane}, of every pair and type one. Rows with nodes get a lane for their
+// Links between different rows: {from, to, type, lane}, one of every pair and type. Rows with nodes get a lane for a
 // dot. As in a log of branches: the link to the nearest row below keeps the dot's lane, others take the first free one,
 // and a dot sits in the leftmost lane that arrives.
 function lanes_of(rows) {
