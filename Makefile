@@ -2,6 +2,7 @@
 #   make build    the program, build/nodewright; `cmake --install build --prefix DIR` installs it
 #   make demo     a story told by the embedded model
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
+#   make check-page  what a reader does with the page of `nodewright graph --format html`, in a headless Chromium
 #   make bench    the benchmarks, on the GPU where there is one
 #   make carry    build/carry: program, libraries and tests stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
@@ -10,7 +11,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test bench carry format tidy clean everything configure
+.PHONY: build demo test check-page bench carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 PROGRAM = build/nodewright
@@ -42,6 +43,12 @@ bench: everything
 	else
 	  $(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
 	fi
+
+check-page: build
+	cmake/install_missing.sh page
+	[ -x build/page-venv/bin/python ] || python3 -m venv build/page-venv
+	build/page-venv/bin/python -m pip install --quiet 'playwright>=1.40'
+	build/page-venv/bin/python tests/page/check_page.py
 
 carry: everything
 	cmake/carry.sh build build/carry

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there: install_missing.sh [format] [tidy]. Silent and quick when nothing is
-# missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no CUDA
-# toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB).
+# Makes sure that what a build needs is there: install_missing.sh [format] [page] [tidy]. Silent and quick when nothing
+# is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
+# CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,8 +24,9 @@ main() {
   for what in "$@"; do
     case $what in
       format) need_program clang-format clang-format ;;
+      page) need_program chromium chromium; python3 -m ensurepip --version >/dev/null 2>&1 || packages+=(python3-venv) ;;
       tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
-      *) echo "usage: $0 [format] [tidy]" >&2; exit 2 ;;
+      *) echo "usage: $0 [format] [page] [tidy]" >&2; exit 2 ;;
     esac
   done
   local wheels=no

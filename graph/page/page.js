@@ -78,6 +78,7 @@ function lay_out() {
   by_id("canvas").style.height = `${rows.length * kRow + 24}px`;
   const all = nodes.concat(top_scope.items).filter(can_open).concat(...nodes.map(node => node.scopes));
   const closed = all.some(item => !item.open);
+  by_id("fold-all").hidden = all.length === 0;
   by_id("fold-all").textContent = closed ? "Unfold all" : "Fold layers";
   by_id("fold-all").onclick = () => {
     all.forEach(item => { item.open = closed || item.kind === "scope" || item.kind === "block"; });
@@ -214,7 +215,7 @@ addEventListener("resize", draw);
 dark.addEventListener("change", () => choose_shade(shade));
 
 const key_does = {
-  "/": () => search.focus(),
+  "/": () => search.select(),
   Escape: () => choose(null),
   ArrowDown: () => step(1),
   ArrowUp: () => step(-1),

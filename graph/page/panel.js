@@ -51,7 +51,8 @@ function node_panel(node) {
     facts([
       kernel && ["Grid", ...size_texts(node.grid, "block")],
       kernel && ["Block", ...size_texts(node.block, "thread")],
-      kernel && ["Shared memory", bytes_text(node.shared_bytes), small("dynamic, a block")],
+      kernel && ["Shared memory", node.shared_bytes ? bytes_text(node.shared_bytes) : "none",
+                 node.shared_bytes > 0 && small("dynamic, a block")],
       kernel && ["Waits for inputs", node.waits_for_inputs ? "on every path" : "no: full edges only"],
       ...Object.entries(node.attributes ?? {}).map(([name, value]) =>
         [name.replaceAll("_", " "), Array.isArray(value) ? shape_text(value) : String(value)]),

@@ -52,14 +52,16 @@ def fork_join(count, width=8):
 
 def nested():
     """before, a loop whose body holds three layers that are the same and a child, after."""
-    inner = [node(2 * i + k, "l%d.%s" % (i, part), "l%d" % i) for i in range(3) for k, part in enumerate(("up", "down"))]
+    inner = [node(2 * i + k, "l%d.%s" % (i, part), "l%d" % i)
+             for i in range(3) for k, part in enumerate(("up", "down"))]
     child = {**node(6, "part"), "kind": "child", "kernel": "", "patchable_inside": True,
              "bodies": [plan("piece", [node(0, "innermost")], [])]}
     body = plan("nested/loop.body", inner + [child], [edge(i, i + 1) for i in range(6)])
     loop = {**node(1, "loop"), "kind": "conditional", "kernel": "", "bodies": [body],
             "conditional": {"type": "while", "default_value": 1, "reset_each_launch": True}}
     return {"device": "none", "timings": None,
-            "plan": plan("nested", [node(0, "before"), loop, node(2, "after")], [edge(0, 1, "full"), edge(1, 2, "full")]),
+            "plan": plan("nested", [node(0, "before"), loop, node(2, "after")],
+                         [edge(0, 1, "full"), edge(1, 2, "full")]),
             "folds": {"runs": [], "bodies": {"1": [{"runs": [{"first": 0, "count": 2, "times": 3}],
                                                     "bodies": {"6": [{"runs": [], "bodies": {}}]}}]}}}
 
@@ -72,5 +74,5 @@ def timings_of(dumped):
         nodes.append({"node": one["id"], "name": one["name"], "time_us": 1.0 + index, "span_us": 1.0 + index + overlap,
                       "overlap_us": overlap, "start_us": now - overlap, "end_us": now + 1.0 + index})
         now += 1.0 + index
-    return {"plan": dumped["name"], "samples": 3, "step_us": now, "plain_step_us": now * 0.9, "peak_bytes_per_s": 4.66e12,
-            "nodes": nodes}
+    return {"plan": dumped["name"], "samples": 3, "step_us": now, "plain_step_us": now * 0.9,
+            "peak_bytes_per_s": 4.66e12, "nodes": nodes}

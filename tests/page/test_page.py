@@ -96,8 +96,8 @@ class PageTest(CommandTest):
                 json.dump(timings, file)
             page = self.succeed(*on_device("graph", DEMO, "--format", "html", "--timings", path))
             other = golden_model("odd_sizes")
-            self.assert_refused(RUN_TIME, ["t.json", "node 14 is 'l2.qkv' there and 'logits'"], "graph", "--model", other, "--device",
-                                "cpu", "--format", "html", "--timings", path)
+            self.assert_refused(RUN_TIME, ["t.json", "node 14 is 'l2.qkv' there and 'logits'"],
+                                *on_device("graph", other, "--format", "html", "--timings", path))
             self.assert_refused(RUN_TIME, ["t.json", "'decode.b1', not of 'decode.b2'"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", path, "--bucket", "2"))
             self.assert_refused(USAGE, ["--format html"], *on_device("graph", DEMO, "--timings", path))
