@@ -24,7 +24,8 @@ struct CpuDriverOptions {
   bool poison = false;                 // overwrite pinned sources with 0xA5 once their deferred copy has run
   bool deferred = true;                // nothing runs before a synchronising call
   uint64_t memory_bytes = 4ull << 30;  // device memory in total
-  uint64_t launch_timeout_ms = 0;      // a kernel that runs longer fails with CUDA_ERROR_LAUNCH_TIMEOUT; 0 = never
+  // A kernel, or the WHILE node of a graph, that runs longer fails with CUDA_ERROR_LAUNCH_TIMEOUT. 0: never.
+  uint64_t launch_timeout_ms = 0;
 };
 
 }  // namespace nodewright
