@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/eager_run.h"
 #include "graph/stopwatch.h"
 
@@ -17,10 +19,18 @@ void abandon_capture(const Driver& driver, CUstream stream) {
   const GraphHandle partial(driver, graph);
 }
 
+bool holds_products(const Plan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+    return node.kind == NodeKind::product ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), [](const auto& body) { return holds_products(*body); });
+  });
+}
+
 GraphHandle capture(const Plan& plan, const Stream& stream) {
   const Driver& driver = stream.device().driver();
-  driver.check(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture",
-               "capture plan", plan.name);
+  // At its first use cuBLASLt loads its kernels, which a stricter mode forbids.
+  const auto mode = holds_products(plan) ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  driver.check(driver.cuStreamBeginCapture(stream.get(), mode), "cuStreamBeginCapture", "capture plan", plan.name);
   try {
     run_eager(plan, stream);
     CUgraph graph = nullptr;

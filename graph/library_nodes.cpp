@@ -75,10 +75,14 @@ RecordedProduct::Arguments RecordedProduct::arguments_of(const CUDA_KERNEL_NODE_
     if (result.obstacle.empty()) result.bytes.assign(first, first + bytes);
     return result;
   }
-  Parameter parameter;
-  while (driver_.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes) ==
-         CUDA_SUCCESS)
-    result.layout.push_back(parameter);
+  CUresult more = CUDA_SUCCESS;
+  while (more == CUDA_SUCCESS) {
+    Parameter parameter;
+    more = driver_.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes);
+    if (more == CUDA_SUCCESS) result.layout.push_back(parameter);
+  }
+  if (more != CUDA_ERROR_INVALID_VALUE)  // which says that there is no parameter of this number
+    driver_.check(more, "cuFuncGetParamInfo", "read recorded product", name_);
   if (kernel.kernelParams == nullptr || result.layout.empty()) {
     result.obstacle = "its kernel's arguments cannot be read";
     return result;

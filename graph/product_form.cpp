@@ -127,7 +127,7 @@ std::string to_string(const ProductForm& form) {
   return form.imported ? std::string(kImported) : "child graph, because " + form.reason;
 }
 
-ProductForm compare_import(const MatmulPlan& plan, const AlterArguments& alter) {
+ImportComparison compare_import(const MatmulPlan& plan, const AlterArguments& alter) {
   Scratch scratch(plan);
   const Stream stream(plan.device(), "compare " + plan.name());
   const auto direct = [&] {
@@ -135,23 +135,23 @@ ProductForm compare_import(const MatmulPlan& plan, const AlterArguments& alter) 
     stream.synchronize();
   };
   const std::vector<std::byte> expected = scratch.result_of(direct);
-  if (scratch.result_of(direct) != expected) return child("two direct calls give different bits");
+  if (scratch.result_of(direct) != expected) return {child("two direct calls give different bits")};
 
   RecordedProduct recorded(plan, scratch.operands(), plan.name());
-  if (!recorded.obstacle().empty()) return child(recorded.obstacle());
+  if (!recorded.obstacle().empty()) return {child(recorded.obstacle())};
   if (alter) alter(recorded.arguments());
   std::optional<GraphExecHandle> exec;
   try {
     exec.emplace(graph_of(plan, recorded));
   } catch (const Error& error) {
-    return child(fmt::format("the driver refuses its kernel as a node: {}", error.what()));
+    return {child(fmt::format("the driver refuses its kernel as a node: {}", error.what())), false};
   }
   const Driver& driver = plan.device().driver();
   const std::vector<std::byte> imported = scratch.result_of([&] {
     driver.check(driver.cuGraphLaunch(exec->get(), stream.get()), "cuGraphLaunch", "compare product", plan.name());
     stream.synchronize();
   });
-  if (imported != expected) return child("its imported kernel gives other bits than a direct call");
+  if (imported != expected) return {child("its imported kernel gives other bits than a direct call")};
   return {};
 }
 
@@ -170,8 +170,12 @@ const ProductForm& ProductForms::of(const MatmulPlan& plan) {
     return known_[key] = text == kImported ? ProductForm{} : child(text);
   }
   if (read.found == ImageStore::Found::damaged) ++stats_.rejected;
-  const ProductForm form = compare_import(plan, alter_);
+  const auto [form, lasting] = compare_import(plan, alter_);
   ++stats_.compared;
+  if (!lasting) {
+    ++stats_.not_kept;
+    return known_[key] = form;
+  }
   const std::string text = form.imported ? std::string(kImported) : form.reason;
   if (std::string problem = store_.write(kFileName, key, std::as_bytes(std::span(text))); !problem.empty())
     stats_.disk_problem = std::move(problem);

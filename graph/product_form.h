@@ -26,9 +26,13 @@ std::string to_string(const ProductForm& form);
 // For tests: changes the arguments of an imported kernel before it is compared.
 using AlterArguments = std::function<void(std::span<std::byte>)>;
 
+struct ImportComparison {
+  ProductForm form;
+  bool lasting = true;  // false: the driver refused a call, which it may not do the next time
+};
 // Runs `plan` on scratch memory, twice by a direct call and once as an imported kernel node. Imported only if all three
-// give the same bits. Throws Error for what leaves the device unusable.
-ProductForm compare_import(const MatmulPlan& plan, const AlterArguments& alter = {});
+// give the same bits. Throws Error when the memory cannot be had or a product does not run.
+ImportComparison compare_import(const MatmulPlan& plan, const AlterArguments& alter = {});
 
 class ProductForms {
  public:
@@ -42,6 +46,7 @@ class ProductForms {
   struct Stats {
     uint64_t compared = 0, read = 0;  // answers found out, and answers read from disk
     uint64_t rejected = 0;            // files found damaged
+    uint64_t not_kept = 0;            // answers that may not last
     std::string disk_problem;         // why an answer could not be kept; empty when all is well
   };
   const Stats& stats() const { return stats_; }

@@ -227,7 +227,7 @@ TEST_F(ProductNodesTest, AnImportedProductIsOneKernelNodeAndSaysSo) {
 TEST_F(ProductNodesTest, AnAlteredArgumentIsFoundAndTheProductBecomesAChildGraph) {
   const MatmulShape shape{.m = 16, .n = 256, .k = 128, .transpose_b = true, .alpha = 1.25f};
   const auto matmul = library_planner().plan("product", shape);
-  ASSERT_EQ(to_string(compare_import(*matmul)), "imported");
+  ASSERT_EQ(to_string(compare_import(*matmul).form), "imported");
   int replaced = 0;
   ProductForms forms(folder_.path() / "altered", replacing(1.25f, 1.5f, replaced));
   ProductCase product(*matmul);
@@ -396,6 +396,66 @@ TEST_F(ProductNodesTest, ProductsOfManyShapesAreImportedBitEqualOrSayWhyNot) {
   EXPECT_GE(imported, 20);
 }
 
+// Shapes and types that no other test uses: the library has not loaded their kernels yet.
+TEST_F(ProductNodesTest, AFirstUseOfTheLibraryMayBeUnderCapture) {
+  const auto planner = library_planner();
+  MatmulShape shape{.m = 24, .n = 72, .k = 56, .transpose_a = true, .inputs = Element::fp16, .output = Element::f32};
+  const auto captured_first = planner.plan("captured first", shape);
+  {
+    ProductCase product(*captured_first);
+    const CapturedGraph captured(plan_of(captured_first, product), stream_);
+    const auto bits = result_of(product, [&] { captured.launch(stream_); });
+    EXPECT_EQ(bits, direct(*captured_first, product));
+  }
+  shape.transpose_b = true;
+  shape.bias = true;
+  const auto recorded_first = planner.plan("recorded first", shape);
+  ProductCase product(*recorded_first);
+  const RecordedProduct recorded(*recorded_first, product.operands(), "recorded first");
+  const Driver& driver = *opened_.driver;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  const GraphHandle owned(driver, graph);
+  recorded.add_child({.graph = graph, .before = {}, .types = {}});
+  const GraphExecHandle exec = instantiate(driver, graph, "recorded", [](CUgraphNode) { return "?"; });
+  const auto bits = result_of(product, [&] { driver.cuGraphLaunch(exec.get(), stream_.get()); });
+  EXPECT_EQ(bits, direct(*recorded_first, product));
+}
+
+TEST_F(ProductNodesTest, AFailureOfAnyCallOfABuildLeavesNothingBehind) {
+  const auto matmul = library_planner().plan("product", {.m = 8, .n = 64, .k = 64, .transpose_b = true});
+  ProductCase product(*matmul);
+  const Plan plan = plan_of(matmul, product);
+  Interposer& interposer = *opened_.interposer;
+  for (const bool remembered : {false, true}) {
+    const EnvironmentValue cache("NODEWRIGHT_CACHE", (folder_.path() / (remembered ? "kept" : "none")).string());
+    if (remembered) ProductForms().of(*matmul);
+    const uint64_t buffers = interposer.live_count(HandleKind::device_memory);
+    const uint64_t streams = interposer.live_count(HandleKind::stream);
+    uint64_t call = 0;
+    for (;; ++call) {
+      ASSERT_LT(call, 200u);
+      if (!remembered) std::filesystem::remove_all(folder_.path() / "none");
+      const uint64_t injected = interposer.failures_injected();
+      interposer.fail_call(call, CUDA_ERROR_OUT_OF_MEMORY);
+      try {
+        ExplicitGraph exec(plan);
+        interposer.fail_none();
+      } catch (const Error&) {
+      }
+      interposer.fail_none();
+      if (interposer.failures_injected() == injected) break;  // the build makes fewer calls
+      EXPECT_EQ(interposer.live_count(HandleKind::graph), 0u) << call;
+      EXPECT_EQ(interposer.live_count(HandleKind::graph_exec), 0u) << call;
+      EXPECT_EQ(interposer.live_count(HandleKind::device_memory), buffers) << call;
+      EXPECT_EQ(interposer.live_count(HandleKind::stream), streams) << call;
+    }
+    EXPECT_GT(call, 10u);
+    ExplicitGraph exec(plan);
+    EXPECT_EQ(result_of(product, [&] { exec.launch(stream_); }), direct(*matmul, product));
+  }
+}
+
 class FakeProductNodesOnCpuDriver : public ProductNodesTest {};
 
 TEST_F(FakeProductNodesOnCpuDriver, AnAlgorithmOfTwoKernelsBecomesAChildGraph) {
@@ -412,7 +472,25 @@ TEST_F(FakeProductNodesOnCpuDriver, AnAlgorithmOfTwoKernelsBecomesAChildGraph) {
 TEST_F(FakeProductNodesOnCpuDriver, AnAlgorithmThatDoesNotRepeatItselfBecomesAChildGraph) {
   fake_->repeatable = false;
   const auto matmul = library_planner().plan("product", {.m = 8, .n = 16, .k = 16, .transpose_b = true});
-  EXPECT_EQ(to_string(compare_import(*matmul)), "child graph, because two direct calls give different bits");
+  EXPECT_EQ(to_string(compare_import(*matmul).form), "child graph, because two direct calls give different bits");
+}
+
+TEST_F(FakeProductNodesOnCpuDriver, ARefusalOfTheDriverIsNotRemembered) {
+  const auto matmul = library_planner().plan("product", {.m = 8, .n = 16, .k = 16, .transpose_b = true});
+  int refused = 0;
+  for (uint64_t call = 0; call < 100; ++call) {  // the adding of the imported node is among them
+    ProductForms forms(folder_.path() / std::to_string(call));
+    ProductForm form{.imported = false, .reason = "an error"};
+    opened_.interposer->fail_call(call, CUDA_ERROR_OUT_OF_MEMORY);
+    try {
+      form = forms.of(*matmul);
+    } catch (const Error&) {
+    }
+    opened_.interposer->fail_none();
+    refused += form.reason.starts_with("the driver refuses its kernel as a node: ");
+    EXPECT_EQ(std::filesystem::exists(forms.file_of(*matmul)), form.imported) << call << ": " << form.reason;
+  }
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(FakeProductNodesOnCpuDriver, AnAnswerOfAnotherLibraryVersionCountsAsNone) {
