@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that what a build needs is there: install_missing.sh [format] [page] [tidy]. Silent and quick when nothing
 # is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
-# CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB).
+# CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB), and where
+# there is a GPU but no cuBLASLt, a third: products on a GPU need it, nothing else does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,12 +30,13 @@ main() {
       *) echo "usage: $0 [format] [page] [tidy]" >&2; exit 2 ;;
     esac
   done
-  local wheels=no
-  cuda_is_there || wheels=yes
-  if [ $wheels = yes ] && ! python3 -m pip --version >/dev/null 2>&1; then packages+=(python3-pip); fi
+  local wheels=()
+  cuda_is_there || wheels+=(nvidia-cuda-nvrtc nvidia-cuda-runtime)
+  if gpu_is_there && ! cublas_is_there; then wheels+=(nvidia-cublas); fi
+  if [ ${#wheels[@]} -gt 0 ] && ! python3 -m pip --version >/dev/null 2>&1; then packages+=(python3-pip); fi
 
   install_packages
-  if [ $wheels = yes ]; then fetch_cuda_wheels; fi
+  if [ ${#wheels[@]} -gt 0 ]; then fetch_cuda_wheels "${wheels[@]}"; fi
   local version
   version=$(g++ -dumpversion)
   [ "${version%%.*}" -ge 12 ] || stop "g++ $version is too old: the sources are C++20 and need g++ 12 or later"
@@ -93,14 +95,27 @@ cuda_is_there() {
   [ $header$nvrtc_header$library = yesyesyes ]
 }
 
-fetch_cuda_wheels() {
-  echo "Fetching NVRTC and the CUDA headers $cuda_release into $cuda_wheels (90 MB)"
+gpu_is_there() { [ -e "${NODEWRIGHT_GPU_FILE-/dev/nvidiactl}" ]; }  # the variable, to try a machine with one
+
+# In the places of MatmulLibrary::candidates (runtime/cuda_library_places.cpp).
+cublas_is_there() {
+  local place python
+  for place in $(cuda_places); do
+    if compgen -G "$place/lib*/libcublasLt.so.13" >/dev/null || compgen -G "$place/lib/*/libcublasLt.so.13" >/dev/null; then return 0; fi
+  done
+  for python in ${VIRTUAL_ENV:-} ${CONDA_PREFIX:-} "$HOME/.local" "$HOME"/.pyenv/versions/* /usr/local /usr; do
+    if compgen -G "$python/lib/python3*/*-packages/nvidia/*/lib/libcublasLt.so.13" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+
+fetch_cuda_wheels() {  # the names of the wheels
+  echo "Fetching $* $cuda_release into $cuda_wheels"
   local partial wheel
   mkdir -p build
   partial=$(mktemp -d build/cuda-wheels.XXXXXX)
   trap "rm -rf '$partial'" EXIT
-  if ! quietly python3 -m pip download --no-deps --only-binary :all: --dest "$partial" \
-       "nvidia-cuda-nvrtc==$cuda_release.*" "nvidia-cuda-runtime==$cuda_release.*"; then
+  if ! quietly python3 -m pip download --no-deps --only-binary :all: --dest "$partial" "${@/%/==$cuda_release.*}"; then
     cat "$log" >&2
     stop "could not fetch them; install the CUDA toolkit $cuda_release and set CUDA_HOME to its folder"
   fi
@@ -108,6 +123,7 @@ fetch_cuda_wheels() {
     python3 -m zipfile -e "$wheel" "$partial"
     rm "$wheel"
   done
+  if [ -d $cuda_wheels ]; then cp -rn $cuda_wheels/. "$partial"; fi  # what an earlier call fetched
   rm -rf $cuda_wheels "${log:-}"
   chmod 755 "$partial"
   mv "$partial" $cuda_wheels
