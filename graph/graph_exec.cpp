@@ -111,11 +111,11 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
 CUgraphNode ExplicitGraph::add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
                                             std::span<const CUgraphEdgeData> types) {
   if (product_forms_ == nullptr) product_forms_ = std::make_unique<ProductForms>();
-  const AddedProduct added =
+  const BuiltProduct added =
       add_product(*built.plan, node, {.graph = built.graph, .before = before, .types = types}, *product_forms_);
   if (node.product->backend() == MatmulBackend::cublaslt)
     ++(added.form.imported ? stats_.imported_products : stats_.child_products);
-  built.products[node.id] = added.form;
+  built.products[node.id] = added;
   return added.node;
 }
 
@@ -123,7 +123,7 @@ const ProductForm& ExplicitGraph::product_form(NodeId node) const {
   for (const auto& built : built_)
     if (const auto found = built->products.find(node.index);
         built->token == node.plan && found != built->products.end())
-      return found->second;
+      return found->second.form;
   throw Error({.doing = "look up product",
                .object = plan_->name,
                .detail = fmt::format("node {} is no product of this graph", node.index),

@@ -39,7 +39,7 @@ struct BuiltPlan {
   CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
   std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
   std::vector<std::unique_ptr<NodeState>> states;
-  std::map<uint32_t, ProductForm> products;  // by id: how each product stands in the graph
+  std::map<uint32_t, BuiltProduct> products;  // by id
 };
 
 using BuiltPlans = std::vector<std::unique_ptr<BuiltPlan>>;

@@ -11,6 +11,62 @@
 
 namespace nodewright {
 
+namespace {
+
+// The driver returns arguments as they were passed: as one buffer, or as a pointer to each. What it returns belongs to
+// the node, so the bytes are copied.
+KernelArguments arguments_of(const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel, const std::string& name) {
+  KernelArguments result;
+  if (kernel.extra != nullptr) {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    for (void** entry = kernel.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
+      if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = entry[1];
+      if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(entry[1]);
+    }
+    if (buffer == nullptr || bytes == 0) result.obstacle = "its kernel's argument buffer cannot be read";
+    const auto* first = static_cast<const std::byte*>(buffer);
+    if (result.obstacle.empty()) result.bytes.assign(first, first + bytes);
+    return result;
+  }
+  CUresult more = CUDA_SUCCESS;
+  while (more == CUDA_SUCCESS) {
+    KernelArguments::Parameter parameter;
+    more = driver.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes);
+    if (more == CUDA_SUCCESS) result.layout.push_back(parameter);
+  }
+  if (more != CUDA_ERROR_INVALID_VALUE)  // which says that there is no parameter of this number
+    driver.check(more, "cuFuncGetParamInfo", "read recorded product", name);
+  if (kernel.kernelParams == nullptr || result.layout.empty()) {
+    result.obstacle = "its kernel's arguments cannot be read";
+    return result;
+  }
+  result.bytes.resize(result.layout.back().offset + result.layout.back().bytes);
+  for (size_t i = 0; i < result.layout.size(); ++i)
+    std::memcpy(result.bytes.data() + result.layout[i].offset, kernel.kernelParams[i], result.layout[i].bytes);
+  return result;
+}
+
+Digest fingerprint_of(const CUDA_KERNEL_NODE_PARAMS& kernel, std::span<const std::byte> arguments) {
+  ContentHash hash;
+  hash.add(std::as_bytes(std::span(&kernel.func, 1)));
+  const std::array shape{kernel.gridDimX,  kernel.gridDimY,  kernel.gridDimZ,      kernel.blockDimX,
+                         kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes};
+  hash.add(std::as_bytes(std::span(shape)));
+  hash.add(arguments);
+  return hash.finish();
+}
+
+}  // namespace
+
+Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::string& name) {
+  CUDA_KERNEL_NODE_PARAMS held{};
+  driver.check(driver.cuGraphKernelNodeGetParams(kernel, &held), "cuGraphKernelNodeGetParams", "read node", name);
+  return fingerprint_of(held, arguments_of(driver, held, name).bytes);
+}
+
+Digest RecordedProduct::fingerprint() const { return fingerprint_of(parameters_, arguments_.bytes); }
+
 RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name)
     : driver_(plan.device().driver()), name_(std::move(name)), graph_(driver_) {
   capture(plan, operands);
@@ -55,52 +111,8 @@ void RecordedProduct::read_kernel() {
     return;
   }
   check(driver_.cuGraphKernelNodeGetParams(kernel_, &parameters_), "cuGraphKernelNodeGetParams");
-  arguments_ = arguments_of(parameters_);
+  arguments_ = arguments_of(driver_, parameters_, name_);
   obstacle_ = arguments_.obstacle;
-}
-
-// The driver returns arguments as they were passed: as one buffer, or as a pointer to each. What it returns belongs to
-// the node, so the bytes are copied.
-RecordedProduct::Arguments RecordedProduct::arguments_of(const CUDA_KERNEL_NODE_PARAMS& kernel) const {
-  Arguments result;
-  if (kernel.extra != nullptr) {
-    const void* buffer = nullptr;
-    size_t bytes = 0;
-    for (void** entry = kernel.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = entry[1];
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(entry[1]);
-    }
-    if (buffer == nullptr || bytes == 0) result.obstacle = "its kernel's argument buffer cannot be read";
-    const auto* first = static_cast<const std::byte*>(buffer);
-    if (result.obstacle.empty()) result.bytes.assign(first, first + bytes);
-    return result;
-  }
-  CUresult more = CUDA_SUCCESS;
-  while (more == CUDA_SUCCESS) {
-    Parameter parameter;
-    more = driver_.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes);
-    if (more == CUDA_SUCCESS) result.layout.push_back(parameter);
-  }
-  if (more != CUDA_ERROR_INVALID_VALUE)  // which says that there is no parameter of this number
-    driver_.check(more, "cuFuncGetParamInfo", "read recorded product", name_);
-  if (kernel.kernelParams == nullptr || result.layout.empty()) {
-    result.obstacle = "its kernel's arguments cannot be read";
-    return result;
-  }
-  result.bytes.resize(result.layout.back().offset + result.layout.back().bytes);
-  for (size_t i = 0; i < result.layout.size(); ++i)
-    std::memcpy(result.bytes.data() + result.layout[i].offset, kernel.kernelParams[i], result.layout[i].bytes);
-  return result;
-}
-
-bool RecordedProduct::matches(CUgraphNode held) const {
-  CUDA_KERNEL_NODE_PARAMS other{};
-  driver_.check(driver_.cuGraphKernelNodeGetParams(held, &other), "cuGraphKernelNodeGetParams", "read node", name_);
-  const auto shape_of = [](const CUDA_KERNEL_NODE_PARAMS& k) {
-    return std::array{k.gridDimX, k.gridDimY, k.gridDimZ, k.blockDimX, k.blockDimY, k.blockDimZ, k.sharedMemBytes};
-  };
-  return other.func == parameters_.func && shape_of(other) == shape_of(parameters_) &&
-         arguments_of(other) == arguments_;
 }
 
 CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
@@ -119,7 +131,7 @@ CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
   std::array<void*, 5> buffer{CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                               CU_LAUNCH_PARAM_END};
   std::vector<void*> pointers;
-  for (const Parameter& parameter : arguments_.layout) pointers.push_back(bytes + parameter.offset);
+  for (const KernelArguments::Parameter& parameter : arguments_.layout) pointers.push_back(bytes + parameter.offset);
   if (arguments_.layout.empty())
     node.kernel.extra = buffer.data();
   else

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph_handle.h"
+#include "runtime/content_hash.h"
 #include "runtime/matmul_plan.h"
 
 namespace nodewright {
@@ -19,6 +20,19 @@ struct NodePlace {
   std::span<const CUgraphNode> before;
   std::span<const CUgraphEdgeData> types;
 };
+
+// The arguments of a kernel node of somebody else's, as the driver returns them.
+struct KernelArguments {
+  struct Parameter {
+    size_t offset = 0, bytes = 0;
+  };
+  std::vector<std::byte> bytes;
+  std::vector<Parameter> layout;  // empty: passed as one buffer
+  std::string obstacle;           // why they cannot be read; empty when they can
+};
+
+// Of function, launch shape and argument bytes of a kernel node: equal for equal launches.
+Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::string& name);
 
 class RecordedProduct {
  public:
@@ -32,28 +46,16 @@ class RecordedProduct {
   // The recorded node, owned by this object. Only without an obstacle.
   CUgraphNode kernel() const { return kernel_; }
 
+  // kernel_fingerprint of what add_kernel adds. Only without an obstacle.
+  Digest fingerprint() const;
   // Adds the recorded kernel, with its attributes, as a node. Only without an obstacle.
   CUgraphNode add_kernel(const NodePlace& place) const;
-  // Whether `held`, a kernel node of any graph, has the recorded kernel, shape and arguments. Only without an obstacle.
-  bool matches(CUgraphNode held) const;
   // Adds everything that was recorded, cloned, as one child graph node.
   CUgraphNode add_child(const NodePlace& place) const;
 
  private:
-  struct Parameter {
-    size_t offset = 0, bytes = 0;
-    bool operator==(const Parameter&) const = default;
-  };
-  struct Arguments {
-    std::vector<std::byte> bytes;
-    std::vector<Parameter> layout;  // empty: passed as one buffer
-    std::string obstacle;
-    bool operator==(const Arguments&) const = default;
-  };
-
   void capture(const MatmulPlan& plan, const MatmulOperands& operands);
   void read_kernel();
-  Arguments arguments_of(const CUDA_KERNEL_NODE_PARAMS& kernel) const;
 
   const Driver& driver_;
   std::string name_;
@@ -61,7 +63,7 @@ class RecordedProduct {
   std::string obstacle_;
   CUgraphNode kernel_ = nullptr;
   CUDA_KERNEL_NODE_PARAMS parameters_{};  // without arguments
-  Arguments arguments_;
+  KernelArguments arguments_;
 };
 
 }  // namespace nodewright

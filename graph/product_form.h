@@ -26,6 +26,13 @@ std::string to_string(const ProductForm& form);
 // For tests: changes the arguments of an imported kernel before it is compared.
 using AlterArguments = std::function<void(std::span<std::byte>)>;
 
+// A product in a graph of the driver.
+struct BuiltProduct {
+  CUgraphNode node = nullptr;
+  ProductForm form;
+  Digest kernel{};  // kernel_fingerprint of what was added, if it was imported
+};
+
 struct ImportComparison {
   ProductForm form;
   bool lasting = true;  // false: the driver refused a call, which it may not do the next time

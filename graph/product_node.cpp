@@ -103,13 +103,17 @@ MatmulOperands operands_of(const Plan& plan, const PlanNode& node) {
   return operands;
 }
 
-AddedProduct add_product(const Plan& plan, const PlanNode& node, const NodePlace& place, ProductForms& forms) {
+BuiltProduct add_product(const Plan& plan, const PlanNode& node, const NodePlace& place, ProductForms& forms) {
   const MatmulOperands operands = operands_of(plan, node);
-  if (node.product->backend() == MatmulBackend::reference) return {add_reference(node, operands, place), {.reference = true}};
-  ProductForm form = forms.of(*node.product);
+  if (node.product->backend() == MatmulBackend::reference)
+    return {add_reference(node, operands, place), {.reference = true}, {}};
+  BuiltProduct built{.node = nullptr, .form = forms.of(*node.product), .kernel = {}};
   const RecordedProduct recorded(*node.product, operands, node.name);
-  if (form.imported && !recorded.obstacle().empty()) form = {.imported = false, .reason = recorded.obstacle()};
-  return {form.imported ? recorded.add_kernel(place) : recorded.add_child(place), form};
+  if (built.form.imported && !recorded.obstacle().empty())
+    built.form = {.imported = false, .reason = recorded.obstacle()};
+  built.node = built.form.imported ? recorded.add_kernel(place) : recorded.add_child(place);
+  if (built.form.imported) built.kernel = recorded.fingerprint();
+  return built;
 }
 
 void submit_product(const Plan& plan, const PlanNode& node, CUstream stream) {
@@ -120,35 +124,29 @@ std::string describe_product(const PlanNode& node) {
   return fmt::format("product {}; {}", to_string(node.product->shape()), node.product->describe());
 }
 
-std::vector<std::string> product_differences(const Plan& plan, const PlanNode& node, CUgraphNode held,
-                                             const ProductForm& form) {
-  std::vector<std::string> differences;
+std::vector<std::string> product_differences(const Plan& plan, const PlanNode& node, const BuiltProduct& built) {
   const Driver& driver = plan.device->driver();
   CUgraphNodeType type{};
-  driver.check(driver.cuGraphNodeGetType(held, &type), "cuGraphNodeGetType", "read node", node.name);
-  const CUgraphNodeType expected = form.imported ? CU_GRAPH_NODE_TYPE_KERNEL : CU_GRAPH_NODE_TYPE_GRAPH;
+  driver.check(driver.cuGraphNodeGetType(built.node, &type), "cuGraphNodeGetType", "read node", node.name);
+  const CUgraphNodeType expected = built.form.imported ? CU_GRAPH_NODE_TYPE_KERNEL : CU_GRAPH_NODE_TYPE_GRAPH;
   if (type != expected)
-    differences.push_back(fmt::format("node '{}': a product, {}, is of type {} in the driver", node.name,
-                                      to_string(form), static_cast<int>(type)));
-  if (type != expected || !form.imported) return differences;
-  const MatmulOperands operands = operands_of(plan, node);
+    return {fmt::format("node '{}': a product, {}, is of type {} in the driver", node.name, to_string(built.form),
+                        static_cast<int>(type))};
+  if (!built.form.imported) return {};
+  bool equal = false;
   if (node.product->backend() == MatmulBackend::cublaslt) {
-    if (!RecordedProduct(*node.product, operands, node.name).matches(held))
-      differences.push_back(
-          fmt::format("node '{}': the driver holds another kernel, shape or arguments than a call of "
-                      "cuBLASLt records now",
-                      node.name));
-    return differences;
+    equal = kernel_fingerprint(driver, built.node, node.name) == built.kernel;
+  } else {
+    CUDA_KERNEL_NODE_PARAMS held{};
+    driver.check(driver.cuGraphKernelNodeGetParams(built.node, &held), "cuGraphKernelNodeGetParams", "read node",
+                 node.name);
+    const ReferenceProduct arguments = node.product->reference_arguments(operands_of(plan, node));
+    const Kernel<ReferenceProduct>& kernel = node.product->reference();
+    equal = held.func == kernel.loaded->function && held.gridDimX == kernel.shape.grid[0] &&
+            held.kernelParams != nullptr && std::memcmp(held.kernelParams[0], &arguments, sizeof arguments) == 0;
   }
-  CUDA_KERNEL_NODE_PARAMS parameters{};
-  driver.check(driver.cuGraphKernelNodeGetParams(held, &parameters), "cuGraphKernelNodeGetParams", "read node",
-               node.name);
-  const ReferenceProduct arguments = node.product->reference_arguments(operands);
-  if (parameters.func != node.product->reference().loaded->function ||
-      parameters.gridDimX != node.product->reference().shape.grid[0] || parameters.kernelParams == nullptr ||
-      std::memcmp(parameters.kernelParams[0], &arguments, sizeof arguments) != 0)
-    differences.push_back(fmt::format("node '{}': the driver holds another kernel, shape or arguments", node.name));
-  return differences;
+  if (equal) return {};
+  return {fmt::format("node '{}': the driver holds another kernel, shape or arguments than were added", node.name)};
 }
 
 }  // namespace nodewright

@@ -87,7 +87,7 @@ class Comparison {
 
   void compare_node(const PlanNode& node) {
     if (node.kind == NodeKind::product) {
-      for (std::string& difference : product_differences(plan_, node, handle(node), built_.products.at(node.id)))
+      for (std::string& difference : product_differences(plan_, node, built_.products.at(node.id)))
         differences_.push_back(std::move(difference));
       return;
     }

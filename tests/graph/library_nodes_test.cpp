@@ -236,7 +236,7 @@ TEST_F(ProductNodesTest, AnAlteredArgumentIsFoundAndTheProductBecomesAChildGraph
   const Driver& driver = *opened_.driver;
   ASSERT_EQ(driver.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
   const GraphHandle owned(driver, graph);
-  const AddedProduct added = add_product(plan, plan.nodes[0], {.graph = graph, .before = {}, .types = {}}, forms);
+  const BuiltProduct added = add_product(plan, plan.nodes[0], {.graph = graph, .before = {}, .types = {}}, forms);
   EXPECT_GT(replaced, 0) << "alpha is not among the kernel's arguments";
   EXPECT_EQ(to_string(added.form), "child graph, because its imported kernel gives other bits than a direct call");
   CUgraphNodeType type{};
@@ -408,7 +408,6 @@ TEST_F(ProductNodesTest, AFirstUseOfTheLibraryMayBeUnderCapture) {
     EXPECT_EQ(bits, direct(*captured_first, product));
   }
   shape.transpose_b = true;
-  shape.bias = true;
   const auto recorded_first = planner.plan("recorded first", shape);
   ProductCase product(*recorded_first);
   const RecordedProduct recorded(*recorded_first, product.operands(), "recorded first");
@@ -534,9 +533,15 @@ TEST_F(FakeProductNodesOnCpuDriver, ReadingBackFindsAnotherProductInTheDriver) {
     ProductCase one(*matmul), two(*matmul);
     const Plan plan = plan_of(matmul, one);
     const ExplicitGraph mine(plan), other(plan_of(matmul, two));
-    EXPECT_EQ(product_differences(plan, plan.nodes[0], mine.node(0), {}), std::vector<std::string>{});
-    EXPECT_EQ(product_differences(plan, plan.nodes[0], other.node(0), {}).size(), 1u);
-    EXPECT_EQ(product_differences(plan, plan.nodes[0], mine.node(0), {.imported = false, .reason = "x"}).size(), 1u);
+    const BuiltProduct built = mine.built_plans()[0]->products.at(0);
+    const auto differences = [&](auto&& change) {
+      BuiltProduct changed = built;
+      change(changed);
+      return product_differences(plan, plan.nodes[0], changed).size();
+    };
+    EXPECT_EQ(differences([](BuiltProduct&) {}), 0u);
+    EXPECT_EQ(differences([&](BuiltProduct& b) { b.node = other.node(0); }), 1u);
+    EXPECT_EQ(differences([](BuiltProduct& b) { b.form = {.imported = false, .reason = "x"}; }), 1u);
   }
 }
 
