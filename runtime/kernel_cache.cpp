@@ -180,7 +180,7 @@ std::vector<std::byte> KernelCache::image_of(const KernelRequest& request) {
     image = compiler_->compile(request, program);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
-    if (!request.constants.empty()) parts.object += " as " + to_string(request);
+    if (to_string(request) != request.name) parts.object += " as " + to_string(request);
     throw Error(parts);
   }
   const std::string problem = store_.write(request.name, key, image);
@@ -200,6 +200,7 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   auto entry = std::make_unique<Entry>(Entry{Library(device_, object, image), {}});
   LoadedKernel& kernel = entry->kernel;
   kernel.name = request.name;
+  kernel.request = request;
   kernel.kernel = entry->library.kernel(request.name);
   driver.check(driver.cuKernelGetFunction(&kernel.function, kernel.kernel), "cuKernelGetFunction", "load kernel",
                object);

@@ -25,6 +25,7 @@ namespace nodewright {
 
 struct LoadedKernel {
   std::string name;
+  KernelRequest request;  // what it was made from; no name for a kernel that no cache has made
   CUfunction function = nullptr;
   CUkernel kernel = nullptr;
   bool waits_for_inputs = false;     // the built code waits for its predecessors: a programmatic in-edge is allowed

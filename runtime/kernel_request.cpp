@@ -64,11 +64,11 @@ std::string known_kernels(std::span<const EmbeddedSource> extra) {
 }  // namespace
 
 std::string to_string(const KernelRequest& request) {
-  if (request.constants.empty()) return request.name;
-  std::string text = request.name + "[";
+  std::string text = request.name;
   for (const Constant& constant : request.constants)
-    text += (text.back() == '[' ? "" : ",") + constant.name + "=" + std::to_string(constant.value);
-  return text + "]";
+    text += (text.size() == request.name.size() ? "[" : ",") + constant.name + "=" + std::to_string(constant.value);
+  if (!request.constants.empty()) text += "]";
+  return request.timed ? text + " timed" : text;
 }
 
 KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedSource> extra,
@@ -102,7 +102,8 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
   }
   for (const auto& [path, header] : reached) program.headers.push_back(header);
 
-  program.prelude = "namespace nodewright {\n";
+  program.prelude = request.timed ? "#define NODEWRIGHT_TIMED 1\n" : "";
+  program.prelude += "namespace nodewright {\n";
   for (const Constant& constant : request.constants)
     program.prelude += "constexpr long long " + constant.name + " = " +
                        (constant.value == INT64_MIN ? "-9223372036854775807LL - 1" : std::to_string(constant.value)) +

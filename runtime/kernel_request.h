@@ -24,16 +24,18 @@ struct Constant {
 struct KernelRequest {
   std::string name;
   std::vector<Constant> constants;
+  bool timed = false;  // the form that stamps its blocks' times: takes Timed<Args> (kernels_src/block_stamps.h)
   bool operator==(const KernelRequest&) const = default;
 };
 
-// "rms_norm[kHidden=2048]": what errors and reports call a request, and what tells two of them apart.
+// "rms_norm[kHidden=2048]", "rms_norm[kHidden=2048] timed": what errors and reports call a request, and what tells two
+// of them apart.
 std::string to_string(const KernelRequest& request);
 
 struct KernelProgram {
   EmbeddedSource source;                // the .cu file
   std::vector<EmbeddedSource> headers;  // whatever it includes, directly or not, that is known; sorted by path
-  std::string prelude;                  // the constants
+  std::string prelude;                  // the constants and the form
 };
 
 // Looks in `extra` first, then in the embedded sources. Headers under `skipped_folder` (the other device's) are left

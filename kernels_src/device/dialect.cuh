@@ -7,16 +7,32 @@
 //     ... load_frozen(args.gain.data + i) ...
 //     wait_for_inputs();
 //   }
+//
+// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body as a
+// function, between two stamps of each block, and Timed<Args> for an argument.
 #pragma once
 
 #include "kernels_src/args.h"
+#include "kernels_src/block_stamps.h"
 
 #ifdef __CUDACC_RTC__
 
 // At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early.
-#define NODEWRIGHT_KERNEL(name, Args, threads)                                                  \
-  extern "C" __global__ void __launch_bounds__(threads, (threads) >= 512 ? 1 : 512 / (threads)) \
-      name(const __grid_constant__ ::nodewright::Args args)
+#define NODEWRIGHT_BOUNDS(threads) __launch_bounds__(threads, (threads) >= 512 ? 1 : 512 / (threads))
+#ifdef NODEWRIGHT_TIMED
+#define NODEWRIGHT_KERNEL(name, Args, threads)                                      \
+  NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args);               \
+  extern "C" __global__ void NODEWRIGHT_BOUNDS(threads)                             \
+      name(const __grid_constant__ ::nodewright::Timed<::nodewright::Args> timed) { \
+    ::nodewright::stamp_start(timed.stamps.data);                                   \
+    name##_body(timed.args);                                                        \
+    ::nodewright::stamp_end(timed.stamps.data);                                     \
+  }                                                                                 \
+  NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args)
+#else
+#define NODEWRIGHT_KERNEL(name, Args, threads) \
+  extern "C" __global__ void NODEWRIGHT_BOUNDS(threads) name(const __grid_constant__ ::nodewright::Args args)
+#endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 #define INFINITY __int_as_float(0x7f800000)
@@ -26,11 +42,56 @@ extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, un
 
 namespace nodewright {
 
+// Nanoseconds, the same clock on every SM (PTX ISA, %globaltimer). Stays where it stands among memory accesses.
+NODEWRIGHT_DEVICE uint64_t clock_ns() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+  return now;
+}
+
+NODEWRIGHT_DEVICE bool is_thread_0() { return threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0; }
+
+#ifdef NODEWRIGHT_TIMED
+NODEWRIGHT_DEVICE BlockStamps* own_stamps(BlockStamps* stamps) {
+  const uint64_t row = blockIdx.y + static_cast<uint64_t>(gridDim.y) * blockIdx.z;
+  return stamps + (blockIdx.x + gridDim.x * row);
+}
+
+// In shared memory, so that no register lives through the kernel for it.
+NODEWRIGHT_DEVICE uint64_t& waited_ns() {
+  __shared__ uint64_t waited;
+  return waited;
+}
+
+NODEWRIGHT_DEVICE void stamp_start(BlockStamps* stamps) {
+  if (!is_thread_0()) return;
+  own_stamps(stamps)->started = clock_ns();
+  waited_ns() = 0;
+}
+
+NODEWRIGHT_DEVICE void stamp_wait() {
+  if (is_thread_0()) waited_ns() = clock_ns();
+}
+
+// The barrier holds back for threads that have left the kernel's body early: once some threads of a block have, the
+// others meet no barrier (CUDA programming guide, __syncthreads: all threads of the block or none).
+NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
+  __syncthreads();
+  if (!is_thread_0()) return;
+  BlockStamps* own = own_stamps(stamps);
+  own->waited = waited_ns();
+  own->ended = clock_ns();
+}
+#endif
+
 // Blocks until every prerequisite grid has completed and its writes are visible (PTX ISA, griddepcontrol).
 // Every kernel calls it on every path, before any early return.
 NODEWRIGHT_DEVICE void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#ifdef NODEWRIGHT_TIMED
+  stamp_wait();
 #endif
 }
 

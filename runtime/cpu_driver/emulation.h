@@ -23,6 +23,7 @@ struct Index3 {
 struct BlockView {
   Index3 block, block_size, grid_size;
   unsigned char* shared;  // dynamic shared memory, 128-byte aligned
+  uint64_t waited_ns;     // timed kernels: when thread 0 had waited
 };
 
 // One CUDA thread. The OS thread's slot (Hooks::thread_slot) points at the one that runs.
@@ -77,7 +78,9 @@ struct Descriptor {
 #ifndef NODEWRIGHT_CPU_DRIVER  // from here on: the image's side
 
 #include <math.h>
+#include <time.h>
 
+#include "kernels_src/block_stamps.h"
 #include "kernels_src/field_visit.h"
 
 namespace nodewright::emulation {
@@ -132,6 +135,53 @@ uint32_t describe_fields(FieldRecord* records, uint32_t capacity) {
     record.element_bytes = static_cast<uint32_t>(field.element_bytes);
   });
   return count;
+}
+
+// Of a timed kernel: those of its own arguments, and the stamps.
+template <class A>
+uint32_t describe_timed_fields(FieldRecord* records, uint32_t capacity) {
+  const uint32_t count = describe_fields<A>(records, capacity);
+  static_assert(offsetof(Timed<A>, stamps) == timed_stamps_offset(sizeof(A)));
+  if (count == capacity) return count;
+  using Slots = Out<BlockStamps>;
+  records[count] = {"stamps", offsetof(Timed<A>, stamps), sizeof(Slots), static_cast<uint32_t>(RoleOf<Slots>::role),
+                    static_cast<uint32_t>(RoleOf<Slots>::element_bytes)};
+  return count + 1;
+}
+
+// ---- the clock, and the stamps of timed kernels ----
+
+NODEWRIGHT_UNCHECKED inline uint64_t clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+inline bool is_thread_0(const ThreadView* v) { return v->thread.x == 0 && v->thread.y == 0 && v->thread.z == 0; }
+
+NODEWRIGHT_UNCHECKED inline BlockStamps* own_stamps(BlockStamps* stamps) {
+  const BlockView& b = *view()->block;
+  return stamps + (b.block.x + b.grid_size.x * (b.block.y + uint64_t{b.grid_size.y} * b.block.z));
+}
+
+// Before the wait, where a checked image allows no write but this one.
+NODEWRIGHT_UNCHECKED inline void stamp_start(BlockStamps* stamps) {
+  if (!is_thread_0(view())) return;
+  view()->block->waited_ns = 0;
+  own_stamps(stamps)->started = clock_ns();
+}
+
+NODEWRIGHT_UNCHECKED inline void stamp_wait() {
+  if (is_thread_0(view())) view()->block->waited_ns = clock_ns();
+}
+
+NODEWRIGHT_UNCHECKED inline void stamp_end(BlockStamps* stamps) {
+  hooks.barrier(-1);  // no line of a kernel
+  if (!is_thread_0(view())) return;
+  BlockStamps* own = own_stamps(stamps);
+  check(own, sizeof *own, Access::write);
+  own->waited = view()->block->waited_ns;
+  own->ended = clock_ns();
 }
 
 // ---- warp collectives: each lane brings a struct on its stack, the last one to arrive serves all ----
@@ -278,6 +328,19 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 #endif
 
 // Defines the kernel's body and the descriptor through which the driver finds it.
+#ifdef NODEWRIGHT_TIMED
+#define NODEWRIGHT_ARGUMENTS(Args) ::nodewright::Timed<::nodewright::Args>
+#define NODEWRIGHT_FIELDS_OF(Args) ::nodewright::emulation::describe_timed_fields<::nodewright::Args>
+#define NODEWRIGHT_RUN(kernel, arguments)                        \
+  ::nodewright::emulation::stamp_start((arguments).stamps.data); \
+  kernel((arguments).args);                                      \
+  ::nodewright::emulation::stamp_end((arguments).stamps.data)
+#else
+#define NODEWRIGHT_ARGUMENTS(Args) ::nodewright::Args
+#define NODEWRIGHT_FIELDS_OF(Args) ::nodewright::emulation::describe_fields<::nodewright::Args>
+#define NODEWRIGHT_RUN(kernel, arguments) kernel(arguments)
+#endif
+
 #define NODEWRIGHT_KERNEL(kernel, Args, threads)                                                                    \
   static void kernel(const ::nodewright::Args& __restrict args);                                                    \
   extern "C"                                                                                                        \
@@ -285,12 +348,15 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
           ::nodewright::emulation::kAbiVersion,                                                                     \
           NODEWRIGHT_IMAGE_CHECKED,                                                                                 \
           #kernel,                                                                                                  \
-          [](const void* args) { kernel(*static_cast<const ::nodewright::Args*>(args)); },                          \
-          sizeof(::nodewright::Args),                                                                               \
+          [](const void* args) {                                                                                    \
+            const auto& arguments = *static_cast<const NODEWRIGHT_ARGUMENTS(Args)*>(args);                          \
+            NODEWRIGHT_RUN(kernel, arguments);                                                                      \
+          },                                                                                                        \
+          sizeof(NODEWRIGHT_ARGUMENTS(Args)),                                                                       \
           static_cast<uint32_t>(threads),                                                                           \
           ::nodewright::emulation::__start_nodewright_waits,                                                        \
           ::nodewright::emulation::__stop_nodewright_waits,                                                         \
-          &::nodewright::emulation::describe_fields<::nodewright::Args>,                                            \
+          &NODEWRIGHT_FIELDS_OF(Args),                                                                              \
           &::nodewright::emulation::hooks};                                                                         \
   static void kernel([[maybe_unused]] const ::nodewright::Args& __restrict args)
 
@@ -305,7 +371,11 @@ NODEWRIGHT_DEVICE void wait_for_inputs() {
   // Assembled where this is inlined, so the image tells whether its code really waits.
   asm volatile(".pushsection " NODEWRIGHT_WAITS_SECTION ",\"a\",@progbits\n\t.byte 1\n\t.popsection" ::: "memory");
   emulation::view()->waited = true;
+#ifdef NODEWRIGHT_TIMED
+  emulation::stamp_wait();
+#endif
 }
+NODEWRIGHT_DEVICE uint64_t clock_ns() { return emulation::clock_ns(); }
 NODEWRIGHT_DEVICE void release_dependents() {}
 NODEWRIGHT_DEVICE unsigned char* shared_memory() { return emulation::view()->block->shared; }
 NODEWRIGHT_DEVICE float warp_max(float v) { return emulation::warp_max(v); }

@@ -1,0 +1,225 @@
+#include "graph/timed_twin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "graph/hazard_check.h"
+#include "kernels_src/stamp.h"
+
+namespace nodewright {
+namespace {
+
+using Slots = Out<BlockStamps>;
+
+[[noreturn]] void refuse(const Plan& plan, std::string detail, std::string advice) {
+  throw Error({.doing = "make the timed twin of plan",
+               .object = plan.name,
+               .detail = std::move(detail),
+               .advice = std::move(advice)});
+}
+
+bool stamps_itself(const PlanNode& node) {
+  return node.kind == NodeKind::kernel && node.kernel != nullptr && !node.kernel->request.name.empty();
+}
+
+KernelRequest timed_form(const PlanNode& node) {
+  KernelRequest request = node.kernel->request;
+  request.timed = true;
+  return request;
+}
+
+std::vector<KernelRequest> requests_of(const Plan& plan) {
+  std::vector<KernelRequest> requests;
+  for (const PlanNode& node : plan.nodes)
+    if (stamps_itself(node))
+      requests.push_back(timed_form(node));
+    else
+      requests.push_back({"stamp", {}});
+  return requests;
+}
+
+// Which slots and which of the twin's nodes each node gets.
+std::vector<StampedNode> layout_of(const Plan& plan) {
+  std::vector<StampedNode> layout;
+  uint32_t twin_nodes = 0;
+  uint64_t slots = 0;
+  for (const PlanNode& node : plan.nodes) {
+    StampedNode stamped{.bracketed = !stamps_itself(node), .first_node = twin_nodes, .first_slot = slots};
+    stamped.last_node = twin_nodes + (stamped.bracketed ? 2 : 0);
+    stamped.slots = stamped.bracketed ? 2 : node.shape.blocks();
+    if (stamped.slots > kMostSlots - slots)
+      refuse(plan, fmt::format("with node '{}' there are more than {} blocks to stamp", node.name, kMostSlots),
+             "time a plan of smaller grids");
+    slots += stamped.slots;
+    twin_nodes = stamped.last_node + 1;
+    layout.push_back(stamped);
+  }
+  return layout;
+}
+
+class TwinMaker {
+ public:
+  TwinMaker(const Plan& plan, KernelCache& kernels, TimedTwin& twin) : plan_(plan), kernels_(kernels), twin_(twin) {}
+
+  void run() {
+    Plan& made = twin_.plan;
+    made.name = plan_.name + ".timed";
+    made.bucket = plan_.bucket;
+    made.device = plan_.device;
+    made.buffers = plan_.buffers;
+    if (twin_.stamps.bytes() != 0)
+      made.buffers.push_back({{twin_.stamps.name(), twin_.stamps.address(), twin_.stamps.bytes(), "workspace"}});
+    for (const PlanNode& node : plan_.nodes) {
+      twin_.names.push_back(node.name);
+      const StampedNode& stamped = twin_.nodes[node.id];
+      if (!stamped.bracketed) {
+        add(timed(node, stamped));
+        continue;
+      }
+      add(stamp_node(node, "begin", stamped.first_slot));
+      add(node);
+      add(stamp_node(node, "end", stamped.first_slot + 1));
+    }
+    add_edges();
+  }
+
+ private:
+  void add(PlanNode node) {
+    node.id = static_cast<uint32_t>(twin_.plan.nodes.size());
+    twin_.plan.nodes.push_back(std::move(node));
+  }
+
+  Use use_of(uint64_t first_slot, uint64_t slots) const {
+    return {.field = "stamps",
+            .buffer = static_cast<uint32_t>(twin_.plan.buffers.size() - 1),
+            .offset = first_slot * sizeof(BlockStamps),
+            .bytes = slots * sizeof(BlockStamps),
+            .access = Access::out};
+  }
+  Slots slots_at(uint64_t first_slot, uint64_t slots) const {
+    return view_of<BlockStamps>(twin_.stamps).subview(first_slot, slots);
+  }
+
+  PlanNode timed(const PlanNode& node, const StampedNode& stamped) {
+    PlanNode made = node;
+    const LoadedKernel& kernel = kernels_.get(timed_form(node));
+    const uint64_t offset = timed_stamps_offset(node.arguments.size());
+    check_kernel(kernel, offset + sizeof(Slots), node.shape);
+    kernels_.allow_shared(kernel, node.shape.shared_bytes);
+    made.kernel = &kernel;
+    made.waits_for_inputs = kernel.waits_for_inputs;
+    const Slots slots = slots_at(stamped.first_slot, stamped.slots);
+    made.arguments.resize(offset + sizeof slots);
+    std::memcpy(made.arguments.data() + offset, &slots, sizeof slots);
+    made.fields.push_back({"stamps", offset, sizeof slots, RoleOf<Slots>::role, RoleOf<Slots>::element_bytes});
+    made.uses.push_back(use_of(stamped.first_slot, stamped.slots));
+    return made;
+  }
+
+  PlanNode stamp_node(const PlanNode& beside, const char* which, uint64_t slot) {
+    const Kernel<Stamp> kernel = typed_kernel<Stamp>(kernels_, {"stamp", {}}, stamp_shape());
+    const Stamp args{.stamps = slots_at(slot, 1)};
+    PlanNode made;
+    made.name = fmt::format("{}#{}", beside.name, which);
+    made.layer = beside.layer;
+    made.kind = NodeKind::kernel;
+    made.kernel = kernel.loaded;
+    made.kernel_name = kernel.name();
+    made.waits_for_inputs = kernel.loaded->waits_for_inputs;
+    made.shape = kernel.shape;
+    made.arguments.resize(sizeof args);
+    std::memcpy(made.arguments.data(), &args, sizeof args);
+    for_each_field(args, [&](const FieldInfo& info, const auto&) { made.fields.push_back(info); });
+    made.uses.push_back(use_of(slot, 1));
+    made.traffic.bytes_written = sizeof(BlockStamps);
+    return made;
+  }
+
+  // A bracket begins when all that its node waits for has completed, hence the full edges.
+  void add_edges() {
+    std::vector<Edge>& edges = twin_.plan.edges;
+    for (Edge edge : plan_.edges) {
+      const StampedNode &from = twin_.nodes[edge.from], &to = twin_.nodes[edge.to];
+      if (from.bracketed || to.bracketed) edge.type = EdgeType::full;
+      edge.from = from.last_node;
+      edge.to = to.first_node;
+      edges.push_back(std::move(edge));
+    }
+    for (const StampedNode& stamped : twin_.nodes)
+      for (uint32_t id = stamped.first_node; id < stamped.last_node; ++id)
+        edges.push_back({id, id + 1, EdgeType::full, {Reason{.hazard = Hazard::declared}}});
+    std::sort(edges.begin(), edges.end(),
+              [](const Edge& a, const Edge& b) { return std::tie(a.to, a.from) < std::tie(b.to, b.from); });
+  }
+
+  const Plan& plan_;
+  KernelCache& kernels_;
+  TimedTwin& twin_;
+};
+
+// The first start and the last end of a node's blocks. `index`: of the first slot, for errors.
+NodeSpan span_of(const std::string& name, std::span<const BlockStamps> slots) {
+  const auto refuse_stamps = [&](std::string detail) {
+    throw Error({.doing = "read the time stamps of node",
+                 .object = name,
+                 .detail = std::move(detail),
+                 .advice = "read them after a launch of the twin that runs every node has completed"});
+  };
+  NodeSpan span{.start = slots[0].started};
+  for (size_t b = 0; b < slots.size(); ++b) {
+    const BlockStamps& block = slots[b];
+    if (block.started == 0 || block.ended == 0)
+      refuse_stamps(fmt::format("block {} of {} has left none", b, slots.size()));
+    if (block.ended < block.started || (block.waited != 0 && block.waited < block.started) ||
+        block.ended < block.waited)
+      refuse_stamps(fmt::format("block {} of {} started at {} ns, had waited at {} ns and ended at {} ns", b,
+                                slots.size(), block.started, block.waited, block.ended));
+    span.start = std::min(span.start, block.started);
+    span.waited = std::max(span.waited, block.waited);
+    span.end = std::max(span.end, block.ended);
+  }
+  return span;
+}
+
+}  // namespace
+
+TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
+  check_plan(plan);
+  for (const PlanNode& node : plan.nodes)
+    if (node.kernel != nullptr && node.kernel->request.timed)
+      refuse(plan, fmt::format("node '{}' runs a timed kernel already", node.name), "pass the plan, not its twin");
+  std::vector<StampedNode> layout = layout_of(plan);
+  const uint64_t slots = layout.empty() ? 0 : layout.back().first_slot + layout.back().slots;
+  kernels.prepare(requests_of(plan));
+  TimedTwin twin{.plan = {},
+                 .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", slots * sizeof(BlockStamps)),
+                 .nodes = std::move(layout),
+                 .names = {}};
+  TwinMaker(plan, kernels, twin).run();
+  check_plan(twin.plan);
+  if (const std::vector<MissingOrder> missing = missing_orders(twin.plan); !missing.empty())
+    refuse(plan, fmt::format("{} orders are missing, the first: {}", missing.size(), describe(missing[0])),
+           "check the plan's own edges with missing_orders");
+  return twin;
+}
+
+std::vector<NodeSpan> node_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps) {
+  std::vector<NodeSpan> spans;
+  for (size_t id = 0; id < twin.nodes.size(); ++id) {
+    const StampedNode& node = twin.nodes[id];
+    if (!node.bracketed) {
+      spans.push_back(span_of(twin.names[id], stamps.subspan(node.first_slot, node.slots)));
+      continue;
+    }
+    const NodeSpan before = span_of(twin.names[id], stamps.subspan(node.first_slot, 1));
+    const NodeSpan after = span_of(twin.names[id], stamps.subspan(node.first_slot + 1, 1));
+    spans.push_back({.start = before.end, .waited = 0, .end = after.end});
+  }
+  return spans;
+}
+
+}  // namespace nodewright

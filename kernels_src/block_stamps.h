@@ -1,0 +1,31 @@
+// When the blocks of a launch ran: what the timed form of a kernel (device/dialect.cuh) leaves behind, and the argument
+// struct that tells it where.
+#pragma once
+
+#include "kernels_src/args.h"
+
+namespace nodewright {
+
+// One block's own slot, written by its thread 0 alone: no atomics, whatever the grid. Nanoseconds of the device's
+// clock; on the CPU driver, of the host's.
+struct BlockStamps {
+  uint64_t started;  // before the block's first instruction
+  uint64_t waited;   // after its wait returned; 0 when the kernel does not wait
+  uint64_t ended;    // after every thread's last instruction
+};
+
+// The one argument struct of a timed kernel: the kernel's own, then its slots.
+//
+// `stamps` is the one Out field that is written before the wait: its memory belongs to one node of the plan, nothing
+// else in the launch touches it, and two launches of a graph do not overlap.
+template <class Args>
+struct Timed {
+  Args args;
+  Out<BlockStamps> stamps;  // [blocks], x fastest
+};
+
+// Where `stamps` lies behind an argument struct of `args_bytes` bytes: at the next multiple of a role field's
+// alignment.
+constexpr uint64_t timed_stamps_offset(uint64_t args_bytes) { return (args_bytes + 7) / 8 * 8; }
+
+}  // namespace nodewright
