@@ -14,6 +14,7 @@
 #include "kernels_src/projection_shape.h"
 #include "kernels_src/read_stream.h"
 #include "kernels_src/saxpy.h"
+#include "kernels_src/stamp.h"
 #include "models/decoder_kernels.h"
 #include "runtime/cubin_reader.h"
 #include "runtime/nvrtc.h"
@@ -67,7 +68,8 @@ std::map<std::string, uint64_t> args_bytes() {
           {"embed_positions", sizeof(EmbedPositions<float>)},
           {"dense_attend", sizeof(DenseAttend)},
           {"read_stream", sizeof(ReadStream)},
-          {"saxpy", sizeof(Saxpy)}};
+          {"saxpy", sizeof(Saxpy)},
+          {"stamp", sizeof(Stamp)}};
 }
 
 // Every distinct request of the buckets that a GPU's small batches use, and the kernels that no model asks for.
@@ -76,8 +78,17 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, int 
   for (const int64_t rows : {1, 2, 4, 8})
     for (const KernelRequest& request : decoder_kernel_requests(config, rows, sm_count))
       requests.emplace(to_string(request), request);
-  for (const char* name : {"read_stream", "saxpy"}) requests.emplace(name, KernelRequest{name, {}});
+  for (const char* name : {"read_stream", "saxpy", "stamp"}) requests.emplace(name, KernelRequest{name, {}});
   return requests;
+}
+
+std::map<std::string, KernelRequest> timed_forms_of(const std::map<std::string, KernelRequest>& requests) {
+  std::map<std::string, KernelRequest> timed;
+  for (auto [key, request] : requests) {
+    request.timed = true;
+    timed.emplace(to_string(request), request);
+  }
+  return timed;
 }
 
 // GPT-2 and its kin: hidden sizes of the nanoGPT article's model, of GPT-2 and of GPT-2 XL, in bf16 and float.
@@ -160,7 +171,9 @@ void check_budgets(const std::map<std::string, KernelRequest>& requests, Target 
     EXPECT_LE(kernel.shared_bytes, 48u * 1024);
     ASSERT_EQ(kernel.parameters.size(), 1u);
     EXPECT_EQ(kernel.parameters[0].offset, 0u);
-    EXPECT_EQ(kernel.parameters[0].bytes, args_bytes().at(kernel.name));
+    const uint64_t own = args_bytes().at(kernel.name);
+    EXPECT_EQ(kernel.parameters[0].bytes,
+              requests.at(key).timed ? timed_stamps_offset(own) + sizeof(Out<BlockStamps>) : own);
   }
 }
 
@@ -169,6 +182,17 @@ TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(requests_of(llama_3b
 TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(requests_of(llama_1b(), kAmpere.sm_count), kAmpere); }
 TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(requests_of(llama_3b(), kAmpere.sm_count), kAmpere); }
 
+TEST(KernelBudgets, HoldForTheTimedFormsOfLlama1bOnHopper) {
+  check_budgets(timed_forms_of(requests_of(llama_1b(), kHopper.sm_count)), kHopper);
+}
+TEST(KernelBudgets, HoldForTheTimedFormsOfLlama3bOnHopper) {
+  check_budgets(timed_forms_of(requests_of(llama_3b(), kHopper.sm_count)), kHopper);
+}
+TEST(KernelBudgets, HoldForTheTimedFormsOfLlama1bOnAmpere) {
+  check_budgets(timed_forms_of(requests_of(llama_1b(), kAmpere.sm_count)), kAmpere);
+}
+
+TEST(KernelBudgets, HoldForTheTimedFormsOfGpt2OnHopper) { check_budgets(timed_forms_of(gpt2_requests()), kHopper); }
 TEST(KernelBudgets, HoldForGpt2OnHopper) { check_budgets(gpt2_requests(), kHopper); }
 TEST(KernelBudgets, HoldForGpt2OnAmpere) { check_budgets(gpt2_requests(), kAmpere); }
 
@@ -200,7 +224,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
-          layout_asserts<Sample>("Sample") + layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy");
+          layout_asserts<Sample>("Sample") + layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy") +
+          layout_asserts<Stamp>("Stamp") + layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>");
   const auto compile = [](const std::string& source) {
     const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
     Nvrtc::load()->compile(nvrtc_source({"layouts", {}}, extra), nvrtc_options(9, 0));
