@@ -59,6 +59,10 @@ NodeTiming parse_node(const Json& entry, size_t index, const std::string& source
   timing.overlap_us = number(entry, "overlap_us", where, source);
   timing.start_us = number(entry, "start_us", where, source);
   timing.end_us = number(entry, "end_us", where, source);
+  timing.waited_us = number(entry, "waited_us", where, source);
+  const auto bracketed = entry.find("bracketed");
+  if (bracketed == entry.end() || !bracketed->is_boolean()) refuse(source, where + " does not say if it is bracketed");
+  timing.bracketed = bracketed->get<bool>();
   return timing;
 }
 
@@ -72,6 +76,8 @@ void check(const PlanTimings& timings, const Plan& plan, const std::string& sour
   check_time("the plan", "step_us", timings.step_us, false);
   check_time("the plan", "plain_step_us", timings.plain_step_us, false);
   check_time("the plan", "peak_bytes_per_s", timings.peak_bytes_per_s, false);
+  check_time("the plan", "bracket_us", timings.bracket_us, false);
+  check_time("the plan", "clock_step_us", timings.clock_step_us, false);
   if (timings.samples < 1) refuse(source, fmt::format("they are of {} samples", timings.samples));
   for (size_t i = 0; i < timings.nodes.size(); ++i) {
     const NodeTiming& timing = timings.nodes[i];
@@ -87,6 +93,7 @@ void check(const PlanTimings& timings, const Plan& plan, const std::string& sour
     check_time(of, "overlap_us", timing.overlap_us, false);
     check_time(of, "start_us", timing.start_us, true);
     check_time(of, "end_us", timing.end_us, true);
+    check_time(of, "waited_us", timing.waited_us, true);
   }
 }
 
@@ -124,6 +131,8 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
                      {"overlap_us", timing.overlap_us},
                      {"start_us", timing.start_us},
                      {"end_us", timing.end_us},
+                     {"waited_us", timing.waited_us},
+                     {"bracketed", timing.bracketed},
                      {"bytes", bytes_of(node)},
                      {"bytes_per_s", rate},
                      {"share_of_peak", share_of_peak(rate, timings.peak_bytes_per_s)}});
@@ -140,6 +149,8 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
                     {"step_us", timings.step_us},
                     {"plain_step_us", timings.plain_step_us},
                     {"peak_bytes_per_s", timings.peak_bytes_per_s},
+                    {"bracket_us", timings.bracket_us},
+                    {"clock_step_us", timings.clock_step_us},
                     {"nodes", std::move(nodes)},
                     {"layers", std::move(layers)}};
   return all.dump(2) + "\n";
@@ -156,6 +167,8 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
   timings.step_us = number(all, "step_us", "the file", source);
   timings.plain_step_us = number(all, "plain_step_us", "the file", source);
   timings.peak_bytes_per_s = number(all, "peak_bytes_per_s", "the file", source);
+  timings.bracket_us = number(all, "bracket_us", "the file", source);
+  timings.clock_step_us = number(all, "clock_step_us", "the file", source);
   const double samples = number(all, "samples", "the file", source);
   if (!(samples >= 1 && samples <= 1e9)) refuse(source, fmt::format("they are of {} samples", samples));
   timings.samples = static_cast<int>(samples);

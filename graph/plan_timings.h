@@ -18,6 +18,8 @@ struct NodeTiming {
   double span_us = 0;     // the first block's start to the last block's end
   double overlap_us = 0;  // how long before its latest predecessor's end its first block began; never negative
   double start_us = 0, end_us = 0;  // first block's start and last block's end, from the first stamp of the launch
+  double waited_us = 0;             // when its last block's wait returned, likewise; 0: it does not wait
+  bool bracketed = false;           // timed from outside, by the stamps of a kernel before it and one after it
 };
 
 struct PlanTimings {
@@ -26,6 +28,8 @@ struct PlanTimings {
   double step_us = 0;             // one launch of the plan while it was stamped
   double plain_step_us = 0;       // one launch of the plan as it is
   double peak_bytes_per_s = 0;    // read bandwidth measured on the same device; 0: not measured
+  double bracket_us = 0;          // what an empty bracket takes, already taken off the bracketed nodes' times
+  double clock_step_us = 0;       // the finest difference that the stamps' clock has shown
   int samples = 0;                // launches that the medians are of
 };
 
@@ -43,10 +47,9 @@ struct LayerTiming {
 // In order of each layer's first timed node.
 std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timings);
 
-// {"plan", "samples", "step_us", "plain_step_us", "peak_bytes_per_s",
-//  "nodes": [{"node", "name", "layer", "time_us", "span_us", "overlap_us", "start_us", "end_us", "bytes",
-//  "bytes_per_s",
-//             "share_of_peak"}],
+// {"plan", "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us", "clock_step_us",
+//  "nodes": [{"node", "name", "layer", "time_us", "span_us", "overlap_us", "start_us", "end_us", "waited_us",
+//             "bracketed", "bytes", "bytes_per_s", "share_of_peak"}],
 //  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}
 // bytes are read and written together; bytes_per_s and share_of_peak, and all of "layers", follow from the rest and are
 // not read back. share_of_peak is null where the peak was not measured. Throws Error as check_timings does.

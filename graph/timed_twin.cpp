@@ -67,10 +67,10 @@ class TwinMaker {
 
   void run() {
     Plan& made = twin_.plan;
-    made.name = plan_.name + ".timed";
-    made.bucket = plan_.bucket;
-    made.device = plan_.device;
-    made.buffers = plan_.buffers;
+    made = plan_;
+    made.name += ".timed";
+    made.nodes.clear();
+    made.edges.clear();
     if (twin_.stamps.bytes() != 0)
       made.buffers.push_back({{twin_.stamps.name(), twin_.stamps.address(), twin_.stamps.bytes(), "workspace"}});
     for (const PlanNode& node : plan_.nodes) {

@@ -42,7 +42,7 @@ struct TimedTwin {
 // when `plan` is a twin already, or when the twin's edges lack an order.
 TimedTwin timed_twin(const Plan& plan, KernelCache& kernels);
 
-// 384 MiB of slots: a plan of 4000 nodes with 4000 blocks each.
+// 512 MiB of slots: a plan of 4000 nodes with 4000 blocks each.
 inline constexpr uint64_t kMostSlots = uint64_t{1} << 24;
 
 // When a node ran in one launch, nanoseconds of the device's clock.

@@ -6,9 +6,9 @@
 
 namespace nodewright {
 
-// One block's own slot, written by its thread 0 alone: no atomics, whatever the grid. Nanoseconds of the device's
-// clock; on the CPU driver, of the host's.
-struct BlockStamps {
+// One block's own slot, written by its thread 0 alone: no atomics, whatever the grid, and no two blocks in one 32-byte
+// sector of memory. Nanoseconds of the device's clock; on the CPU driver, of the host's.
+struct alignas(32) BlockStamps {
   uint64_t started;  // before the block's first instruction
   uint64_t waited;   // after its wait returned; 0 when the kernel does not wait
   uint64_t ended;    // after every thread's last instruction

@@ -137,18 +137,6 @@ uint32_t describe_fields(FieldRecord* records, uint32_t capacity) {
   return count;
 }
 
-// Of a timed kernel: those of its own arguments, and the stamps.
-template <class A>
-uint32_t describe_timed_fields(FieldRecord* records, uint32_t capacity) {
-  const uint32_t count = describe_fields<A>(records, capacity);
-  static_assert(offsetof(Timed<A>, stamps) == timed_stamps_offset(sizeof(A)));
-  if (count == capacity) return count;
-  using Slots = Out<BlockStamps>;
-  records[count] = {"stamps", offsetof(Timed<A>, stamps), sizeof(Slots), static_cast<uint32_t>(RoleOf<Slots>::role),
-                    static_cast<uint32_t>(RoleOf<Slots>::element_bytes)};
-  return count + 1;
-}
-
 // ---- the clock, and the stamps of timed kernels ----
 
 NODEWRIGHT_UNCHECKED inline uint64_t clock_ns() {
@@ -183,6 +171,40 @@ NODEWRIGHT_UNCHECKED inline void stamp_end(BlockStamps* stamps) {
   own->waited = view()->block->waited_ns;
   own->ended = clock_ns();
 }
+
+// ---- a kernel's two forms: what the driver calls, with what ----
+
+template <class A>
+struct PlainForm {
+  static constexpr uint32_t kArgsBytes = sizeof(A);
+  template <auto Kernel>
+  static void run(const void* args) {
+    Kernel(*static_cast<const A*>(args));
+  }
+  static uint32_t fields(FieldRecord* records, uint32_t capacity) { return describe_fields<A>(records, capacity); }
+};
+
+template <class A>
+struct TimedForm {
+  static constexpr uint32_t kArgsBytes = sizeof(Timed<A>);
+  static_assert(offsetof(Timed<A>, stamps) == timed_stamps_offset(sizeof(A)));
+  template <auto Kernel>
+  static void run(const void* args) {
+    const auto& timed = *static_cast<const Timed<A>*>(args);
+    stamp_start(timed.stamps.data);
+    Kernel(timed.args);
+    stamp_end(timed.stamps.data);
+  }
+  // Those of the kernel's own arguments, and the stamps.
+  static uint32_t fields(FieldRecord* records, uint32_t capacity) {
+    const uint32_t count = describe_fields<A>(records, capacity);
+    if (count == capacity) return count;
+    using Slots = Out<BlockStamps>;
+    records[count] = {"stamps", offsetof(Timed<A>, stamps), sizeof(Slots), static_cast<uint32_t>(RoleOf<Slots>::role),
+                      static_cast<uint32_t>(RoleOf<Slots>::element_bytes)};
+    return count + 1;
+  }
+};
 
 // ---- warp collectives: each lane brings a struct on its stack, the last one to arrive serves all ----
 
@@ -329,18 +351,10 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 
 // Defines the kernel's body and the descriptor through which the driver finds it.
 #ifdef NODEWRIGHT_TIMED
-#define NODEWRIGHT_ARGUMENTS(Args) ::nodewright::Timed<::nodewright::Args>
-#define NODEWRIGHT_FIELDS_OF(Args) ::nodewright::emulation::describe_timed_fields<::nodewright::Args>
-#define NODEWRIGHT_RUN(kernel, arguments)                        \
-  ::nodewright::emulation::stamp_start((arguments).stamps.data); \
-  kernel((arguments).args);                                      \
-  ::nodewright::emulation::stamp_end((arguments).stamps.data)
+#define NODEWRIGHT_FORM ::nodewright::emulation::TimedForm
 #else
-#define NODEWRIGHT_ARGUMENTS(Args) ::nodewright::Args
-#define NODEWRIGHT_FIELDS_OF(Args) ::nodewright::emulation::describe_fields<::nodewright::Args>
-#define NODEWRIGHT_RUN(kernel, arguments) kernel(arguments)
+#define NODEWRIGHT_FORM ::nodewright::emulation::PlainForm
 #endif
-
 #define NODEWRIGHT_KERNEL(kernel, Args, threads)                                                                    \
   static void kernel(const ::nodewright::Args& __restrict args);                                                    \
   extern "C"                                                                                                        \
@@ -348,15 +362,12 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
           ::nodewright::emulation::kAbiVersion,                                                                     \
           NODEWRIGHT_IMAGE_CHECKED,                                                                                 \
           #kernel,                                                                                                  \
-          [](const void* args) {                                                                                    \
-            const auto& arguments = *static_cast<const NODEWRIGHT_ARGUMENTS(Args)*>(args);                          \
-            NODEWRIGHT_RUN(kernel, arguments);                                                                      \
-          },                                                                                                        \
-          sizeof(NODEWRIGHT_ARGUMENTS(Args)),                                                                       \
+          &NODEWRIGHT_FORM<::nodewright::Args>::run<kernel>,                                                        \
+          NODEWRIGHT_FORM<::nodewright::Args>::kArgsBytes,                                                          \
           static_cast<uint32_t>(threads),                                                                           \
           ::nodewright::emulation::__start_nodewright_waits,                                                        \
           ::nodewright::emulation::__stop_nodewright_waits,                                                         \
-          &NODEWRIGHT_FIELDS_OF(Args),                                                                              \
+          &NODEWRIGHT_FORM<::nodewright::Args>::fields,                                                             \
           &::nodewright::emulation::hooks};                                                                         \
   static void kernel([[maybe_unused]] const ::nodewright::Args& __restrict args)
 

@@ -25,12 +25,20 @@ class PlanTimingsTest : public SketchTest {
   // 3072 bytes a kernel node in `second`: two inputs of 1024 and an output of 1024.
   static PlanTimings timings() {
     return {.plan = "chain.b1",
-            .nodes = {{.node = 0, .time_us = 1.25, .span_us = 1.25, .start_us = 0, .end_us = 1.25},
-                      {.node = 1, .time_us = 2, .span_us = 3, .overlap_us = 1, .start_us = 0.25, .end_us = 3.25},
+            .nodes = {{.node = 0, .time_us = 1.25, .span_us = 1.25, .start_us = 0, .end_us = 1.25, .bracketed = true},
+                      {.node = 1,
+                       .time_us = 2,
+                       .span_us = 3,
+                       .overlap_us = 1,
+                       .start_us = 0.25,
+                       .end_us = 3.25,
+                       .waited_us = 2.5},
                       {.node = 2, .time_us = 1.5, .span_us = 1.5, .start_us = 3.25, .end_us = 4.75}},
             .step_us = 5,
             .plain_step_us = 4.5,
             .peak_bytes_per_s = 4.096e9,
+            .bracket_us = 0.75,
+            .clock_step_us = 0.032,
             .samples = 7};
   }
 
@@ -59,6 +67,11 @@ TEST_F(PlanTimingsTest, ComeBackFromJsonAsTheyWere) {
   EXPECT_EQ(read.nodes[1].overlap_us, 1);
   EXPECT_EQ(read.nodes[1].start_us, 0.25);
   EXPECT_EQ(read.nodes[1].end_us, 3.25);
+  EXPECT_EQ(read.nodes[1].waited_us, 2.5);
+  EXPECT_FALSE(read.nodes[1].bracketed);
+  EXPECT_TRUE(read.nodes[0].bracketed);
+  EXPECT_EQ(read.bracket_us, 0.75);
+  EXPECT_EQ(read.clock_step_us, 0.032);
 }
 
 TEST_F(PlanTimingsTest, BytesPerSecondAndTheShareOfThePeakFollowFromTheTraffic) {
@@ -116,6 +129,7 @@ TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
   refused([](auto& json) { json["nodes"][1]["node"] = -1; }, "entry 1 of \"nodes\" has no node id");
   refused([](auto& json) { json["nodes"][1].erase("name"); }, "has no \"name\"");
   refused([](auto& json) { json["nodes"][1].erase("overlap_us"); }, "no number \"overlap_us\"");
+  refused([](auto& json) { json["nodes"][1].erase("bracketed"); }, "does not say if it is bracketed");
   refused([](auto& json) { json["nodes"][1]["time_us"] = -1; }, "time_us of node 'l0.first' is -1");
   refused([](auto& json) { json["nodes"][2] = json["nodes"][1]; }, "ids ascend");
   EXPECT_NE(message_of([&] { parse_timings("{\"plan\": ", "t.json", plan); }).find("not a JSON object"),
