@@ -8,6 +8,8 @@ namespace nodewright {
 
 // One block's own slot, written by its thread 0 alone: no atomics, whatever the grid, and no two blocks in one 32-byte
 // sector of memory. Nanoseconds of the device's clock; on the CPU driver, of the host's.
+// On one H200 (2026-11-20) that clock steps by 32 ns, and a node of 132 blocks that lasts 1.14 us takes 3 % longer with
+// a slot a block, 8 % with atomics on one slot.
 struct alignas(32) BlockStamps {
   uint64_t started;  // before the block's first instruction
   uint64_t waited;   // after its wait returned; 0 when the kernel does not wait
