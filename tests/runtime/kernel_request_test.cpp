@@ -21,16 +21,25 @@ std::vector<std::string> header_paths(const KernelProgram& program) {
 TEST(KernelRequest, IsCalledByItsNameAndConstants) {
   EXPECT_EQ(to_string({"scale", {}}), "scale");
   EXPECT_EQ(to_string({"scale", {{"kFactor", 3}, {"kRows", -1}}}), "scale[kFactor=3,kRows=-1]");
+  EXPECT_EQ(to_string({"scale", {}, true}), "scale timed");
+  EXPECT_EQ(to_string({"scale", {{"kFactor", 3}}, true}), "scale[kFactor=3] timed");
 }
 
 TEST(KernelProgram, HoldsWhatTheSourceIncludesAndNothingElse) {
   const KernelProgram cuda = program_of({"scale", {}}, small_kernels(), "runtime/cpu_driver/");
-  EXPECT_EQ(header_paths(cuda),
-            (std::vector<std::string>{"kernels_src/args.h", "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
+  EXPECT_EQ(header_paths(cuda), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/block_stamps.h",
+                                                          "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
   const KernelProgram cpu = program_of({"scale", {}}, small_kernels(), "");
-  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/device/dialect.cuh",
-                                                         "kernels_src/field_visit.h", "kernels_src/scale.h",
-                                                         "runtime/cpu_driver/emulation.h"}));
+  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/block_stamps.h",
+                                                         "kernels_src/device/dialect.cuh", "kernels_src/field_visit.h",
+                                                         "kernels_src/scale.h", "runtime/cpu_driver/emulation.h"}));
+}
+
+TEST(KernelProgram, OfATimedKernelSaysSoBeforeAllElse) {
+  const KernelProgram plain = program_of({"scale", {{"kFactor", 3}}}, small_kernels(), "");
+  const KernelProgram timed = program_of({"scale", {{"kFactor", 3}}, true}, small_kernels(), "");
+  EXPECT_EQ(timed.prelude, "#define NODEWRIGHT_TIMED 1\n" + plain.prelude);
+  EXPECT_NE(hash_of(timed, "g++"), hash_of(plain, "g++"));
 }
 
 TEST(KernelProgram, StartsWithItsConstants) {
