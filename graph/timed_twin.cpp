@@ -115,9 +115,18 @@ class TwinMaker {
     const Slots slots = slots_at(stamped.first_slot, stamped.slots);
     made.arguments.resize(offset + sizeof slots);
     std::memcpy(made.arguments.data() + offset, &slots, sizeof slots);
-    made.fields.push_back({"stamps", offset, sizeof slots, RoleOf<Slots>::role, RoleOf<Slots>::element_bytes});
+    made.fields = timed_fields(node.fields, offset);
     made.uses.push_back(use_of(stamped.first_slot, stamped.slots));
     return made;
+  }
+
+  std::span<const FieldInfo> timed_fields(std::span<const FieldInfo> plain, uint64_t offset) {
+    std::vector<FieldInfo>& fields = twin_.fields[plain.data()];
+    if (fields.empty()) {
+      fields.assign(plain.begin(), plain.end());
+      fields.push_back({"stamps", offset, sizeof(Slots), RoleOf<Slots>::role, RoleOf<Slots>::element_bytes});
+    }
+    return fields;
   }
 
   PlanNode stamp_node(const PlanNode& beside, const char* which, uint64_t slot) {
@@ -125,15 +134,14 @@ class TwinMaker {
     const Stamp args{.stamps = slots_at(slot, 1)};
     PlanNode made;
     made.name = fmt::format("{}#{}", beside.name, which);
-    made.layer = beside.layer;
+    made.layer_chars = beside.layer_chars;
     made.kind = NodeKind::kernel;
     made.kernel = kernel.loaded;
-    made.kernel_name = kernel.name();
     made.waits_for_inputs = kernel.loaded->waits_for_inputs;
     made.shape = kernel.shape;
     made.arguments.resize(sizeof args);
     std::memcpy(made.arguments.data(), &args, sizeof args);
-    for_each_field(args, [&](const FieldInfo& info, const auto&) { made.fields.push_back(info); });
+    made.fields = fields_of<Stamp>();
     made.uses.push_back(use_of(slot, 1));
     made.traffic.bytes_written = sizeof(BlockStamps);
     return made;
@@ -198,7 +206,8 @@ TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
   TimedTwin twin{.plan = {},
                  .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", slots * sizeof(BlockStamps)),
                  .nodes = std::move(layout),
-                 .names = {}};
+                 .names = {},
+                 .fields = {}};
   TwinMaker(plan, kernels, twin).run();
   check_plan(twin.plan);
   if (const std::vector<MissingOrder> missing = missing_orders(twin.plan); !missing.empty())

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct TimedTwin {
   std::vector<StampedNode> nodes;  // by the original plan's ids
 
   std::vector<std::string> names;  // of the original's nodes, for errors
+  // The fields of the timed argument structs, by those of the plain ones; the twin's nodes refer to them.
+  std::map<const FieldInfo*, std::vector<FieldInfo>> fields;
 };
 
 // Compiles the timed forms that are missing. `kernels` made the plan's kernels and must outlive the twin; so must the

@@ -38,7 +38,7 @@ std::vector<Slice> node_slices(const Plan& plan, const PlanTimings& timings) {
   for (const NodeTiming& timing : timings.nodes) {
     const PlanNode& node = plan.nodes[timing.node];
     const double rate = bytes_per_s(node, timing);
-    Json args = {{"kernel", node.kernel_name},   {"bytes", node.traffic.bytes_read + node.traffic.bytes_written},
+    Json args = {{"kernel", node.kernel_name()}, {"bytes", node.traffic.bytes_read + node.traffic.bytes_written},
                  {"GB/s", rate * 1e-9},          {"share_of_peak", share_of(rate, timings.peak_bytes_per_s)},
                  {"time_us", timing.time_us},    {"overlap_us", timing.overlap_us},
                  {"bracketed", timing.bracketed}};
@@ -55,7 +55,7 @@ std::vector<Slice> layer_slices(const Plan& plan, const PlanTimings& timings) {
     if (layer.layer.empty()) continue;
     Slice slice{.name = layer.layer, .category = "layer", .start_us = 1e300, .end_us = -1e300, .args = {}};
     for (const NodeTiming& timing : timings.nodes) {
-      if (plan.nodes[timing.node].layer != layer.layer) continue;
+      if (plan.nodes[timing.node].layer() != layer.layer) continue;
       slice.start_us = std::min(slice.start_us, timing.start_us);
       slice.end_us = std::max(slice.end_us, timing.end_us);
     }
