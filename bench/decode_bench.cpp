@@ -9,9 +9,6 @@
 namespace nodewright {
 namespace {
 
-constexpr uint64_t kGiB = uint64_t{1} << 30;
-
-// Any tokens do: the time of a step depends on lengths only.
 std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -32,13 +29,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
       device, stream, kernels, model,
       {.bucket = batch, .max_context = max_context, .sequences = batch, .mode = mode, .policy = options.policy});
   // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
-  const std::vector<int32_t> prompt = some_tokens(context - 1, model.config().vocab);
-  std::vector<StepRow> rows;
-  for (int64_t i = 0; i < batch; ++i) {
-    const int32_t sequence = decoder.open();
-    decoder.append(sequence, prompt);
-    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
-  }
+  std::vector<StepRow> rows = fill_bucket(decoder, context, model.config().vocab);
   decoder.step(rows);
 
   DecodeBenchLine line{.batch = batch, .context = context, .mode = mode};
@@ -73,11 +64,21 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
 
 }  // namespace
 
+std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
+  const std::vector<int32_t> prompt = some_tokens(context - 1, vocab);
+  std::vector<StepRow> rows;
+  for (int64_t i = 0; i < decoder.options().bucket; ++i) {
+    const int32_t sequence = decoder.open();
+    decoder.append(sequence, prompt);
+    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
+  }
+  return rows;
+}
+
 std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
                                           const DecoderModel& model, const DecodeBenchOptions& options,
                                           const std::function<void(const DecodeBenchLine&)>& told) {
-  const uint64_t read_bytes =
-      options.read_bytes != 0 ? options.read_bytes : (device.driver().is_cpu() ? kGiB / 16 : 4 * kGiB);
+  const uint64_t read_bytes = options.read_bytes != 0 ? options.read_bytes : usual_read_bytes(device);
   ReadBandwidth ceiling(device, stream, kernels, read_bytes);
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
   const int64_t max_context =

@@ -36,6 +36,11 @@ struct DecodeBenchLine {
   double build_ms = 0;
 };
 
+// Opens a sequence for every row of `decoder`'s bucket and puts context - 1 tokens into each. Stepping the rows that
+// are returned attends to `context` keys. Which tokens they are does not matter: the time of a step depends on lengths
+// only.
+std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab);
+
 // `told` gets each line as it is measured.
 std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
                                           const DecoderModel& model, const DecodeBenchOptions& options,

@@ -4,6 +4,8 @@
 
 namespace nodewright {
 
+uint64_t usual_read_bytes(const Device& device) { return uint64_t{device.driver().is_cpu() ? 1u : 64u} << 26; }
+
 ReadBandwidth::ReadBandwidth(Device& device, const Stream& stream, KernelCache& kernels, uint64_t bytes)
     : stream_(stream),
       data_(device, "read_stream.data", bytes),

@@ -12,6 +12,9 @@
 
 namespace nodewright {
 
+// What a sample streams unless told otherwise: 4 GiB on a GPU, 64 MiB on the CPU driver.
+uint64_t usual_read_bytes(const Device& device);
+
 class ReadBandwidth {
  public:
   // Streams `bytes` of device memory a sample: several times the L2 for a figure about memory.

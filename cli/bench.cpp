@@ -8,6 +8,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   bench->require_subcommand(0, 1);  // as the program does
   add_bench_decode(*bench, chosen);
   add_bench_nanogpt(*bench, chosen);
+  add_bench_nodes(*bench, chosen);
 }
 
 }  // namespace nodewright::cli

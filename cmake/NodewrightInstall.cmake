@@ -28,12 +28,16 @@ set(public_headers
   graph/hazard_check.h
   graph/hazard_tracker.h
   graph/node.h
+  graph/node_timer.h
   graph/patch.h
   graph/plan_timings.h
   graph/plan_run.h
   graph/product_form.h
   graph/product_operands.h
+  graph/timed_twin.h
+  graph/timing_trace.h
   kernels_src/args.h
+  kernels_src/block_stamps.h
   kernels_src/field_visit.h
   kernels_src/kernel_sources.h
   kernels_src/launch_shape.h

@@ -2,6 +2,7 @@
 //
 //   graph/graph_builder.h   start here: nodes, edges that follow from what they touch, a plan
 //   graph/graph_exec.h      the plan as an explicit CUDA graph; graph/patch.h changes it between launches
+//   graph/node_timer.h      what each node takes, without a profiler
 //   graph/graph_dump.h      the plan as text, DOT, JSON and a page
 #pragma once
 
@@ -12,8 +13,10 @@
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
+#include "graph/node_timer.h"
 #include "graph/patch.h"
 #include "graph/plan_run.h"
+#include "graph/timing_trace.h"
 #include "kernels_src/saxpy.h"
 #include "nodewright/version.h"
 #include "runtime/device_selection.h"

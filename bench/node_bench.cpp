@@ -1,0 +1,35 @@
+#include "bench/node_bench.h"
+
+#include "bench/decode_bench.h"
+#include "bench/read_bandwidth.h"
+#include "graph/node_timer.h"
+#include "runtime/cpu_driver/cpu_driver_api.h"
+
+namespace nodewright {
+
+NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                      const NodeBenchOptions& options) {
+  if (device.driver().is_cpu() && device.driver().cpu_options().poison)
+    throw Error({.doing = "time the nodes of a step on",
+                 .object = device.name(),
+                 .detail = "it overwrites pinned memory once a copy has read it, and the step is launched again",
+                 .advice = "--device cpu",
+                 .fault = Fault::usage});
+  Decoder decoder(device, stream, kernels, model,
+                  {.bucket = options.batch,
+                   .max_context = options.max_context > 0 ? options.max_context : options.context,
+                   .sequences = options.batch,
+                   .mode = RunMode::eager,
+                   .policy = options.policy});
+  decoder.step(fill_bucket(decoder, options.context, model.config().vocab));
+
+  ReadBandwidth ceiling(device, stream, kernels, usual_read_bytes(device));
+  NodeTimer timer(decoder.step_plan(), kernels, stream);
+  PlanTimings timings = timer.measure({.samples = options.samples,
+                                       .launches_per_sample = options.launches_per_sample,
+                                       .before_launch = {},
+                                       .read_peak = [&] { return ceiling.sample(); }});
+  return {decoder.step_plan(), std::move(timings)};
+}
+
+}  // namespace nodewright

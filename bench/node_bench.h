@@ -1,0 +1,32 @@
+// Times every node of one model's decode step.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/decoder.h"
+#include "graph/plan_timings.h"
+#include "models/decoder_model.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright {
+
+struct NodeBenchOptions {
+  int64_t batch = 1;        // rows, all live
+  int64_t context = 1024;   // keys a row attends to, its own included
+  int64_t max_context = 0;  // what the graph is built for, and the bytes that attention is said to read; 0: context
+  EdgePolicy policy = EdgePolicy::programmatic;
+  int samples = 30;
+  int launches_per_sample = 10;
+};
+
+struct NodeBench {
+  Plan plan;  // of buffers that are gone: for names, bytes and edges
+  PlanTimings timings;
+};
+
+// Measures the read bandwidth of the same minutes too. Throws Error (usage) on a CPU driver that overwrites what a step
+// has copied in: the same step is launched again and again.
+NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                      const NodeBenchOptions& options);
+
+}  // namespace nodewright
