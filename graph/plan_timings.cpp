@@ -126,6 +126,7 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
     nodes.push_back({{"node", timing.node},
                      {"name", node.name},
                      {"layer", node.layer()},
+                     {"kernel", node.kernel_name()},
                      {"time_us", timing.time_us},
                      {"span_us", timing.span_us},
                      {"overlap_us", timing.overlap_us},

@@ -48,11 +48,12 @@ struct LayerTiming {
 std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timings);
 
 // {"plan", "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us", "clock_step_us",
-//  "nodes": [{"node", "name", "layer", "time_us", "span_us", "overlap_us", "start_us", "end_us", "waited_us",
-//             "bracketed", "bytes", "bytes_per_s", "share_of_peak"}],
+//  "nodes": [{"node", "name", "layer", "kernel", "time_us", "span_us", "overlap_us", "start_us", "end_us",
+//             "waited_us", "bracketed", "bytes", "bytes_per_s", "share_of_peak"}],
 //  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}
 // bytes are read and written together; bytes_per_s and share_of_peak, and all of "layers", follow from the rest and are
-// not read back. share_of_peak is null where the peak was not measured. Throws Error as check_timings does.
+// not read back; nor is kernel. share_of_peak is null where the peak was not measured. Throws Error as check_timings
+// does.
 std::string to_json(const PlanTimings& timings, const Plan& plan);
 
 // Reads what to_json wrote. `source` (a path) is what errors call it. Throws Error naming `source` and the entry that
