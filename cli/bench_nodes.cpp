@@ -65,7 +65,7 @@ double share_of_peak(const PlanTimings& timings, double bytes_per_s) {
 }
 
 void print_nodes(const NodeBench& bench) {
-  fmt::print("{:<18} {:>5} {:>10} {:>11} {:>9} {:>7} {:>10} {:>10}\n", "node", "times", "us", "us in all", "GB/s",
+  fmt::print("{:<18} {:>5} {:>10} {:>11} {:>9} {:>7} {:>10} {:>10}\n", "node", "nodes", "us", "us in all", "GB/s",
              "share", "span us", "overlap us");
   for (const Fold& fold : fold_nodes(bench)) {
     std::vector<double> rates;

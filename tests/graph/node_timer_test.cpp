@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "graph/hazard_check.h"
+#include "graph/patch.h"
 #include "graph/timing_trace.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
@@ -75,7 +76,7 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
   View<float> view(size_t i) const { return view_of<float>(buffers_[i]); }
 
   // staging -> x; a = f(x), b = g(x) (no wait), c = 0 and c += 3 a; y = 2 b + c; y -> result.
-  Plan fork_join(EdgePolicy policy, const Kernel<Mix>& right, float scale = 2) {
+  Plan fork_join(EdgePolicy policy, const Kernel<Mix>& right, float scale = 2, Node<Mix>* join = nullptr) {
     GraphBuilder g(device(), "fork_join", 4);
     declare_all(g);
     const auto x = view(0), a = view(1), b = view(2), c = view(3), y = view(4);
@@ -90,6 +91,7 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
     g.launch("saxpy", machine().saxpy, {.x = a, .y = c, .a = 3});
     const auto joined =
         g.launch("join", machine().waiting, {.left = b, .right = c, .gain = {}, .y = y, .scale = scale});
+    if (join != nullptr) *join = joined;
     g.empty("joined", {joined});
     g.copy("store", result_, y, y.bytes());
     return std::move(g).finish(policy);
@@ -296,16 +298,20 @@ TEST_P(NodeTimerTest, PlansWithoutKernelsOrWithoutNodesAreTimed) {
   EXPECT_TRUE(empty.measure(few()).nodes.empty());
 }
 
-TEST_P(NodeTimerTest, ATwinTimesTheArgumentsThatThePlanHolds) {
-  Plan patched = fork_join(EdgePolicy::programmatic);
-  const Plan expected = fork_join(EdgePolicy::programmatic, machine().hasty, 7);
-  for (PlanNode& node : patched.nodes)
-    if (node.name == "l1.join") {
-      const float scale = 7;
-      std::memcpy(node.arguments.data() + offsetof(Mix, scale), &scale, sizeof scale);
-    }
-  const NodeTimer timer(patched, kernels(), stream_);
-  EXPECT_EQ(result_of(timer.twin_graph()), result_of(ExplicitGraph(expected)));
+TEST_P(NodeTimerTest, APatchedGraphIsTimedWithItsPatches) {
+  Node<Mix> join;
+  ExplicitGraph exec(fork_join(EdgePolicy::programmatic, machine().hasty, 2, &join));
+  const std::vector<float> before = result_of(exec);
+  exec.patch(join, &Mix::scale, 7.0f);
+  const std::vector<float> patched = result_of(exec);
+  EXPECT_NE(patched, before);
+  EXPECT_EQ(result_of(NodeTimer(plan_as_patched(exec), kernels(), stream_).twin_graph()), patched);
+  EXPECT_EQ(result_of(NodeTimer(exec.plan(), kernels(), stream_).twin_graph()), before);
+
+  PatchSet off(exec);
+  off.enable(join, false);
+  off.apply();
+  EXPECT_NE(message_of([&] { plan_as_patched(exec); }).find("'l1.join' is switched off"), std::string::npos);
 }
 
 TEST_P(NodeTimerTest, TimesAndTimelinesCanBeReadBack) {
