@@ -1,5 +1,5 @@
 // The captured run of a plan: the eager launches, recorded once by stream capture and replayed as a graph. It exists to
-// be compared with the explicit run; the only file of this folder that captures.
+// be compared with the explicit run; with library_nodes the only file that captures.
 #pragma once
 
 #include "graph/graph_handle.h"

@@ -13,6 +13,7 @@
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/product_node.h"
+#include "graph/timed_twin.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/device_selection.h"
 #include "tests/runtime/scratch_folder.h"
@@ -221,6 +222,17 @@ TEST_F(ProductNodesTest, AnImportedProductIsOneKernelNodeAndSaysSo) {
   const ExplicitGraph own(sandwich(own_planner().plan("product", sandwich_shape()), EdgePolicy::full));
   EXPECT_EQ(own.product_form(product).reference, !on_gpu());
   EXPECT_NE(error_of([&] { exec.product_form({0, plan_token("sandwich")}); }).find("no product"), std::string::npos);
+}
+
+TEST_F(ProductNodesTest, ATimedTwinBracketsAProductAndComputesTheSame) {
+  for (MatmulPlanner planner : {own_planner(), library_planner()}) {
+    const auto matmul = planner.plan("product", {.m = 8, .n = 64, .k = 64, .transpose_b = true});
+    ProductCase product(*matmul);
+    const TimedTwin twin = timed_twin(plan_of(matmul, product), kernels_);
+    EXPECT_TRUE(twin.nodes.at(0).bracketed);
+    ExplicitGraph exec(twin.plan);
+    EXPECT_EQ(result_of(product, [&] { exec.launch(stream_); }), direct(*matmul, product));
+  }
 }
 
 // Planted: alpha is 1.25, and the imported kernel is given 1.5.
