@@ -177,7 +177,7 @@ NODEWRIGHT_UNCHECKED inline void stamp_end(BlockStamps* stamps) {
 template <class A>
 struct PlainForm {
   static constexpr uint32_t kArgsBytes = sizeof(A);
-  template <auto Kernel>
+  template <void (*Kernel)(const A&)>  // typed: a kernel may be named as a function of the C library
   static void run(const void* args) {
     Kernel(*static_cast<const A*>(args));
   }
@@ -188,7 +188,7 @@ template <class A>
 struct TimedForm {
   static constexpr uint32_t kArgsBytes = sizeof(Timed<A>);
   static_assert(offsetof(Timed<A>, stamps) == timed_stamps_offset(sizeof(A)));
-  template <auto Kernel>
+  template <void (*Kernel)(const A&)>
   static void run(const void* args) {
     const auto& timed = *static_cast<const Timed<A>*>(args);
     stamp_start(timed.stamps.data);
