@@ -29,6 +29,8 @@ class BenchNodes(CommandTest):
                 timings = json.load(file)
             with open(timeline) as file:
                 trace = json.load(file)
+            page = self.succeed(*on_device("graph", DEMO, "--format", "html", "--timings", out))
+        self.assertIn("<html", page)
         for words in ("*.qkv", "logits", "(bracketed)", "sum of node times", "plain step"):
             self.assertIn(words, text)
         self.assertEqual([node["name"] for node in plan["nodes"]], [node["name"] for node in timings["nodes"]])

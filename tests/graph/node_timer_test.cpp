@@ -282,6 +282,42 @@ TEST_P(NodeTimerTest, CopiesFillsAndEmptyNodesAreBracketedAndShorterByAnEmptyBra
   EXPECT_EQ(node_timings(plan, timer.twin(), spans, 2 * whole)[0].time_us, 0) << "never below zero";
 }
 
+TEST_P(NodeTimerTest, HostFunctionsChildrenAndConditionalsAreBracketedAsAWhole) {
+  const auto x = view(0), a = view(1), b = view(2), c = view(3), y = view(4);
+  GraphBuilder inner(device(), "inner");
+  inner.declare(buffers_[1], {.live_in = true});
+  inner.declare(buffers_[2]);
+  inner.launch("again", machine().waiting, {.left = a, .right = a, .gain = {}, .y = b, .scale = 2});
+  GraphBuilder g(device(), "nested");
+  declare_all(g);
+  int calls = 0;
+  g.copy("load", x, staging_, x.bytes());
+  const auto first = g.launch("first", machine().waiting, {.left = x, .right = x, .gain = {}, .y = a, .scale = 1});
+  g.host("call", [&calls] { ++calls; }, {}, {first});
+  g.child("child", std::move(inner).finish(EdgePolicy::full));
+  g.fill("clear", c, 1.0f);
+  g.if_else("maybe", g.condition("go", 1), [&](GraphBuilder& body) {
+    body.launch("inside", machine().waiting, {.left = b, .right = b, .gain = {}, .y = c, .scale = 1});
+  });
+  g.launch("last", machine().waiting, {.left = c, .right = x, .gain = {}, .y = y, .scale = 1});
+  g.copy("store", result_, y, y.bytes());
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+
+  NodeTimer timer(plan, kernels(), stream_);
+  for (const StampedNode& node : timer.twin().nodes) {
+    const PlanNode& planned = plan.nodes[static_cast<size_t>(&node - timer.twin().nodes.data())];
+    EXPECT_EQ(node.bracketed, planned.kind != NodeKind::kernel) << planned.name;
+  }
+  EXPECT_EQ(read_back(timer.twin_graph()), std::vector<std::string>{});
+  const std::vector<float> expected = result_of(ExplicitGraph(plan));
+  const int before = calls;
+  EXPECT_EQ(result_of(timer.twin_graph()), expected);
+  EXPECT_EQ(calls, before + 1);
+  const PlanTimings timings = timer.measure(few());
+  check_timings(timings, plan);
+  EXPECT_EQ(timings.nodes.size(), plan.nodes.size());
+}
+
 TEST_P(NodeTimerTest, PlansWithoutKernelsOrWithoutNodesAreTimed) {
   GraphBuilder g(device(), "copies");
   declare_all(g);
