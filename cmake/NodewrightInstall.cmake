@@ -27,6 +27,7 @@ set(public_headers
   graph/graph_handle.h
   graph/hazard_check.h
   graph/hazard_tracker.h
+  graph/host_call.h
   graph/node.h
   graph/node_timer.h
   graph/patch.h

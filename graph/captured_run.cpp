@@ -44,18 +44,14 @@ GraphHandle capture(const Plan& plan, const Stream& stream) {
   }
 }
 
-// The captured graph calls them long after the plan may be gone.
-void keep_host_calls(const Plan& plan, std::vector<std::shared_ptr<HostCall>>& calls) {
-  for (const PlanNode& node : plan.nodes) {
-    for (const auto& body : node.bodies) keep_host_calls(*body, calls);
-    if (node.kind == NodeKind::host) calls.push_back(node.host);
-  }
-}
-
 }  // namespace
 
 CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
-    : name_(plan.name), driver_(&stream.device().driver()), graph_(*driver_), exec_(*driver_) {
+    : name_(plan.name),
+      driver_(&stream.device().driver()),
+      graph_(*driver_),
+      exec_(*driver_),
+      host_calls_(stream.device()) {
   check_plan(plan);
   for (const PlanNode& node : plan.nodes) {
     if (node.kind == NodeKind::conditional)
@@ -65,7 +61,7 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
                        "node '{}' is conditional: stream capture would have to wait for its condition", node.name),
                    .advice = "run the plan explicitly or eagerly"});
   }
-  keep_host_calls(plan, host_calls_);
+  host_calls_.add(plan);
   Stopwatch watch;
   graph_ = capture(plan, stream);
   stats_.capture_ms = watch.lap_ms();
@@ -76,6 +72,7 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
 }
 
 void CapturedGraph::launch(const Stream& stream) const {
+  host_calls_.before_launch();
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "graph/graph_handle.h"
+#include "graph/host_call.h"
 #include "graph/node.h"
 #include "runtime/stream.h"
 
@@ -14,6 +15,7 @@ class CapturedGraph {
   // Throws Error for a plan with a conditional node: its condition is not known while capturing.
   CapturedGraph(const Plan& plan, const Stream& stream);
 
+  // Throws Error with what a host node threw in an earlier run. May be destroyed in flight, as an ExplicitGraph.
   void launch(const Stream& stream) const;
   const std::string& name() const { return name_; }
 
@@ -27,7 +29,7 @@ class CapturedGraph {
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;
-  std::vector<std::shared_ptr<HostCall>> host_calls_;
+  mutable HostCalls host_calls_;
   Stats stats_;
 };
 

@@ -11,9 +11,6 @@
 namespace nodewright {
 namespace {
 
-// Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
-constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
-
 // The driver's rule for bodies (CUDA driver API, "Conditional nodes").
 bool allowed_in_body(NodeKind kind) {
   switch (kind) {
@@ -42,6 +39,13 @@ const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
     if (const PlanNode* inner = find_node(*node.bodies[0], matches)) return inner;
   }
   return nullptr;
+}
+
+// The names of a plan and of the plans inside it.
+void collect_names(const Plan& plan, std::vector<std::string_view>& names) {
+  names.push_back(plan.name);
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) collect_names(*body, names);
 }
 
 // What the nodes of a plan, taken as one node, do with a range.
@@ -126,6 +130,7 @@ NodeId GraphBuilder::host(std::string_view name, std::function<void()> function,
     addressed.push_back({use.field, use.range.address, use.range.bytes, use.access, 1});
   }
   node.host = std::make_shared<HostCall>();
+  node.host->node_name = node.name;
   node.host->function = std::move(function);
   return add(std::move(node), addressed, std::nullopt, after);
 }
@@ -175,10 +180,13 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
            fmt::format("node '{}' of plan '{}' is of kind {}, which a conditional node's body cannot hold", inner->name,
                        plan.name, to_string(inner->kind)),
            "move it out of the body");
-  for (const PlanNode& other : plan_.nodes)
-    if (other.kind == NodeKind::child && other.bodies[0]->name == plan.name)
-      refuse(node, fmt::format("its plan '{}' has the name of node '{}'s plan", plan.name, other.name),
-             "give each child's plan a name of its own: patches find a node by its plan's name");
+  std::vector<std::string_view> taken, brought;
+  collect_names(plan_, taken);
+  collect_names(plan, brought);
+  for (const std::string_view name : brought)
+    if (std::find(taken.begin(), taken.end(), name) != taken.end())
+      refuse(node, fmt::format("it brings a plan named '{}', and one is there already", name),
+             "give each plan a name of its own: patches find a node by its plan's name");
   node.patchable_inside = ownership == ChildOwnership::moved;
   Traffic traffic;
   for (const PlanNode& inner : plan.nodes) {
@@ -237,6 +245,9 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     std::unique_ptr<GraphBuilder> body(
         new GraphBuilder(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
     bodies[i](*body);
+    if (plan_.nodes.size() != node.id)
+      refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
+             "add a body's nodes to the builder that its function is given");
     plans.push_back(&body->plan_);
     pending.bodies.push_back(std::move(body));
   }

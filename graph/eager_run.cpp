@@ -22,8 +22,13 @@ class EagerRun {
  public:
   explicit EagerRun(const Stream& stream) : stream_(stream), driver_(stream.device().driver()) {}
 
+  // Kernels may set conditions behind the nodes that obey them, and must find the slots there.
+  void finish() {
+    if (!conditions_.empty()) stream_.synchronize();
+  }
+
   void run(const Plan& plan) {
-    for (const ConditionInfo& condition : plan.conditions) slot(condition) = condition.default_value;
+    for (const ConditionInfo& condition : plan.conditions) make_slot(condition);
     std::vector<bool> may_start_early(plan.nodes.size(), false);
     for (const Edge& edge : plan.edges)
       if (edge.type == EdgeType::programmatic) may_start_early[edge.to] = true;
@@ -130,12 +135,13 @@ class EagerRun {
     after_kernel_ = false;
   }
 
-  // Pinned memory that kernels set and the host reads. Nothing is set while the host writes: the stream was waited for,
-  // or no kernel of the run knows the slot yet.
-  uint32_t& slot(const ConditionInfo& condition) {
+  // Pinned memory that kernels set and the host reads. A graph assigns defaults when it is launched: a body that runs
+  // again finds its own conditions as it left them.
+  void make_slot(const ConditionInfo& condition) {
     std::unique_ptr<PinnedBuffer>& buffer = conditions_[condition.address];
-    if (buffer == nullptr) buffer = std::make_unique<PinnedBuffer>(stream_.device(), "condition", kConditionBytes);
-    return buffer->as<uint32_t>()[0];
+    if (buffer != nullptr) return;
+    buffer = std::make_unique<PinnedBuffer>(stream_.device(), "condition", kConditionBytes);
+    buffer->as<uint32_t>()[0] = condition.default_value;
   }
 
   bool capturing() const {
@@ -155,6 +161,11 @@ class EagerRun {
 
 }  // namespace
 
-void run_eager(const Plan& plan, const Stream& stream) { EagerRun(stream).run(plan); }
+void run_eager(const Plan& plan, const Stream& stream) {
+  report_host_problems(plan);
+  EagerRun run(stream);
+  run.run(plan);
+  run.finish();
+}
 
 }  // namespace nodewright

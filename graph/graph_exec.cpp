@@ -19,13 +19,6 @@ std::shared_ptr<const Plan> checked(Plan plan) {
   return std::make_shared<const Plan>(std::move(plan));
 }
 
-bool holds_host_nodes(const Plan& plan) {
-  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
-    return node.kind == NodeKind::host || std::any_of(node.bodies.begin(), node.bodies.end(),
-                                                      [](const auto& body) { return holds_host_nodes(*body); });
-  });
-}
-
 }  // namespace
 
 ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
@@ -33,14 +26,15 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
       share_(budget == nullptr ? GraphBudget::Share() : budget->take(*plan_)),
       driver_(&plan_->device->driver()),
       graph_(*driver_),
-      exec_(*driver_) {
+      exec_(*driver_),
+      host_calls_(*plan_->device) {
   free_before_ = plan_->device->free_bytes();
   Stopwatch watch;
   CUgraph graph = nullptr;
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
   graph_ = GraphHandle(*driver_, graph);
   add_nodes(plan_, graph);
-  has_host_nodes_ = holds_host_nodes(*plan_);
+  host_calls_.add(*plan_);
   stats_.add_ms = watch.lap_ms();
   exec_ = instantiate(*driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); });
   stats_.instantiate_ms = watch.lap_ms();
@@ -226,8 +220,7 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 }
 
 void ExplicitGraph::launch(const Stream& stream) const {
-  if (has_host_nodes_)
-    for (const auto& built : built_) report_host_problems(*built->plan);
+  host_calls_.before_launch();
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);
 }
 

@@ -17,6 +17,7 @@
 
 #include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
+#include "graph/host_call.h"
 #include "graph/node.h"
 #include "graph/product_form.h"
 #include "runtime/stream.h"
@@ -53,7 +54,8 @@ class ExplicitGraph {
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
-  // One run at a time. Throws Error with what a host node threw in an earlier run.
+  // One run at a time. Throws Error with what a host node threw in an earlier run. The graph may be destroyed while it
+  // runs; with host nodes that waits for the device.
   void launch(const Stream& stream) const;
 
   // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
@@ -122,8 +124,8 @@ class ExplicitGraph {
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
-  bool has_host_nodes_ = false;
   uint64_t free_before_ = 0;  // device memory, before anything was built
+  mutable HostCalls host_calls_;
   Stats stats_;
 };
 

@@ -115,7 +115,9 @@ namespace {
                .advice = "take the plan as GraphBuilder::finish returned it"});
 }
 
-void check_nodes(const Plan& plan) {
+void check_plan_inside(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names);
+
+void check_nodes(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names) {
   std::unordered_set<std::string_view> names;
   names.reserve(plan.nodes.size());
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -134,7 +136,7 @@ void check_nodes(const Plan& plan) {
     if (nested == node.bodies.empty())
       refuse_plan(plan, fmt::format("node '{}' is of kind {} and has {} bodies", node.name, to_string(node.kind),
                                     node.bodies.size()));
-    for (const auto& body : node.bodies) check_plan(*body);
+    for (const auto& body : node.bodies) check_plan_inside(*body, outermost, plan_names);
   }
 }
 
@@ -160,12 +162,20 @@ void check_edges(const Plan& plan) {
   }
 }
 
+// Patches find a node by its plan's name.
+void check_plan_inside(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names) {
+  if (plan.device == nullptr) refuse_plan(plan, "it has no device");
+  if (!plan_names.insert(plan.name).second)
+    refuse_plan(outermost, fmt::format("two plans in it are named '{}'", plan.name));
+  check_nodes(plan, outermost, plan_names);
+  check_edges(plan);
+}
+
 }  // namespace
 
 void check_plan(const Plan& plan) {
-  if (plan.device == nullptr) refuse_plan(plan, "it has no device");
-  check_nodes(plan);
-  check_edges(plan);
+  std::unordered_set<std::string_view> names;
+  check_plan_inside(plan, plan, names);
 }
 
 }  // namespace nodewright

@@ -107,13 +107,17 @@ struct KernelAttributes {
 
 // A host node's function with the data it owns. What it throws is kept for the next launch to report.
 struct HostCall {
+  std::string node_name;
   std::function<void()> function;
   std::atomic<bool> failed = false;
   std::string problem;  // what the function threw; valid once `failed`
 };
 
+// Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
+inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
+
 // A value that kernels set and one conditional node obeys. In the plan it is a buffer of kind "condition" at an address
-// that no memory has, so that setting and obeying are ordered like writing and reading.
+// from kConditionBase on, so that setting and obeying are ordered like writing and reading.
 struct ConditionInfo {
   uint64_t address = 0;
   uint32_t default_value = 0;
@@ -212,7 +216,8 @@ template <KernelArgs A>
 struct Node : NodeId {};
 
 // Throws Error unless every id and index is within range, names are unique, edges are sorted, go from an earlier node
-// to a later one and are there once, in this plan and in all plans inside: what every run of a plan relies on.
+// to a later one and are there once, in this plan and in all plans inside, each of which has a name of its own: what
+// every run of a plan relies on.
 void check_plan(const Plan& plan);
 
 }  // namespace nodewright

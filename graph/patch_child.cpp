@@ -89,8 +89,17 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
   std::swap(scratch, built_);
   stats_ = stats;
   driver_->check(result, "cuGraphExecChildGraphNodeSetParams", "patch node", node.name);
+  host_calls_.add(*kept);
   inner.plan = kept;
-  for (auto& state : inner.states) state.reset();
+  for (uint32_t id = 0; id < inner.states.size(); ++id) {
+    const std::unique_ptr<BuiltPlan::NodeState> state = std::move(inner.states[id]);
+    if (state == nullptr || state->enabled) continue;
+    const PlanNode& off = kept->nodes[id];
+    result = driver_->cuGraphNodeSetEnabled(exec_.get(), inner.nodes[id], 1);
+    if (result == CUDA_SUCCESS) continue;
+    state_of(inner, off, *this).enabled = false;
+    driver_->check(result, "cuGraphNodeSetEnabled", "patch node", off.name, "to switch it on again");
+  }
 }
 
 }  // namespace nodewright
