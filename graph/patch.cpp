@@ -55,6 +55,14 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
   if (field.role != Role::scalar) check_within_envelope(plan, node, field, value);
 }
 
+void check_arguments(const PlanNode& node, size_t args_bytes) {
+  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
+    refuse_patch(node,
+                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
+                             node.arguments.size(), args_bytes),
+                 "pass what launch() of this plan's builder returned");
+}
+
 // One end of a copy, against the range that it was built with.
 void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view which, const CopyEnd& end, bool host,
                     uint64_t bytes) {
@@ -140,11 +148,7 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
 void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
   BuiltPlan& built = built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
-    refuse_patch(node,
-                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
-                             node.arguments.size(), args_bytes),
-                 "pass what launch() of this plan's builder returned");
+  check_arguments(node, args_bytes);
   const FieldInfo& field = field_at(node, offset, bytes);
   check_field_value(*built.plan, node, field, value);
   BuiltPlan::NodeState& state = state_of(built, node, *this);
@@ -161,105 +165,112 @@ void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, con
                  fmt::format("field '{}'", field.name));
 }
 
-PatchSet::Change& PatchSet::change_of(NodeId id, std::initializer_list<NodeKind> kinds, std::string_view what) {
+PatchSet::Change& PatchSet::change_of(NodeId id) {
   BuiltPlan& built = exec_->built_plan_of(id);
-  const PlanNode& node = built.plan->nodes[id.index];
+  for (Change& change : changes_)
+    if (change.built == &built && change.node == id.index) return change;
+  Change& change = changes_.emplace_back();
+  change.built = &built;
+  change.node = id.index;
+  return change;
+}
+
+const PlanNode& PatchSet::node_of(NodeId id, std::initializer_list<NodeKind> kinds, std::string_view what) const {
+  const PlanNode& node = exec_->built_plan_of(id).plan->nodes[id.index];
   if (std::find(kinds.begin(), kinds.end(), node.kind) == kinds.end())
     refuse_patch(node, fmt::format("a node of kind {} has no {}", to_string(node.kind), what), "");
-  for (Change& change : changes_)
-    if (change.node == &node) return change;
-  changes_.push_back({&built, &node, ExplicitGraph::state_of(built, node, *exec_)});
-  return changes_.back();
+  return node;
 }
 
 void PatchSet::set_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
   const BuiltPlan& built = exec_->built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
-    refuse_patch(node,
-                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
-                             node.arguments.size(), args_bytes),
-                 "pass what launch() of this plan's builder returned");
+  check_arguments(node, args_bytes);
   check_field_value(*built.plan, node, field_at(node, offset, bytes), value);
-  Change& change = change_of(id, {NodeKind::kernel}, "argument struct");
-  std::memcpy(change.state.arguments.data() + offset, value, bytes);
-  change.parameters = true;
+  Change& change = change_of(id);
+  const auto* first = static_cast<const std::byte*>(value);
+  std::erase_if(change.fields, [&](const Change::FieldBytes& field) { return field.offset == offset; });
+  change.fields.push_back({offset, std::vector<std::byte>(first, first + bytes)});
 }
 
 void PatchSet::shape(NodeId id, const LaunchShape& shape) {
-  const BuiltPlan& built = exec_->built_plan_of(id);
-  const PlanNode& node = built.plan->nodes[id.index];
-  if (node.kind == NodeKind::kernel) {
-    PlanNode changed = node;
-    changed.shape = shape;
-    if (std::string problem = launch_problem(changed, built.plan->device->properties()); !problem.empty())
-      refuse_patch(node, std::move(problem), "change the launch shape");
-  }
-  Change& change = change_of(id, {NodeKind::kernel}, "launch shape");
-  change.state.shape = shape;
-  change.parameters = true;
+  PlanNode changed = node_of(id, {NodeKind::kernel}, "launch shape");
+  changed.shape = shape;
+  if (std::string problem = launch_problem(changed, exec_->plan().device->properties()); !problem.empty())
+    refuse_patch(changed, std::move(problem), "change the launch shape");
+  change_of(id).shape = shape;
 }
 
 void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
-  const BuiltPlan& built = exec_->built_plan_of(id);
-  const PlanNode& node = built.plan->nodes[id.index];
-  if (node.kind == NodeKind::memcpy) {
-    if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "add a copy for each shape of rows");
-    if (bytes == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");
-    check_copy_end(*built.plan, node, "to", to, node.copy.to_host, bytes);
-    check_copy_end(*built.plan, node, "from", from, node.copy.from_host, bytes);
-  }
-  Change& change = change_of(id, {NodeKind::memcpy}, "ends");
-  change.state.copy.to = to.address;
-  change.state.copy.from = from.address;
-  change.state.copy.bytes = bytes;
-  change.parameters = true;
+  const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
+  if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "add a copy for each shape of rows");
+  if (bytes == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");
+  const Plan& plan = *exec_->built_plan_of(id).plan;
+  check_copy_end(plan, node, "to", to, node.copy.to_host, bytes);
+  check_copy_end(plan, node, "from", from, node.copy.from_host, bytes);
+  CopyParameters copy = node.copy;
+  copy.to = to.address;
+  copy.from = from.address;
+  copy.bytes = bytes;
+  change_of(id).copy = copy;
 }
 
 void PatchSet::fill(FillNode id, uint32_t value) {
-  Change& change = change_of(id, {NodeKind::memset}, "value");
-  const uint32_t most = change.node->fill.element_bytes == 1 ? 0xff : 0xffffffff;
-  if (value > most)
-    refuse_patch(*change.node, fmt::format("the value {:#x} for elements of one byte", value), "pass one byte");
-  change.state.fill.value = value;
-  change.parameters = true;
+  const PlanNode& node = node_of(id, {NodeKind::memset}, "value");
+  if (node.fill.element_bytes == 1 && value > 0xff)
+    refuse_patch(node, fmt::format("the value {:#x} for elements of one byte", value), "pass one byte");
+  change_of(id).fill = value;
 }
 
 void PatchSet::enable(NodeId id, bool enabled) {
-  Change& change = change_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
-  change.state.enabled = enabled;
-  change.enabled = true;
+  node_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
+  change_of(id).enabled = enabled;
+}
+
+CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state) const {
+  const Driver& driver = *exec_->driver_;
+  const CUgraphExec exec = exec_->exec_.get();
+  const CUgraphNode handle = change.built->nodes[change.node];
+  CUresult result = CUDA_SUCCESS;
+  if (change.sets_parameters())
+    result = set_parameters(driver, exec, exec_->plan_->device->context(), handle, change.plan_node(), state);
+  if (result == CUDA_SUCCESS && change.enabled)
+    result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
+  return result;
+}
+
+BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
+  BuiltPlan::NodeState state = ExplicitGraph::state_of(*change.built, change.plan_node(), *exec_);
+  for (const Change::FieldBytes& field : change.fields)
+    std::memcpy(state.arguments.data() + field.offset, field.bytes.data(), field.bytes.size());
+  state.shape = change.shape.value_or(state.shape);
+  state.copy = change.copy.value_or(state.copy);
+  state.fill.value = change.fill.value_or(state.fill.value);
+  state.enabled = change.enabled.value_or(state.enabled);
+  return state;
 }
 
 void PatchSet::apply() {
-  const Driver& driver = *exec_->driver_;
-  const CUgraphExec exec = exec_->exec_.get();
-  const CUcontext context = exec_->plan_->device->context();
-  const auto apply_one = [&](const Change& change, const BuiltPlan::NodeState& state) {
-    const CUgraphNode handle = change.built->nodes[change.node->id];
-    CUresult result = CUDA_SUCCESS;
-    if (change.parameters) result = set_parameters(driver, exec, context, handle, *change.node, state);
-    if (result == CUDA_SUCCESS && change.enabled)
-      result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
-    return result;
-  };
+  std::vector<BuiltPlan::NodeState> states;
+  for (const Change& change : changes_) states.push_back(state_after(change));
   for (size_t done = 0; done < changes_.size(); ++done) {
-    const CUresult result = apply_one(changes_[done], changes_[done].state);
+    const CUresult result = apply(changes_[done], states[done]);
     if (result == CUDA_SUCCESS) continue;
-    const std::string words = driver.words(result, entry_of(*changes_[done].node));
+    const PlanNode& refused = changes_[done].plan_node();
+    const std::string words = exec_->driver_->words(result, entry_of(refused));
     std::string problems;
     for (size_t i = done + 1; i-- > 0;) {  // the refused one too: half of it may have been done
       const Change& change = changes_[i];
-      if (apply_one(change, ExplicitGraph::state_of(*change.built, *change.node, *exec_)) != CUDA_SUCCESS)
-        problems += fmt::format(" '{}'", change.node->name);
+      if (apply(change, ExplicitGraph::state_of(*change.built, change.plan_node(), *exec_)) != CUDA_SUCCESS)
+        problems += fmt::format(" '{}'", change.plan_node().name);
     }
     throw Error({.doing = "patch node",
-                 .object = changes_[done].node->name,
+                 .object = refused.name,
                  .detail = fmt::format("change {} of {}: {}; {}", done + 1, changes_.size(), words,
                                        problems.empty() ? "the changes before it were undone"
                                                         : "not undone, so that the graph is unusable:" + problems)});
   }
-  for (Change& change : changes_) *change.built->states[change.node->id] = std::move(change.state);
+  for (size_t i = 0; i < changes_.size(); ++i) *changes_[i].built->states[changes_[i].node] = std::move(states[i]);
   changes_.clear();
 }
 

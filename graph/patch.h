@@ -7,7 +7,9 @@
 //   patches.apply();
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -45,18 +47,33 @@ class PatchSet {
 
   size_t size() const { return changes_.size(); }
 
-  // Applies all, in order, to later launches, and empties the set. When the driver refuses one, those before it are
-  // undone and Error names the node; if even that fails, the Error says so, and the graph must not be launched again.
+  // Applies all, in order, to later launches, and empties the set; what the set does not mention stays as it is by
+  // then. When the driver refuses one, those before it are undone, the set is kept, and Error names the node; if even
+  // that fails, the Error says so, and the graph must not be launched again.
   void apply();
 
  private:
+  // What is to differ from the node's state at the time of apply().
   struct Change {
     BuiltPlan* built = nullptr;
-    const PlanNode* node = nullptr;
-    BuiltPlan::NodeState state;                // as it is to be
-    bool parameters = false, enabled = false;  // which part of it
+    uint32_t node = 0;
+    struct FieldBytes {
+      size_t offset = 0;
+      std::vector<std::byte> bytes;
+    };
+    std::vector<FieldBytes> fields;
+    std::optional<LaunchShape> shape;
+    std::optional<CopyParameters> copy;
+    std::optional<uint32_t> fill;
+    std::optional<bool> enabled;
+
+    const PlanNode& plan_node() const { return built->plan->nodes[node]; }
+    bool sets_parameters() const { return !fields.empty() || shape || copy || fill; }
   };
-  Change& change_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what);
+  Change& change_of(NodeId node);
+  const PlanNode& node_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what) const;
+  CUresult apply(const Change& change, const BuiltPlan::NodeState& state) const;
+  BuiltPlan::NodeState state_after(const Change& change) const;
   void set_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
 
   ExplicitGraph* exec_;
