@@ -18,6 +18,7 @@ struct Touch {
   const PlanNode* node = nullptr;
   const Use* use = nullptr;
   const Buffer* buffer = nullptr;
+  bool of_first = false;  // of the two plans that conflicts() compares
 };
 
 // What the nodes inside `node` touch, as `node`'s own: the driver starts none of them before `node`, so that what they
@@ -179,19 +180,32 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
 std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
   std::vector<Touch> touches;
   collect(a, touches);
-  const auto in_a = [&](const Touch& touch) {
-    return !a.nodes.empty() && touch.node >= &a.nodes.front() && touch.node <= &a.nodes.back();
-  };
+  for (Touch& touch : touches) touch.of_first = true;
   collect(b, touches);
+  // Each graph has conditions of its own, whatever their addresses in the plan.
+  std::erase_if(touches, [](const Touch& touch) { return touch.begin >= kConditionBase; });
   sort_by_address(touches);
   std::vector<PlanConflict> found;
   for_each_clash(touches, [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
-    if (in_a(x) == in_a(y)) return;
-    const Touch &one = in_a(x) ? x : y, &two = in_a(x) ? y : x;
+    if (x.of_first == y.of_first) return;
+    const Touch &one = x.of_first ? x : y, &two = x.of_first ? y : x;
     found.push_back(
         {one.node->name, std::string(one.use->field), two.node->name, std::string(two.use->field), begin, end - begin});
   });
   return found;
+}
+
+void check_may_run_at_once(const Plan& a, const Plan& b) {
+  const std::vector<PlanConflict> found = conflicts(a, b);
+  if (found.empty()) return;
+  const PlanConflict& first = found[0];
+  throw Error({.doing = "run plan",
+               .object = a.name,
+               .detail = fmt::format("beside plan '{}': {} conflicts, the first: '{}' ({}) and '{}' ({}) share {:#x} + "
+                                     "{} bytes, and one of them writes",
+                                     b.name, found.size(), first.node_a, first.field_a, first.node_b, first.field_b,
+                                     first.address, first.bytes),
+               .advice = "launch both on one stream, put an event between them, or give each a workspace of its own"});
 }
 
 }  // namespace nodewright

@@ -34,6 +34,8 @@ struct PlanConflict {
   std::string node_a, field_a, node_b, field_b;
   uint64_t address = 0, bytes = 0;
 };
-std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b);
+std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b);  // also of a plan with itself: two graphs of it
+// Throws Error with the first conflict and how many there are.
+void check_may_run_at_once(const Plan& a, const Plan& b);
 
 }  // namespace nodewright
