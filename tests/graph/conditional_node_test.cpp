@@ -1,0 +1,290 @@
+// IF, WHILE and SWITCH nodes: what they run, and what a plan with them may not hold.
+#include "graph/hazard_check.h"
+#include "tests/graph/blend_fixture.h"
+#include "tests/graph/sketch.h"
+
+namespace nodewright {
+namespace {
+
+class ConditionalNodeTest : public BlendTest {
+ protected:
+  static constexpr uint64_t n = 100;
+
+  void decide(GraphBuilder& g, const std::string& name, ConditionHandle condition, const Words& value,
+              uint32_t modulus = 1000, uint32_t base = 0) {
+    g.launch(name, machine().decide, {.value = value, .condition = condition, .modulus = modulus, .base = base});
+  }
+  void accumulate(GraphBuilder& g, const std::string& name, const Words& y, uint32_t salt) {
+    g.launch(name, machine().accumulate_of(y.count), {.y = y, .x = x_, .salt = salt});
+  }
+  void set_value(uint32_t value) { set_initial(value_, {value}); }
+
+  Words x_ = words("x", n), y_ = words("y", n), z_ = words("z", n), value_ = words("value", 1),
+        rounds_ = words("rounds", 1);
+};
+
+TEST_F(ConditionalNodeTest, IfRunsItsBodyOrTheOtherByTheConditionOfEachLaunch) {
+  for (const bool with_else : {false, true})
+    for (const EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic}) {
+      GraphBuilder g(device(), "branch");
+      declare_all(g);
+      const auto condition = g.condition("c", 0);
+      accumulate(g, "before", y_, 1);
+      decide(g, "decide", condition, value_);
+      GraphBuilder::Body otherwise;
+      if (with_else)
+        otherwise = [&](GraphBuilder& body) {
+          accumulate(body, "one", y_, 20);
+          accumulate(body, "two", y_, 21);
+        };
+      g.if_else(
+          "if", condition, [&](GraphBuilder& body) { accumulate(body, "one", y_, 10); }, otherwise);
+      accumulate(g, "after", y_, 2);
+      const Plan plan = std::move(g).finish(policy);
+      for (const uint32_t value : {0u, 1u, 7u}) {
+        set_value(value);
+        expect_runs(plan, kUncapturedRuns);
+      }
+    }
+}
+
+TEST_F(ConditionalNodeTest, WhileGoesRoundUntilTheDeviceSaysSo) {
+  for (const uint32_t limit : {0u, 1u, 2u, 9u}) {
+    GraphBuilder g(device(), "loop");
+    declare_all(g);
+    const auto again = g.condition("again", 1);
+    g.fill("zero", rounds_, 0u);
+    g.while_loop("while", again, [&](GraphBuilder& body) {
+      accumulate(body, "work", y_, 3);
+      body.launch("mix", machine().blend_of(n), {.a = y_, .b = x_, .key = {}, .y = z_, .salt = 1});
+      body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = limit});
+    });
+    g.launch("after", machine().accumulate_of(n), {.y = z_, .x = rounds_, .salt = 0});
+    const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+    expect_edges(plan, {"zero>while", "while>after"});
+    expect_runs(plan, kUncapturedRuns);
+    EXPECT_EQ(values(rounds_), std::vector<uint32_t>{std::max(limit, 1u)});
+  }
+}
+
+TEST_F(ConditionalNodeTest, WhileThatIsFalseAtFirstRunsNothing) {
+  GraphBuilder g(device(), "never");
+  declare_all(g);
+  const auto again = g.condition("again", 1);
+  decide(g, "decide", again, value_);
+  g.while_loop("while", again, [&](GraphBuilder& body) {
+    accumulate(body, "work", y_, 3);
+    body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 0});
+  });
+  set_value(0);
+  expect_runs(std::move(g).finish(EdgePolicy::programmatic), kUncapturedRuns);
+}
+
+TEST_F(ConditionalNodeTest, SwitchRunsTheBodyOfItsValueOrNone) {
+  GraphBuilder g(device(), "choice");
+  declare_all(g);
+  const auto choice = g.condition("choice", 0);
+  decide(g, "decide", choice, value_);
+  std::vector<GraphBuilder::Body> bodies;
+  for (uint32_t i = 0; i < 3; ++i)
+    bodies.emplace_back([this, i](GraphBuilder& body) { accumulate(body, "work", y_, 100 + i); });
+  g.switch_case("switch", choice, bodies);
+  accumulate(g, "after", y_, 2);
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  for (const uint32_t value : {0u, 1u, 2u, 3u, 999u}) {
+    set_value(value);
+    expect_runs(plan, kUncapturedRuns);
+  }
+}
+
+TEST_F(ConditionalNodeTest, ADefaultHoldsWhereNoKernelSetsTheCondition) {
+  for (const uint32_t value : {0u, 1u, 2u}) {
+    GraphBuilder g(device(), "default");
+    declare_all(g);
+    g.switch_case("switch", g.condition("c", value),
+                  {[&](GraphBuilder& body) { accumulate(body, "work", y_, 5); },
+                   [&](GraphBuilder& body) { accumulate(body, "work", z_, 6); }});
+    expect_runs(std::move(g).finish(EdgePolicy::full), kUncapturedRuns);
+  }
+}
+
+// The body of an IF changes its own condition: the next launch begins with the default again.
+TEST_F(ConditionalNodeTest, AConditionIsResetAtEachLaunch) {
+  GraphBuilder g(device(), "reset");
+  declare_all(g);
+  const auto condition = g.condition("c", 1);
+  g.if_else("if", condition, [&](GraphBuilder& body) {
+    accumulate(body, "work", y_, 5);
+    decide(body, "off", condition, value_, 1, 0);
+  });
+  expect_runs(std::move(g).finish(EdgePolicy::full), kUncapturedRuns);
+}
+
+TEST_F(ConditionalNodeTest, ConditionalNodesNest) {
+  GraphBuilder g(device(), "nest");
+  declare_all(g);
+  const auto again = g.condition("again", 1);
+  g.fill("zero", rounds_, 0u);
+  g.while_loop("while", again, [&](GraphBuilder& body) {
+    body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 6});
+    const auto odd = body.condition("odd", 0);
+    decide(body, "decide", odd, rounds_, 2);
+    body.if_else(
+        "if", odd,
+        [&](GraphBuilder& then) {
+          accumulate(then, "then", y_, 4);
+          const auto third = then.condition("third", 0);
+          decide(then, "decide", third, rounds_, 3);
+          then.switch_case("switch", third,
+                           {[&](GraphBuilder& c) { accumulate(c, "zero", z_, 1); },
+                            [&](GraphBuilder& c) { c.fill("one", z_, 9u); }});
+        },
+        [&](GraphBuilder& otherwise) { accumulate(otherwise, "else", y_, 8); });
+  });
+  accumulate(g, "after", y_, 2);
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  expect_runs(plan, kUncapturedRuns);
+  EXPECT_EQ(plan.nodes[1].bodies[0]->name, "nest/while.body");
+  EXPECT_EQ(plan.nodes[1].bodies[0]->nodes[2].bodies[1]->name, "nest/while.body/if.else");
+}
+
+// The inner condition is set in the first round only: it keeps its value until the next launch.
+TEST_F(ConditionalNodeTest, AnInnerConditionIsResetByALaunchAndNotByARound) {
+  GraphBuilder g(device(), "inner");
+  declare_all(g);
+  const auto again = g.condition("again", 1);
+  g.fill("zero", rounds_, 0u);
+  g.while_loop("while", again, [&](GraphBuilder& body) {
+    body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 4});
+    const auto inner = body.condition("inner", 0);
+    const auto first = body.condition("first", 0);
+    decide(body, "is_first", first, rounds_, 2);
+    body.if_else("first_round", first, [&](GraphBuilder& then) { decide(then, "set", inner, value_, 1, 1); });
+    body.if_else("if", inner, [&](GraphBuilder& then) { accumulate(then, "work", y_, 4); });
+  });
+  expect_runs(std::move(g).finish(EdgePolicy::full), kUncapturedRuns);
+}
+
+TEST_F(ConditionalNodeTest, BodiesHoldCopiesFillsEmptyNodesAndChildren) {
+  GraphBuilder part(device(), "part");
+  declare_all(part);
+  accumulate(part, "work", y_, 5);
+  const Plan child = std::move(part).finish(EdgePolicy::full);
+  for (const ChildOwnership ownership : {ChildOwnership::moved, ChildOwnership::cloned}) {
+    GraphBuilder g(device(), "kinds");
+    declare_all(g);
+    const auto condition = g.condition("c", 1);
+    g.if_else("if", condition, [&](GraphBuilder& body) {
+      body.child("part", child, ownership);
+      body.copy("copy", z_.subview(0, 40), y_.subview(10, 40), 160);
+      body.copy_rows("rows", z_.subview(40, 40), x_, {.bytes = 16, .rows = 5, .to_pitch = 32, .from_pitch = 16});
+      const NodeId fill = body.fill("fill", z_.subview(80, 10), 3u);
+      body.empty("end", {fill});
+      body.if_else("empty_body", body.condition("inner", 1), [](GraphBuilder&) {});
+    });
+    expect_runs(std::move(g).finish(EdgePolicy::programmatic), kUncapturedRuns);
+  }
+}
+
+TEST_F(ConditionalNodeTest, KernelsCopiesAndFillsInsideBodiesAreRefusedFrozenWrites) {
+  GraphBuilder g(device(), "frozen");
+  declare_all(g);
+  g.launch("reads", machine().blend_of(n), {.a = x_, .b = x_, .key = {z_.data, z_.count}, .y = y_, .salt = 1});
+  expect_words(
+      error_of([&] { g.if_else("if", g.condition("c", 1), [&](GraphBuilder& body) { body.fill("late", z_, 1u); }); }),
+      {"'if'", "'late'", "'reads' declares frozen"});
+}
+
+TEST_F(ConditionalNodeTest, WhatABodyCannotHoldIsRefusedByName) {
+  const Event event(device(), "event");
+  const auto refused = [&](const GraphBuilder::Body& body) {
+    GraphBuilder g(device(), "refusals");
+    declare_all(g);
+    const std::string message = error_of([&] { g.if_else("if", g.condition("c", 1), body); });
+    EXPECT_EQ(g.node_count(), 0u);
+    return message;
+  };
+  expect_words(refused([](GraphBuilder& body) { body.host("call", [] {}, {}); }),
+               {"'call'", "refusals/if.then", "body cannot hold", "host"});
+  expect_words(refused([&](GraphBuilder& body) { body.record_event("note", event, {}); }), {"'note'", "event record"});
+  expect_words(refused([&](GraphBuilder& body) { body.wait_event("hold", event, {}); }), {"'hold'", "event wait"});
+  GraphBuilder inner(device(), "inner");
+  inner.host("call", [] {}, {});
+  const Plan with_host = std::move(inner).finish(EdgePolicy::full);
+  expect_words(refused([&](GraphBuilder& body) { body.child("part", with_host); }), {"'part'", "'call'", "host"});
+}
+
+TEST_F(ConditionalNodeTest, ConditionsAreObeyedOnceByANodeOfTheirOwnBuilder) {
+  GraphBuilder other(device(), "other");
+  const auto foreign = other.condition("c", 1);
+  GraphBuilder g(device(), "conditions");
+  declare_all(g);
+  const GraphBuilder::Body nothing = [](GraphBuilder&) {};
+  expect_words(error_of([&] { g.if_else("if", foreign, nothing); }), {"'if'", "not one of the 0 of plan 'conditions'"});
+  expect_words(error_of([&] { decide(g, "decide", foreign, value_); }), {"'decide'", "field 'condition'"});
+  const auto own = g.condition("own", 1);
+  g.if_else("if", own, nothing);
+  expect_words(error_of([&] { g.while_loop("while", own, nothing); }), {"'while'", "'if' obeys its condition already"});
+  expect_words(error_of([&] {
+                 g.if_else("outer", g.condition("outer", 1),
+                           [&](GraphBuilder& body) { body.if_else("inner", own, nothing); });
+               }),
+               {"'inner'", "not one of the 0"});
+  expect_words(error_of([&] { g.switch_case("switch", own, {}); }), {"'switch'"});
+  expect_words(error_of([&] { std::move(g).finish(EdgePolicy::full); }), {"'conditions'", "no conditional node obeys"});
+}
+
+// A body that reaches for the builder outside would end up with another node's number.
+TEST_F(ConditionalNodeTest, ABodyThatAddsToTheOuterBuilderIsRefused) {
+  GraphBuilder g(device(), "leak");
+  declare_all(g);
+  expect_words(error_of([&] { g.if_else("if", g.condition("c", 1), [&](GraphBuilder&) { g.fill("stray", y_, 1u); }); }),
+               {"'if'", "'stray'", "its body"});
+}
+
+TEST_F(ConditionalNodeTest, CapturingAPlanWithAConditionalNodeIsRefusedByName) {
+  GraphBuilder g(device(), "captured");
+  declare_all(g);
+  g.if_else("if", g.condition("c", 1), [&](GraphBuilder& body) { accumulate(body, "work", y_, 5); });
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  expect_words(error_of([&] { const CapturedGraph captured(plan, stream_); }), {"'captured'", "'if'", "capture"});
+}
+
+// A kernel behind the conditional node still sets the condition, when an eager run is over for the host.
+TEST_F(ConditionalNodeTest, AConditionMayBeSetBehindItsNode) {
+  GraphBuilder g(device(), "behind");
+  declare_all(g);
+  const auto condition = g.condition("c", 1);
+  g.if_else("if", condition, [&](GraphBuilder& body) { accumulate(body, "work", y_, 5); });
+  decide(g, "late", condition, value_);
+  expect_runs(std::move(g).finish(EdgePolicy::full), kUncapturedRuns);
+}
+
+TEST_F(ConditionalNodeTest, WhatABodyTouchesOrdersTheNodesAround) {
+  GraphBuilder g(device(), "around");
+  declare_all(g);
+  const auto condition = g.condition("c", 0);
+  g.fill("writes_x", x_, 3u);
+  decide(g, "decide", condition, value_);
+  g.launch("reads_y", machine().blend_of(n), {.a = y_, .b = y_, .key = {}, .y = z_, .salt = 0});
+  g.if_else("if", condition, [&](GraphBuilder& body) {
+    body.launch("work", machine().accumulate_of(n), {.y = y_, .x = x_, .salt = 1});
+  });
+  g.launch("reads_after", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1});
+  g.fill("value", value_, 0u);
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  expect_edges(plan, {"writes_x>if", "decide>if", "reads_y>if", "if>reads_after", "decide>value"});
+  for (size_t i = 0; i < plan.edges.size(); ++i) {
+    Plan cut = plan;
+    cut.edges.erase(cut.edges.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto missing = missing_orders(cut);
+    EXPECT_TRUE(std::any_of(missing.begin(), missing.end(),
+                            [&](const MissingOrder& order) {
+                              return order.first == plan.edges[i].from && order.second == plan.edges[i].to;
+                            }))
+        << "edge " << i << " of '" << plan.nodes[plan.edges[i].from].name << "'";
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

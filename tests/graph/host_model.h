@@ -1,0 +1,155 @@
+// What a plan computes: its nodes one after the other, in their order, on a copy of its memory. Knows no edges and no
+// driver, so that every run of the plan can be compared with it, bit by bit.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "graph/node.h"
+#include "tests/graph/kernels/blend.h"
+
+namespace nodewright {
+
+class HostModel {
+ public:
+  // What host nodes do to the model's memory, by node name.
+  std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
+
+  void add(uint64_t address, const std::vector<uint32_t>& words) {
+    auto& bytes = memory_[address];
+    bytes.resize(words.size() * sizeof(uint32_t));
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+  }
+
+  std::vector<uint32_t> words(uint64_t address, uint64_t count) {
+    std::vector<uint32_t> result(count);
+    std::memcpy(result.data(), at(address, count * sizeof(uint32_t)), count * sizeof(uint32_t));
+    return result;
+  }
+
+  // `bytes` bytes at an address of the plan. Throws std::out_of_range outside the memory added.
+  std::byte* at(uint64_t address, uint64_t bytes) {
+    const auto above = memory_.upper_bound(address);
+    if (above == memory_.begin()) throw std::out_of_range("address below all memory");
+    const auto& [begin, held] = *std::prev(above);
+    if (address + bytes > begin + held.size()) throw std::out_of_range("address outside all memory");
+    return const_cast<std::byte*>(held.data()) + (address - begin);
+  }
+  uint32_t& word(uint64_t address) { return *reinterpret_cast<uint32_t*>(at(address, sizeof(uint32_t))); }
+
+  // One launch.
+  void run(const Plan& plan) {
+    set_defaults(plan);
+    run_nodes(plan);
+  }
+
+ private:
+  static constexpr int kMostRounds = 1000;
+
+  void set_defaults(const Plan& plan) {
+    for (const ConditionInfo& condition : plan.conditions) conditions_[condition.address] = condition.default_value;
+    for (const PlanNode& node : plan.nodes)
+      for (const auto& body : node.bodies) set_defaults(*body);
+  }
+
+  void run_nodes(const Plan& plan) {
+    for (const PlanNode& node : plan.nodes) run_node(node);
+  }
+
+  void run_node(const PlanNode& node) {
+    switch (node.kind) {
+      case NodeKind::kernel:
+        return run_kernel(node);
+      case NodeKind::memcpy:
+        for (uint64_t row = 0; row < node.copy.rows; ++row)
+          std::memcpy(at(node.copy.to + row * node.copy.to_pitch, node.copy.bytes),
+                      at(node.copy.from + row * node.copy.from_pitch, node.copy.bytes), node.copy.bytes);
+        return;
+      case NodeKind::memset:
+        for (uint64_t i = 0; i < node.fill.count; ++i)
+          std::memcpy(at(node.fill.to + i * node.fill.element_bytes, node.fill.element_bytes), &node.fill.value,
+                      node.fill.element_bytes);
+        return;
+      case NodeKind::host:
+        return host_functions.at(node.name)(*this);
+      case NodeKind::child:
+        return run_nodes(*node.bodies[0]);
+      case NodeKind::conditional:
+        return run_conditional(node);
+      case NodeKind::empty:
+      case NodeKind::event_record:
+      case NodeKind::event_wait:
+        return;
+      case NodeKind::product:
+        break;
+    }
+    throw std::logic_error("the model has no products");
+  }
+
+  void run_conditional(const PlanNode& node) {
+    const uint32_t& value = conditions_.at(node.condition);
+    switch (node.conditional) {
+      case ConditionalKind::if_:
+        if (const size_t chosen = value != 0 ? 0 : 1; chosen < node.bodies.size()) run_nodes(*node.bodies[chosen]);
+        return;
+      case ConditionalKind::while_:
+        for (int round = 0; value != 0; ++round) {
+          if (round == kMostRounds) throw std::logic_error("node '" + node.name + "' goes round without end");
+          run_nodes(*node.bodies[0]);
+        }
+        return;
+      case ConditionalKind::switch_:
+        if (value < node.bodies.size()) run_nodes(*node.bodies[value]);
+        return;
+    }
+  }
+
+  template <class Args>
+  static Args arguments_of(const PlanNode& node) {
+    Args args;
+    std::memcpy(&args, node.arguments.data(), sizeof args);
+    return args;
+  }
+  template <class Role>
+  uint32_t& element(const Role& role, uint64_t index) {
+    return word(reinterpret_cast<uint64_t>(role.data) + index * sizeof(uint32_t));
+  }
+
+  void run_kernel(const PlanNode& node) {
+    const uint64_t reached = node.shape.blocks() * kBlendThreads;
+    if (node.kernel_name() == "blend" || node.kernel_name() == "hasty_blend") {
+      const auto args = arguments_of<Blend>(node);
+      for (uint64_t i = 0; i < std::min(reached, args.y.count); ++i) {
+        const uint32_t key = args.key.count == 0 ? 0 : element(args.key, i % args.key.count);
+        element(args.y, i) =
+            (element(args.a, i % args.a.count) * 1664525u + element(args.b, i % args.b.count) * 22695477u + key) ^
+            args.salt;
+      }
+    } else if (node.kernel_name() == "accumulate") {
+      const auto args = arguments_of<Accumulate>(node);
+      for (uint64_t i = 0; i < std::min(reached, args.y.count); ++i)
+        element(args.y, i) = element(args.y, i) * 31u + element(args.x, i % args.x.count) + args.salt;
+    } else if (node.kernel_name() == "decide") {
+      const auto args = arguments_of<Decide>(node);
+      conditions_.at(args.condition.handle) = element(args.value, 0) % args.modulus + args.base;
+    } else if (node.kernel_name() == "count") {
+      const auto args = arguments_of<Count>(node);
+      conditions_.at(args.again.handle) = ++element(args.rounds, 0) < args.limit ? 1 : 0;
+    } else if (node.kernel_name() == "shared_probe") {
+      const auto args = arguments_of<SharedProbe>(node);
+      for (uint32_t block = 0; block < std::min<uint64_t>(node.shape.blocks(), args.y.count); ++block)
+        element(args.y, block) = static_cast<uint32_t>(node.shape.blocks()) * 1000u + block;
+    } else {
+      throw std::logic_error("the model does not know kernel " + std::string(node.kernel_name()));
+    }
+  }
+
+  std::map<uint64_t, std::vector<std::byte>> memory_;  // by first address
+  std::map<uint64_t, uint32_t> conditions_;            // by ConditionInfo::address
+};
+
+}  // namespace nodewright

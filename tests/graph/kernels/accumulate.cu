@@ -1,0 +1,10 @@
+// Accumulate. Block b, thread t: element b * 64 + t.
+#include "kernels_src/device/dialect.cuh"
+#include "tests/graph/kernels/blend.h"
+
+NODEWRIGHT_KERNEL(accumulate, Accumulate, kBlendThreads) {
+  const uint64_t i = static_cast<uint64_t>(blockIdx.x) * kBlendThreads + threadIdx.x;
+  wait_for_inputs();
+  if (i >= args.y.count) return;
+  args.y.data[i] = args.y.data[i] * 31u + args.x.data[i % args.x.count] + args.salt;
+}

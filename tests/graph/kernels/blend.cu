@@ -1,0 +1,13 @@
+// Blend, with a release and a wait. Block b, thread t: element b * 64 + t.
+#include "kernels_src/device/dialect.cuh"
+#include "tests/graph/kernels/blend.h"
+
+NODEWRIGHT_KERNEL(blend, Blend, kBlendThreads) {
+  const uint64_t i = static_cast<uint64_t>(blockIdx.x) * kBlendThreads + threadIdx.x;
+  const uint32_t key = args.key.count == 0 ? 0u : args.key.data[i % args.key.count];
+  release_dependents();
+  wait_for_inputs();
+  if (i >= args.y.count) return;
+  args.y.data[i] =
+      (args.a.data[i % args.a.count] * 1664525u + args.b.data[i % args.b.count] * 22695477u + key) ^ args.salt;
+}
