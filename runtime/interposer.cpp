@@ -208,8 +208,17 @@ CUresult Interposer::after(const DriverCall& call, CUresult result) {
   return result;
 }
 
+// A child graph that was moved is its node's from then on, and goes with it.
+void Interposer::give_to_parent(const DriverCall& call) {
+  const auto& parameters = *reinterpret_cast<const CUgraphNodeParams*>(call.words[5]);
+  if (parameters.type == CU_GRAPH_NODE_TYPE_GRAPH &&
+      parameters.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+    live_.erase({HandleKind::graph, reinterpret_cast<uint64_t>(parameters.graph.graph)});
+}
+
 void Interposer::keep_ledger(const DriverCall& call, uint64_t serial) {
   const Effect effect = effect_of(call.entry);
+  if (call.entry == DriverEntry::cuGraphAddNode) give_to_parent(call);
   if (effect.creates == kNoArgument) return;
   const uint64_t value = created_value(call, effect);
   if (value == 0 && effect.kind != HandleKind::primary_context) return;  // a capture that yielded no graph

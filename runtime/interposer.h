@@ -75,6 +75,7 @@ class Interposer final : public CallObserver {
     uint64_t references;  // above 1 for a primary context only
   };
 
+  void give_to_parent(const DriverCall& call);
   void keep_ledger(const DriverCall& call, uint64_t serial);
   void write_trace(const DriverCall& call, uint64_t serial, CUresult result);
 
