@@ -66,6 +66,13 @@ std::string describe(const State& state, const std::string& label, const KernelW
                                    ? "nearest field '"
                                    : "field '");
     line += field.name + "' byte " + std::to_string(offset);
+  } else if (f.address != 0) {
+    for (const KernelField& field : image.fields) {
+      if (field.role == Role::scalar) continue;
+      const auto [address, count] = declared_memory(field, work);
+      if (address <= f.address && f.address < address + count * field.element_bytes)
+        line += ", field '" + field.name + "' byte " + std::to_string(f.address - address);
+    }
   }
   if (f.address != 0) line += ", address " + hex(f.address) + " " + state.memory->describe(f.address);
   return line + ", block " + index_text(f.block) + ", thread " + index_text(f.thread);
