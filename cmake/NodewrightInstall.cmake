@@ -17,6 +17,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS nodewright_graph nodewright_runtime nodewright_kernel_sources nodewright_fmt nodewright_cuda_headers
         EXPORT nodewright ARCHIVE DESTINATION lib)
 set(public_headers
+  graph/bucket_set.h
   graph/captured_run.h
   graph/eager_run.h
   graph/edge_derivation.h

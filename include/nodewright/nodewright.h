@@ -6,6 +6,7 @@
 //   graph/graph_dump.h      the plan as text, DOT, JSON and a page
 #pragma once
 
+#include "graph/bucket_set.h"
 #include "graph/captured_run.h"
 #include "graph/eager_run.h"
 #include "graph/exec_budget.h"
