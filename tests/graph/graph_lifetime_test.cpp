@@ -1,0 +1,160 @@
+// What graphs hold, for how long, and what becomes of it: memory over many builds, destruction in flight, buffers that
+// are gone, and budgets.
+#include "graph/exec_budget.h"
+#include "graph/hazard_check.h"
+#include "tests/graph/blend_fixture.h"
+
+namespace nodewright {
+namespace {
+
+class GraphLifetimeTest : public BlendTest {
+ protected:
+  static constexpr uint64_t n = 200;
+
+  Plan small(const std::string& name, EdgePolicy policy = EdgePolicy::programmatic) {
+    GraphBuilder g(device(), name);
+    declare_all(g);
+    g.launch("blend", machine().blend_of(n), {.a = x_, .b = x_, .key = {}, .y = y_, .salt = 3});
+    g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1});
+    return std::move(g).finish(policy);
+  }
+
+  // With a child and a conditional node.
+  Plan nested() {
+    GraphBuilder g(device(), "nested");
+    declare_all(g);
+    g.child("moved", small("moved"));
+    g.child("cloned", small("cloned"), ChildOwnership::cloned);
+    g.if_else("if", g.condition("c", 1), [&](GraphBuilder& body) { body.fill("fill", y_, 1u); });
+    return std::move(g).finish(EdgePolicy::programmatic);
+  }
+
+  Words x_ = words("x", n), y_ = words("y", n), z_ = words("z", n);
+};
+
+TEST_F(GraphLifetimeTest, AHundredBuildsLaunchesAndDestructionsLeaveMemoryAsItWas) {
+  const Plan plan = nested();
+  const auto cycle = [&] {
+    ExplicitGraph exec(plan);
+    exec.upload(stream_);
+    exec.launch(stream_);
+    stream_.synchronize();
+    EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  };
+  for (int warm_up = 0; warm_up < 10; ++warm_up) cycle();
+  const size_t handles = interposer().live().size();
+  const uint64_t free_bytes = device().free_bytes();
+  for (int i = 0; i < 100; ++i) cycle();
+  EXPECT_EQ(interposer().live().size(), handles) << interposer().describe_live();
+  constexpr uint64_t kPiece = 2 << 20;  // the driver takes memory in pieces of 2 MiB
+  EXPECT_LE(free_bytes, device().free_bytes() + kPiece);
+}
+
+TEST_F(GraphLifetimeTest, AGraphDestroyedInFlightFinishesItsLaunches) {
+  for (const RunMode mode : {RunMode::captured, RunMode::explicit_}) {
+    const Plan plan = small("flight");
+    reset();
+    HostModel reference = model();
+    {
+      PlanRun run(plan, mode, stream_);
+      for (int launch = 0; launch < 20; ++launch) {
+        run.launch();
+        reference.run(plan);
+      }
+    }
+    EXPECT_EQ(difference(reference), "") << to_string(mode);
+  }
+}
+
+TEST_F(GraphLifetimeTest, ABudgetRefusesWhatDoesNotFitAndGetsBackWhatIsDestroyed) {
+  const Plan plan = nested();
+  const uint64_t bytes = estimate_exec(plan).bytes;
+  EXPECT_GT(bytes, estimate_exec(small("small")).bytes) << "nodes inside count";
+  GraphBudget budget(2 * bytes + 1);
+  auto first = std::make_unique<ExplicitGraph>(plan, &budget);
+  const ExplicitGraph second(plan, &budget);
+  EXPECT_EQ(budget.used_bytes(), 2 * bytes);
+  const uint64_t graphs = interposer().live_count(HandleKind::graph);
+  expect_words(error_of([&] { const ExplicitGraph third(plan, &budget); }), {"'nested'", "KiB", "limit"});
+  EXPECT_EQ(interposer().live_count(HandleKind::graph), graphs);
+  EXPECT_EQ(budget.used_bytes(), 2 * bytes);
+  replace(first, small("small"), &budget);
+  EXPECT_EQ(budget.used_bytes(), bytes + estimate_exec(small("small")).bytes);
+  first.reset();
+  EXPECT_EQ(budget.used_bytes(), bytes);
+}
+
+TEST_F(GraphLifetimeTest, AnEstimateCoversWhatManyGraphsTake) {
+  const Plan plan = nested();
+  std::vector<std::unique_ptr<ExplicitGraph>> execs;
+  const auto build = [&] {
+    execs.push_back(std::make_unique<ExplicitGraph>(plan));
+    execs.back()->upload(stream_);
+  };
+  build();
+  const uint64_t before = device().free_bytes();
+  for (int i = 0; i < 50; ++i) build();
+  const uint64_t after = device().free_bytes();
+  EXPECT_LE(before - std::min(before, after), 50 * estimate_exec(plan).bytes);
+}
+
+TEST_F(GraphLifetimeTest, TwoGraphsOnOneWorkspaceAreRefusedByNodesAndBytes) {
+  const Plan one = small("one"), nest = nested();
+  expect_words(error_of([&] { check_may_run_at_once(one, one); }), {"'one'", "'blend' (y)", "share"});
+  expect_words(error_of([&] { check_may_run_at_once(one, nest); }), {"'one'", "'nested'", "'moved'"});
+  GraphBuilder g(device(), "elsewhere");
+  declare_all(g);
+  const Words other = words("other", n);
+  g.declare({"other", other.address(), other.bytes(), "activation"}, {.live_in = true});
+  g.launch("blend", machine().blend_of(n), {.a = x_, .b = x_, .key = {}, .y = other, .salt = 3});
+  const Plan elsewhere = std::move(g).finish(EdgePolicy::full);
+  EXPECT_NO_THROW(check_may_run_at_once(one, elsewhere)) << "both read x";
+  EXPECT_THROW(check_may_run_at_once(elsewhere, elsewhere), Error);
+}
+
+TEST_F(GraphLifetimeTest, ConditionsOfTwoGraphsAreNotOneWorkspace) {
+  GraphBuilder g(device(), "condition");
+  declare_all(g);
+  const auto condition = g.condition("c", 0);
+  g.launch("decide", machine().decide, {.value = x_, .condition = condition, .modulus = 1, .base = 0});
+  g.if_else("if", condition, [](GraphBuilder&) {});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_TRUE(conflicts(plan, plan).empty());
+}
+
+class FreedBufferOnCpuDriver : public GraphLifetimeTest {
+ protected:
+  // What the launch of a node over a buffer that is gone reports.
+  template <class Add>
+  std::string report_of(Add add) {
+    auto gone = std::make_unique<DeviceBuffer>(device(), "gone", n * sizeof(uint32_t));
+    GraphBuilder g(device(), "freed");
+    declare_all(g);
+    g.declare(range_of(*gone, "activation"), {.live_in = true});
+    add(g, view_of<uint32_t>(*gone));
+    ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+    exec.launch(stream_);
+    stream_.synchronize();
+    gone.reset();
+    const std::string message = error_of([&] {
+      exec.launch(stream_);
+      stream_.synchronize();
+    });
+    device().driver().clear_cpu_error();
+    return message;
+  }
+};
+
+TEST_F(FreedBufferOnCpuDriver, IsReportedByTheNodeThatTouchesIt) {
+  expect_words(report_of([&](GraphBuilder& g, const Words& gone) {
+                 g.launch("reads", machine().accumulate_of(n), {.y = z_, .x = gone, .salt = 1});
+               }),
+               {"CUDA_ERROR_ILLEGAL_ADDRESS", "'reads'", "field 'x' byte 0", "freed"});
+  expect_words(report_of([&](GraphBuilder& g, const Words& gone) { g.fill("fills", gone, 1u); }),
+               {"CUDA_ERROR_ILLEGAL_ADDRESS", "'fills'", "freed"});
+  expect_words(report_of([&](GraphBuilder& g, const Words& gone) { g.copy("copies", x_, gone, 80); }),
+               {"CUDA_ERROR_ILLEGAL_ADDRESS", "'copies'", "freed"});
+}
+
+}  // namespace
+}  // namespace nodewright
