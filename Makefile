@@ -3,6 +3,7 @@
 #   make demo     a story told by the embedded model
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
 #   make check-page  what a reader does with the page of `nodewright graph --format html`, in a headless Chromium
+#   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make bench    the benchmarks, on the GPU where there is one
 #   make carry    build/carry: program, libraries and tests stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
@@ -11,7 +12,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test check-page bench carry format tidy clean everything configure
+.PHONY: build demo test check-page fuzz bench carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 PROGRAM = build/nodewright
@@ -34,7 +35,11 @@ demo: build
 test: everything
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
-	ctest --test-dir build -LE gpu --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz' --output-on-failure -j$(JOBS)
+
+fuzz: configure
+	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver
+	ctest --test-dir build -L fuzz --output-on-failure
 
 bench: everything
 	$(device_words)

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ class HostModel {
  public:
   // What host nodes do to the model's memory, by node name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
+
+  // Nodes that are switched off, by name.
+  std::set<std::string, std::less<>> off;
 
   void add(uint64_t address, const std::vector<uint32_t>& words) {
     auto& bytes = memory_[address];
@@ -61,6 +65,7 @@ class HostModel {
   }
 
   void run_node(const PlanNode& node) {
+    if (off.contains(node.name)) return;
     switch (node.kind) {
       case NodeKind::kernel:
         return run_kernel(node);

@@ -1,0 +1,176 @@
+// Random patches of random plans, some of them refused by the driver: what a launch computes is what the model makes of
+// the plan with the same changes, and of the plan as it was where a set was refused.
+#include "graph/graph_dump.h"
+#include "graph/patch.h"
+#include "tests/graph/plan_fuzz_fixture.h"
+
+namespace nodewright {
+namespace {
+
+// A node of a plan or of one inside it, in a copy that may be changed.
+struct ChangeableNode {
+  PlanNode* node = nullptr;
+  const Plan* plan = nullptr;  // that it is in
+  bool cloned = false;         // inside a cloned child
+
+  NodeId id() const { return {node->id, plan_token(plan->name)}; }
+};
+
+void make_changeable(Plan& plan, bool cloned, std::vector<ChangeableNode>& nodes) {
+  for (PlanNode& node : plan.nodes) {
+    nodes.push_back({&node, &plan, cloned});
+    for (auto& body : node.bodies) {
+      const auto copy = std::make_shared<Plan>(*body);
+      body = copy;
+      make_changeable(*copy, cloned || (node.kind == NodeKind::child && !node.patchable_inside), nodes);
+    }
+  }
+}
+
+class PatchFuzzTest : public PlanFuzzTest {
+ protected:
+  struct Piece {
+    uint64_t address = 0, bytes = 0;
+    View<uint32_t> words() const { return {reinterpret_cast<uint32_t*>(address), bytes / sizeof(uint32_t)}; }
+  };
+
+  uint32_t below(uint64_t limit) { return static_cast<uint32_t>(random_() % limit); }
+
+  // A random part, in whole words where the use is, of what the node may use as `field`.
+  Piece part_of(const ChangeableNode& at, std::string_view field, uint64_t unit) {
+    for (const Use& use : at.node->uses) {
+      if (use.field != field) continue;
+      const uint64_t units = use.bytes / unit, first = below(units), count = 1 + below(units - first);
+      return {at.plan->buffers[use.buffer].range.address + use.offset + first * unit, count * unit};
+    }
+    throw std::logic_error("no such use");
+  }
+
+  template <class Args, class Change>
+  void change_arguments(const ChangeableNode& at, const Change& change) {
+    Args args;
+    std::memcpy(&args, at.node->arguments.data(), sizeof args);
+    change(args);
+    std::memcpy(at.node->arguments.data(), &args, sizeof args);
+  }
+
+  template <class Args, class Field, class Value>
+  void set(PatchSet& patches, const ChangeableNode& at, Field Args::*field, const Value& value) {
+    patches.set(Node<Args>{at.id()}, field, value);
+    change_arguments<Args>(at, [&](Args& args) { args.*field = value; });
+  }
+
+  void change_shape(PatchSet& patches, const ChangeableNode& at) {
+    const LaunchShape shape = launch_shape_1d(1 + below(3), kBlendThreads);
+    patches.shape(at.id(), shape);
+    at.node->shape = shape;
+  }
+
+  void change_kernel(PatchSet& patches, const ChangeableNode& at) {
+    const uint32_t what = below(4);
+    if (at.node->kernel_name() == "decide") {
+      if (what % 2 == 0) return set(patches, at, &Decide::modulus, 1 + below(4));
+      return set(patches, at, &Decide::base, below(3));
+    }
+    if (at.node->kernel_name() == "count") return set(patches, at, &Count::limit, below(5));
+    if (at.node->kernel_name() == "accumulate") {
+      if (what == 0) return change_shape(patches, at);
+      if (what == 1) return set(patches, at, &Accumulate::x, part_of(at, "x", 4).words());
+      if (what == 2) return set(patches, at, &Accumulate::y, part_of(at, "y", 4).words());
+      return set(patches, at, &Accumulate::salt, below(1000));
+    }
+    if (what == 0) return change_shape(patches, at);
+    if (what == 1) return set(patches, at, &Blend::a, part_of(at, "a", 4).words());
+    if (what == 2) return set(patches, at, &Blend::y, part_of(at, "y", 4).words());
+    return set(patches, at, &Blend::salt, below(1000));
+  }
+
+  // A change of the node, in the set and in the copy; false for a node that has nothing to change.
+  bool change(PatchSet& patches, const ChangeableNode& at, std::set<std::string, std::less<>>& off) {
+    PlanNode& node = *at.node;
+    if (node.kind != NodeKind::kernel && node.kind != NodeKind::memcpy && node.kind != NodeKind::memset) return false;
+    if (below(3) == 0 && node.kernel_name() != "count") {  // a loop needs its count
+      const bool on = off.contains(node.name);
+      patches.enable(at.id(), on);
+      if (on)
+        off.erase(node.name);
+      else
+        off.insert(node.name);
+    } else if (node.kind == NodeKind::kernel) {
+      change_kernel(patches, at);
+    } else if (node.kind == NodeKind::memset) {
+      node.fill.value = node.fill.element_bytes == 1 ? below(256) : below(1u << 31);
+      patches.fill(FillNode{at.id()}, node.fill.value);
+    } else if (node.copy.rows == 1) {
+      const Piece to = part_of(at, "to", 4), from = part_of(at, "from", 4);
+      node.copy.to = to.address;
+      node.copy.from = from.address;
+      node.copy.bytes = std::min(to.bytes, from.bytes);
+      patches.copy(CopyNode{at.id()}, {to.address, to.bytes, node.copy.to_host},
+                   {from.address, from.bytes, node.copy.from_host}, node.copy.bytes);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // One set of changes, made or refused, and a launch after it. Empty when all is as it should be.
+  std::string patch_and_launch(ExplicitGraph& exec, Plan& plan, HostModel& reference, bool refuse) {
+    const Plan before = plan;  // shares the plans inside, which are copied below
+    std::vector<ChangeableNode> nodes;
+    make_changeable(plan, false, nodes);
+    const auto off_before = reference.off;
+    PatchSet patches(exec);
+    for (uint32_t tries = 1 + below(6); tries > 0 && !nodes.empty(); --tries) {
+      const ChangeableNode& at = nodes[below(nodes.size())];
+      if (at.cloned) {
+        const bool refused = !error_of([&] { patches.enable(at.id(), false); }).empty();
+        if (!refused) return "a patch inside a cloned child was taken";
+        continue;
+      }
+      change(patches, at, reference.off);
+    }
+    if (patches.size() != 0 && refuse) {
+      interposer().fail_call(below(patches.size()), CUDA_ERROR_INVALID_VALUE);
+      const std::string message = error_of([&] { patches.apply(); });
+      interposer().fail_none();
+      if (message.find("were undone") == std::string::npos) return "a failing call was not reported: " + message;
+      plan = before;
+      reference.off = off_before;
+    } else {
+      patches.apply();
+    }
+    exec.launch(stream_);
+    reference.run(plan);
+    return difference(reference);
+  }
+
+  std::mt19937 random_;
+};
+
+TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
+  for (unsigned i = 0; i < plans() / 2; ++i) {
+    const unsigned seed = first_seed() + i;
+    random_.seed(seed);
+    RandomPlanMaker maker(machine(), memory_, seed);
+    Plan plan = maker.make();
+    std::string problem;
+    try {
+      reset();
+      HostModel reference = model();
+      reference.host_functions = maker.host_functions;
+      ExplicitGraph exec(plan);
+      for (int round = 0; round < 4 && problem.empty(); ++round)
+        problem = patch_and_launch(exec, plan, reference, round % 2 == 1);
+    } catch (const std::exception& error) {
+      interposer().fail_none();
+      problem = error.what();
+    }
+    ASSERT_EQ(problem, "") << "NODEWRIGHT_FUZZ_SEED=" << seed << " NODEWRIGHT_FUZZ_PLANS=2; with the same schedule: "
+                           << "NODEWRIGHT_FUZZ_SEED=" << first_seed() << " NODEWRIGHT_FUZZ_PLANS=" << 2 * i + 2 << "\n"
+                           << to_text(plan);
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

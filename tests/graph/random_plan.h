@@ -1,0 +1,226 @@
+// Random plans of every kind of node over random overlapping pieces of a few buffers. One seed, one plan.
+#pragma once
+
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph_builder.h"
+#include "runtime/event.h"
+#include "tests/graph/blend_fixture.h"
+#include "tests/graph/host_model.h"
+
+namespace nodewright {
+
+// What a random plan is made over. Nothing writes `key`; only loops count in `rounds`.
+struct RandomMemory {
+  std::vector<View<uint32_t>> device;
+  View<uint32_t> pinned, key, rounds;
+  const Event* recorded = nullptr;  // for waits: done before the launch
+  const Event* noted = nullptr;     // for records
+  std::function<void(GraphBuilder&)> declare;
+};
+
+class RandomPlanMaker {
+ public:
+  RandomPlanMaker(BlendMachine& machine, const RandomMemory& memory, unsigned seed)
+      : machine_(machine), memory_(memory), random_(seed), seed_(seed) {}
+
+  Plan make() {
+    GraphBuilder g(*machine_.opened.device, "fuzz." + std::to_string(seed_));
+    memory_.declare(g);
+    add_nodes(g, 3 + below(14), {});
+    return std::move(g).finish(policy());
+  }
+
+  // What the host nodes of the plan do to a model of its memory, by name.
+  std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
+  bool has_conditionals = false;
+
+ private:
+  using Words = View<uint32_t>;
+  struct Place {
+    int depth = 0;
+    bool in_body = false, in_child = false;
+  };
+
+  uint32_t below(uint64_t limit) { return static_cast<uint32_t>(random_() % limit); }
+  bool one_in(uint32_t n) { return below(n) == 0; }
+  std::string name() { return "n" + std::to_string(names_++); }
+  EdgePolicy policy() { return one_in(2) ? EdgePolicy::full : EdgePolicy::programmatic; }
+
+  Words piece_of(const Words& whole, uint64_t most = 40) {
+    const uint64_t begin = below(whole.count);
+    return whole.subview(begin, 1 + below(std::min(most, whole.count - begin)));
+  }
+  Words piece() { return piece_of(memory_.device[below(memory_.device.size())]); }
+  static bool overlap(const Words& a, const Words& b) {
+    return a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes();
+  }
+  // A piece to read in a node that writes `written`.
+  Words piece_beside(const Words& written) {
+    for (;;)
+      if (const Words found = piece(); !overlap(found, written)) return found;
+  }
+
+  void add_nodes(GraphBuilder& g, uint32_t count, Place place) {
+    std::vector<NodeId> ids;
+    for (uint32_t i = 0; i < count; ++i) {
+      std::vector<NodeId> after;
+      if (!ids.empty() && one_in(8)) after.push_back(ids[below(ids.size())]);
+      if (const auto id = add_node(g, after, place)) ids.push_back(*id);
+    }
+  }
+
+  std::optional<NodeId> add_node(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
+    const bool nested = place.in_body || place.in_child;
+    switch (const uint32_t kind = below(20); kind) {
+      case 0:
+        return add_fill(g, after);
+      case 1:
+        return add_copy(g, after);
+      case 2:
+        return add_rows(g, after);
+      case 3:
+        return after.empty() ? add_blend(g, after) : g.empty(name(), after);
+      case 4:
+        return place.in_body ? add_blend(g, after) : add_host(g, after);
+      case 5:
+        return nested ? add_fill(g, after) : add_event(g, after);
+      case 6:
+      case 7:
+        return place.depth < 2 ? add_child(g, after, place) : add_blend(g, after);
+      case 8:
+      case 9:
+      case 10:
+        if (place.depth < 2 && !place.in_child) return add_conditional(g, place);
+        return add_blend(g, after);
+      case 11:
+      case 12:
+      case 13:
+        return add_accumulate(g, after);
+      default:
+        return add_blend(g, after);
+    }
+  }
+
+  NodeId add_blend(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words y = piece(), widest = piece_beside(y);
+    Blend args{.a = widest, .b = piece_beside(y), .key = {}, .y = y, .salt = below(1000)};
+    if (one_in(3)) args.key = {memory_.key.data, memory_.key.count};
+    LaunchOptions<Blend> options;
+    options.after = after;
+    if (one_in(6)) {
+      options.envelope = args;
+      args.a = piece_of(widest);
+    }
+    return g.launch(name(), one_in(3) ? machine_.hasty_of(y.count) : machine_.blend_of(y.count), args, options);
+  }
+
+  NodeId add_accumulate(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words y = piece();
+    return g.launch(name(), machine_.accumulate_of(y.count), {.y = y, .x = piece_beside(y), .salt = below(1000)},
+                    {.after = after});
+  }
+
+  NodeId add_fill(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words y = piece();
+    if (one_in(2)) return g.fill(name(), y, below(1u << 31), after);
+    const uint64_t skipped = below(4);  // bytes at odd addresses
+    return g.fill(name(), View<uint8_t>{reinterpret_cast<uint8_t*>(y.data) + skipped, y.bytes() - skipped},
+                  static_cast<uint8_t>(below(256)), after);
+  }
+
+  NodeId add_copy(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words device = piece(), pinned = piece_of(memory_.pinned);
+    const CopyEnd host{pinned.address(), pinned.bytes(), true};
+    const uint64_t bytes = std::min(device.bytes(), pinned.bytes());
+    switch (below(3)) {
+      case 0:
+        return g.copy(name(), device, host, bytes, after);
+      case 1:
+        return g.copy(name(), host, device, bytes, after);
+      default:
+        const Words from = piece_beside(device);
+        return g.copy(name(), device, from, std::min(device.bytes(), from.bytes()), after);
+    }
+  }
+
+  // Up to five rows of up to four words; both ends in pieces that do not touch.
+  NodeId add_rows(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words to = piece(), from = piece_beside(to);
+    CopyRows rows{.bytes = 4ull * (1 + below(4)), .rows = 1 + below(5), .to_pitch = 0, .from_pitch = 0};
+    rows.to_pitch = rows.bytes + 4ull * below(3);
+    rows.from_pitch = rows.bytes + 4ull * below(3);
+    const auto fits = [&](uint64_t bytes, uint64_t pitch) { return (rows.rows - 1) * pitch + rows.bytes <= bytes; };
+    while (rows.rows > 1 && (!fits(to.bytes(), rows.to_pitch) || !fits(from.bytes(), rows.from_pitch))) --rows.rows;
+    rows.bytes = std::min({rows.bytes, to.bytes(), from.bytes()});
+    return g.copy_rows(name(), to, from, rows, after);
+  }
+
+  NodeId add_host(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words words = piece_of(memory_.pinned);
+    const uint32_t salt = below(1000);
+    const std::string node_name = name();
+    host_functions[node_name] = [words, salt](HostModel& model) {
+      for (uint64_t i = 0; i < words.count; ++i) {
+        uint32_t& word = model.word(words.address() + 4 * i);
+        word = word * 7 + salt;
+      }
+    };
+    return g.host(
+        node_name,
+        [words, salt] {
+          for (uint64_t i = 0; i < words.count; ++i) words.data[i] = words.data[i] * 7 + salt;
+        },
+        {{"words", CopyEnd(words.address(), words.bytes(), true), Access::inout}}, after);
+  }
+
+  NodeId add_event(GraphBuilder& g, const std::vector<NodeId>& after) {
+    const Words words = piece();
+    if (one_in(2)) return g.record_event(name(), *memory_.noted, {{"words", words, Access::in}}, after);
+    return g.wait_event(name(), *memory_.recorded, {{"words", words, Access::out}}, after);
+  }
+
+  NodeId add_child(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
+    const std::string node_name = name();
+    GraphBuilder inner(*machine_.opened.device, "fuzz." + std::to_string(seed_) + "." + node_name);
+    memory_.declare(inner);
+    add_nodes(inner, 1 + below(5), {place.depth + 1, place.in_body, true});
+    return g.child(node_name, std::move(inner).finish(policy()),
+                   one_in(2) ? ChildOwnership::moved : ChildOwnership::cloned, after);
+  }
+
+  NodeId add_conditional(GraphBuilder& g, Place place) {
+    has_conditionals = true;
+    const std::string node_name = name();
+    const Place inside{place.depth + 1, true, false};
+    const auto body = [&](GraphBuilder& b) { add_nodes(b, below(5), inside); };
+    if (one_in(3)) {
+      const Words rounds = memory_.rounds.subview(place.depth, 1);  // a loop inside must not count here
+      g.fill(name(), rounds, 0u);
+      const auto again = g.condition(node_name + ".again", 1);
+      return g.while_loop(node_name, again, [&](GraphBuilder& b) {
+        body(b);
+        b.launch(name(), machine_.count, {.rounds = rounds, .again = again, .limit = below(4)});
+        body(b);
+      });
+    }
+    const auto condition = g.condition(node_name + ".condition", below(3));
+    if (!one_in(3))
+      g.launch(name(), machine_.decide,
+               {.value = piece(), .condition = condition, .modulus = 1 + below(4), .base = below(2)});
+    if (one_in(2)) return g.if_else(node_name, condition, body, one_in(2) ? GraphBuilder::Body(body) : nullptr);
+    return g.switch_case(node_name, condition, std::vector<GraphBuilder::Body>(1 + below(3), body));
+  }
+
+  BlendMachine& machine_;
+  const RandomMemory& memory_;
+  std::mt19937 random_;
+  unsigned seed_;
+  uint32_t names_ = 0;
+};
+
+}  // namespace nodewright
