@@ -9,6 +9,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_bench_decode(*bench, chosen);
   add_bench_nanogpt(*bench, chosen);
   add_bench_nodes(*bench, chosen);
+  add_bench_graph(*bench, chosen);
 }
 
 }  // namespace nodewright::cli

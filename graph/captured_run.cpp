@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/eager_run.h"
 #include "graph/stopwatch.h"
@@ -44,14 +45,7 @@ GraphHandle capture(const Plan& plan, const Stream& stream) {
   }
 }
 
-}  // namespace
-
-CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
-    : name_(plan.name),
-      driver_(&stream.device().driver()),
-      graph_(*driver_),
-      exec_(*driver_),
-      host_calls_(stream.device()) {
+void check_capturable(const Plan& plan) {
   check_plan(plan);
   for (const PlanNode& node : plan.nodes) {
     if (node.kind == NodeKind::conditional)
@@ -61,6 +55,17 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
                        "node '{}' is conditional: stream capture would have to wait for its condition", node.name),
                    .advice = "run the plan explicitly or eagerly"});
   }
+}
+
+}  // namespace
+
+CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
+    : name_(plan.name),
+      driver_(&stream.device().driver()),
+      graph_(*driver_),
+      exec_(*driver_),
+      host_calls_(stream.device()) {
+  check_capturable(plan);
   host_calls_.add(plan);
   Stopwatch watch;
   graph_ = capture(plan, stream);
@@ -69,6 +74,20 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
   stats_.instantiate_ms = watch.lap_ms();
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", name_);
   stats_.upload_ms = watch.lap_ms();
+}
+
+void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
+  check_capturable(plan);
+  host_calls_.add(plan);
+  Stopwatch watch;
+  GraphHandle graph = capture(plan, stream);
+  stats_.capture_ms = watch.lap_ms();
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = driver_->cuGraphExecUpdate(exec_.get(), graph.get(), &info);
+  driver_->check(result, "cuGraphExecUpdate", "update captured graph", name_,
+                 fmt::format("update result {} (CUgraphExecUpdateResult)", static_cast<int>(info.result)));
+  stats_.update_ms = watch.lap_ms();
+  graph_ = std::move(graph);
 }
 
 void CapturedGraph::launch(const Stream& stream) const {

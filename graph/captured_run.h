@@ -15,12 +15,17 @@ class CapturedGraph {
   // Throws Error for a plan with a conditional node: its condition is not known while capturing.
   CapturedGraph(const Plan& plan, const Stream& stream);
 
+  // Captures `plan` again, nodes and edges as before but with other arguments, and updates the instantiated graph in
+  // place: what a program without patches does. Throws Error when the driver finds that more than arguments changed;
+  // then later launches are as before.
+  void recapture(const Plan& plan, const Stream& stream);
+
   // Throws Error with what a host node threw in an earlier run. May be destroyed in flight, as an ExplicitGraph.
   void launch(const Stream& stream) const;
   const std::string& name() const { return name_; }
 
   struct Stats {
-    double capture_ms = 0, instantiate_ms = 0, upload_ms = 0;
+    double capture_ms = 0, instantiate_ms = 0, upload_ms = 0, update_ms = 0;  // the latest of each
   };
   const Stats& stats() const { return stats_; }
 

@@ -11,7 +11,7 @@ NODEWRIGHT_KERNEL(project_add, ProjectAdd, kThreads) {
   wait_for_inputs();
 
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t live = kRows == 1 ? 1 : args.n_live.data[0] - first_row;
+  const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   InputSlice slice;
   load_slice(slice, args.x.data + first_row * args.x_stride, args.x_stride);
   stream_weights(args.weight.data, range, batch, slice, partial, [&](int segment, int rows, auto sum) {

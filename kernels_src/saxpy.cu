@@ -1,4 +1,4 @@
-// y[i] = a * x[i] + y[i]. Block b, thread t: element b * 128 + t.
+// y[i] = a * x[i] + y[i]. Block b, thread t: element b * 256 + t.
 #include "kernels_src/device/dialect.cuh"
 #include "kernels_src/saxpy.h"
 

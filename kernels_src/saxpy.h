@@ -1,4 +1,4 @@
-// y = a * x + y: the smallest kernel that reads, writes and waits; for examples and tests of graphs.
+// y = a * x + y: the smallest kernel that reads, writes and waits; for examples, tests and measurements of graphs.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -12,7 +12,7 @@ struct Saxpy {
   float a;
 };
 
-inline constexpr unsigned kSaxpyThreads = 128;
+inline constexpr unsigned kSaxpyThreads = 256;
 constexpr LaunchShape saxpy_shape(uint64_t n) {
   return launch_shape_1d(static_cast<unsigned>((n + kSaxpyThreads - 1) / kSaxpyThreads), kSaxpyThreads);
 }

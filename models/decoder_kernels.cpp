@@ -19,7 +19,7 @@ struct Choice {
 // W [outputs, cols] times the bucket's rows.
 Choice matvec(const char* name, const MatvecShape& shape, int sm_count) {
   return {{name,
-           {{"kRows", shape.rows},
+           {{"kSingleRow", shape.rows == 1 ? 1 : 0},  // more rows share their code: fewer kernels to compile
             {"kTile", shape.tile()},
             {"kCols", shape.cols},
             {"kStride", shape.stride},

@@ -239,7 +239,7 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   wait_for_inputs();
 
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t live = kRows == 1 ? 1 : args.n_live.data[0] - first_row;
+  const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   InputSlice slice;
   load_normed_slice(slice, gains, args.x.data + first_row * kStride, kStride, args.eps, scratch);
   stream_weights(args.weight.data, range, batch, slice, partial,

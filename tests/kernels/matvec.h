@@ -19,7 +19,7 @@ namespace nodewright::test {
 // As the model specialises them (models/decoder_kernels.cpp).
 inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s) {
   return {kernel,
-          {{"kRows", s.rows},
+          {{"kSingleRow", s.rows == 1 ? 1 : 0},
            {"kTile", s.tile()},
            {"kCols", s.cols},
            {"kStride", s.stride},

@@ -1,0 +1,227 @@
+#include "bench/model_graph_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "bench/alternation.h"
+#include "graph/eager_run.h"
+#include "models/decoder_graph.h"
+#include "runtime/event.h"
+
+namespace nodewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kWarmUp = 2;
+constexpr int kLaunches = 10;  // timed one by one within a repetition; their median counts
+
+double us_of(const std::function<void()>& work) {
+  const auto start = Clock::now();
+  work();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+// The memory of a decode plan whose rows stand at the end of a context of zeros.
+struct PlanMemory {
+  PlanMemory(Device& device, const ModelConfig& config, int64_t rows, int64_t context)
+      : cache(device, config, rows * pages_for(context)),
+        slot(device, config, {.rows = rows, .max_context = context, .sequences = rows}),
+        state(slot.state(rows)) {
+    fill_device(device, cache.buffer().address(), std::byte{0}, cache.bytes(), cache.buffer().name());
+    const StepInputs& in = state.host_inputs;
+    in.n_live.data[0] = static_cast<int32_t>(rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      in.tokens.data[row] = 1;
+      in.positions.data[row] = static_cast<int32_t>(context - 1);
+      in.sequences.data[row] = static_cast<int32_t>(row);
+      in.top_p.data[row] = 1.0f;
+      for (int64_t page = 0; page < pages_for(context); ++page)
+        in.block_table.data[row * in.table_stride + page] = static_cast<int32_t>(row * pages_for(context) + page);
+    }
+  }
+  KvCache cache;
+  DecodeSlot slot;
+  DecodeState state;
+};
+
+struct ModeSamples {
+  std::vector<double> record, instantiate, upload, launch, step;
+  ModelModeLine line(RunMode mode) const {
+    return {.mode = mode,
+            .record_us = spread_of(record),
+            .instantiate_us = spread_of(instantiate),
+            .upload_us = spread_of(upload),
+            .launch_us = spread_of(launch),
+            .step_us = spread_of(step)};
+  }
+};
+
+}  // namespace
+
+ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelCache& kernels,
+                                   const DecoderModel& model, const ModelGraphOptions& options) {
+  const int64_t context = std::min(options.context, model.config().max_position);
+  const PlanMemory memory(device, model.config(), options.rows, context);
+  kernels.prepare(decoder_kernel_requests(model.config(), options.rows, device.properties().sm_count));
+  const DecoderKernels chosen = decoder_kernels(kernels, model.config(), options.rows);
+  const auto make_plan = [&] {
+    return decoder_plan(device, model, chosen, memory.cache, memory.state, DecodePurpose::step,
+                        EdgePolicy::programmatic);
+  };
+  const Plan plan = make_plan();
+  ExplicitGraph exec(plan);
+  const CapturedGraph captured(plan, stream);
+  exec.upload(stream);
+
+  std::vector<double> plan_us;
+  ModeSamples explicit_samples, captured_samples, eager_samples;
+  const Event start(device, "bench.start", true), end(device, "bench.end", true);
+  const auto time_launches = [&](ModeSamples& samples, const std::function<void()>& launch, bool counted) {
+    std::vector<double> cpu;
+    for (int i = 0; i < kLaunches; ++i) {
+      stream.synchronize();
+      cpu.push_back(us_of(launch));
+    }
+    stream.synchronize();
+    start.record(stream);
+    for (int i = 0; i < options.steps_a_sample; ++i) launch();
+    end.record(stream);
+    end.synchronize();
+    if (!counted) return;
+    samples.launch.push_back(spread_of(cpu).median);
+    samples.step.push_back(static_cast<double>(end.ms_since(start)) * 1e3 / options.steps_a_sample);
+  };
+  const std::vector<std::function<void(bool)>> variants = {
+      [&](bool counted) {
+        std::optional<Plan> built;
+        const double us = us_of([&] { built = make_plan(); });
+        std::optional<ExplicitGraph> graph;
+        const double constructed_us = us_of([&] { graph.emplace(std::move(*built)); });
+        const double instantiate_us = graph->stats().instantiate_ms * 1e3;
+        const double upload_us = us_of([&] {
+          graph->upload(stream);
+          stream.synchronize();
+        });
+        if (!counted) return;
+        plan_us.push_back(us);
+        explicit_samples.record.push_back(constructed_us - instantiate_us);
+        explicit_samples.instantiate.push_back(instantiate_us);
+        explicit_samples.upload.push_back(upload_us);
+      },
+      [&](bool counted) {
+        const CapturedGraph graph(plan, stream);
+        stream.synchronize();
+        if (!counted) return;
+        captured_samples.record.push_back(graph.stats().capture_ms * 1e3);
+        captured_samples.instantiate.push_back(graph.stats().instantiate_ms * 1e3);
+        captured_samples.upload.push_back(graph.stats().upload_ms * 1e3);
+      },
+      [&](bool counted) {
+        time_launches(
+            explicit_samples, [&] { exec.launch(stream); }, counted);
+      },
+      [&](bool counted) {
+        time_launches(
+            captured_samples, [&] { captured.launch(stream); }, counted);
+      },
+      [&](bool counted) {
+        time_launches(
+            eager_samples, [&] { run_eager(plan, stream); }, counted);
+      }};
+  alternate(variants, kWarmUp, options.repetitions);
+
+  ModelGraphResult result;
+  result.nodes = plan.nodes.size();
+  result.edges = plan.edges.size();
+  result.programmatic_edges = exec.stats().programmatic_edges;
+  result.plan_us = spread_of(plan_us);
+  result.modes = {explicit_samples.line(RunMode::explicit_), captured_samples.line(RunMode::captured),
+                  eager_samples.line(RunMode::eager)};
+  return result;
+}
+
+std::vector<int64_t> default_buckets(int64_t most_rows) {
+  std::vector<int64_t> buckets = {1, 2, 4, 8};
+  for (int64_t rows = 16; rows <= 256; rows += 8) buckets.push_back(rows);
+  for (int64_t rows = 272; rows <= 512; rows += 16) buckets.push_back(rows);
+  std::erase_if(buckets, [&](int64_t rows) { return rows > most_rows; });
+  return buckets;
+}
+
+BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                            const std::vector<int64_t>& buckets, int slots, int64_t context, KeptGraphs& kept,
+                            const std::function<void(const BucketLine&)>& told) {
+  const ModelConfig& config = model.config();
+  const int64_t most_rows = *std::max_element(buckets.begin(), buckets.end());
+  context = std::min(context, config.max_position);
+  const KvCache cache(device, config, pages_for(context));
+  std::vector<std::unique_ptr<DecodeSlot>> memory;
+  for (int slot = 0; slot < slots; ++slot)
+    memory.push_back(std::make_unique<DecodeSlot>(
+        device, config, DecodeLimits{.rows = most_rows, .max_context = context, .sequences = most_rows}));
+
+  BucketsResult result;
+  std::vector<KernelRequest> requests;
+  std::set<std::string> distinct;
+  for (const int64_t rows : buckets)
+    for (KernelRequest& request : decoder_kernel_requests(config, rows, device.properties().sm_count))
+      if (distinct.insert(to_string(request)).second) requests.push_back(std::move(request));
+  const uint64_t compiled_before = kernels.stats().compiled;
+  result.kernels_ms = us_of([&] { kernels.prepare(requests); }) * 1e-3;
+  result.kernels = requests.size();
+  result.kernels_compiled = kernels.stats().compiled - compiled_before;
+  std::map<int64_t, DecoderKernels> chosen;
+  for (const int64_t rows : buckets) chosen.emplace(rows, decoder_kernels(kernels, config, rows));
+
+  const auto make_plan = [&](int64_t rows, int slot) {
+    return decoder_plan(device, model, chosen.at(rows), cache, memory[static_cast<size_t>(slot)]->state(rows),
+                        DecodePurpose::step, EdgePolicy::programmatic);
+  };
+  const size_t first_kept = kept.size();
+  const auto build = [&](int64_t rows, int slot) {
+    BucketLine line{.rows = rows, .slot = slot};
+    const uint64_t free_before = device.free_bytes();
+    std::optional<Plan> plan;
+    line.plan_us = us_of([&] { plan = make_plan(rows, slot); });
+    line.nodes = plan->nodes.size();
+    line.add_us = us_of([&] { kept.push_back(std::make_unique<ExplicitGraph>(std::move(*plan))); });
+    line.instantiate_us = kept.back()->stats().instantiate_ms * 1e3;
+    line.add_us -= line.instantiate_us;
+    line.upload_us = us_of([&] {
+      kept.back()->upload(stream);
+      stream.synchronize();
+    });
+    const uint64_t free_after = device.free_bytes();
+    line.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
+    return line;
+  };
+  result.first = build(buckets.front(), 0);
+  const uint64_t free_before = device.free_bytes();
+  for (int slot = 0; slot < slots; ++slot)
+    for (const int64_t rows : buckets) result.lines.push_back(build(rows, slot));
+  const uint64_t free_after = device.free_bytes();
+  result.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
+  stream.synchronize();
+  result.launch_all_ms = us_of([&] {
+                           for (size_t i = first_kept; i < kept.size(); ++i) kept[i]->launch(stream);
+                           stream.synchronize();
+                         }) *
+                         1e-3;
+
+  constexpr int kMostCopies = 64;
+  for (BucketLine& line : result.lines) {
+    if (line.slot == 0)
+      line.exec_bytes = bytes_per_exec(device, stream, make_plan(line.rows, line.slot), kMostCopies, kept);
+    told(line);
+  }
+  return result;
+}
+
+}  // namespace nodewright

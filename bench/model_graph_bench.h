@@ -1,0 +1,71 @@
+// What a model's decode plan costs in each way of running it, and what the graphs of all buckets cost together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bench/graph_bench.h"
+#include "bench/spread.h"
+#include "graph/plan_run.h"
+#include "models/decoder_model.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright {
+
+struct ModelGraphOptions {
+  int64_t rows = 1;
+  int64_t context = 1024;  // keys a row attends to, and tokens of the longest sequence
+  int repetitions = 15;
+  int steps_a_sample = 20;  // launches back to back between two events
+};
+
+// Microseconds of the whole plan. What a mode does not do is zero.
+struct ModelModeLine {
+  RunMode mode = RunMode::explicit_;
+  Spread record_us;       // explicit: checks and cuGraphAddNode; captured: capture
+  Spread instantiate_us;  // cuGraphInstantiateWithParams
+  Spread upload_us;       // cuGraphUpload; explicit: until the stream is idle
+  Spread launch_us;       // CPU time of one launch on an idle stream
+  Spread step_us;         // GPU time of a launch, back to back
+};
+
+struct ModelGraphResult {
+  size_t nodes = 0, edges = 0, programmatic_edges = 0;
+  Spread plan_us;  // GraphBuilder, the same for all modes
+  std::vector<ModelModeLine> modes;
+};
+
+// Explicit, captured and eager, in turns.
+ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelCache& kernels,
+                                   const DecoderModel& model, const ModelGraphOptions& options);
+
+// 1, 2, 4, 8, then every 8 to 256, every 16 to 512: 51 of them; those up to `most_rows`.
+std::vector<int64_t> default_buckets(int64_t most_rows);
+
+struct BucketLine {
+  int64_t rows = 0;
+  int slot = 0;
+  size_t nodes = 0;
+  double plan_us = 0, add_us = 0, instantiate_us = 0, upload_us = 0;  // upload: until the stream is idle
+  uint64_t free_fell_bytes = 0;  // by how much the device's free memory fell, in the driver's steps of 2 MiB
+  double exec_bytes = 0;  // of one of many like graphs (bytes_per_exec), measured for slot 0; 0: the driver shows none
+  double total_us() const { return plan_us + add_us + instantiate_us + upload_us; }
+};
+
+struct BucketsResult {
+  size_t kernels = 0, kernels_compiled = 0;  // that all buckets need; that were not on disk
+  double kernels_ms = 0;                     // compiling and loading them, in as many threads as there are cores
+  BucketLine first;                          // an extra graph of the first bucket, built before all others
+  std::vector<BucketLine> lines;             // slot by slot
+  uint64_t free_fell_bytes = 0;              // from before the first line's graph to after the last's
+  double launch_all_ms = 0;                  // one launch of each graph with no live row, until the last has run
+};
+
+// Builds the decode graphs of every bucket for `slots` slots of activations, all alive at once; then more of each to
+// see what it takes of the device's memory. All of them are in `kept` afterwards, which nobody may launch.
+BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                            const std::vector<int64_t>& buckets, int slots, int64_t context, KeptGraphs& kept,
+                            const std::function<void(const BucketLine&)>& told);
+
+}  // namespace nodewright

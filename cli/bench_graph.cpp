@@ -1,0 +1,184 @@
+// nodewright bench graph: what building, launching, running and changing graphs costs, beside capture and stream
+// launches; tables on standard output, the same figures as JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "bench/graph_bench.h"
+#include "bench/model_graph_bench.h"
+#include "cli/bench.h"
+#include "cli/bench_record.h"
+#include "cli/graph_bench_tables.h"
+#include "cli/graph_targets.h"
+#include "cli/output_file.h"
+#include "cli/session.h"
+#include "cli/standard_output.h"
+#include "cli/whole_number.h"
+#include "runtime/device_selection.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+struct GraphBenchCommand {
+  std::string device = "auto";
+  std::vector<std::string> shapes{"chain", "fork_join"}, widths{"tiny", "full"};
+  std::vector<int> lengths{1, 10, 100, 300, 1000, 2000};
+  GraphBenchOptions bench;
+  std::filesystem::path model;
+  bool model_only = false, buckets = false, check = false;
+  int64_t most_rows = 512, context = 1024;
+  std::filesystem::path out;
+  std::string commit = "unknown";  // of the program, for the record
+};
+
+// Two decode slots: one step is prepared on the host while the other runs.
+constexpr int kSlots = 2;
+constexpr int kFirstBuildNodes = 1000;
+
+std::vector<GraphCase> cases_of(const GraphBenchCommand& command) {
+  std::vector<GraphCase> cases;
+  if (command.model_only) return cases;
+  for (const std::string& shape : command.shapes)
+    for (const std::string& width : command.widths)
+      for (const int nodes : command.lengths)
+        cases.push_back({shape == "chain" ? GraphShape::chain : GraphShape::fork_join,
+                         width == "tiny" ? KernelWidth::tiny : KernelWidth::full, nodes});
+  return cases;
+}
+
+// As many graphs as may be needed until the driver's free memory has fallen several times: an H200's driver takes about
+// 3 KB a node, more for a graph of one node. The CPU driver's never falls.
+int most_kept(const Device& device, int nodes) {
+  return device.driver().is_cpu() ? 2 : std::clamp(40000 / nodes, 64, 8000);
+}
+
+// What it measured, as it came out.
+struct Measured {
+  FirstBuild first;
+  std::vector<GraphBenchRow> rows;
+  std::optional<ModelGraphResult> model;
+  std::optional<BucketsResult> buckets;
+
+  std::vector<GraphBenchLine> lines() const {
+    std::vector<GraphBenchLine> lines;
+    for (const GraphBenchRow& row : rows) lines.push_back(row.line);
+    return lines;
+  }
+};
+
+BucketsResult measure_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                              const GraphBenchCommand& command, KeptGraphs& kept) {
+  write_standard_output(bucket_heading());
+  BucketsResult result =
+      bench_buckets(device, stream, kernels, model, default_buckets(command.most_rows), kSlots, command.context, kept,
+                    [](const BucketLine& line) { write_standard_output(describe(line)); });
+  write_standard_output(describe_totals(result) + "\n");
+  return result;
+}
+
+Measured measure(Device& device, Stream& stream, KernelCache& kernels, const GraphBenchCommand& command) {
+  Measured measured;
+  const std::vector<GraphCase> cases = cases_of(command);
+  measured.first = first_build(device, stream, kernels, kFirstBuildNodes);
+  write_standard_output(describe(measured.first) + "\n");
+
+  std::optional<DecoderModel> model;
+  if (!command.model.empty()) model = DecoderModel::load(device, stream, command.model);
+  // Memory first, and nothing destroyed meanwhile: the driver serves a graph from what earlier ones left behind.
+  KeptGraphs kept;
+  if (command.buckets) measured.buckets = measure_buckets(device, stream, kernels, *model, command, kept);
+  for (const GraphCase& c : cases)
+    measured.rows.push_back({{}, bytes_per_exec(device, stream, kernels, c, most_kept(device, c.nodes), kept)});
+  kept.clear();
+
+  if (model) {
+    measured.model = bench_model_graph(device, stream, kernels, *model,
+                                       {.context = command.context, .repetitions = command.bench.repetitions});
+    write_standard_output(describe(*measured.model, command.model.filename().string()) + "\n");
+  }
+  for (size_t i = 0; i < cases.size(); ++i)
+    measured.rows[i].line = bench_graph(device, stream, kernels, cases[i], command.bench);
+  if (!cases.empty())
+    write_standard_output(build_table(measured.rows) + "\n" + run_table(measured.rows) + "\n" +
+                          change_table(measured.rows) + "\n");
+  return measured;
+}
+
+std::string record(const GraphBenchCommand& command, const Device& device, const Measured& measured,
+                   const std::vector<Target>& targets) {
+  nlohmann::ordered_json file = measurement_record(device, command.commit);
+  file["units"] = "us: microseconds of the whole graph (loop: of one round); bytes: of device memory";
+  file["repetitions"] = command.bench.repetitions;
+  file["nodes_a_sample"] = command.bench.nodes_a_sample;
+  file["first_build"] = json_of(measured.first);
+  file["cases"] = nlohmann::ordered_json::array();
+  for (const GraphBenchRow& row : measured.rows) file["cases"].push_back(json_of(row));
+  if (measured.model) {
+    file["model"] = json_of(*measured.model);
+    file["model"]["name"] = command.model.filename().string();
+    file["model"]["context"] = command.context;
+  }
+  if (measured.buckets) file["buckets"] = json_of(*measured.buckets);
+  file["targets"] = nlohmann::ordered_json::array();
+  for (const Target& target : targets) file["targets"].push_back(json_of(target));
+  return file.dump(1) + "\n";
+}
+
+int run_bench_graph(const GraphBenchCommand& command) {
+  if ((command.buckets || command.model_only) && command.model.empty())
+    throw Error({.doing = "use",
+                 .object = command.buckets ? "--buckets" : "--model-only",
+                 .detail = "there is no --model",
+                 .fault = Fault::usage});
+  if (!command.model.empty()) check_model_folder(command.model);
+  const OpenedDevice opened = open_device(command.device);
+  Device& device = *opened.device;
+  Stream stream(device, "bench");
+  KernelCache kernels(device);
+  const Measured measured = measure(device, stream, kernels, command);
+  const std::vector<Target> targets = graph_targets(measured.lines(), measured.buckets ? &*measured.buckets : nullptr);
+  for (const Target& target : targets) write_standard_output(describe(target));
+  if (!command.out.empty()) write_whole_file(command.out, record(command, device, measured, targets));
+  const bool all_met = std::all_of(targets.begin(), targets.end(), [](const Target& target) { return target.met(); });
+  return command.check && !all_met ? 1 : 0;
+}
+
+}  // namespace
+
+void add_bench_graph(CLI::App& bench, Action& chosen) {
+  auto command = std::make_shared<GraphBenchCommand>();
+  CLI::App* graph = bench.add_subcommand("graph", "Time graphs: build, launch, run and change, beside stream capture");
+  graph->add_option("--device", command->device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  graph->add_option("--lengths", command->lengths, "nodes of a graph, one or more")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  graph->add_option("--shapes", command->shapes, "chain, fork_join")
+      ->check(CLI::IsMember({"chain", "fork_join"}))
+      ->capture_default_str();
+  graph->add_option("--widths", command->widths, "tiny: 1 block of 32 threads; full: a block of 256 for every SM")
+      ->check(CLI::IsMember({"tiny", "full"}))
+      ->capture_default_str();
+  graph->add_option("--repetitions", command->bench.repetitions, "of each figure")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  graph->add_option("--nodes-a-sample", command->bench.nodes_a_sample, "nodes run between two events")
+      ->check(CLI::Range(1, 10000000))
+      ->capture_default_str();
+  graph->add_option("--model", command->model, "checkpoint folder: its decode plan in all three modes as well");
+  graph->add_flag("--model-only", command->model_only, "no chains and forks, the model alone");
+  graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
+  graph->add_option("--most-rows", command->most_rows, "of the largest bucket")
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  graph->add_option("--context", command->context, "keys a row of the decode plan attends to")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  graph->add_option("--out", command->out, "JSON file");
+  graph->add_option("--commit", command->commit, "what the JSON file calls the program's commit");
+  graph->add_flag("--check", command->check, "exit 1 unless every target was measured and met");
+  graph->callback([command, &chosen] { chosen = [command] { return run_bench_graph(*command); }; });
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,35 @@
+// The measurements of `nodewright bench graph` as tables for people and as JSON for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/graph_bench.h"
+#include "bench/model_graph_bench.h"
+
+namespace nodewright::cli {
+
+// A case with the device memory of its graph; 0: not seen.
+struct GraphBenchRow {
+  GraphBenchLine line;
+  double exec_bytes = 0;
+};
+
+// Each table with its heading; medians.
+std::string build_table(const std::vector<GraphBenchRow>& rows);
+std::string run_table(const std::vector<GraphBenchRow>& rows);
+std::string change_table(const std::vector<GraphBenchRow>& rows);
+std::string describe(const FirstBuild& first);
+std::string describe(const ModelGraphResult& result, const std::string& model);
+std::string bucket_heading();
+std::string describe(const BucketLine& line);
+std::string describe_totals(const BucketsResult& result);
+
+// Spreads in microseconds, those not measured left out.
+nlohmann::ordered_json json_of(const GraphBenchRow& row);
+nlohmann::ordered_json json_of(const FirstBuild& first);
+nlohmann::ordered_json json_of(const ModelGraphResult& result);
+nlohmann::ordered_json json_of(const BucketsResult& result);
+
+}  // namespace nodewright::cli

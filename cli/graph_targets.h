@@ -1,0 +1,29 @@
+// What the graph library's costs may be, and whether a measurement keeps to it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/graph_bench.h"
+#include "bench/model_graph_bench.h"
+
+namespace nodewright::cli {
+
+struct Target {
+  std::string what;  // "adding a node"
+  double most = 0;   // in `unit`
+  std::string unit;
+  bool measured = false;
+  double value = 0;
+  bool met() const { return measured && value <= most; }
+};
+
+// Per node and launch from the line of 1000 tiny kernels in a chain; per node of every bucket's graph, the worst of
+// them, when `buckets` is not null.
+std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, const BucketsResult* buckets);
+
+std::string describe(const Target& target);  // a line
+nlohmann::ordered_json json_of(const Target& target);
+
+}  // namespace nodewright::cli
