@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big` and `bench`.
-#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench]      all sections by default
-# Writes at most eight files to OUT: one log a section, bench.json, modes.json and summary.txt. Exits 1 when a check failed or was
+#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench] [graph]      all sections by default
+# Writes at most fourteen files to OUT: one log a section, bench.json, modes.json, graph.json, graph.txt, three plots of it where
+# there is matplotlib, and summary.txt. Exits 1 when a check failed or was
 # skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-[ $# -ge 1 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift
-sections=${*:-tests cli sanitizer big bench}
+sections=${*:-tests cli sanitizer big bench graph}
 
 build=${BUILD:-build/carry}
 [ -x "$build/nodewright" ] || build=build
@@ -114,6 +115,19 @@ section_bench() {
   check "bench decode, three modes" 240 "$nodewright" bench decode --model "$scratch/$shape" --batch 1 2 4 8 \
     --context 128 1024 --modes $modes --out "$out/modes.json" --device $device --commit "$commit"
   check "bench nodes" 120 "$nodewright" bench nodes --model "$scratch/$shape" --bucket 1 --context 1024 --device $device
+}
+
+section_graph() {
+  local shape=${big_shapes%% *} sizes=(--check)
+  [ "$device" = cuda ] || sizes=(--lengths 1 10 --repetitions 2 --nodes-a-sample 50 --most-rows 2 --context 64)
+  make_checkpoint "$shape"
+  check "bench graph" 300 to_file "$out/graph.txt" "$nodewright" bench graph --model "$scratch/$shape" --buckets \
+    --out "$out/graph.json" --device $device --commit "$commit" "${sizes[@]}"
+  if python3 -c "import matplotlib" 2>/dev/null; then
+    check "plots of bench graph" 60 python3 bench/plot_graph.py "$out/graph.json" "$out" graph-
+  else
+    note "plots of bench graph: no matplotlib on this machine; bench/plot_graph.py draws them from graph.json"
+  fi
 }
 
 # --- what the sections are made of ------------------------------------------------------------------------------------
@@ -246,7 +260,7 @@ export nodewright device scratch modes out
 rows=$(printf '%-10s %7s %7s %7s %8s' section passed failed skipped seconds)
 for section in $sections; do
   if [ "$(type -t "section_$section")" != function ]; then
-    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, bench"
+    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, bench, graph"
     all_failed=$((all_failed + 1))
     continue
   fi

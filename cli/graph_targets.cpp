@@ -23,7 +23,8 @@ Target with_value(Target target, double value) {
 }  // namespace
 
 std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, const BucketsResult* buckets) {
-  std::vector<Target> targets = {
+  std::vector<Target> targets;
+  if (!lines.empty()) targets = {
       {.what = "adding a node of a chain of 1000, the builder's work included", .most = kMostAddUs, .unit = "us"},
       {.what = "steady CPU launch of that graph", .most = kMostLaunchUs, .unit = "us"},
       {.what = "GPU time of its nodes behind programmatic edges", .most = kMostNodeUs, .unit = "us"},

@@ -19,8 +19,8 @@ struct Target {
   bool met() const { return measured && value <= most; }
 };
 
-// Per node and launch from the line of 1000 tiny kernels in a chain; per node of every bucket's graph, the worst of
-// them, when `buckets` is not null.
+// From the line of 1000 tiny kernels in a chain, when there are lines; and from the bucket whose graph is the worst,
+// when `buckets` is not null.
 std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, const BucketsResult* buckets);
 
 std::string describe(const Target& target);  // a line

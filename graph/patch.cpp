@@ -167,9 +167,10 @@ void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, con
 
 PatchSet::Change& PatchSet::change_of(NodeId id) {
   BuiltPlan& built = exec_->built_plan_of(id);
-  for (Change& change : changes_)
-    if (change.built == &built && change.node == id.index) return change;
+  const auto known = indices_.find({&built, id.index});
+  if (known != indices_.end()) return changes_[known->second];
   Change& change = changes_.emplace_back();
+  indices_.emplace(std::pair(&built, id.index), changes_.size() - 1);
   change.built = &built;
   change.node = id.index;
   return change;
@@ -272,6 +273,7 @@ void PatchSet::apply() {
   }
   for (size_t i = 0; i < changes_.size(); ++i) *changes_[i].built->states[changes_[i].node] = std::move(states[i]);
   changes_.clear();
+  indices_.clear();
 }
 
 }  // namespace nodewright

@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/graph_builder.h"
@@ -77,7 +79,8 @@ class PatchSet {
   void set_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
 
   ExplicitGraph* exec_;
-  std::vector<Change> changes_;  // one a node
+  std::vector<Change> changes_;                                      // one a node
+  std::map<std::pair<const BuiltPlan*, uint32_t>, size_t> indices_;  // in changes_, by plan and node
 };
 
 }  // namespace nodewright
