@@ -2,9 +2,9 @@
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big` and `bench`.
 #   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench] [graph]      all sections by default
-# Writes at most fourteen files to OUT: one log a section, bench.json, modes.json, graph.json, graph.txt, three plots of it where
-# there is matplotlib, and summary.txt. Exits 1 when a check failed or was
-# skipped. Each section ends within SECTION_SECONDS (default 540).
+# Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); graph.json and three plots, where
+# there is matplotlib (graph): at most eight files for any two sections. Exits 1 when a check failed or was skipped. Each
+# section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -121,7 +121,7 @@ section_graph() {
   local shape=${big_shapes%% *} sizes=(--check)
   [ "$device" = cuda ] || sizes=(--lengths 1 10 --repetitions 2 --nodes-a-sample 50 --most-rows 2 --context 64)
   make_checkpoint "$shape"
-  check "bench graph" 300 to_file "$out/graph.txt" "$nodewright" bench graph --model "$scratch/$shape" --buckets \
+  check "bench graph" 300 "$nodewright" bench graph --model "$scratch/$shape" --buckets \
     --out "$out/graph.json" --device $device --commit "$commit" "${sizes[@]}"
   if python3 -c "import matplotlib" 2>/dev/null; then
     check "plots of bench graph" 60 python3 bench/plot_graph.py "$out/graph.json" "$out" graph-

@@ -191,6 +191,7 @@ BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& k
     std::optional<Plan> plan;
     line.plan_us = us_of([&] { plan = make_plan(rows, slot); });
     line.nodes = plan->nodes.size();
+    line.estimate = estimate_exec(*plan);
     line.add_us = us_of([&] { kept.push_back(std::make_unique<ExplicitGraph>(std::move(*plan))); });
     line.instantiate_us = kept.back()->stats().instantiate_ms * 1e3;
     line.add_us -= line.instantiate_us;

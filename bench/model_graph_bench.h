@@ -7,6 +7,7 @@
 
 #include "bench/graph_bench.h"
 #include "bench/spread.h"
+#include "graph/exec_budget.h"
 #include "graph/plan_run.h"
 #include "models/decoder_model.h"
 #include "runtime/kernel_cache.h"
@@ -48,6 +49,7 @@ struct BucketLine {
   int slot = 0;
   size_t nodes = 0;
   double plan_us = 0, add_us = 0, instantiate_us = 0, upload_us = 0;  // upload: until the stream is idle
+  ExecCost estimate;                                                  // made of the plan before it was built
   uint64_t free_fell_bytes = 0;  // by how much the device's free memory fell, in the driver's steps of 2 MiB
   double exec_bytes = 0;  // of one of many like graphs (bytes_per_exec), measured for slot 0; 0: the driver shows none
   double total_us() const { return plan_us + add_us + instantiate_us + upload_us; }

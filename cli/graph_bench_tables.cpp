@@ -59,6 +59,8 @@ nlohmann::ordered_json json_of(const BucketLine& line) {
           {"upload_us", line.upload_us},
           {"us_per_node", us_of_node(line)},
           {"free_memory_fell_bytes", line.free_fell_bytes},
+          {"estimated_bytes", line.estimate.bytes},
+          {"estimated_ms", line.estimate.ms},
           {"exec_bytes", line.exec_bytes > 0 ? nlohmann::ordered_json(line.exec_bytes) : nullptr}};
 }
 
@@ -69,7 +71,7 @@ std::string build_table(const std::vector<GraphBenchRow>& rows) {
                {{"builder", F::builder_launch, true},
                 {"finish", F::builder_finish, true},
                 {"add", F::driver_add, true},
-                {"= build", F::build, true},
+                {"build", F::build, true},
                 {"instant.", F::instantiate, true},
                 {"upload", F::upload, true},
                 {"capture", F::capture, true},
@@ -80,14 +82,14 @@ std::string build_table(const std::vector<GraphBenchRow>& rows) {
 
 std::string run_table(const std::vector<GraphBenchRow>& rows) {
   return table(
-      "run: GPU us a node, launches back to back, edges full | programmatic (p.); CPU us of one launch, stream idle",
+      "run: GPU us a node, launches back to back, edges full | programmatic (.p); CPU us of one launch, stream idle",
       rows,
       {{"eager", F::gpu_eager_full, true},
        {"captured", F::gpu_captured_full, true},
        {"explicit", F::gpu_explicit_full, true},
-       {"eager p.", F::gpu_eager, true},
-       {"capt. p.", F::gpu_captured, true},
-       {"expl. p.", F::gpu_explicit, true},
+       {"eager.p", F::gpu_eager, true},
+       {"capt.p", F::gpu_captured, true},
+       {"expl.p", F::gpu_explicit, true},
        {"first", F::first_launch, false},
        {"launch", F::launch_explicit, false},
        {"capt.", F::launch_captured, false},
@@ -99,9 +101,9 @@ std::string change_table(const std::vector<GraphBenchRow>& rows) {
       "change: CPU us in all, of one argument of 1 node, 10 % and all; GPU us of a WHILE node's round, body of so many "
       "nodes",
       rows,
-      {{"patch 1", F::patch_one, false},
+      {{"patch1", F::patch_one, false},
        {"launch", F::launch_after_one, false},
-       {"10 %", F::patch_tenth, false},
+       {"10%", F::patch_tenth, false},
        {"launch", F::launch_after_tenth, false},
        {"all", F::patch_all, false},
        {"launch", F::launch_after_all, false},
@@ -109,7 +111,7 @@ std::string change_table(const std::vector<GraphBenchRow>& rows) {
        {"update", F::update, false},
        {"launch", F::launch_after_update, false},
        {"loop", F::loop_full, false},
-       {"loop p.", F::loop, false}});
+       {"loop.p", F::loop, false}});
 }
 
 std::string describe(const FirstBuild& first) {
@@ -150,11 +152,14 @@ std::string describe(const BucketLine& line) {
 }
 
 std::string describe_totals(const BucketsResult& result) {
-  double us = 0;
+  double us = 0, estimated_ms = 0;
+  uint64_t estimated_bytes = 0;
   size_t nodes = 0;
   std::vector<double> of_node;
   for (const BucketLine& line : result.lines) {
     us += line.total_us();
+    estimated_ms += line.estimate.ms;
+    estimated_bytes += line.estimate.bytes;
     nodes += line.nodes;
     of_node.push_back(us_of_node(line));
   }
@@ -163,11 +168,13 @@ std::string describe_totals(const BucketsResult& result) {
       "kernels: {} for all buckets, {} compiled, {:.1f} ms in all\n"
       "first graph, before all others: {:.3f} ms, {:.2f} us a node\n"
       "{} graphs, {} nodes: {:.1f} ms, {:.2f} us a node (median {:.2f}, {:.2f} to {:.2f}); {:.1f} MB of device memory, "
-      "{:.0f} B a node; each launched once with no live row: {:.1f} ms\n",
+      "{:.0f} B a node; each launched once with no live row: {:.1f} ms\n"
+      "estimated before they were built, without planning: {:.1f} ms, {:.1f} MB\n",
       result.kernels, result.kernels_compiled, result.kernels_ms, result.first.total_us() * 1e-3,
       us_of_node(result.first), result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median,
       spread.least, spread.most, static_cast<double>(result.free_fell_bytes) * 1e-6,
-      static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms);
+      static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms, estimated_ms,
+      static_cast<double>(estimated_bytes) * 1e-6);
 }
 
 nlohmann::ordered_json json_of(const GraphBenchRow& row) {

@@ -1,6 +1,8 @@
 // Plans that run: on the CPU driver, or on the device that $NODEWRIGHT_TEST_DEVICE names.
 #include "graph/plan_run.h"
 
+#include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -329,6 +331,28 @@ TEST_F(RunTest, AnEmptyPlanBuildsAndRuns) {
     run.launch();
     stream_.synchronize();
   }
+}
+
+TEST_F(RunTest, ACapturedGraphTakesTheArgumentsOfAPlanCapturedAgain) {
+  const Plan plan = fork_join(EdgePolicy::full);
+  CapturedGraph captured(plan, stream_);
+  Plan changed = plan;
+  for (PlanNode& node : changed.nodes)
+    if (node.name == "l1.join") {
+      const float scale = 5;
+      std::memcpy(node.arguments.data() + offsetof(Mix, scale), &scale, sizeof scale);
+    }
+  captured.recapture(changed, stream_);
+  captured.launch(stream_);
+  EXPECT_EQ(result_and_clear(), expected(5));
+  EXPECT_GT(captured.stats().update_ms, 0);
+
+  Plan shorter = plan;  // another graph: refused, and what is instantiated stays as it was
+  shorter.nodes.pop_back();
+  std::erase_if(shorter.edges, [&](const Edge& edge) { return edge.to == shorter.nodes.size(); });
+  EXPECT_THROW(captured.recapture(shorter, stream_), Error);
+  captured.launch(stream_);
+  EXPECT_EQ(result_and_clear(), expected(5));
 }
 
 TEST_F(RunTest, ManyLaunchesBackToBackWithPatchesBetween) {

@@ -13,6 +13,7 @@
 #include "kernels_src/project_bias_add.h"
 #include "kernels_src/projection_shape.h"
 #include "kernels_src/read_stream.h"
+#include "kernels_src/repeat_until.h"
 #include "kernels_src/saxpy.h"
 #include "kernels_src/stamp.h"
 #include "models/decoder_kernels.h"
@@ -69,7 +70,8 @@ std::map<std::string, uint64_t> args_bytes() {
           {"dense_attend", sizeof(DenseAttend)},
           {"read_stream", sizeof(ReadStream)},
           {"saxpy", sizeof(Saxpy)},
-          {"stamp", sizeof(Stamp)}};
+          {"stamp", sizeof(Stamp)},
+          {"repeat_until", sizeof(RepeatUntil)}};
 }
 
 // Every distinct request of the buckets that a GPU's small batches use, and the kernels that no model asks for.
@@ -78,7 +80,8 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, int 
   for (const int64_t rows : {1, 2, 4, 8})
     for (const KernelRequest& request : decoder_kernel_requests(config, rows, sm_count))
       requests.emplace(to_string(request), request);
-  for (const char* name : {"read_stream", "saxpy", "stamp"}) requests.emplace(name, KernelRequest{name, {}});
+  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until"})
+    requests.emplace(name, KernelRequest{name, {}});
   return requests;
 }
 
@@ -225,7 +228,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
           layout_asserts<Sample>("Sample") + layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy") +
-          layout_asserts<Stamp>("Stamp") + layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>");
+          layout_asserts<Stamp>("Stamp") + layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>") +
+          layout_asserts<RepeatUntil>("RepeatUntil");
   const auto compile = [](const std::string& source) {
     const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
     Nvrtc::load()->compile(nvrtc_source({"layouts", {}}, extra), nvrtc_options(9, 0));

@@ -1,0 +1,66 @@
+#include "bench/graph_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "bench/alternation.h"
+#include "bench/model_graph_bench.h"
+#include "runtime/device_selection.h"
+#include "tests/support/test_device.h"
+
+namespace nodewright::test {
+namespace {
+
+TEST(Alternation, EveryVariantGoesFirstInTurnAndWarmUpIsNotCounted) {
+  std::string turns;
+  const auto variant = [&](char upper, char lower) {
+    return [&turns, upper, lower](bool counted) { turns += counted ? upper : lower; };
+  };
+  const std::vector<std::function<void(bool)>> variants = {variant('A', 'a'), variant('B', 'b'), variant('C', 'c')};
+  alternate(variants, 1, 3);
+  EXPECT_EQ(turns, "abcBCACABABC");
+}
+
+TEST(GraphBench, EveryFigureOfACaseIsMeasuredAndPositive) {
+  const OpenedDevice opened = open_device(test_device());
+  Device& device = *opened.device;
+  const Stream stream(device, "test");
+  KernelCache kernels(device);
+  for (const GraphShape shape : {GraphShape::chain, GraphShape::fork_join}) {
+    const GraphBenchLine line =
+        bench_graph(device, stream, kernels, {shape, KernelWidth::tiny, 11}, {.repetitions = 2, .nodes_a_sample = 22});
+    for (size_t i = 0; i < line.us.size(); ++i) {
+      const auto figure = static_cast<GraphFigure>(i);
+      const bool is_loop = figure == GraphFigure::loop || figure == GraphFigure::loop_full;
+      EXPECT_EQ(line.has(figure), !is_loop || shape == GraphShape::chain) << to_string(figure);
+      if (!line.has(figure)) continue;
+      EXPECT_GT(line[figure].median, 0.0) << to_string(figure);
+      EXPECT_LE(line[figure].least, line[figure].median) << to_string(figure);
+      EXPECT_GE(line[figure].most, line[figure].median) << to_string(figure);
+    }
+    EXPECT_EQ(line.edges, line.programmatic_edges);  // saxpy waits for its inputs
+  }
+}
+
+// The CPU driver's free memory does not fall when graphs are made, which must read as "not seen", not as a figure.
+TEST(GraphBenchOnCpuDriver, MemoryThatDoesNotFallIsNoFigure) {
+  const OpenedDevice opened = open_device("cpu");
+  const Stream stream(*opened.device, "test");
+  KernelCache kernels(*opened.device);
+  KeptGraphs kept;
+  EXPECT_EQ(bytes_per_exec(*opened.device, stream, kernels, {GraphShape::chain, KernelWidth::tiny, 3}, 4, kept), 0.0);
+  EXPECT_EQ(kept.size(), 4u);
+}
+
+TEST(DefaultBuckets, AreFiftyOneAndEndAtTheMostRows) {
+  const std::vector<int64_t> buckets = default_buckets(512);
+  EXPECT_EQ(buckets.size(), 51u);
+  EXPECT_EQ(std::accumulate(buckets.begin(), buckets.end(), int64_t{0}), 15 + 31 * 136 + 16 * 392);
+  EXPECT_EQ(default_buckets(24), (std::vector<int64_t>{1, 2, 4, 8, 16, 24}));
+}
+
+}  // namespace
+}  // namespace nodewright::test
