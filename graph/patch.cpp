@@ -170,9 +170,9 @@ PatchSet::Change& PatchSet::change_of(NodeId id) {
   const auto known = indices_.find({&built, id.index});
   if (known != indices_.end()) return changes_[known->second];
   Change& change = changes_.emplace_back();
-  indices_.emplace(std::pair(&built, id.index), changes_.size() - 1);
   change.built = &built;
   change.node = id.index;
+  indices_.emplace(std::pair(&built, id.index), changes_.size() - 1);
   return change;
 }
 
