@@ -245,7 +245,13 @@ class CaseBench {
          [&](bool counted) { patch_some(F::patch_all, F::launch_after_all, 1, counted); },
          [&](bool counted) {
            stream_.synchronize();
-           recaptured_.recapture(++changes_ % 2 == 0 ? plan_ : changed_plan_, stream_);
+           if (!line_.update_problem.empty()) return;
+           try {
+             recaptured_.recapture(++changes_ % 2 == 0 ? plan_ : changed_plan_, stream_);
+           } catch (const Error& error) {
+             line_.update_problem = error.what();
+             return;
+           }
            take(counted, F::recapture, recaptured_.stats().capture_ms * 1e3);
            take(counted, F::update, recaptured_.stats().update_ms * 1e3);
            take(counted, F::launch_after_update, launch_us([&] { recaptured_.launch(stream_); }));

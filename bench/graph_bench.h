@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +74,7 @@ struct GraphBenchLine {
   size_t edges = 0, programmatic_edges = 0;
   std::array<Spread, static_cast<size_t>(GraphFigure::kCount)> us{};
   std::array<bool, static_cast<size_t>(GraphFigure::kCount)> measured{};
+  std::string update_problem;  // why a graph captured anew could not update another; its three figures are missing then
   const Spread& operator[](GraphFigure figure) const { return us[static_cast<size_t>(figure)]; }
   bool has(GraphFigure figure) const { return measured[static_cast<size_t>(figure)]; }
 };

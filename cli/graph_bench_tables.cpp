@@ -44,6 +44,9 @@ std::string table(const std::string& title, const std::vector<GraphBenchRow>& ro
     if (with_bytes) text += cell(exec_bytes > 0, exec_bytes / line.measured_case.nodes, 9, 0);
     text += "\n";
   }
+  for (const auto& [line, exec_bytes] : rows)
+    if (!line.update_problem.empty() && title.starts_with("change"))
+      text += fmt::format("{}: {}\n", case_columns(line.measured_case), line.update_problem);
   return text;
 }
 
@@ -185,6 +188,7 @@ nlohmann::ordered_json json_of(const GraphBenchRow& row) {
                                  {"edges", line.edges},
                                  {"programmatic_edges", line.programmatic_edges},
                                  {"exec_bytes", row.exec_bytes > 0 ? nlohmann::ordered_json(row.exec_bytes) : nullptr}};
+  if (!line.update_problem.empty()) json["update_problem"] = line.update_problem;
   for (size_t i = 0; i < line.us.size(); ++i)
     if (line.measured[i]) json["us"][std::string(to_string(static_cast<F>(i)))] = spread_json(line.us[i]);
   return json;

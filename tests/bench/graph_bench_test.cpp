@@ -41,6 +41,7 @@ TEST(GraphBench, EveryFigureOfACaseIsMeasuredAndPositive) {
       EXPECT_LE(line[figure].least, line[figure].median) << to_string(figure);
       EXPECT_GE(line[figure].most, line[figure].median) << to_string(figure);
     }
+    EXPECT_EQ(line.update_problem, "");
     EXPECT_EQ(line.edges, line.programmatic_edges);  // saxpy waits for its inputs
   }
 }
