@@ -59,6 +59,11 @@ TEST_F(SaxpyGraphs, AForkGoesToEightBranchesAndAJoinComesFromAllOfThem) {
   expected.emplace(18, 20);
   EXPECT_EQ(edges_of(plan), expected);
   EXPECT_TRUE(missing_orders(plan).empty());
+  for (const Edge& edge :
+       plan.edges)  // data goes along every edge; that the join overwrites what branches read is more
+    EXPECT_TRUE(std::any_of(edge.reasons.begin(), edge.reasons.end(),
+                            [](const Reason& reason) { return reason.hazard == Hazard::raw; }))
+        << edge.from << " -> " << edge.to;
 }
 
 TEST_F(SaxpyGraphs, AFullKernelHasABlockForEverySmAndATinyOneThirtyTwoThreads) {
