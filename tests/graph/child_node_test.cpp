@@ -125,7 +125,7 @@ TEST_F(ChildNodeTest, PatchChildChangesScalarsAndShapesAndNothingElse) {
     cut.edges.pop_back();
     expect_words(error_of([&] { exec.patch_child(child_, cut); }), {"'part'", "edges"});
     Plan swapped = part("part");
-    swapped.nodes[0].kernel = machine().hasty.loaded;
+    swapped.nodes[0].kernel = machine().accumulate.loaded;
     expect_words(error_of([&] { exec.patch_child(child_, swapped); }), {"'part'", "'first'", "kernel"});
     reference.run(model_plan);
     exec.launch(stream_);

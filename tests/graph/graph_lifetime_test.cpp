@@ -149,7 +149,7 @@ TEST_F(FreedBufferOnCpuDriver, IsReportedByTheNodeThatTouchesIt) {
   expect_words(report_of([&](GraphBuilder& g, const Words& gone) {
                  g.launch("reads", machine().accumulate_of(n), {.y = z_, .x = gone, .salt = 1});
                }),
-               {"CUDA_ERROR_ILLEGAL_ADDRESS", "'reads'", "field 'x' byte 0", "freed"});
+               {"CUDA_ERROR_ILLEGAL_ADDRESS", "'reads'", "field 'x' byte", "freed"});
   expect_words(report_of([&](GraphBuilder& g, const Words& gone) { g.fill("fills", gone, 1u); }),
                {"CUDA_ERROR_ILLEGAL_ADDRESS", "'fills'", "freed"});
   expect_words(report_of([&](GraphBuilder& g, const Words& gone) { g.copy("copies", x_, gone, 80); }),

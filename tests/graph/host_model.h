@@ -20,6 +20,7 @@ class HostModel {
   // What host nodes do to the model's memory, by node name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
 
+  bool poisons_sources = false;  // copies leave 0xA5 in the pinned memory that they read
   // Nodes that are switched off, by name.
   std::set<std::string, std::less<>> off;
 
@@ -70,9 +71,11 @@ class HostModel {
       case NodeKind::kernel:
         return run_kernel(node);
       case NodeKind::memcpy:
-        for (uint64_t row = 0; row < node.copy.rows; ++row)
-          std::memcpy(at(node.copy.to + row * node.copy.to_pitch, node.copy.bytes),
-                      at(node.copy.from + row * node.copy.from_pitch, node.copy.bytes), node.copy.bytes);
+        for (uint64_t row = 0; row < node.copy.rows; ++row) {
+          std::byte* from = at(node.copy.from + row * node.copy.from_pitch, node.copy.bytes);
+          std::memcpy(at(node.copy.to + row * node.copy.to_pitch, node.copy.bytes), from, node.copy.bytes);
+          if (poisons_sources && node.copy.from_host) std::memset(from, 0xa5, node.copy.bytes);
+        }
         return;
       case NodeKind::memset:
         for (uint64_t i = 0; i < node.fill.count; ++i)

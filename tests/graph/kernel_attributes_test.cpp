@@ -28,16 +28,23 @@ TEST_F(KernelAttributesTest, EachAttributeReachesTheDriverInEveryRunAndChangesNo
        {KernelAttributes{}, KernelAttributes{.cluster = {2, 1, 1}}, KernelAttributes{.cluster = {8, 1, 1}},
         KernelAttributes{.cooperative = true}, KernelAttributes{.priority = -1},
         KernelAttributes{.shared_carveout_percent = 0}, KernelAttributes{.shared_carveout_percent = 50},
-        KernelAttributes{.cluster = {4, 1, 1}, .priority = -2, .shared_carveout_percent = 100}})
+        KernelAttributes{.cluster = {4, 1, 1}, .priority = -2, .shared_carveout_percent = 100}}) {
+    if (attributes.cluster[0] != 1 && !has_clusters()) {
+      expect_words(refusal(attributes), {"'node'", "clusters need compute capability 9.0"});
+      continue;
+    }
     // The CPU driver holds one block of a cooperative launch on each of its four SMs.
     expect_runs(with(attributes, blend_shape(attributes.cooperative ? n / 2 : n)), kAllRuns);
+  }
 }
 
 TEST_F(KernelAttributesTest, AttributesPastALimitAreRefusedByNodeWithTheLimit) {
-  expect_words(refusal({.cluster = {3, 1, 1}}), {"'node'", "cluster 3x1x1", "grid x is not a multiple"});
-  expect_words(refusal({.cluster = {16, 1, 1}}), {"'node'", "1 to 8 blocks"});
-  expect_words(refusal({.cluster = {0, 1, 1}}), {"'node'", "cluster 0x1x1"});
-  expect_words(refusal({.cluster = {1, 2, 1}}), {"'node'", "grid y is not a multiple"});
+  if (has_clusters()) {
+    expect_words(refusal({.cluster = {3, 1, 1}}), {"'node'", "cluster 3x1x1", "grid x is not a multiple"});
+    expect_words(refusal({.cluster = {16, 1, 1}}), {"'node'", "1 to 8 blocks"});
+    expect_words(refusal({.cluster = {0, 1, 1}}), {"'node'", "cluster 0x1x1"});
+    expect_words(refusal({.cluster = {1, 2, 1}}), {"'node'", "grid y is not a multiple"});
+  }
   expect_words(refusal({.shared_carveout_percent = 101}), {"'node'", "101 percent"});
   const unsigned too_many = 33 * static_cast<unsigned>(device().properties().sm_count);
   expect_words(refusal({.cooperative = true}, launch_shape_1d(too_many, 64)), {"'node'", "cooperative", "at most"});

@@ -21,7 +21,7 @@ class PlanFuzzTest : public BlendTest {
   static constexpr uint64_t n = 96;
 
   static void SetUpTestSuite() {
-    if (spec_ == "cpu") spec_ = "cpu:seed=" + std::to_string(first_seed());
+    if (!test::test_device_is_cuda()) spec_ += (spec_ == "cpu" ? ":seed=" : ",seed=") + std::to_string(first_seed());
   }
   static void TearDownTestSuite() {
     BlendTest::TearDownTestSuite();
@@ -57,6 +57,7 @@ class PlanFuzzTest : public BlendTest {
     reset();
     HostModel reference = model();
     reference.host_functions = maker.host_functions;
+    reference.poisons_sources = poisons(mode);
     PlanRun run(plan, mode, stream_);
     for (int launch = 0; launch < launches; ++launch) {
       reference.run(plan);
