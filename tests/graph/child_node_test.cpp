@@ -53,6 +53,20 @@ TEST_F(ChildNodeTest, AChildUsesWhatItsNodesUseAndIsOrderedByThat) {
   EXPECT_GT(node.traffic.bytes_written, 0u);
 }
 
+TEST_F(ChildNodeTest, AChildThatReadsWhatNothingWroteIsRefused) {
+  GraphBuilder inner(device(), "inner");
+  declare_all(inner);
+  inner.launch("add", machine().accumulate_of(n), {.y = y_, .x = x_, .salt = 1});
+  const Plan plan = std::move(inner).finish(EdgePolicy::full);
+  GraphBuilder g(device(), "outer");
+  g.declare({"x", x_.address(), x_.bytes(), "activation"}, {.live_in = true});
+  g.declare({"y", y_.address(), y_.bytes(), "activation"});
+  expect_words(error_of([&] { g.child("part", plan); }),
+               {"'part'", "field 'add' reads y[0,600)", "no earlier node writes"});
+  g.fill("zero", y_, 0u);
+  EXPECT_EQ(error_of([&] { g.child("part", plan); }), "");
+}
+
 TEST_F(ChildNodeTest, ChildrenOfChildrenRun) {
   for (const ChildOwnership inner : {ChildOwnership::moved, ChildOwnership::cloned})
     for (const ChildOwnership outer : {ChildOwnership::moved, ChildOwnership::cloned}) {
