@@ -1,4 +1,4 @@
-// What the node timer measures, and how it leaves.
+// What the node timer measures, and the files that it becomes.
 #include "graph/node_timer.h"
 
 #include <nlohmann/json.hpp>
