@@ -22,6 +22,7 @@ double median(std::vector<double> values) {
 // Of one member over the samples of one node.
 double median(const std::vector<NodeTiming>& samples, double NodeTiming::*member) {
   std::vector<double> values;
+  values.reserve(samples.size());
   for (const NodeTiming& sample : samples) values.push_back(sample.*member);
   return median(std::move(values));
 }
