@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "graph/reachability.h"
@@ -16,7 +17,7 @@ struct Touch {
   uint64_t begin = 0, end = 0;
   Access access = Access::in;
   const PlanNode* node = nullptr;
-  const Use* use = nullptr;
+  std::string_view field;
   const Buffer* buffer = nullptr;
   bool of_first = false;  // of the two plans that conflicts() compares
 };
@@ -25,17 +26,25 @@ struct Touch {
 // declare frozen is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
+// A conditional node reads the condition that it obeys, whatever its uses say.
+void collect_condition(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.range.address == node.condition)
+      touches.push_back(
+          {node.condition, node.condition + kConditionBytes, Access::in, &node, kConditionField, &buffer});
+}
+
 void collect(const Plan& plan, std::vector<Touch>& touches) {
   for (const PlanNode& node : plan.nodes) {
     if (!node.bodies.empty()) {
       for (const auto& body : node.bodies) collect_nested(*body, node, touches);
-      if (node.kind == NodeKind::child) continue;
+      if (node.kind == NodeKind::conditional) collect_condition(plan, node, touches);
+      continue;
     }
     for (const Use& use : node.uses) {
-      if (!node.bodies.empty() && use.field != kConditionField) continue;
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
-      touches.push_back({begin, begin + use.bytes, use.access, &node, &use, &buffer});
+      touches.push_back({begin, begin + use.bytes, use.access, &node, use.field, &buffer});
     }
   }
 }
@@ -48,7 +57,7 @@ void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& 
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
       const Access access = use.access == Access::frozen ? Access::in : use.access;
-      touches.push_back({begin, begin + use.bytes, access, &node, &use, &buffer});
+      touches.push_back({begin, begin + use.bytes, access, &node, use.field, &buffer});
     }
   }
 }
@@ -159,9 +168,8 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
     const Touch &a = swapped ? y : x, &b = swapped ? x : y;
     const bool frozen = a.access == Access::frozen || b.access == Access::frozen;
     if (!frozen && before.ordered(a.node->id, b.node->id)) return;
-    missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, std::string(a.use->field),
-                       std::string(b.use->field), a.access, b.access, a.buffer->range.name,
-                       begin - a.buffer->range.address, end - begin});
+    missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, std::string(a.field), std::string(b.field),
+                       a.access, b.access, a.buffer->range.name, begin - a.buffer->range.address, end - begin});
   };
   std::vector<const Touch*> scratch;
   for (size_t first = 0, last = 0; first < touches.size(); first = last) {
@@ -190,7 +198,7 @@ std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
     if (x.of_first == y.of_first) return;
     const Touch &one = x.of_first ? x : y, &two = x.of_first ? y : x;
     found.push_back(
-        {one.node->name, std::string(one.use->field), two.node->name, std::string(two.use->field), begin, end - begin});
+        {one.node->name, std::string(one.field), two.node->name, std::string(two.field), begin, end - begin});
   });
   return found;
 }

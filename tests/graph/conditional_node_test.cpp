@@ -286,5 +286,21 @@ TEST_F(ConditionalNodeTest, WhatABodyTouchesOrdersTheNodesAround) {
   }
 }
 
+// The builder and the check might agree on a use that is not there.
+TEST_F(ConditionalNodeTest, TheHazardCheckKnowsWhatANodeObeysWithoutItsUses) {
+  GraphBuilder g(device(), "forgotten");
+  declare_all(g);
+  const auto condition = g.condition("c", 0);
+  decide(g, "decide", condition, value_);
+  g.if_else("if", condition, [&](GraphBuilder& body) { accumulate(body, "work", y_, 1); });
+  Plan plan = std::move(g).finish(EdgePolicy::full);
+  std::erase_if(plan.nodes[1].uses, [](const Use& use) { return use.field == kConditionField; });
+  EXPECT_TRUE(missing_orders(plan).empty());
+  plan.edges.clear();
+  const auto missing = missing_orders(plan);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(describe(missing[0]), "'decide' (condition: out) and 'if' (condition: in) share c[0,4) without an order");
+}
+
 }  // namespace
 }  // namespace nodewright
