@@ -58,12 +58,19 @@ class PatchFuzzTest : public PlanFuzzTest {
   void set(PatchSet& patches, const ChangeableNode& at, Field Args::*field, const Value& value) {
     patches.set(Node<Args>{at.id()}, field, value);
     change_arguments<Args>(at, [&](Args& args) { args.*field = value; });
+    note(at, "an argument");
+  }
+
+  // What was changed, for the report of a failure.
+  void note(const ChangeableNode& at, std::string_view what) {
+    story_ += "  " + at.node->name + ": " + std::string(what) + "\n";
   }
 
   void change_shape(PatchSet& patches, const ChangeableNode& at) {
     const LaunchShape shape = launch_shape_1d(1 + below(3), kBlendThreads);
     patches.shape(at.id(), shape);
     at.node->shape = shape;
+    note(at, "the shape");
   }
 
   void change_kernel(PatchSet& patches, const ChangeableNode& at) {
@@ -92,6 +99,7 @@ class PatchFuzzTest : public PlanFuzzTest {
     if (below(3) == 0 && node.kernel_name() != "count") {  // a loop needs its count
       const bool on = off.contains(node.name);
       patches.enable(at.id(), on);
+      note(at, on ? "on" : "off");
       if (on)
         off.erase(node.name);
       else
@@ -101,6 +109,7 @@ class PatchFuzzTest : public PlanFuzzTest {
     } else if (node.kind == NodeKind::memset) {
       node.fill.value = node.fill.element_bytes == 1 ? below(256) : below(1u << 31);
       patches.fill(FillNode{at.id()}, node.fill.value);
+      note(at, "the value");
     } else if (node.copy.rows == 1) {
       const Piece to = part_of(at, "to", 4), from = part_of(at, "from", 4);
       node.copy.to = to.address;
@@ -108,6 +117,7 @@ class PatchFuzzTest : public PlanFuzzTest {
       node.copy.bytes = std::min(to.bytes, from.bytes);
       patches.copy(CopyNode{at.id()}, {to.address, to.bytes, node.copy.to_host},
                    {from.address, from.bytes, node.copy.from_host}, node.copy.bytes);
+      note(at, "to " + std::to_string(node.copy.bytes) + " bytes");
     } else {
       return false;
     }
@@ -120,6 +130,7 @@ class PatchFuzzTest : public PlanFuzzTest {
     std::vector<ChangeableNode> nodes;
     make_changeable(plan, false, nodes);
     const auto off_before = reference.off;
+    story_ += refuse ? "refused:\n" : "made:\n";
     PatchSet patches(exec);
     for (uint32_t tries = 1 + below(6); tries > 0 && !nodes.empty(); --tries) {
       const ChangeableNode& at = nodes[below(nodes.size())];
@@ -146,12 +157,14 @@ class PatchFuzzTest : public PlanFuzzTest {
   }
 
   std::mt19937 random_;
+  std::string story_;
 };
 
 TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
   for (unsigned i = 0; i < plans() / 2; ++i) {
     const unsigned seed = first_seed() + i;
     random_.seed(seed);
+    story_.clear();
     RandomPlanMaker maker(machine(), memory_, seed);
     Plan plan = maker.make();
     std::string problem;
@@ -168,7 +181,7 @@ TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
     }
     ASSERT_EQ(problem, "") << "NODEWRIGHT_FUZZ_SEED=" << seed << " NODEWRIGHT_FUZZ_PLANS=2; with the same schedule: "
                            << "NODEWRIGHT_FUZZ_SEED=" << first_seed() << " NODEWRIGHT_FUZZ_PLANS=" << 2 * i + 2 << "\n"
-                           << to_text(plan);
+                           << story_ << to_text(plan);
   }
 }
 
