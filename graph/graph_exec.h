@@ -20,6 +20,7 @@
 #include "graph/host_call.h"
 #include "graph/node.h"
 #include "graph/product_form.h"
+#include "runtime/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -124,8 +125,9 @@ class ExplicitGraph {
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
-  uint64_t free_before_ = 0;  // device memory, before anything was built
+  uint64_t free_before_ = 0;                     // device memory, before anything was built
   mutable HostCalls host_calls_;
+  std::unique_ptr<DeviceBuffer> spare_;  // where fills that are switched off write; made for the first
   Stats stats_;
 };
 

@@ -97,6 +97,9 @@ void write_device(Device& device, CUdeviceptr to, std::span<const std::byte> fro
   Driver& driver = device.driver();
   driver.check(driver.cuMemcpyHtoD(to, from.data(), from.size()), "cuMemcpyHtoD", "copy to device memory", name,
                byte_count(from.size()));
+  // From pageable memory it returns when the bytes are staged (CUDA driver API, "API synchronization behavior"), and
+  // non-blocking streams do not wait for the rest.
+  driver.check(driver.cuStreamSynchronize(nullptr), "cuStreamSynchronize", "copy to device memory", name);
 }
 
 void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std::string_view name) {
