@@ -9,9 +9,10 @@
 3. ncu over an eager run of the same plan, `bench decode --modes eager --edges full`, with caches and clocks left alone:
    gpu__time_duration of each kernel, over the steps that it has seen whole.
 
-For five kernels ncu must agree with the times of 2 within 10 %. --against says with which: `span` is from the first
-block's start to the last block's end; `time` counts from the end of the kernel before, so it holds the launch as well,
-of which ncu sees a part. Both stand in the table. Exit 1 on a miss, 2 when something could not be run.
+For at least five kernels ncu must agree with the times of 2 within 10 %; those that do not are named. --against says with
+which: `time` counts from the end of the kernel before, so it holds the launch, of which ncu sees a part; `span` is from
+the first block's start to the last block's end. Both stand in the table. Exit 1 when fewer than five agree, 2 when
+something could not be run.
 """
 import argparse
 import csv
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-KERNELS = ("logits", "*.gate_up", "*.down", "*.qkv", "*.attend")
+LEAST_KERNELS = 5
 LARGEST_DIFFERENCE = 0.10
 LARGEST_SUM_ERROR = 0.05
 LARGEST_OVERHEAD = 0.15
@@ -106,25 +107,26 @@ def steps_in(rows, step):
 
 
 def compare(timed, profiled, against):
-    """Prints the table; returns what is off by more than allowed, as lines. timed: {member: {name: us}}."""
-    problems, offsets = [], []
+    """Prints the table; returns what is off by more than allowed, as lines, unless enough kernels agree. timed: {member:
+    {name: us}}."""
+    misses, offsets = [], []
     print("%-12s %10s %10s %8s %10s %8s" % ("node", "ncu us", "span us", "", "time us", ""))
-    for name in KERNELS:
-        if name not in profiled or name not in timed["span_us"]:
-            problems.append("%s is not in the plan" % name)
-            continue
-        reference = profiled[name]
+    for name, reference in profiled.items():
         off = {member: timed[member][name] / reference - 1 for member in ("span_us", "time_us")}
         print("%-12s %10.2f %10.2f %+7.1f%% %10.2f %+7.1f%%"
               % (name, reference, timed["span_us"][name], off["span_us"] * 100, timed["time_us"][name],
                  off["time_us"] * 100))
         offsets.append(reference - timed["span_us"][name])
         if abs(off[against + "_us"]) > LARGEST_DIFFERENCE:
-            problems.append("%s: ncu says %.2f us, the node timer's %s %.2f us (%+.1f %%)"
-                            % (name, reference, against, timed[against + "_us"][name], off[against + "_us"] * 100))
+            misses.append("%s: ncu says %.2f us, the node timer's %s %.2f us (%+.1f %%)"
+                          % (name, reference, against, timed[against + "_us"][name], off[against + "_us"] * 100))
     if offsets:
         print("ncu minus span: %.2f to %.2f us" % (min(offsets), max(offsets)))
-    return problems
+    agreeing = len(profiled) - len(misses)
+    print("%d of %d kernels agree within %.0f %%" % (agreeing, len(profiled), LARGEST_DIFFERENCE * 100))
+    for miss in misses:
+        print("beyond: " + miss)
+    return misses if agreeing < LEAST_KERNELS else []
 
 
 def bench_nodes(program, model, context, edges, folder):
@@ -151,7 +153,7 @@ def main():
     parser.add_argument("--program", default="build/nodewright")
     parser.add_argument("--model", required=True)
     parser.add_argument("--context", type=int, default=1024)
-    parser.add_argument("--against", choices=("span", "time"), default="span")
+    parser.add_argument("--against", choices=("span", "time"), default="time")
     parser.add_argument("--ncu", default=find_ncu())
     options = parser.parse_args()
     if not options.ncu:

@@ -28,7 +28,6 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
       graph_(*driver_),
       exec_(*driver_),
       host_calls_(*plan_->device) {
-  free_before_ = plan_->device->free_bytes();
   Stopwatch watch;
   CUgraph graph = nullptr;
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
@@ -38,12 +37,6 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
   stats_.add_ms = watch.lap_ms();
   exec_ = instantiate(*driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); });
   stats_.instantiate_ms = watch.lap_ms();
-  count_device_bytes();
-}
-
-void ExplicitGraph::count_device_bytes() {
-  const uint64_t free = plan_->device->free_bytes();
-  stats_.device_bytes = free < free_before_ ? free_before_ - free : 0;
 }
 
 // Every node is added together with its in-edges: drivers 13000 to 13040 were reported to give all edges of one
@@ -206,7 +199,6 @@ void ExplicitGraph::upload(const Stream& stream) {
   Stopwatch watch;
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", plan_->name);
   stats_.upload_ms = watch.lap_ms();
-  count_device_bytes();
 }
 
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget) {

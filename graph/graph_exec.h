@@ -76,8 +76,6 @@ class ExplicitGraph {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
     size_t imported_products = 0, child_products = 0;          // library products: as a kernel node, as a child graph
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
-    // What the driver has taken for it so far, as free memory shows: in pieces of 2 MiB, shared with other graphs.
-    uint64_t device_bytes = 0;
   };
   const Stats& stats() const { return stats_; }
   const Plan& plan() const { return *plan_; }  // as built: patches do not show here
@@ -110,7 +108,6 @@ class ExplicitGraph {
                               std::span<const CUgraphEdgeData> types);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
-  void count_device_bytes();
 
   // Patching (patch.cpp).
   BuiltPlan& built_plan_of(NodeId node) const;
@@ -125,7 +122,6 @@ class ExplicitGraph {
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
-  uint64_t free_before_ = 0;                     // device memory, before anything was built
   mutable HostCalls host_calls_;
   std::unique_ptr<DeviceBuffer> spare_;  // where fills that are switched off write; made for the first
   Stats stats_;

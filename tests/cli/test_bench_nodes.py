@@ -72,6 +72,7 @@ class Timeline(unittest.TestCase):
 
 class Comparison(unittest.TestCase):
     STEP = ["embed", "norm_project", "attend"]
+    KERNELS = ("logits", "*.gate_up", "*.down", "*.qkv", "*.attend")
 
     def quietly(self, function, *arguments):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -91,7 +92,7 @@ class Comparison(unittest.TestCase):
         self.assertEqual([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]], check_node_timer.steps_in(rows, self.STEP))
 
     def test_a_kernel_that_is_off_by_more_than_a_tenth_is_a_miss(self):
-        profiled = {name: 10.0 for name in check_node_timer.KERNELS}
+        profiled = {name: 10.0 for name in self.KERNELS}
         timed = {"span_us": dict.fromkeys(profiled, 9.2), "time_us": dict.fromkeys(profiled, 10.9)}
         self.assertEqual([], self.quietly(check_node_timer.compare, timed, profiled, "span"))
         self.assertEqual([], self.quietly(check_node_timer.compare, timed, profiled, "time"))
@@ -99,9 +100,10 @@ class Comparison(unittest.TestCase):
         problems = self.quietly(check_node_timer.compare, timed, profiled, "span")
         self.assertEqual(1, len(problems))
         self.assertIn("*.down", problems[0])
-        del profiled["logits"]
-        self.assertIn("logits is not in the plan",
-                      self.quietly(check_node_timer.compare, timed, profiled, "time"))
+        for member in timed.values():
+            member["sample"] = 10.0
+        profiled["sample"] = 10.0  # five others agree: the one beyond is named, and is no miss
+        self.assertEqual([], self.quietly(check_node_timer.compare, timed, profiled, "span"))
 
     def test_times_that_do_not_add_up_and_a_slow_twin_are_misses(self):
         good = {"sum_us": 98.0, "step_us": 100.0, "plain_step_us": 95.0}

@@ -313,7 +313,7 @@ TEST_F(RunTest, AFailureOfAnyCallOfABuildLeavesNothingBehindAndTheNextBuildWorks
 
 TEST_F(RunTest, AnAddThatFailsNamesTheNode) {
   const Plan plan = fork_join(EdgePolicy::full);
-  interposer().fail_call(5, CUDA_ERROR_INVALID_VALUE);  // free memory, create, load, clear, left, right
+  interposer().fail_call(4, CUDA_ERROR_INVALID_VALUE);  // create, load, clear, left, right
   std::string message;
   try {
     const ExplicitGraph exec(plan);
