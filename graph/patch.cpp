@@ -225,6 +225,17 @@ void PatchSet::fill(FillNode id, uint32_t value) {
 
 void PatchSet::enable(NodeId id, bool enabled) {
   const PlanNode& node = node_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
+  // Off, it would not wait for the kernel before it, and neither would what follows it by a full edge: seen by random
+  // patches on one H200 (driver 580.159.04, 2026-11-20).
+  const Plan& plan = *exec_->built_plan_of(id).plan;
+  const auto early = std::find_if(plan.edges.begin(), plan.edges.end(), [&](const Edge& edge) {
+    return edge.to == node.id && edge.type == EdgeType::programmatic;
+  });
+  if (!enabled && early != plan.edges.end())
+    refuse_patch(node,
+                 fmt::format("the edge from '{}' is programmatic: switched off, the node would not hold that order",
+                             plan.nodes[early->from].name),
+                 "finish the plan with EdgePolicy::full");
   if (node.kind == NodeKind::memset && exec_->spare_ == nullptr)
     exec_->spare_ = std::make_unique<DeviceBuffer>(*exec_->plan_->device, "spare of " + exec_->plan_->name, 16);
   change_of(id).enabled = enabled;

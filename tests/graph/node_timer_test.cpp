@@ -73,7 +73,7 @@ TEST_P(NodeTimerTest, PlansWithoutKernelsOrWithoutNodesAreTimed) {
 
 TEST_P(NodeTimerTest, APatchedGraphIsTimedWithItsPatches) {
   Node<Mix> join;
-  ExplicitGraph exec(fork_join(EdgePolicy::programmatic, machine().hasty, 2, &join));
+  ExplicitGraph exec(fork_join(EdgePolicy::full, machine().hasty, 2, &join));
   const std::vector<float> before = result_of(exec);
   exec.patch(join, &Mix::scale, 7.0f);
   const std::vector<float> patched = result_of(exec);

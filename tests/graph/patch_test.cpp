@@ -317,12 +317,30 @@ TEST_F(PatchTest, AValueIsCopiedWhenItIsSet) {
   expect_launch(exec, changed, "the values of before");
 }
 
+TEST_F(PatchTest, AKernelBehindAProgrammaticEdgeCannotBeSwitchedOff) {
+  GraphBuilder g(device(), "early");
+  declare_all(g);
+  add_all(g);
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  bool found = false;
+  for (const Edge& edge : plan.edges) {
+    if (edge.type != EdgeType::programmatic) continue;
+    found = true;
+    ExplicitGraph exec(plan);
+    PatchSet patches(exec);
+    const NodeId to{edge.to, plan_token(plan.name)};
+    expect_words(error_of([&] { patches.enable(to, false); }), {plan.nodes[edge.to].name, plan.nodes[edge.from].name});
+    EXPECT_EQ(patches.size(), 0u);
+  }
+  EXPECT_TRUE(found || device().properties().cc_major < 9);
+}
+
 TEST_F(PatchTest, PatchChildSwitchesNodesOnThatWereOff) {
   Nodes nodes;
   GraphBuilder inner(device(), "part");
   declare_all(inner);
   nodes = add_all(inner);
-  const Plan part = std::move(inner).finish(EdgePolicy::programmatic);
+  const Plan part = std::move(inner).finish(EdgePolicy::full);
   GraphBuilder g(device(), "patched");
   declare_all(g);
   const ChildNode child = g.child("part", part);
