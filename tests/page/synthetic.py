@@ -72,7 +72,8 @@ def timings_of(dumped):
     for index, one in enumerate(dumped["nodes"]):
         overlap = 0.25 if index else 0.0
         nodes.append({"node": one["id"], "name": one["name"], "time_us": 1.0 + index, "span_us": 1.0 + index + overlap,
-                      "overlap_us": overlap, "start_us": now - overlap, "end_us": now + 1.0 + index})
+                      "overlap_us": overlap, "start_us": now - overlap, "end_us": now + 1.0 + index,
+                      "waited_us": 0.0, "bracketed": False})
         now += 1.0 + index
     return {"plan": dumped["name"], "samples": 3, "step_us": now, "plain_step_us": now * 0.9,
-            "peak_bytes_per_s": 4.66e12, "nodes": nodes}
+            "peak_bytes_per_s": 4.66e12, "bracket_us": 0.5, "clock_step_us": 0.032, "nodes": nodes}
