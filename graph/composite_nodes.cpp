@@ -254,10 +254,12 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
   node.conditional = kind;
   node.condition = condition.address;
   std::vector<AddressedUse> uses;
-  bool obeyed_is_set = false;
+  bool obeyed_is_set = false, has_loop = kind == ConditionalKind::while_;
   for (const NestedUse& use : nested_uses(plans, true)) {
     uses.push_back({use.field, use.begin, use.end - use.begin, use.access(), 1});
     obeyed_is_set |= use.begin <= condition.address && condition.address < use.end;
+    has_loop |= use.writes && std::any_of(plans.begin(), plans.end(),
+                                          [&](const Plan* body) { return use.begin == loops_address(body->name); });
   }
   if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
   // A body's own conditions are nobody else's business.
@@ -266,6 +268,9 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
            std::none_of(plan_.buffers.begin(), plan_.buffers.end(),
                         [&](const Buffer& b) { return b.range.address == use.address; });
   });
+  const uint64_t order = loops_address(plan_.name);
+  declare({"loops of " + plan_.name, order, kConditionBytes, "order"}, {.live_in = true});
+  uses.push_back({kLoopsField, order, kConditionBytes, has_loop ? Access::inout : Access::in, 1});
   const NodeId id = add(std::move(node), uses, Traffic{}, {});
   pending_bodies_.push_back(std::move(pending));
   return id;

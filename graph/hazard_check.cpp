@@ -26,12 +26,15 @@ struct Touch {
 // declare frozen is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
-// A conditional node reads the condition that it obeys, whatever its uses say.
+// A conditional node reads the condition that it obeys and is ordered with loops, whatever its uses say.
 void collect_condition(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
-  for (const Buffer& buffer : plan.buffers)
-    if (buffer.range.address == node.condition)
-      touches.push_back(
-          {node.condition, node.condition + kConditionBytes, Access::in, &node, kConditionField, &buffer});
+  const auto collect_at = [&](uint64_t address, Access access, std::string_view field) {
+    for (const Buffer& buffer : plan.buffers)
+      if (buffer.range.address == address)
+        touches.push_back({address, address + kConditionBytes, access, &node, field, &buffer});
+  };
+  collect_at(node.condition, Access::in, kConditionField);
+  collect_at(loops_address(plan.name), loops(node) ? Access::inout : Access::in, kLoopsField);
 }
 
 void collect(const Plan& plan, std::vector<Touch>& touches) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
@@ -76,6 +77,18 @@ std::string_view to_string(ConditionalKind kind) {
       return "switch";
   }
   return "?";
+}
+
+bool loops(const PlanNode& node) {
+  if (node.kind == NodeKind::conditional && node.conditional == ConditionalKind::while_) return true;
+  return std::any_of(node.bodies.begin(), node.bodies.end(), [](const std::shared_ptr<const Plan>& body) {
+    return std::any_of(body->nodes.begin(), body->nodes.end(), loops);
+  });
+}
+
+// The last of the addresses that the plan's conditions may take.
+uint64_t loops_address(std::string_view plan_name) {
+  return kConditionBase + ((plan_token(plan_name) & 0xffffffff) << 16) + 0xfff8;
 }
 
 std::string body_name(ConditionalKind kind, size_t index) {

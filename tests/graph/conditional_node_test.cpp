@@ -20,7 +20,7 @@ class ConditionalNodeTest : public BlendTest {
   void set_value(uint32_t value) { set_initial(value_, {value}); }
 
   Words x_ = words("x", n), y_ = words("y", n), z_ = words("z", n), value_ = words("value", 1),
-        rounds_ = words("rounds", 1);
+        rounds_ = words("rounds", 1), counts_ = words("counts", 4);
 };
 
 TEST_F(ConditionalNodeTest, IfRunsItsBodyOrTheOtherByTheConditionOfEachLaunch) {
@@ -283,6 +283,56 @@ TEST_F(ConditionalNodeTest, WhatABodyTouchesOrdersTheNodesAround) {
                               return order.first == plan.edges[i].from && order.second == plan.edges[i].to;
                             }))
         << "edge " << i << " of '" << plan.nodes[plan.edges[i].from].name << "'";
+  }
+}
+
+// Beside another conditional node a loop is not safe on the device (loops_address in graph/node.h).
+TEST_F(ConditionalNodeTest, ALoopRunsBesideNoOtherConditionalNode) {
+  GraphBuilder g(device(), "apart");
+  declare_all(g);
+  const auto work = [&](GraphBuilder& body) { accumulate(body, "work", y_, 1); };
+  const auto nothing = [](GraphBuilder&) {};
+  const auto loop = [&](GraphBuilder& builder, const std::string& name) {
+    const auto again = builder.condition(name + ".again", 0);
+    builder.while_loop(name, again, [&](GraphBuilder& body) {
+      body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 0});
+    });
+  };
+  g.if_else("a", g.condition("ca", 1), work);
+  g.if_else("b", g.condition("cb", 1), nothing);
+  loop(g, "while");
+  g.if_else("c", g.condition("cc", 1), nothing);
+  g.switch_case("d", g.condition("cd", 0), {nothing});
+  g.if_else("around", g.condition("ce", 1), [&](GraphBuilder& body) { loop(body, "inner"); });
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  expect_edges(plan, {"a>while", "b>while", "while>c", "while>d", "c>around", "d>around"});
+  EXPECT_TRUE(missing_orders(plan).empty());
+  for (size_t i = 0; i < plan.edges.size(); ++i) {
+    Plan cut = plan;
+    cut.edges.erase(cut.edges.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_FALSE(missing_orders(cut).empty()) << "edge " << i;
+  }
+  expect_runs(plan, kUncapturedRuns);
+}
+
+// On an H200 (driver 580.159.04) graphs like these, without those edges, fail within seconds.
+TEST_F(ConditionalNodeTest, ManyGraphsOfLoopsAndBranchesRun) {
+  for (int graph = 0; graph < 100; ++graph) {
+    GraphBuilder g(device(), "many");
+    declare_all(g);
+    for (int part = 0; part < 4; ++part) {
+      const std::string name = std::to_string(part);
+      const auto again = g.condition("again" + name, 1);
+      const auto at = static_cast<uint64_t>(part);
+      const Words rounds = counts_.subview(at, 1), y = y_.subview(20 * at, 20), z = z_.subview(20 * at, 20);
+      g.fill("zero" + name, rounds, 0u);
+      g.while_loop("while" + name, again, [&](GraphBuilder& body) {
+        accumulate(body, "work", y, 3);
+        body.launch("count", machine().count, {.rounds = rounds, .again = again, .limit = 3});
+      });
+      g.if_else("if" + name, g.condition("c" + name, 1), [&](GraphBuilder& body) { accumulate(body, "one", z, 10); });
+    }
+    expect_runs(std::move(g).finish(EdgePolicy::full), {RunMode::explicit_});
   }
 }
 
