@@ -239,6 +239,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
 
   PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
   std::vector<const Plan*> plans;
+  bool has_inner = false;  // conditional nodes in a body
   for (size_t i = 0; i < bodies.size(); ++i) {
     if (!bodies[i]) refuse(node, fmt::format("body {} is no function", i), "pass a function that adds the nodes");
     // Private: std::make_unique cannot reach it.
@@ -248,6 +249,8 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     if (plan_.nodes.size() != node.id)
       refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
              "add a body's nodes to the builder that its function is given");
+    has_inner |= !body->plan_.conditions.empty();
+    loops_nest_ |= body->loops_nest_;
     plans.push_back(&body->plan_);
     pending.bodies.push_back(std::move(body));
   }
@@ -268,6 +271,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
            std::none_of(plan_.buffers.begin(), plan_.buffers.end(),
                         [&](const Buffer& b) { return b.range.address == use.address; });
   });
+  loops_nest_ |= has_loop && has_inner;
   const uint64_t order = loops_address(plan_.name);
   declare({"loops of " + plan_.name, order, kConditionBytes, "order"}, {.live_in = true});
   uses.push_back({kLoopsField, order, kConditionBytes, has_loop ? Access::inout : Access::in, 1});

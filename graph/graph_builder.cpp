@@ -410,6 +410,7 @@ Plan GraphBuilder::finish(EdgePolicy policy) && {
                    .detail = fmt::format("no conditional node obeys the condition '{}'",
                                          plan_.buffers[buffer_at_.at(condition.address)].range.name),
                    .advice = "add its conditional node, or do not make the condition"});
+  if (loops_nest_) policy = EdgePolicy::serial;
   for (PendingBodies& pending : pending_bodies_)
     for (std::unique_ptr<GraphBuilder>& body : pending.bodies)
       plan_.nodes[pending.node].bodies.push_back(std::make_shared<const Plan>(std::move(*body).finish(policy)));

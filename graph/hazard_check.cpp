@@ -207,6 +207,17 @@ std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
 }
 
 void check_may_run_at_once(const Plan& a, const Plan& b) {
+  const auto any_of = [](const Plan& plan, const auto& matches) {
+    return std::any_of(plan.nodes.begin(), plan.nodes.end(), matches);
+  };
+  const auto conditional = [](const PlanNode& node) { return node.kind == NodeKind::conditional; };
+  if ((any_of(a, loops) && any_of(b, conditional)) || (any_of(a, conditional) && any_of(b, loops)))
+    throw Error({.doing = "run plan",
+                 .object = a.name,
+                 .detail = fmt::format("beside plan '{}': one has a loop, the other a conditional node, and the driver "
+                                       "fails where those run at once",
+                                       b.name),
+                 .advice = "launch both on one stream, or put an event between them"});
   const std::vector<PlanConflict> found = conflicts(a, b);
   if (found.empty()) return;
   const PlanConflict& first = found[0];

@@ -122,6 +122,22 @@ TEST_F(GraphLifetimeTest, ConditionsOfTwoGraphsAreNotOneWorkspace) {
   EXPECT_TRUE(conflicts(plan, plan).empty());
 }
 
+TEST_F(GraphLifetimeTest, ALoopMayNotRunBesideAnotherGraphsConditionalNode) {
+  const auto plan_of = [&](const std::string& name, bool loop) {
+    GraphBuilder g(device(), name);
+    declare_all(g);
+    const auto condition = g.condition("c", 0);
+    const auto nothing = [](GraphBuilder&) {};
+    loop ? g.while_loop("node", condition, nothing) : g.if_else("node", condition, nothing);
+    return std::move(g).finish(EdgePolicy::full);
+  };
+  const Plan loop = plan_of("loop", true), branch = plan_of("branch", false);
+  EXPECT_NO_THROW(check_may_run_at_once(branch, branch));
+  expect_words(error_of([&] { check_may_run_at_once(loop, branch); }), {"'loop'", "'branch'", "a loop"});
+  expect_words(error_of([&] { check_may_run_at_once(branch, loop); }), {"'loop'", "'branch'", "a loop"});
+  EXPECT_THROW(check_may_run_at_once(loop, loop), Error);
+}
+
 class FreedBufferOnCpuDriver : public GraphLifetimeTest {
  protected:
   // What the launch of a node over a buffer that is gone reports.
