@@ -8,13 +8,13 @@
 namespace nodewright {
 namespace {
 
-std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, std::vector<OrderedAfter>& orders) {
+std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& orders) {
   std::vector<Edge> edges;
   size_t next = 0;
   for (uint32_t to = 1; to < nodes.size(); ++to) {
     Edge edge{to - 1, to, EdgeType::full, {Reason{.hazard = Hazard::serial}}};
-    for (; next < orders.size() && orders[next].node <= to; ++next)
-      if (orders[next].node == to && orders[next].from == edge.from) edge.reasons = std::move(orders[next].reasons);
+    for (; next < orders.list.size() && orders.list[next].node <= to; ++next)
+      if (orders.list[next].node == to && orders.list[next].from == edge.from) edge.reasons = orders.reasons_of(next);
     edges.push_back(std::move(edge));
   }
   return edges;
@@ -40,23 +40,23 @@ std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, std::vector<Orde
 // Orders point from a smaller id to a larger one, so the graph has no cycle and its transitive reduction is unique:
 // keep A -> C exactly when no other predecessor of C has A among its ancestors. Taking the predecessors of C from the
 // largest id down, an ancestor's descendants are always seen before it.
-std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, std::vector<OrderedAfter> orders, EdgePolicy policy,
+std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
                                bool device_allows) {
   if (policy == EdgePolicy::serial) return serial_edges(nodes, orders);
   const bool programmatic = policy == EdgePolicy::programmatic && device_allows;
   Reachability before(nodes.size());
   std::vector<Edge> edges;
-  edges.reserve(orders.size());
-  for (size_t begin = 0, end = 0; begin < orders.size(); begin = end) {
-    const uint32_t to = orders[begin].node;
-    while (end < orders.size() && orders[end].node == to) ++end;
+  edges.reserve(nodes.size());
+  for (size_t begin = 0, end = 0; begin < orders.list.size(); begin = end) {
+    const uint32_t to = orders.list[begin].node;
+    while (end < orders.list.size() && orders.list[end].node == to) ++end;
     const size_t first_edge = edges.size();
     for (size_t i = end; i-- > begin;) {
-      OrderedAfter& order = orders[i];
-      if (before.ordered(order.from, to)) continue;
-      before.add(order.from, to);
-      const bool early = programmatic && nodes[order.from].kind == NodeKind::kernel && nodes[to].waits_for_inputs;
-      edges.push_back({order.from, to, early ? EdgeType::programmatic : EdgeType::full, std::move(order.reasons)});
+      const uint32_t from = orders.list[i].from;
+      if (before.ordered(from, to)) continue;
+      before.add(from, to);
+      const bool early = programmatic && nodes[from].kind == NodeKind::kernel && nodes[to].waits_for_inputs;
+      edges.push_back({from, to, early ? EdgeType::programmatic : EdgeType::full, orders.reasons_of(i)});
     }
     std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first_edge), edges.end());
   }

@@ -2,6 +2,7 @@
 // safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -14,14 +15,24 @@ namespace nodewright {
 // programmatic wherever the kernels and the device allow it.
 enum class EdgePolicy : uint8_t { serial, full, programmatic };
 
-// `node` must follow `from`, a smaller id.
-struct OrderedAfter {
-  uint32_t node = 0, from = 0;
+// What nodes must follow, in flat lists: most orders are implied by others and become no edge.
+struct Orders {
+  // `node` must follow `from`, a smaller id, for the reasons from `first_reason` up to the next order's.
+  struct Order {
+    uint32_t node = 0, from = 0;
+    uint32_t first_reason = 0;
+  };
+  std::vector<Order> list;  // by node, then by from, each pair once
   std::vector<Reason> reasons;
+
+  std::vector<Reason> reasons_of(size_t order) const {
+    const size_t end = order + 1 < list.size() ? list[order + 1].first_reason : reasons.size();
+    return {reasons.begin() + list[order].first_reason, reasons.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
 };
 
-// `orders` by node, then by from, each pair once. Programmatic edges only where `device_allows`.
-std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, std::vector<OrderedAfter> orders, EdgePolicy policy,
+// Programmatic edges only where `device_allows`.
+std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
                                bool device_allows);
 
 }  // namespace nodewright

@@ -48,7 +48,7 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
 }
 
 GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket)
-    : token_(plan_token(name)), names_(0, NameHash{&plan_.nodes}, NameEqual{&plan_.nodes}) {
+    : token_(plan_token(name)) {
   plan_.name = std::move(name);
   plan_.bucket = bucket;
   plan_.device = &device;
@@ -61,8 +61,9 @@ void GraphBuilder::declare(NamedRange range, Live live) {
                  .detail = fmt::format("in plan '{}': {}", plan_.name, detail),
                  .advice = "declare every range once, under one name"});
   };
-  if (const auto found = buffer_named_.find(range.name); found != buffer_named_.end()) {
-    Buffer& buffer = plan_.buffers[found->second];
+  const auto name_of = [&](uint32_t index) -> std::string_view { return plan_.buffers[index].range.name; };
+  if (const uint32_t found = buffer_names_.find(range.name, name_of); found != kNone) {
+    Buffer& buffer = plan_.buffers[found];
     if (buffer.range.address != range.address || buffer.range.bytes != range.bytes)
       refuse_range(fmt::format("the name stands for {} already, not {}",
                                in_hex(buffer.range.address, buffer.range.bytes), in_hex(range.address, range.bytes)));
@@ -78,16 +79,18 @@ void GraphBuilder::declare(NamedRange range, Live live) {
     refuse_range(fmt::format("{} overlaps '{}', {}", in_hex(range.address, range.bytes), other.name,
                              in_hex(other.address, other.bytes)));
   };
-  const auto next = buffer_at_.lower_bound(range.address);
-  if (next != buffer_at_.end() && next->first < range.address + range.bytes) refuse_overlap(next->second);
-  if (next != buffer_at_.begin()) {
-    const uint32_t before = std::prev(next)->second;
+  const auto next = std::lower_bound(buffers_by_address_.begin(), buffers_by_address_.end(), range.address,
+                                     [](const BufferStart& a, uint64_t address) { return a.address < address; });
+  if (next != buffers_by_address_.end() && next->address < range.address + range.bytes) refuse_overlap(next->buffer);
+  if (next != buffers_by_address_.begin()) {
+    const uint32_t before = std::prev(next)->buffer;
     const NamedRange& other = plan_.buffers[before].range;
     if (other.address + other.bytes > range.address) refuse_overlap(before);
   }
   const auto index = static_cast<uint32_t>(plan_.buffers.size());
-  buffer_at_.emplace(range.address, index);
-  buffer_named_.emplace(range.name, index);
+  buffers_by_address_.insert(next, {range.address, index});
+  buffer_names_.insert(range.name, index);
+  buffer_states_.emplace_back();
   plan_.buffers.push_back({std::move(range), live.live_in, live.live_out});
 }
 
@@ -119,16 +122,16 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   node.arguments.assign(arguments.begin(), arguments.end());
   node.fields = fields;
 
-  uses_.clear();
+  addressed_.clear();
   for (const FieldInfo& field : fields) {
     if (field.role == Role::scalar) continue;
-    AddressedUse& use = uses_.emplace_back(memory_use(node, field, arguments));
+    AddressedUse& use = addressed_.emplace_back(memory_use(node, field, arguments));
     if (envelope.empty() || field.role == Role::condition) continue;
     const AddressedUse wide = memory_use(node, field, envelope);
     check_envelope(node, use, wide);
     use = wide;
   }
-  return add(std::move(node), uses_, traffic, after);
+  return add(std::move(node), addressed_, traffic, after);
 }
 
 CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
@@ -204,13 +207,13 @@ PlanNode GraphBuilder::new_node(std::string_view name, NodeKind kind) const {
   node.layer_chars = layer_chars_;
   node.kind = kind;
   if (name.empty()) refuse(node, "its name is empty", "name the node after what it does");
-  if (names_.contains(std::string_view(node.name)))
+  if (node_named(node.name) != kNone)
     refuse(node, "the name is taken by another node", "give it a name of its own");
   check_allowed_in_body(node);
   return node;
 }
 
-NodeId GraphBuilder::add(PlanNode node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
+NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
                          std::span<const NodeId> after) {
   node.uses.reserve(node.uses.size() + uses.size());
   for (const AddressedUse& use : uses)
@@ -233,43 +236,48 @@ NodeId GraphBuilder::add(PlanNode node, std::span<const AddressedUse> uses, cons
   }
   if (traffic) node.traffic = *traffic;
   const uint32_t id = node.id;
+  node_names_.insert(node.name, id);
   plan_.nodes.push_back(std::move(node));
-  names_.insert(id);
   return {id, token_};
 }
 
 // Records the node's uses, and what it must follow because of them and of `after`.
 void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> after) {
-  const size_t first = orders_.size();
-  const auto reasons_after = [&](uint32_t from) -> std::vector<Reason>& {
-    for (size_t i = orders_.size(); i-- > first;)
-      if (orders_[i].from == from) return orders_[i].reasons;
-    orders_.push_back({node.id, from, {}});
-    return orders_.back().reasons;
-  };
-  for (const NodeId& earlier : after) reasons_after(earlier.index) = {Reason{.hazard = Hazard::declared}};
   ranges_.clear();
-  bool frozen = false;
   for (const Use& use : node.uses) {
     const ByteRange range = address_range(use);
-    ranges_.push_back({range.address, range.bytes, use.access});
-    frozen |= use.access == Access::frozen;
+    BufferState& state = buffer_states_[use.buffer];
+    if (use.access == Access::frozen) {
+      frozen_uses_.push_back({range, node.id, state.frozen_use});
+      state.frozen_use = static_cast<uint32_t>(frozen_uses_.size() - 1);
+    }
+    state.written |= writes(use.access);
+    ranges_.push_back({range, use.access});
   }
   required_.clear();
   hazards_.place(node.id, ranges_, required_);
-  for (const RequiredOrder& order : required_) {
-    const Use& use = node.uses[order.use];
-    const Reason reason{order.hazard, use.buffer, order.address - plan_.buffers[use.buffer].range.address, order.bytes};
-    std::vector<Reason>& reasons = reasons_after(order.before);
-    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(reason);
+  declared_.clear();
+  for (const NodeId& earlier : after) declared_.push_back(earlier.index);
+  std::sort(declared_.begin(), declared_.end());
+
+  // Both lists are by earlier node.
+  auto declared = declared_.begin();
+  auto required = required_.begin();
+  while (declared != declared_.end() || required != required_.end()) {
+    const uint32_t from = std::min(declared == declared_.end() ? kNone : *declared,
+                                   required == required_.end() ? kNone : required->before);
+    const auto first_reason = static_cast<uint32_t>(orders_.reasons.size());
+    orders_.list.push_back({node.id, from, first_reason});
+    if (declared != declared_.end() && *declared == from) orders_.reasons.push_back({.hazard = Hazard::declared});
+    while (declared != declared_.end() && *declared == from) ++declared;
+    for (; required != required_.end() && required->before == from; ++required) {
+      const Use& use = node.uses[required->use];
+      const uint64_t offset = required->address - plan_.buffers[use.buffer].range.address;
+      const Reason reason{required->hazard, use.buffer, offset, required->bytes};
+      if (std::find(orders_.reasons.begin() + first_reason, orders_.reasons.end(), reason) == orders_.reasons.end())
+        orders_.reasons.push_back(reason);
+    }
   }
-  std::sort(orders_.begin() + static_cast<std::ptrdiff_t>(first), orders_.end(),
-            [](const OrderedAfter& a, const OrderedAfter& b) { return a.from < b.from; });
-  if (!frozen) return;
-  std::erase_if(ranges_, [](const RangeUse& range) { return range.access != Access::frozen; });
-  for (RangeUse& range : ranges_) range.access = Access::in;
-  required_.clear();
-  frozen_reads_.place(node.id, ranges_, required_);
 }
 
 GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const FieldInfo& field,
@@ -302,14 +310,10 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) const {
            fmt::format("field '{}' is at {:#x}, not a multiple of its element's {} bytes", use.field, use.address,
                        use.align_bytes),
            "align the view");
-  const auto above = buffer_at_.upper_bound(use.address);
-  const NamedRange* below = nullptr;
-  if (above != buffer_at_.begin()) {
-    const uint32_t index = std::prev(above)->second;
-    below = &plan_.buffers[index].range;
-    if (use.address + use.bytes <= below->address + below->bytes)
-      return {use.field, index, use.address - below->address, use.bytes, use.access};
-  }
+  const uint32_t index = buffer_below(use.address);
+  const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
+  if (below != nullptr && use.address + use.bytes <= below->address + below->bytes)
+    return {use.field, index, use.address - below->address, use.bytes, use.access};
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"
@@ -356,8 +360,7 @@ void GraphBuilder::check_initialised(const PlanNode& node) const {
   for (const Use& use : node.uses) {
     const Buffer& buffer = plan_.buffers[use.buffer];
     if (!reads(use.access) || buffer.live_in) continue;
-    const ByteRange range = address_range(use);
-    const auto hole = hazards_.first_unwritten(range.address, range.bytes);
+    const auto hole = hazards_.first_unwritten(address_range(use));
     if (!hole) continue;
     const uint64_t offset = hole->address - buffer.range.address;
     refuse(node,
@@ -372,26 +375,40 @@ void GraphBuilder::check_initialised(const PlanNode& node) const {
 // earlier or later.
 void GraphBuilder::check_frozen(const PlanNode& node) const {
   for (const Use& use : node.uses) {
-    const ByteRange range = address_range(use);
+    const BufferState& state = buffer_states_[use.buffer];
     const auto text = [&] { return describe_range(plan_, use.buffer, use.offset, use.bytes); };
-    if (use.access == Access::frozen) {
-      if (const auto written = hazards_.first_written(range.address, range.bytes))
+    if (use.access == Access::frozen && state.written) {
+      if (const auto written = hazards_.first_written(address_range(use)))
         refuse(node,
                fmt::format("field '{}' declares {} frozen, and node '{}' writes there", use.field, text(),
                            plan_.nodes[written->node].name),
                "make the field In");
     } else if (writes(use.access)) {
-      if (const auto reader = frozen_reads_.first_reader(range.address, range.bytes))
-        refuse(node,
-               fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text(),
-                           plan_.nodes[*reader].name),
-               "make the reader's field In");
+      const ByteRange range = address_range(use);
+      for (uint32_t at = state.frozen_use; at != kNone; at = frozen_uses_[at].earlier) {
+        const FrozenUse& frozen = frozen_uses_[at];
+        if (frozen.range.address < range.end() && range.address < frozen.range.end())
+          refuse(node,
+                 fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text(),
+                             plan_.nodes[frozen.node].name),
+                 "make the reader's field In");
+      }
     }
   }
 }
 
 ByteRange GraphBuilder::address_range(const Use& use) const {
-  return {plan_.buffers[use.buffer].range.address + use.offset, use.bytes};
+  return {plan_.buffers[use.buffer].range.address + use.offset, use.bytes, use.buffer};
+}
+
+uint32_t GraphBuilder::buffer_below(uint64_t address) const {
+  const auto above = std::upper_bound(buffers_by_address_.begin(), buffers_by_address_.end(), address,
+                                      [](uint64_t at, const BufferStart& start) { return at < start.address; });
+  return above == buffers_by_address_.begin() ? kNone : std::prev(above)->buffer;
+}
+
+uint32_t GraphBuilder::node_named(std::string_view name) const {
+  return node_names_.find(name, [&](uint32_t id) -> std::string_view { return plan_.nodes[id].name; });
 }
 
 void GraphBuilder::refuse(const PlanNode& node, std::string detail, std::string advice) const {
@@ -408,14 +425,14 @@ Plan GraphBuilder::finish(EdgePolicy policy) && {
       throw Error({.doing = "finish plan",
                    .object = plan_.name,
                    .detail = fmt::format("no conditional node obeys the condition '{}'",
-                                         plan_.buffers[buffer_at_.at(condition.address)].range.name),
+                                         plan_.buffers[buffer_below(condition.address)].range.name),
                    .advice = "add its conditional node, or do not make the condition"});
   if (loops_nest_) policy = EdgePolicy::serial;
   for (PendingBodies& pending : pending_bodies_)
     for (std::unique_ptr<GraphBuilder>& body : pending.bodies)
       plan_.nodes[pending.node].bodies.push_back(std::make_shared<const Plan>(std::move(*body).finish(policy)));
   const bool device_allows = plan_.device->properties().cc_major >= kProgrammaticMajor;
-  plan_.edges = derive_edges(plan_.nodes, std::move(orders_), policy, device_allows);
+  plan_.edges = derive_edges(plan_.nodes, orders_, policy, device_allows);
   const std::vector<MissingOrder> missing = missing_orders(plan_);
   if (!missing.empty())
     throw Error({.doing = "finish plan",

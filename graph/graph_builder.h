@@ -12,20 +12,18 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
+#include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
 
@@ -221,20 +219,23 @@ class GraphBuilder {
     uint32_t node = 0;
     std::vector<std::unique_ptr<GraphBuilder>> bodies;
   };
-  struct NameHash {
-    using is_transparent = void;
-    const std::vector<PlanNode>* nodes;
-    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
-    size_t operator()(uint32_t id) const { return (*this)((*nodes)[id].name); }
-  };
-  struct NameEqual {
-    using is_transparent = void;
-    const std::vector<PlanNode>* nodes;
-    bool operator()(uint32_t a, uint32_t b) const { return a == b; }
-    bool operator()(std::string_view a, uint32_t b) const { return a == (*nodes)[b].name; }
-    bool operator()(uint32_t a, std::string_view b) const { return (*nodes)[a].name == b; }
-  };
+  static constexpr uint32_t kNone = NameTable::kNone;
 
+  struct BufferStart {
+    uint64_t address = 0;
+    uint32_t buffer = 0;
+  };
+  // A range that a node declares frozen.
+  struct FrozenUse {
+    ByteRange range;
+    uint32_t node = 0;
+    uint32_t earlier = kNone;  // index in frozen_uses_
+  };
+  // What the builder knows of a buffer beside the plan.
+  struct BufferState {
+    bool written = false;        // by a node
+    uint32_t frozen_use = kNone;  // the latest: the head of a list in frozen_uses_
+  };
   template <KernelArgs A>
   static std::span<const std::byte> argument_bytes(const A& args) {
     return std::as_bytes(std::span<const A, 1>(&args, 1));
@@ -255,7 +256,7 @@ class GraphBuilder {
   NodeId add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
                          std::span<const Body> bodies);
   // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
-  NodeId add(PlanNode node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
+  NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
              std::span<const NodeId> after);
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
@@ -266,6 +267,9 @@ class GraphBuilder {
   void find_earlier(const PlanNode& node, std::span<const NodeId> after);
   Use locate(const PlanNode& node, const AddressedUse& use) const;
   ByteRange address_range(const Use& use) const;
+  // The last buffer that starts at or below `address`; kNone when there is none.
+  uint32_t buffer_below(uint64_t address) const;
+  uint32_t node_named(std::string_view name) const;
   [[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) const;
 
   Plan plan_;
@@ -274,16 +278,17 @@ class GraphBuilder {
   bool loops_nest_ = false;                 // a loop in a conditional node, or one of those in a loop
   std::string prefix_;                      // of the scopes that are open, with their dots
   uint32_t layer_chars_ = 0;                // of prefix_: the outermost scope
-  std::map<uint64_t, uint32_t> buffer_at_;  // first address -> index in plan_.buffers
-  std::unordered_map<std::string, uint32_t> buffer_named_;
-  std::unordered_set<uint32_t, NameHash, NameEqual> names_;  // node ids, by their names
+  std::vector<BufferStart> buffers_by_address_;
+  std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
+  NameTable buffer_names_, node_names_;
   HazardTracker hazards_;
-  HazardTracker frozen_reads_;        // frozen ranges, as reads that no write may follow
-  std::vector<OrderedAfter> orders_;  // what each node must follow, by node, then by `from`
+  std::vector<FrozenUse> frozen_uses_;
+  Orders orders_;
   std::vector<PendingBodies> pending_bodies_;
-  std::vector<AddressedUse> uses_;       // scratch of add_kernel()
-  std::vector<RequiredOrder> required_;  // scratch of add()
-  std::vector<RangeUse> ranges_;         // scratch of add()
+  std::vector<AddressedUse> addressed_;  // scratch of add_kernel()
+  std::vector<RequiredOrder> required_;  // scratch of find_earlier()
+  std::vector<RangeUse> ranges_;         // scratch of find_earlier()
+  std::vector<uint32_t> declared_;       // scratch of find_earlier()
 };
 
 }  // namespace nodewright

@@ -38,6 +38,9 @@ void collect_condition(const Plan& plan, const PlanNode& node, std::vector<Touch
 }
 
 void collect(const Plan& plan, std::vector<Touch>& touches) {
+  size_t uses = touches.size();
+  for (const PlanNode& node : plan.nodes) uses += node.uses.size();
+  touches.reserve(uses);
   for (const PlanNode& node : plan.nodes) {
     if (!node.bodies.empty()) {
       for (const auto& body : node.bodies) collect_nested(*body, node, touches);
@@ -88,6 +91,7 @@ bool gives_order(const Plan& plan, const Edge& edge) {
 
 Reachability orders_of(const Plan& plan) {
   std::vector<const Edge*> edges;
+  edges.reserve(plan.edges.size());
   for (const Edge& edge : plan.edges)
     if (gives_order(plan, edge)) edges.push_back(&edge);
   std::sort(edges.begin(), edges.end(), [](const Edge* a, const Edge* b) { return a->to < b->to; });
@@ -96,8 +100,15 @@ Reachability orders_of(const Plan& plan) {
   return before;
 }
 
+// By first address, then in the order in which they were collected: keys are sorted and not the touches, which are large.
 void sort_by_address(std::vector<Touch>& touches) {
-  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
+  std::vector<std::pair<uint64_t, uint32_t>> keys(touches.size());
+  for (uint32_t i = 0; i < touches.size(); ++i) keys[i] = {touches[i].begin, i};
+  std::sort(keys.begin(), keys.end());
+  std::vector<Touch> sorted;
+  sorted.reserve(touches.size());
+  for (const auto& [address, index] : keys) sorted.push_back(touches[index]);
+  touches.swap(sorted);
 }
 
 // Whether each of `touches`, which share bytes and come by node, is ordered after the last one that it must follow.
@@ -128,27 +139,24 @@ bool chain_is_ordered(std::span<const Touch* const> touches, const Reachability&
 
 // The same for every byte that `touches` reach: they overlap one another, directly or through others.
 bool all_ordered(std::span<const Touch> touches, const Reachability& before, std::vector<const Touch*>& scratch) {
-  std::vector<uint64_t> cuts;
-  const bool alike = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-    return touch.begin == touches[0].begin && touch.end == touches[0].end;
-  });
-  if (alike) {
-    cuts = {touches[0].begin};
-  } else {
-    for (const Touch& touch : touches) cuts.insert(cuts.end(), {touch.begin, touch.end});
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  }
-  for (const uint64_t at : cuts) {
+  const auto ordered_at = [&](uint64_t at) {
     scratch.clear();
     for (const Touch& touch : touches)
       if (touch.begin <= at && at < touch.end) scratch.push_back(&touch);
     const auto by_node = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
     if (!std::is_sorted(scratch.begin(), scratch.end(), by_node))
       std::stable_sort(scratch.begin(), scratch.end(), by_node);
-    if (!chain_is_ordered(scratch, before)) return false;
-  }
-  return true;
+    return chain_is_ordered(scratch, before);
+  };
+  const bool alike = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    return touch.begin == touches[0].begin && touch.end == touches[0].end;
+  });
+  if (alike) return ordered_at(touches[0].begin);
+  std::vector<uint64_t> cuts;
+  for (const Touch& touch : touches) cuts.insert(cuts.end(), {touch.begin, touch.end});
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return std::all_of(cuts.begin(), cuts.end(), ordered_at);
 }
 
 }  // namespace

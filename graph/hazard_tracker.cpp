@@ -2,17 +2,36 @@
 
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 namespace nodewright {
+namespace {
+
+// The first of `segments`, which are disjoint and by address, that ends after `address`; nearly always there are few.
+template <class Segments>
+auto first_ending_after(Segments& segments, uint64_t address) {
+  return std::upper_bound(segments.begin(), segments.end(), address,
+                          [](uint64_t at, const auto& segment) { return at < segment.end; });
+}
+
+// Makes `address` a boundary; returns the first segment at or after it.
+template <class Segments>
+auto split(Segments& segments, uint64_t address) {
+  auto it = first_ending_after(segments, address);
+  if (it == segments.end() || it->begin >= address) return it;
+  auto lower = *it;
+  lower.end = it->begin = address;
+  return segments.insert(it, lower) + 1;
+}
+
+}  // namespace
 
 void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders) {
   const auto first = static_cast<std::ptrdiff_t>(orders.size());
   for (uint32_t i = 0; i < uses.size(); ++i)
     if (uses[i].access != Access::frozen) find_orders(i, uses[i], orders);
   for (const RangeUse& use : uses) {
-    if (use.access == Access::in) record_read(node, use);
-    if (writes(use.access)) record_write(node, use);
+    if (use.access == Access::in) record_read(node, use.range);
+    if (writes(use.access)) record_write(node, use.range);
   }
 
   const auto begin = orders.begin() + first;
@@ -32,96 +51,86 @@ void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::ve
   orders.erase(last + 1, orders.end());
 }
 
-std::optional<ByteRange> HazardTracker::first_unwritten(uint64_t address, uint64_t bytes) const {
-  const uint64_t end = address + bytes;
-  uint64_t at = address;
-  for (auto it = first_touching(address); at < end; ++it) {
-    if (it == segments_.end() || it->first >= end) return ByteRange{at, end - at};
-    if (it->first > at) return ByteRange{at, it->first - at};
-    if (it->second.writer == kNobody) return ByteRange{at, std::min(end, it->second.end) - at};
-    at = it->second.end;
+std::optional<ByteRange> HazardTracker::first_unwritten(const ByteRange& range) const {
+  uint64_t at = range.address;
+  for (const Segment& segment : touching(range)) {
+    if (segment.begin > at) return ByteRange{at, segment.begin - at, range.buffer};
+    if (segment.writer == kNobody) return ByteRange{at, std::min(range.end(), segment.end) - at, range.buffer};
+    at = segment.end;
+  }
+  if (at < range.end()) return ByteRange{at, range.end() - at, range.buffer};
+  return std::nullopt;
+}
+
+std::optional<HazardTracker::Written> HazardTracker::first_written(const ByteRange& range) const {
+  for (const Segment& segment : touching(range)) {
+    if (segment.writer == kNobody) continue;
+    const uint64_t begin = std::max(range.address, segment.begin);
+    return Written{{begin, std::min(range.end(), segment.end) - begin, range.buffer}, segment.writer};
   }
   return std::nullopt;
 }
 
-std::optional<HazardTracker::Written> HazardTracker::first_written(uint64_t address, uint64_t bytes) const {
-  const uint64_t end = address + bytes;
-  for (auto it = first_touching(address); it != segments_.end() && it->first < end; ++it) {
-    if (it->second.writer == kNobody) continue;
-    const uint64_t begin = std::max(address, it->first);
-    return Written{{begin, std::min(end, it->second.end) - begin}, it->second.writer};
-  }
-  return std::nullopt;
+HazardTracker::Segments& HazardTracker::segments_of(uint32_t buffer) {
+  if (buffer >= buffers_.size()) buffers_.resize(buffer + 1);
+  return buffers_[buffer];
 }
 
-std::optional<uint32_t> HazardTracker::first_reader(uint64_t address, uint64_t bytes) const {
-  for (auto it = first_touching(address); it != segments_.end() && it->first < address + bytes; ++it)
-    if (!it->second.readers.empty()) return it->second.readers.front();
-  return std::nullopt;
-}
-
-// The first segment that ends after `address`.
-HazardTracker::Segments::const_iterator HazardTracker::first_touching(uint64_t address) const {
-  auto it = segments_.upper_bound(address);
-  if (it != segments_.begin() && std::prev(it)->second.end > address) --it;
-  return it;
-}
-
-// Makes `address` a boundary; returns the first segment at or after it.
-HazardTracker::Segments::iterator HazardTracker::split(uint64_t address) {
-  auto it = segments_.lower_bound(address);
-  if (it == segments_.begin()) return it;
-  auto before = std::prev(it);
-  if (before->second.end <= address) return it;
-  Segment upper = before->second;
-  before->second.end = address;
-  return segments_.emplace_hint(it, address, std::move(upper));
+// The segments that share bytes with the range.
+std::span<const HazardTracker::Segment> HazardTracker::touching(const ByteRange& range) const {
+  if (range.buffer >= buffers_.size()) return {};
+  const Segments& segments = buffers_[range.buffer];
+  const auto first = first_ending_after(segments, range.address);
+  auto last = first;
+  while (last != segments.end() && last->begin < range.end()) ++last;
+  return {first, last};
 }
 
 void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const {
-  const uint64_t end = use.address + use.bytes;
-  for (auto it = first_touching(use.address); it != segments_.end() && it->first < end; ++it) {
-    const Segment& segment = it->second;
-    const uint64_t begin = std::max(use.address, it->first);
-    const uint64_t bytes = std::min(end, segment.end) - begin;
+  for (const Segment& segment : touching(use.range)) {
+    const uint64_t begin = std::max(use.range.address, segment.begin);
+    const uint64_t bytes = std::min(use.range.end(), segment.end) - begin;
     if (segment.writer != kNobody) {
       const Hazard hazard = use.access == Access::out ? Hazard::waw : Hazard::raw;
       orders.push_back({segment.writer, hazard, index, begin, bytes});
     }
     if (!writes(use.access)) continue;
-    for (const uint32_t reader : segment.readers) orders.push_back({reader, Hazard::war, index, begin, bytes});
+    for (uint32_t reader = segment.readers; reader != kNobody; reader = readers_[reader].earlier)
+      orders.push_back({readers_[reader].node, Hazard::war, index, begin, bytes});
   }
 }
 
-void HazardTracker::record_read(uint32_t node, const RangeUse& use) {
-  const uint64_t end = use.address + use.bytes;
-  if (const auto same = segments_.find(use.address); same != segments_.end() && same->second.end == end) {
-    if (same->second.readers.empty() || same->second.readers.back() != node) same->second.readers.push_back(node);
-    return;
-  }
-  split(end);
-  uint64_t at = use.address;
-  for (auto it = split(use.address); at < end; ++it) {
-    if (it == segments_.end() || it->first > at) {  // bytes that nobody has touched: live-in
-      const uint64_t gap_end = it == segments_.end() ? end : std::min(end, it->first);
-      it = segments_.emplace_hint(it, at, Segment{gap_end, kNobody, {}});
+void HazardTracker::add_reader(Segment& segment, uint32_t node) {
+  if (segment.readers != kNobody && readers_[segment.readers].node == node) return;
+  readers_.push_back({node, segment.readers});
+  segment.readers = static_cast<uint32_t>(readers_.size() - 1);
+}
+
+void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
+  Segments& segments = segments_of(range.buffer);
+  split(segments, range.end());
+  auto it = split(segments, range.address);
+  for (uint64_t at = range.address; at < range.end(); at = it->end, ++it) {
+    if (it == segments.end() || it->begin > at) {  // bytes that nobody has touched: live-in
+      const uint64_t gap_end = it == segments.end() ? range.end() : std::min(range.end(), it->begin);
+      it = segments.insert(it, {at, gap_end});
     }
-    if (it->second.readers.empty() || it->second.readers.back() != node) it->second.readers.push_back(node);
-    at = it->second.end;
+    add_reader(*it, node);
   }
 }
 
-void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
-  const uint64_t end = use.address + use.bytes;
-  if (const auto same = segments_.find(use.address); same != segments_.end() && same->second.end == end) {
-    same->second.writer = node;
-    same->second.readers.clear();
+void HazardTracker::record_write(uint32_t node, const ByteRange& range) {
+  Segments& segments = segments_of(range.buffer);
+  split(segments, range.end());
+  const auto first = split(segments, range.address);
+  auto last = first;
+  while (last != segments.end() && last->begin < range.end()) ++last;
+  if (first == last) {
+    segments.insert(first, {range.address, range.end(), node});
     return;
   }
-  const auto last = split(end);
-  const auto first = split(use.address);
-  segments_.erase(first, last);
-  segments_.emplace(use.address, Segment{end, node, {}});
+  *first = {range.address, range.end(), node};
+  segments.erase(first + 1, last);
 }
 
 }  // namespace nodewright

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,12 +11,16 @@
 
 namespace nodewright {
 
+// Bytes of one buffer. Ranges of different buffers share none, so that each buffer is looked up on its own.
 struct ByteRange {
   uint64_t address = 0, bytes = 0;
+  uint32_t buffer = 0;
+
+  uint64_t end() const { return address + bytes; }
 };
 
 struct RangeUse {
-  uint64_t address = 0, bytes = 0;
+  ByteRange range;
   Access access = Access::in;
 };
 
@@ -39,32 +42,36 @@ class HazardTracker {
   void place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders);
 
   // The first bytes of the range that no placed node has written.
-  std::optional<ByteRange> first_unwritten(uint64_t address, uint64_t bytes) const;
+  std::optional<ByteRange> first_unwritten(const ByteRange& range) const;
   // The first bytes of the range that a placed node has written, and the last node that did.
   struct Written {
     ByteRange range;
     uint32_t node = 0;
   };
-  std::optional<Written> first_written(uint64_t address, uint64_t bytes) const;
-  // A placed node that has read some of the range since it was last written.
-  std::optional<uint32_t> first_reader(uint64_t address, uint64_t bytes) const;
+  std::optional<Written> first_written(const ByteRange& range) const;
 
  private:
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Segment {
-    uint64_t end = 0;  // address
+    uint64_t begin = 0, end = 0;  // addresses
     uint32_t writer = kNobody;
-    std::vector<uint32_t> readers;  // since the write, ascending
+    uint32_t readers = kNobody;  // since the write, the latest first: the head of a list in readers_
   };
-  using Segments = std::map<uint64_t, Segment>;  // by first address; disjoint
+  struct Reader {
+    uint32_t node = 0;
+    uint32_t earlier = kNobody;  // index in readers_; two segments may share what follows
+  };
+  using Segments = std::vector<Segment>;  // of one buffer, by address, disjoint
 
-  Segments::iterator split(uint64_t address);
-  Segments::const_iterator first_touching(uint64_t address) const;
+  Segments& segments_of(uint32_t buffer);
+  std::span<const Segment> touching(const ByteRange& range) const;
   void find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const;
-  void record_read(uint32_t node, const RangeUse& use);
-  void record_write(uint32_t node, const RangeUse& use);
+  void add_reader(Segment& segment, uint32_t node);
+  void record_read(uint32_t node, const ByteRange& range);
+  void record_write(uint32_t node, const ByteRange& range);
 
-  Segments segments_;
+  std::vector<Segments> buffers_;
+  std::vector<Reader> readers_;
 };
 
 }  // namespace nodewright

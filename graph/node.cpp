@@ -7,6 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "graph/name_table.h"
+
 namespace nodewright {
 
 std::string_view to_string(Access access) {
@@ -131,12 +133,14 @@ namespace {
 void check_plan_inside(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names);
 
 void check_nodes(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names) {
-  std::unordered_set<std::string_view> names;
-  names.reserve(plan.nodes.size());
+  NameTable names;
+  const auto name_of = [&](uint32_t id) -> std::string_view { return plan.nodes[id].name; };
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& node = plan.nodes[i];
     if (node.id != i) refuse_plan(plan, fmt::format("node {} has id {}", i, node.id));
-    if (!names.insert(node.name).second) refuse_plan(plan, fmt::format("two nodes are named '{}'", node.name));
+    if (names.find(node.name, name_of) != NameTable::kNone)
+      refuse_plan(plan, fmt::format("two nodes are named '{}'", node.name));
+    names.insert(node.name, node.id);
     if (node.kind == NodeKind::kernel && node.kernel == nullptr)
       refuse_plan(plan, fmt::format("node '{}' has no kernel", node.name));
     if (node.kind == NodeKind::product && node.product == nullptr)
