@@ -216,7 +216,7 @@ BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& k
                          }) *
                          1e-3;
 
-  constexpr int kMostCopies = 64;
+  constexpr int kMostCopies = 256;
   for (BucketLine& line : result.lines) {
     if (line.slot == 0)
       line.exec_bytes = bytes_per_exec(device, stream, make_plan(line.rows, line.slot), kMostCopies, kept);

@@ -51,7 +51,7 @@ std::vector<GraphCase> cases_of(const GraphBenchCommand& command) {
 // As many graphs as may be needed until the driver's free memory has fallen several times: an H200's driver takes about
 // 3 KB a node, more for a graph of one node. The CPU driver's never falls.
 int most_kept(const Device& device, int nodes) {
-  return device.driver().is_cpu() ? 2 : std::clamp(40000 / nodes, 64, 8000);
+  return device.driver().is_cpu() ? 2 : std::clamp(80000 / nodes, 256, 16000);
 }
 
 // What it measured, as it came out.
