@@ -155,74 +155,80 @@ std::vector<int64_t> default_buckets(int64_t most_rows) {
   return buckets;
 }
 
-BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-                            const std::vector<int64_t>& buckets, int slots, int64_t context, KeptGraphs& kept,
-                            const std::function<void(const BucketLine&)>& told) {
-  const ModelConfig& config = model.config();
-  const int64_t most_rows = *std::max_element(buckets.begin(), buckets.end());
-  context = std::min(context, config.max_position);
-  const KvCache cache(device, config, pages_for(context));
-  std::vector<std::unique_ptr<DecodeSlot>> memory;
+BucketBench::BucketBench(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                         std::vector<int64_t> buckets, int slots, int64_t context)
+    : device_(device),
+      stream_(stream),
+      kernels_(kernels),
+      model_(model),
+      buckets_(std::move(buckets)),
+      context_(std::min(context, model.config().max_position)),
+      cache_(device, model.config(), pages_for(context_)) {
+  const int64_t most_rows = *std::max_element(buckets_.begin(), buckets_.end());
+  const DecodeLimits limits{.rows = most_rows, .max_context = context_, .sequences = most_rows};
   for (int slot = 0; slot < slots; ++slot)
-    memory.push_back(std::make_unique<DecodeSlot>(
-        device, config, DecodeLimits{.rows = most_rows, .max_context = context, .sequences = most_rows}));
+    memory_.push_back(std::make_unique<DecodeSlot>(device, model.config(), limits));
+}
 
+Plan BucketBench::plan_of(int64_t rows, int slot) const {
+  return decoder_plan(device_, model_, chosen_.at(rows), cache_, memory_[static_cast<size_t>(slot)]->state(rows),
+                      DecodePurpose::step, EdgePolicy::programmatic);
+}
+
+BucketLine BucketBench::build_one(int64_t rows, int slot, KeptGraphs& graphs) const {
+  BucketLine line{.rows = rows, .slot = slot};
+  const uint64_t free_before = device_.free_bytes();
+  std::optional<Plan> plan;
+  line.plan_us = us_of([&] { plan = plan_of(rows, slot); });
+  line.nodes = plan->nodes.size();
+  line.estimate = estimate_exec(*plan);
+  line.add_us = us_of([&] { graphs.push_back(std::make_unique<ExplicitGraph>(std::move(*plan))); });
+  line.instantiate_us = graphs.back()->stats().instantiate_ms * 1e3;
+  line.add_us -= line.instantiate_us;
+  line.upload_us = us_of([&] {
+    graphs.back()->upload(stream_);
+    stream_.synchronize();
+  });
+  const uint64_t free_after = device_.free_bytes();
+  line.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
+  return line;
+}
+
+BucketsResult BucketBench::build() {
+  const ModelConfig& config = model_.config();
   BucketsResult result;
   std::vector<KernelRequest> requests;
   std::set<std::string> distinct;
-  for (const int64_t rows : buckets)
-    for (KernelRequest& request : decoder_kernel_requests(config, rows, device.properties().sm_count))
+  for (const int64_t rows : buckets_)
+    for (KernelRequest& request : decoder_kernel_requests(config, rows, device_.properties().sm_count))
       if (distinct.insert(to_string(request)).second) requests.push_back(std::move(request));
-  const uint64_t compiled_before = kernels.stats().compiled;
-  result.kernels_ms = us_of([&] { kernels.prepare(requests); }) * 1e-3;
+  const uint64_t compiled_before = kernels_.stats().compiled;
+  result.kernels_ms = us_of([&] { kernels_.prepare(requests); }) * 1e-3;
   result.kernels = requests.size();
-  result.kernels_compiled = kernels.stats().compiled - compiled_before;
-  std::map<int64_t, DecoderKernels> chosen;
-  for (const int64_t rows : buckets) chosen.emplace(rows, decoder_kernels(kernels, config, rows));
+  result.kernels_compiled = kernels_.stats().compiled - compiled_before;
+  for (const int64_t rows : buckets_) chosen_.emplace(rows, decoder_kernels(kernels_, config, rows));
 
-  const auto make_plan = [&](int64_t rows, int slot) {
-    return decoder_plan(device, model, chosen.at(rows), cache, memory[static_cast<size_t>(slot)]->state(rows),
-                        DecodePurpose::step, EdgePolicy::programmatic);
-  };
-  const size_t first_kept = kept.size();
-  const auto build = [&](int64_t rows, int slot) {
-    BucketLine line{.rows = rows, .slot = slot};
-    const uint64_t free_before = device.free_bytes();
-    std::optional<Plan> plan;
-    line.plan_us = us_of([&] { plan = make_plan(rows, slot); });
-    line.nodes = plan->nodes.size();
-    line.estimate = estimate_exec(*plan);
-    line.add_us = us_of([&] { kept.push_back(std::make_unique<ExplicitGraph>(std::move(*plan))); });
-    line.instantiate_us = kept.back()->stats().instantiate_ms * 1e3;
-    line.add_us -= line.instantiate_us;
-    line.upload_us = us_of([&] {
-      kept.back()->upload(stream);
-      stream.synchronize();
-    });
-    const uint64_t free_after = device.free_bytes();
-    line.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
-    return line;
-  };
-  result.first = build(buckets.front(), 0);
-  const uint64_t free_before = device.free_bytes();
-  for (int slot = 0; slot < slots; ++slot)
-    for (const int64_t rows : buckets) result.lines.push_back(build(rows, slot));
-  const uint64_t free_after = device.free_bytes();
+  KeptGraphs graphs;
+  result.first = build_one(buckets_.front(), 0, graphs);
+  const uint64_t free_before = device_.free_bytes();
+  for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot)
+    for (const int64_t rows : buckets_) result.lines.push_back(build_one(rows, slot, graphs));
+  const uint64_t free_after = device_.free_bytes();
   result.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
-  stream.synchronize();
+  stream_.synchronize();
   result.launch_all_ms = us_of([&] {
-                           for (size_t i = first_kept; i < kept.size(); ++i) kept[i]->launch(stream);
-                           stream.synchronize();
+                           for (const auto& graph : graphs) graph->launch(stream_);
+                           stream_.synchronize();
                          }) *
                          1e-3;
-
-  constexpr int kMostCopies = 256;
-  for (BucketLine& line : result.lines) {
-    if (line.slot == 0)
-      line.exec_bytes = bytes_per_exec(device, stream, make_plan(line.rows, line.slot), kMostCopies, kept);
-    told(line);
-  }
   return result;
+}
+
+void BucketBench::measure_memory(BucketsResult& result, KeptGraphs& kept) const {
+  constexpr int kMostCopies = 256;
+  for (BucketLine& line : result.lines)
+    if (line.slot == 0)
+      line.exec_bytes = bytes_per_exec(device_, stream_, plan_of(line.rows, line.slot), kMostCopies, kept);
 }
 
 }  // namespace nodewright

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "bench/graph_bench.h"
 #include "bench/spread.h"
 #include "graph/exec_budget.h"
 #include "graph/plan_run.h"
+#include "models/decode_state.h"
+#include "models/decoder_kernels.h"
 #include "models/decoder_model.h"
+#include "models/kv_cache.h"
 #include "runtime/kernel_cache.h"
 
 namespace nodewright {
@@ -64,10 +68,32 @@ struct BucketsResult {
   double launch_all_ms = 0;                  // one launch of each graph with no live row, until the last has run
 };
 
-// Builds the decode graphs of every bucket for `slots` slots of activations, all alive at once; then more of each to
-// see what it takes of the device's memory. All of them are in `kept` afterwards, which nobody may launch.
-BucketsResult bench_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-                            const std::vector<int64_t>& buckets, int slots, int64_t context, KeptGraphs& kept,
-                            const std::function<void(const BucketLine&)>& told);
+// The decode graphs of every bucket for `slots` slots of activations.
+class BucketBench {
+ public:
+  BucketBench(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+              std::vector<int64_t> buckets, int slots, int64_t context);
+
+  // Builds them, all alive at once, launches each once, and destroys them.
+  BucketsResult build();
+
+  // Fills in what one graph of each bucket takes of the device's memory, from many of them, which are in `kept` then and
+  // which nobody may launch.
+  void measure_memory(BucketsResult& result, KeptGraphs& kept) const;
+
+ private:
+  Plan plan_of(int64_t rows, int slot) const;
+  BucketLine build_one(int64_t rows, int slot, KeptGraphs& graphs) const;
+
+  Device& device_;
+  const Stream& stream_;
+  KernelCache& kernels_;
+  const DecoderModel& model_;
+  std::vector<int64_t> buckets_;
+  int64_t context_;
+  KvCache cache_;
+  std::vector<std::unique_ptr<DecodeSlot>> memory_;  // by slot
+  std::map<int64_t, DecoderKernels> chosen_;         // by rows
+};
 
 }  // namespace nodewright

@@ -68,16 +68,6 @@ struct Measured {
   }
 };
 
-BucketsResult measure_buckets(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-                              const GraphBenchCommand& command, KeptGraphs& kept) {
-  write_standard_output(bucket_heading());
-  BucketsResult result =
-      bench_buckets(device, stream, kernels, model, default_buckets(command.most_rows), kSlots, command.context, kept,
-                    [](const BucketLine& line) { write_standard_output(describe(line)); });
-  write_standard_output(describe_totals(result) + "\n");
-  return result;
-}
-
 Measured measure(Device& device, Stream& stream, KernelCache& kernels, const GraphBenchCommand& command) {
   Measured measured;
   const std::vector<GraphCase> cases = cases_of(command);
@@ -86,20 +76,30 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
 
   std::optional<DecoderModel> model;
   if (!command.model.empty()) model = DecoderModel::load(device, stream, command.model);
-  // Memory first, and nothing destroyed meanwhile: the driver serves a graph from what earlier ones left behind.
-  KeptGraphs kept;
-  if (command.buckets) measured.buckets = measure_buckets(device, stream, kernels, *model, command, kept);
-  for (const GraphCase& c : cases)
-    measured.rows.push_back({{}, bytes_per_exec(device, stream, kernels, c, most_kept(device, c.nodes), kept)});
-  kept.clear();
-
+  std::optional<BucketBench> buckets;
+  if (command.buckets) {
+    buckets.emplace(device, stream, kernels, *model, default_buckets(command.most_rows), kSlots, command.context);
+    measured.buckets = buckets->build();
+  }
   if (model) {
     measured.model = bench_model_graph(device, stream, kernels, *model,
                                        {.context = command.context, .repetitions = command.bench.repetitions});
     write_standard_output(describe(*measured.model, command.model.filename().string()) + "\n");
   }
+  for (const GraphCase& c : cases) measured.rows.push_back({bench_graph(device, stream, kernels, c, command.bench), 0});
+
+  // Memory last: the many graphs that it takes leave the heap in pieces. None is destroyed before all are measured, since
+  // the driver serves a graph from what earlier ones left behind.
+  KeptGraphs kept;
+  if (buckets) buckets->measure_memory(*measured.buckets, kept);
   for (size_t i = 0; i < cases.size(); ++i)
-    measured.rows[i].line = bench_graph(device, stream, kernels, cases[i], command.bench);
+    measured.rows[i].exec_bytes =
+        bytes_per_exec(device, stream, kernels, cases[i], most_kept(device, cases[i].nodes), kept);
+  if (measured.buckets) {
+    write_standard_output(bucket_heading());
+    for (const BucketLine& line : measured.buckets->lines) write_standard_output(describe(line));
+    write_standard_output(describe_totals(*measured.buckets) + "\n");
+  }
   if (!cases.empty())
     write_standard_output(build_table(measured.rows) + "\n" + run_table(measured.rows) + "\n" +
                           change_table(measured.rows) + "\n");

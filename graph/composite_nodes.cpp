@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "graph/graph_builder.h"
@@ -39,6 +41,16 @@ const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
     if (const PlanNode* inner = find_node(*node.bodies[0], matches)) return inner;
   }
   return nullptr;
+}
+
+// A copy of `name` that lives as long as the program: a use outlives the inner plan whose node it is named after, where
+// patch_child puts another plan in its place. There are as many as there are names of inner nodes.
+std::string_view kept_name(std::string_view name) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> names;
+  const std::lock_guard lock(mutex);
+  const auto found = names.find(name);
+  return found != names.end() ? *found : *names.emplace(name).first;
 }
 
 // The names of a plan and of the plans inside it.
@@ -82,7 +94,7 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
         const auto first = std::lower_bound(cuts.begin(), cuts.end(), begin) - cuts.begin();
         for (auto i = static_cast<size_t>(first); i < pieces.size() && pieces[i].end <= begin + use.bytes; ++i) {
           NestedUse& piece = pieces[i];
-          if (piece.field.empty()) piece.field = node.name;
+          if (piece.field.empty()) piece.field = kept_name(node.name);
           if (reads(use.access) && writer[i] != plan) piece.reads_first = true;
           if (!writes(use.access)) continue;
           piece.writes = true;

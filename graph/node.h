@@ -66,7 +66,7 @@ struct Buffer {
 // One range that one node touches.
 struct Use {
   std::string_view field;  // of the argument struct; "to" and "from" for copies and fills; for a child or a conditional
-                           // the inner node. Lives as long as the program or the inner plan.
+                           // the inner node. Lives as long as the program.
   uint32_t buffer = 0;     // index into Plan::buffers
   uint64_t offset = 0;     // bytes from the start of the buffer
   uint64_t bytes = 0;      // never 0
