@@ -77,8 +77,8 @@ class BucketBench {
   // Builds them, all alive at once, launches each once, and destroys them.
   BucketsResult build();
 
-  // Fills in what one graph of each bucket takes of the device's memory, from many of them, which are in `kept` then and
-  // which nobody may launch.
+  // Fills in what one graph of each bucket takes of the device's memory, from many of them, which are in `kept` then
+  // and which nobody may launch.
   void measure_memory(BucketsResult& result, KeptGraphs& kept) const;
 
  private:

@@ -88,8 +88,8 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
   }
   for (const GraphCase& c : cases) measured.rows.push_back({bench_graph(device, stream, kernels, c, command.bench), 0});
 
-  // Memory last: the many graphs that it takes leave the heap in pieces. None is destroyed before all are measured, since
-  // the driver serves a graph from what earlier ones left behind.
+  // Memory last: the many graphs that it takes leave the heap in pieces. None is destroyed before all are measured,
+  // since the driver serves a graph from what earlier ones left behind.
   KeptGraphs kept;
   if (buckets) buckets->measure_memory(*measured.buckets, kept);
   for (size_t i = 0; i < cases.size(); ++i)

@@ -47,8 +47,7 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
   return {buffer.name(), buffer.address(), buffer.bytes(), std::move(kind)};
 }
 
-GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket)
-    : token_(plan_token(name)) {
+GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) : token_(plan_token(name)) {
   plan_.name = std::move(name);
   plan_.bucket = bucket;
   plan_.device = &device;
@@ -207,8 +206,7 @@ PlanNode GraphBuilder::new_node(std::string_view name, NodeKind kind) const {
   node.layer_chars = layer_chars_;
   node.kind = kind;
   if (name.empty()) refuse(node, "its name is empty", "name the node after what it does");
-  if (node_named(node.name) != kNone)
-    refuse(node, "the name is taken by another node", "give it a name of its own");
+  if (node_named(node.name) != kNone) refuse(node, "the name is taken by another node", "give it a name of its own");
   check_allowed_in_body(node);
   return node;
 }

@@ -201,9 +201,9 @@ class GraphBuilder {
   const std::string& name() const { return plan_.name; }
   Device& device() const { return *plan_.device; }
 
-  // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a loop
-  // lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the driver
-  // failed even with the conditional nodes in order (see loops_address in graph/node.h).
+  // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a
+  // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the
+  // driver failed even with the conditional nodes in order (see loops_address in graph/node.h).
   Plan finish(EdgePolicy policy) &&;
 
  private:
@@ -233,7 +233,7 @@ class GraphBuilder {
   };
   // What the builder knows of a buffer beside the plan.
   struct BufferState {
-    bool written = false;        // by a node
+    bool written = false;         // by a node
     uint32_t frozen_use = kNone;  // the latest: the head of a list in frozen_uses_
   };
   template <KernelArgs A>
@@ -275,9 +275,9 @@ class GraphBuilder {
   Plan plan_;
   uint64_t token_ = 0;  // plan_token of the plan's name
   bool is_body_ = false;
-  bool loops_nest_ = false;                 // a loop in a conditional node, or one of those in a loop
-  std::string prefix_;                      // of the scopes that are open, with their dots
-  uint32_t layer_chars_ = 0;                // of prefix_: the outermost scope
+  bool loops_nest_ = false;   // a loop in a conditional node, or one of those in a loop
+  std::string prefix_;        // of the scopes that are open, with their dots
+  uint32_t layer_chars_ = 0;  // of prefix_: the outermost scope
   std::vector<BufferStart> buffers_by_address_;
   std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
   NameTable buffer_names_, node_names_;

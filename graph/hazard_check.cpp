@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -100,15 +102,43 @@ Reachability orders_of(const Plan& plan) {
   return before;
 }
 
-// By first address, then in the order in which they were collected: keys are sorted and not the touches, which are large.
+// By first address, then in the order in which they were collected.
 void sort_by_address(std::vector<Touch>& touches) {
-  std::vector<std::pair<uint64_t, uint32_t>> keys(touches.size());
-  for (uint32_t i = 0; i < touches.size(); ++i) keys[i] = {touches[i].begin, i};
-  std::sort(keys.begin(), keys.end());
-  std::vector<Touch> sorted;
-  sorted.reserve(touches.size());
-  for (const auto& [address, index] : keys) sorted.push_back(touches[index]);
+  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
+}
+
+// The same where all touches are of the plan's own buffers and no two of those overlap: few buffers are touched by many
+// nodes, so the touches are counted into place buffer by buffer. False, and nothing done, for other plans.
+bool sort_by_buffer(const Plan& plan, std::vector<Touch>& touches) {
+  std::vector<uint32_t> by_address(plan.buffers.size());
+  std::iota(by_address.begin(), by_address.end(), 0);
+  const auto range_of = [&](uint32_t buffer) -> const NamedRange& { return plan.buffers[buffer].range; };
+  std::sort(by_address.begin(), by_address.end(),
+            [&](uint32_t a, uint32_t b) { return range_of(a).address < range_of(b).address; });
+  for (size_t i = 1; i < by_address.size(); ++i) {
+    const NamedRange& before = range_of(by_address[i - 1]);
+    if (before.address + before.bytes > range_of(by_address[i]).address) return false;
+  }
+  const std::less<const Buffer*> below;
+  const Buffer* const first = plan.buffers.data();
+  std::vector<size_t> next(plan.buffers.size() + 1);  // by buffer: how many touches, then where its next one goes
+  for (const Touch& touch : touches) {
+    if (below(touch.buffer, first) || !below(touch.buffer, first + plan.buffers.size())) return false;
+    if (touch.end > touch.buffer->range.address + touch.buffer->range.bytes) return false;
+    ++next[static_cast<size_t>(touch.buffer - first)];
+  }
+  size_t at = 0;
+  for (const uint32_t buffer : by_address) at += std::exchange(next[buffer], at);
+  std::vector<Touch> sorted(touches.size());
+  for (const Touch& touch : touches) sorted[next[static_cast<size_t>(touch.buffer - first)]++] = touch;
   touches.swap(sorted);
+  const auto by_begin = [](const Touch& a, const Touch& b) { return a.begin < b.begin; };
+  for (auto begin = touches.begin(); begin != touches.end();) {
+    const auto end = std::find_if(begin, touches.end(), [&](const Touch& t) { return t.buffer != begin->buffer; });
+    if (!std::is_sorted(begin, end, by_begin)) std::stable_sort(begin, end, by_begin);
+    begin = end;
+  }
+  return true;
 }
 
 // Whether each of `touches`, which share bytes and come by node, is ordered after the last one that it must follow.
@@ -171,7 +201,7 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
   const Reachability before = orders_of(plan);
   std::vector<Touch> touches;
   collect(plan, touches);
-  sort_by_address(touches);
+  if (!sort_by_buffer(plan, touches)) sort_by_address(touches);
   std::vector<MissingOrder> missing;
   const auto report = [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
     if (x.node == y.node) return;  // refused when the node is added: no edge can help

@@ -35,8 +35,8 @@ struct PlanConflict {
   uint64_t address = 0, bytes = 0;
 };
 std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b);  // also of a plan with itself: two graphs of it
-// Throws Error with the first conflict and how many there are, and where one plan has a loop and the other a conditional
-// node: the driver runs a loop beside no other conditional node (see loops_address in graph/node.h).
+// Throws Error with the first conflict and how many there are, and where one plan has a loop and the other a
+// conditional node: the driver runs a loop beside no other conditional node (see loops_address in graph/node.h).
 void check_may_run_at_once(const Plan& a, const Plan& b);
 
 }  // namespace nodewright

@@ -12,20 +12,26 @@ class NameTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  static uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(std::hash<std::string_view>()(name)); }
+
   // The id whose name is `name`, or kNone. name_of(id) is a name that was inserted.
   template <class NameOf>
   uint32_t find(std::string_view name, const NameOf& name_of) const {
+    return find(hash_of(name), name, name_of);
+  }
+  template <class NameOf>
+  uint32_t find(uint32_t hash, std::string_view name, const NameOf& name_of) const {
     if (slots_.empty()) return kNone;
-    const auto hash = static_cast<uint32_t>(std::hash<std::string_view>()(name));
     for (size_t at = hash & (slots_.size() - 1); slots_[at].id != kNone; at = (at + 1) & (slots_.size() - 1))
       if (slots_[at].hash == hash && name_of(slots_[at].id) == name) return slots_[at].id;
     return kNone;
   }
 
   // `name` is not in the table yet; `id` is not kNone.
-  void insert(std::string_view name, uint32_t id) {
+  void insert(std::string_view name, uint32_t id) { insert(hash_of(name), id); }
+  void insert(uint32_t hash, uint32_t id) {
     if (2 * (count_ + 1) > slots_.size()) grow();
-    place({static_cast<uint32_t>(std::hash<std::string_view>()(name)), id});
+    place({hash, id});
     ++count_;
   }
 

@@ -138,9 +138,10 @@ void check_nodes(const Plan& plan, const Plan& outermost, std::unordered_set<std
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& node = plan.nodes[i];
     if (node.id != i) refuse_plan(plan, fmt::format("node {} has id {}", i, node.id));
-    if (names.find(node.name, name_of) != NameTable::kNone)
+    const uint32_t hash = NameTable::hash_of(node.name);
+    if (names.find(hash, node.name, name_of) != NameTable::kNone)
       refuse_plan(plan, fmt::format("two nodes are named '{}'", node.name));
-    names.insert(node.name, node.id);
+    names.insert(hash, node.id);
     if (node.kind == NodeKind::kernel && node.kernel == nullptr)
       refuse_plan(plan, fmt::format("node '{}' has no kernel", node.name));
     if (node.kind == NodeKind::product && node.product == nullptr)

@@ -170,10 +170,10 @@ inline constexpr std::string_view kConditionField = "condition";  // Use::field 
 // Whether a WHILE node lies in the node or is the node.
 bool loops(const PlanNode& node);
 
-// A loop runs beside no other conditional node: on an H200 (driver 580.159.04) graphs whose conditional nodes ran side by
-// side, one of them a loop, ended in CUDA_ERROR_LAUNCH_FAILED now and then (bench/results/2026-11-21-h200-loops.txt). So
-// in a plan the conditional nodes share a range at this address, which loops write and the others read: it orders them
-// as memory would.
+// A loop runs beside no other conditional node: on an H200 (driver 580.159.04) graphs whose conditional nodes ran side
+// by side, one of them a loop, ended in CUDA_ERROR_LAUNCH_FAILED now and then
+// (bench/results/2026-11-21-h200-loops.txt). So in a plan the conditional nodes share a range at this address, which
+// loops write and the others read: it orders them as memory would.
 uint64_t loops_address(std::string_view plan_name);
 inline constexpr std::string_view kLoopsField = "loops";  // Use::field of a conditional node's use of that range
 
