@@ -16,8 +16,8 @@ RUN_TIME, USAGE = 1, 2  # exit codes of a failure
 TIMEOUT_S = 100         # of one command: a sanitizer's build compiles its kernels on two busy cores in half of it
 
 
-def golden_model(name):
-    return os.path.join(GOLDEN, "llama", name)
+def golden_model(name, family="llama"):
+    return os.path.join(GOLDEN, family, name)
 
 
 def run(*words, stdin=b"", stdout=subprocess.PIPE, cwd=None, **environment):
