@@ -30,6 +30,7 @@ struct MatvecShape {
   // next kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
   constexpr int64_t threads() const {
     const int64_t chunks = stride / 8;
+    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 136: a norm spills there
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
     int64_t best = 256, best_idle = INT64_MAX;
     for (int64_t t = 128; t <= 256; t += 32) {
@@ -47,9 +48,8 @@ struct MatvecShape {
   // (tests/kernels/budgets_test.cpp).
   constexpr int64_t registers() const {
     const bool ragged = chunks_per_thread() * threads() * 8 != stride;
-    const bool wide = normed && tile() > 1 && chunks_per_thread() > 1;
-    const bool spacious = threads() == 192;  // two blocks an SM: 168 registers
-    return (ragged || wide) && !spacious ? 88 : 112;
+    const bool wide = normed && tile() > 1 && chunks_per_thread() > 1 && threads() != 192;
+    return ragged || wide ? 88 : 112;
   }
 
   // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
