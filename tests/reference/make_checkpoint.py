@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from checkpoint_families import ARCHITECTURES, PRESETS, config, specs
 
 DEFAULTS = dict(family="llama", hidden=192, heads=6, kv_heads=2, head_dim=32, intermediate=320, layers=2, vocab=1003,
-                tied=True, rope="default", rope_theta=10000.0, eps=1e-5, max_position=1024, window=16, query_scalar=None)
+                tied=True, rope="default", rope_theta=10000.0, eps=1e-5, max_position=1024, window=16, query_scalar=None,
+                score_std=2.0)
 
 
 class Weights:
@@ -105,6 +106,7 @@ def parse(arguments=None):
     parser.add_argument("--rope-high", type=float, default=4.0)
     parser.add_argument("--rope-original", type=int, default=8192)
     parser.add_argument("--eps", type=float)
+    parser.add_argument("--score-std", type=float, help="of the attention scores before the softmax")
     parser.add_argument("--embedding-std", type=float,
                         help="of the residual stream; near sqrt(10 eps), a wrong eps shows in the logits")
     parser.add_argument("--activation", default="gelu_new", help="GPT-2's; nanoGPT's is gelu")
