@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
-# carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big` and `bench`.
-#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [bench] [graph]      all sections by default
+# carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big`,
+# `families` and `bench`.
+#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [bench] [graph]      all sections by default
 # Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); graph.json and three plots, where
 # there is matplotlib (graph): at most eight files for any two sections. Exits 1 when a check failed or was skipped. Each
 # section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-[ $# -ge 1 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift
-sections=${*:-tests cli sanitizer big bench graph}
+sections=${*:-tests cli sanitizer big families bench graph}
 
 build=${BUILD:-build/carry}
 [ -x "$build/nodewright" ] || build=build
@@ -23,8 +24,8 @@ nodewright=$build/nodewright
 device=${NODEWRIGHT_GPU_CHECK_DEVICE:-cuda}  # "cpu" tries the script itself where there is no GPU
 test_device=$device
 torch_device=$device
-big_shapes="llama-3.2-1b llama-3.2-3b"
-if [ "$device" = cuda ]; then test_device=cuda:0; else big_shapes=default; fi
+big_shapes="llama-3.2-1b llama-3.2-3b" family_shapes="qwen3-0.6b qwen3-4b gemma-3-1b gpt2"
+if [ "$device" = cuda ]; then test_device=cuda:0; else big_shapes=default family_shapes=; fi
 modes="explicit captured eager"
 section_seconds=${SECTION_SECONDS:-540}
 commit=${COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}  # what the figures belong to
@@ -57,7 +58,7 @@ section_cli() {
   check "generate demo: the modes agree" 10 agree "$scratch"/story.{explicit,captured,eager}
   check "the modes differ in what they call" 180 modes_are_three_things
 
-  for case in tests/golden/llama/*/; do
+  for case in tests/golden/{llama,qwen3,gemma3,gpt2}/*/; do
     while IFS=$'\t' read -r prompt forced reference; do
       first=$scratch/logits
       for mode in $modes; do
@@ -77,32 +78,29 @@ section_cli() {
 }
 
 section_sanitizer() {
-  local tool sanitizer
+  local tool sanitizer model
   sanitizer=$(find_sanitizer) || { note "compute-sanitizer: not on this machine"; return; }
   for tool in memcheck racecheck synccheck initcheck; do
     sanitize $tool demo --model models/demo --prompt Once
-    sanitize $tool odd_sizes --model tests/golden/llama/odd_sizes --prompt-ids 5,4,3,2,1
+    for model in llama/odd_sizes qwen3/normed_heads gemma3/window_16 gpt2/learned_positions; do
+      sanitize $tool "$model" --model "tests/golden/$model" --prompt-ids 5,4,3,2,1
+    done
   done
 }
 
 section_big() {
-  local shape folder prompt=128,5,99,1000,7,42,3,800,650,12,77,901,33,2,719,500,61 forced=9,18,27,36 mode
+  local shape
   for shape in $big_shapes; do
-    folder=$scratch/$shape
-    make_checkpoint "$shape"
-    check "$shape: generate" 180 "$nodewright" generate --model "$folder" --prompt-ids $prompt --max-tokens 64 --greedy \
-      --ignore-eos --stats --device $device
-    for mode in $modes; do
-      check "$shape: logits, $mode" 120 "$nodewright" logits --model "$folder" --prompt $prompt --continue $forced \
-        --out "$scratch/big.$mode.npy" --device $device --mode "$mode"
-    done
-    check "$shape: modes bit-equal" 10 agree "$scratch"/big.{explicit,captured,eager}.npy
-    check "$shape: transformers" 240 python3 tests/reference/reference_logits.py --model "$folder" --prompt $prompt \
-      --continue $forced --device $torch_device --out "$scratch/reference.npy"
-    check "$shape: reference" 30 python3 tests/reference/compare_logits.py "$scratch/big.explicit.npy" \
-      "$scratch/reference.npy"
-    rm -f "$scratch"/big.*.npy "$scratch/reference.npy"
-    [ "$shape" = llama-3.2-1b ] || rm -rf "$folder"  # bench takes the 1B one
+    big_shape "$shape"
+    [ "$shape" = llama-3.2-1b ] || rm -rf "${scratch:?}/$shape"  # bench takes the 1B one
+  done
+}
+
+section_families() {
+  local shape
+  for shape in $family_shapes; do
+    big_shape "$shape"
+    rm -rf "${scratch:?}/$shape"
   done
 }
 
@@ -209,6 +207,27 @@ sanitize() {  # sanitize TOOL NAME GENERATE-OPTIONS...
     --ignore-eos --device $device
 }
 
+# A released shape with random weights: a prompt of 64 tokens, then 32 greedy steps whose tokens the reference is forced
+# through as well, so that the greedy choice is compared at each of them.
+big_shape() {
+  local shape=$1 folder=$scratch/$1 prompt forced mode
+  prompt=$(seq -s, 7 15 952)
+  make_checkpoint "$shape"
+  check "$shape: generate" 180 to_file "$scratch/tokens" "$nodewright" generate --model "$folder" --prompt-ids "$prompt" \
+    --max-tokens 32 --greedy --ignore-eos --stats --device $device
+  forced=$(tail -1 "$scratch/tokens")
+  for mode in $modes; do
+    check "$shape: logits, $mode" 120 "$nodewright" logits --model "$folder" --prompt "$prompt" --continue "$forced" \
+      --out "$scratch/big.$mode.npy" --device $device --mode "$mode"
+  done
+  check "$shape: modes bit-equal" 10 agree "$scratch"/big.{explicit,captured,eager}.npy
+  check "$shape: transformers" 240 python3 tests/reference/reference_logits.py --model "$folder" --prompt "$prompt" \
+    --continue "$forced" --device $torch_device --out "$scratch/reference.npy"
+  check "$shape: reference" 30 python3 tests/reference/compare_logits.py "$scratch/big.explicit.npy" \
+    "$scratch/reference.npy"
+  rm -f "$scratch"/big.*.npy "$scratch/reference.npy" "$scratch/tokens"
+}
+
 make_checkpoint() {
   local preset=()
   [ ! -e "$scratch/$1/config.json" ] || return 0
@@ -260,7 +279,7 @@ export nodewright device scratch modes out
 rows=$(printf '%-10s %7s %7s %7s %8s' section passed failed skipped seconds)
 for section in $sections; do
   if [ "$(type -t "section_$section")" != function ]; then
-    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, bench, graph"
+    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, families, bench, graph"
     all_failed=$((all_failed + 1))
     continue
   fi

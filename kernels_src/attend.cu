@@ -1,8 +1,9 @@
-// y = softmax(q k^T * scale) v over keys 0 .. position. Block (s, t, m): split s of the context, head tile t, row m.
-// kLanes lanes share a key (8 elements each), so a warp holds 32 / kLanes keys at once, each with its own running
-// maximum, sum and weighted values; these meet in shared memory in slot order, and the splits of a row in the block
-// that arrives last, in split order: a row's bits depend on its own tokens only. A split covers ceil(length / kSplits)
-// keys rounded up to what a block requests at once; splits past the length leave at once and are not counted.
+// y = softmax(q k^T * scale) v over keys 0 .. position, or the last `window` of them. Block (s, t, m): split s of the
+// context, head tile t, row m. kLanes lanes share a key (8 elements each), so a warp holds 32 / kLanes keys at once,
+// each with its own running maximum, sum and weighted values; these meet in shared memory in slot order, and the splits
+// of a row in the block that arrives last, in split order: a row's bits depend on its own tokens only. A split covers
+// ceil(keys / kSplits) keys rounded up to what a block requests at once; splits past the length leave at once and are
+// not counted.
 #include "kernels_src/attend.h"
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/kv_pages.h"
@@ -53,12 +54,13 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
             row = static_cast<int>(blockIdx.z);
   const int live = args.n_live.data[0], length = args.positions.data[row] + 1;
   if (row >= live) return;
-  const int share = static_cast<int>((length + kSplits - 1) / kSplits);
+  const int oldest = args.window > 0 && length > args.window ? length - static_cast<int>(args.window) : 0;
+  const int share = static_cast<int>((length - oldest + kSplits - 1) / kSplits);
   const int keys_per_split = (share + kPass - 1) / kPass * kPass;
-  const int first = split * keys_per_split;
+  const int first = oldest + split * keys_per_split;
   if (first >= length) return;
   const int last = first + keys_per_split < length ? first + keys_per_split : length;
-  const int splits = (length + keys_per_split - 1) / keys_per_split;  // that have keys
+  const int splits = (length - oldest + keys_per_split - 1) / keys_per_split;  // that have keys
 
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int slot = warp * kKeysPerWarp + lane / static_cast<int>(kLanes);  // which of the keys in flight

@@ -9,7 +9,7 @@ namespace nodewright {
 struct Attend {
   In<float> q;              // [rows, heads, head_dim] rotated
   In<bf16> kv;              // one layer's pool (kv_pages.h)
-  In<int32_t> positions;    // [rows]; keys 0 .. position are attended
+  In<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
   In<int32_t> block_table;  // [rows, table_stride]
   In<int32_t> n_live;       // [1]
   Out<bf16> y;              // [rows, y_stride]: heads * head_dim elements a row
@@ -17,7 +17,8 @@ struct Attend {
   InOut<int32_t> arrivals;  // [rows, head_tiles] splits that have written their partials; zero between launches
   int64_t table_stride;
   int64_t y_stride;
-  float scale;  // of q . k, times log2(e): probabilities are powers of two
+  int64_t window;  // keys a row attends to at most, its own included: those above position - window; 0: all
+  float scale;     // of q . k, times log2(e): probabilities are powers of two
 };
 
 // How the heads and the context of a row are dealt to blocks.

@@ -1,4 +1,5 @@
-// x[m, :] = float(embedding[token(m), :]). Block m: row m; thread t: elements t * 8 .. + 7 and every 2048th after.
+// x[m, :] = float(embedding[token(m), :]) * scale + float(position_table[position(m), :]), the latter two if asked for.
+// Block m: row m; thread t: elements t * 8 .. + 7 and every 2048th after.
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/embed.h"
 
@@ -14,8 +15,19 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
   float* to = args.x.data + row * args.stride;
   for (int64_t i = static_cast<int64_t>(threadIdx.x) * 8; i < args.stride;
        i += static_cast<int64_t>(kEmbedThreads) * 8) {
-    const uint4 v = load_frozen_16(from + i);
-    store_16(to + i, uint4{v.x << 16, v.x & 0xffff0000u, v.y << 16, v.y & 0xffff0000u});
-    store_16(to + i + 4, uint4{v.z << 16, v.z & 0xffff0000u, v.w << 16, v.w & 0xffff0000u});
+    float v[8];
+    unpack_8(load_frozen_16(from + i), v);
+    if constexpr (kScaled != 0) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] *= args.scale;
+    }
+    if constexpr (kPositions != 0) {
+      float p[8];
+      unpack_8(load_frozen_16(args.position_table.data + args.positions.data[row] * args.stride + i), p);
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] += p[j];
+    }
+    store_16(to + i, uint4{float_to_bits(v[0]), float_to_bits(v[1]), float_to_bits(v[2]), float_to_bits(v[3])});
+    store_16(to + i + 4, uint4{float_to_bits(v[4]), float_to_bits(v[5]), float_to_bits(v[6]), float_to_bits(v[7])});
   }
 }

@@ -1,4 +1,5 @@
-// x = embedding[token]: the residual stream's first value. The token comes from the host or from the step before.
+// x = embedding[token] * scale + position_table[position]: the residual stream's first value. The token comes from the
+// host or from the step before.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -7,16 +8,20 @@
 namespace nodewright {
 
 struct Embed {
-  In<int32_t> tokens;      // [rows] token id, or -1: the sequence's last token, which is already on the device
-  In<int32_t> sequences;   // [rows] index into last_token
-  In<int32_t> last_token;  // [sequences]
-  In<int32_t> n_live;      // [1]
-  Frozen<bf16> embedding;  // [vocab, stride]
-  Out<float> x;            // [rows, stride]
-  int64_t stride;          // elements of an embedding row: hidden rounded up to 8, padded with zeros
-  int64_t vocab;           // rows of the embedding
+  In<int32_t> tokens;           // [rows] token id, or -1: the sequence's last token, which is already on the device
+  In<int32_t> sequences;        // [rows] index into last_token
+  In<int32_t> last_token;       // [sequences]
+  In<int32_t> n_live;           // [1]
+  In<int32_t> positions;        // [rows], below position_table's rows; empty if kPositions is 0
+  Frozen<bf16> embedding;       // [vocab, stride]
+  Frozen<bf16> position_table;  // [context, stride] padded alike; empty if kPositions is 0
+  Out<float> x;                 // [rows, stride]
+  int64_t stride;               // elements of an embedding row: hidden rounded up to 8, padded with zeros
+  int64_t vocab;                // rows of the embedding
+  float scale;                  // used if kScaled is 1
 };
 
+// Constants: kScaled: 1 where the embedding is multiplied; kPositions: 1 where positions are learned.
 inline constexpr unsigned kEmbedThreads = 256;
 constexpr LaunchShape embed_shape(unsigned rows) { return {{rows, 1, 1}, {kEmbedThreads, 1, 1}, 0}; }
 

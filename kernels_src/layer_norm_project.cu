@@ -1,19 +1,11 @@
 // y[m, n] = f(sum_k ((x[m, k] - mean) / sqrt(variance + eps) * gain[k] + shift[k]) * W[n, k] + bias[n]), mean and
 // variance over kCols, all in fp32. Block (b, m): outputs range b, row m; every group of lanes norms the row for
 // itself.
+#include "kernels_src/device/activation.cuh"
 #include "kernels_src/device/row_dot.cuh"
 #include "kernels_src/layer_norm_project.h"
 
 namespace nodewright {
-
-// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: v * Phi(v), exactly or with its tanh approximation.
-NODEWRIGHT_DEVICE float activate(float v) {
-  if constexpr (kActivation == static_cast<int64_t>(Activation::gelu_erf))
-    return 0.5f * v * (1.0f + erff(v * 0.70710678118654752f));  // 1 / sqrt(2)
-  if constexpr (kActivation == static_cast<int64_t>(Activation::gelu_tanh))
-    return 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v)));  // sqrt(2 / pi)
-  return v;
-}
 
 using LayerNormArgs = LayerNormProject<WeightElement>;
 

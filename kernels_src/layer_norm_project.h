@@ -2,12 +2,10 @@
 // GPT-2 and its kin. f is nothing, or GELU with the error function or with tanh.
 #pragma once
 
+#include "kernels_src/activation.h"
 #include "kernels_src/args.h"
 
 namespace nodewright {
-
-// f, as the constant kActivation.
-enum class Activation : uint8_t { none, gelu_erf, gelu_tanh };
 
 // W: bf16 or float.
 template <class W>

@@ -16,6 +16,7 @@ struct MatvecShape {
   int64_t stride = 0;   // elements between two rows of W: cols rounded up to 8
   int64_t outputs = 0;  // rows of W
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
+  bool normed = false;  // x is normed first, with vectors of its own in registers
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats.
@@ -29,6 +30,7 @@ struct MatvecShape {
   // next kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
   constexpr int64_t threads() const {
     const int64_t chunks = stride / 8;
+    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 136: a norm spills there
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
     int64_t best = 256, best_idle = INT64_MAX;
     for (int64_t t = 128; t <= 256; t += 32) {
@@ -40,13 +42,23 @@ struct MatvecShape {
 
   constexpr int64_t chunks_per_thread() const { return (stride / 8 + threads() - 1) / threads(); }
 
+  // Registers a thread may spend on its slice of x, weights in flight and sums, of the 128 to 168 that the launch
+  // bounds (device/dialect.cuh) leave it. Fewer where a thread may lack a column, as each load is then a branch, and
+  // where a norm holds several rows of several chunks: NVRTC 13.0 spills there with 112, for sm_80 and sm_90
+  // (tests/kernels/budgets_test.cpp).
+  constexpr int64_t registers() const {
+    const bool ragged = chunks_per_thread() * threads() * 8 != stride;
+    const bool wide = normed && tile() > 1 && chunks_per_thread() > 1 && threads() != 192;
+    return ragged || wide ? 88 : 112;
+  }
+
   // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
-  // reduce, and few enough registers (x slice, weights, sums; 128 in all) beside the address arithmetic.
+  // reduce, and few enough registers.
   constexpr int64_t batch() const {
     const int64_t chunks = chunks_per_thread();
     int64_t n = 16;
     while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
-                        8 * tile() * chunks + 4 * chunks * n + n * tile() > 112))
+                        8 * tile() * chunks + 4 * chunks * n + n * tile() > registers()))
       n /= 2;
     return n;
   }

@@ -1,4 +1,5 @@
-// y = silu(h . Wgate^T) * (h . Wup^T) with h = rms_norm(x, gain): the first half of the SwiGLU feed-forward.
+// y = f(h . Wgate^T) * (h . Wup^T) or, without a gate, f(h . Wup^T + bias), with h = norm(x): the first half of a
+// feed-forward block.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -8,12 +9,14 @@ namespace nodewright {
 struct NormGateUp {
   In<float> x;          // [rows, stride] residual, padded with zeros to stride
   Frozen<bf16> gain;    // [cols]
-  Frozen<bf16> weight;  // [2 * intermediate, stride], row 2i gate i, row 2i + 1 up i
+  Frozen<bf16> shift;   // [cols] of a LayerNorm, else empty
+  Frozen<bf16> weight;  // [2 * intermediate, stride], row 2i gate i, row 2i + 1 up i; without a gate [intermediate, ..]
+  Frozen<bf16> bias;    // [outputs], or empty
   Out<bf16> y;          // [rows, y_stride]
   In<int32_t> n_live;   // [1] rows that count; not read at bucket 1
-  int64_t outputs;      // rows of weight: 2 * intermediate
+  int64_t outputs;      // rows of weight
   int64_t y_stride;     // elements between two rows of y
-  float eps;
+  float eps;            // added to the mean square, or to the variance
 };
 
 }  // namespace nodewright

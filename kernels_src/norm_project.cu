@@ -1,12 +1,13 @@
-// y[m, n] = sum_k rms_norm(x[m])[k] * W[n, k], fp32 out. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
-#include "kernels_src/device/matvec.cuh"
+// y[m, n] = sum_k norm(x[m])[k] * W[n, k] + bias[n], fp32 out. Block (b, t): outputs range b, rows t * kTile .. + kTile
+// - 1.
+#include "kernels_src/device/normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
 NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
   project_normed(args, 1, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
     for (int i = static_cast<int>(threadIdx.x); i < rows * kTile; i += static_cast<int>(kThreads)) {
       const int r = i % rows, m = i / rows;
-      if (m < live) args.y.data[(first_row + m) * args.y_stride + segment + r] = sum(r, m);
+      if (m < live) args.y.data[(first_row + m) * args.y_stride + segment + r] = biased(args, segment + r, sum(r, m));
     }
   });
 }

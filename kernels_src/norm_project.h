@@ -1,4 +1,4 @@
-// y = rms_norm(x, gain) . W^T: the qkv projection and the logits.
+// y = norm(x) . W^T + bias: the qkv projection and the logits.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -8,12 +8,14 @@ namespace nodewright {
 struct NormProject {
   In<float> x;          // [rows, stride] residual, padded with zeros to stride
   Frozen<bf16> gain;    // [cols]
+  Frozen<bf16> shift;   // [cols] of a LayerNorm, else empty
   Frozen<bf16> weight;  // [outputs, stride]
+  Frozen<bf16> bias;    // [outputs], or empty
   Out<float> y;         // [rows, y_stride]
   In<int32_t> n_live;   // [1] rows that count; not read at bucket 1
   int64_t outputs;      // rows of weight
   int64_t y_stride;     // elements between two rows of y
-  float eps;
+  float eps;            // added to the mean square, or to the variance
 };
 
 }  // namespace nodewright

@@ -1,4 +1,4 @@
-// residual += x . W^T: the attention output and the down projection, with the residual sum in the epilogue.
+// residual += x . W^T + bias: the attention output and the down projection, with the residual sum in the epilogue.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -8,6 +8,7 @@ namespace nodewright {
 struct ProjectAdd {
   In<bf16> x;             // [rows, x_stride], the first cols elements of a row count
   Frozen<bf16> weight;    // [outputs, stride]
+  Frozen<bf16> bias;      // [outputs], or empty
   InOut<float> residual;  // [rows, residual_stride]; element (m, n) is touched by the block that owns output n
   In<int32_t> n_live;     // [1] rows that count; not read at bucket 1
   int64_t outputs;        // rows of weight

@@ -45,6 +45,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
+  if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   s.partials = arena.take<float>(
       "attention.partials", n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()),
       "workspace");

@@ -46,6 +46,7 @@ struct DecodeState {
   View<float> q;              // [rows, heads, head_dim] rotated
   View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
   View<bf16> activated;       // [rows, intermediate rounded up to 8]
+  View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
   View<float> logits;         // [rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
   View<float> partials;       // attention splits (kernels_src/attend.h)

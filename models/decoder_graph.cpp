@@ -1,5 +1,6 @@
 #include "models/decoder_graph.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -14,85 +15,124 @@ struct LayerContext {
   const ModelConfig& config;
   const DecoderKernels& k;
   const DecodeState& s;
-  Weight<float> frequencies;
   int64_t hidden_stride;
 };
 
+// What differs from layer to layer of one network.
+struct Layer {
+  const LayerWeights& w;
+  View<bf16> kv;
+  Weight<float> frequencies;  // empty where positions are learned
+  int64_t window;             // keys attended; 0: all
+};
+
+// x += W y + b or, in a family with post norms, x += norm(W y)
+void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k, View<bf16> y,
+                     const WeightMatrix& w, Weight<bf16> post_norm) {
+  const auto& [g, config, kernels, s, hidden_stride] = c;
+  if (!config.post_norms) {
+    g.launch(name, k.project_add,
+             {.x = y,
+              .weight = w.data,
+              .bias = w.bias,
+              .residual = s.residual,
+              .n_live = s.inputs.n_live,
+              .outputs = w.rows,
+              .x_stride = w.stride,
+              .residual_stride = hidden_stride});
+    return;
+  }
+  g.launch(name, k.project,
+           {.x = y,
+            .weight = w.data,
+            .bias = w.bias,
+            .y = s.projected,
+            .n_live = s.inputs.n_live,
+            .outputs = w.rows,
+            .x_stride = w.stride,
+            .y_stride = hidden_stride});
+  g.launch(name + "_norm", k.norm_add,
+           {.x = s.projected,
+            .gain = post_norm,
+            .residual = s.residual,
+            .n_live = s.inputs.n_live,
+            .stride = hidden_stride,
+            .eps = config.eps});
+}
+
 // x += Wo attention(rope(Wqkv norm(x)))
-void attention_block(const LayerContext& c, const LayerWeights& w, View<bf16> kv) {
-  const auto& [g, config, k, s, frequencies, hidden_stride] = c;
+void attention_block(const LayerContext& c, const Layer& layer) {
+  const auto& [g, config, k, s, hidden_stride] = c;
+  const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
   g.launch("qkv", k.norm_qkv,
            {.x = s.residual,
-            .gain = w.attention_norm,
+            .gain = w.attention_norm.gain,
+            .shift = w.attention_norm.shift,
             .weight = w.qkv.data,
+            .bias = w.qkv.bias,
             .y = s.qkv,
             .n_live = in.n_live,
             .outputs = w.qkv.rows,
             .y_stride = config.qkv_width(),
             .eps = config.eps});
-  g.launch("rope", k.rope_append,
+  g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
            {.qkv = s.qkv,
-            .frequencies = frequencies,
+            .frequencies = layer.frequencies,
+            .q_gain = w.q_norm,
+            .k_gain = w.k_norm,
             .positions = in.positions,
             .block_table = in.block_table,
             .n_live = in.n_live,
             .q = s.q,
-            .kv = kv,
+            .kv = layer.kv,
             .qkv_stride = config.qkv_width(),
-            .table_stride = in.table_stride},
-           Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
-  // At most: every row at the end of the longest context.
-  const uint64_t context_bytes =
-      sizeof(bf16) * unsigned_of(2 * s.rows * in.table_stride * kPageTokens * config.kv_width());
-  g.launch("attend", k.attend,
-           {.q = s.q,
-            .kv = kv,
-            .positions = in.positions,
-            .block_table = in.block_table,
-            .n_live = in.n_live,
-            .y = s.attended,
-            .partials = s.partials,
-            .arrivals = s.arrivals,
             .table_stride = in.table_stride,
-            .y_stride = w.out.stride,
-            .scale = static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(config.head_dim)))},
-           Traffic{s.q.bytes() + context_bytes, s.attended.bytes()});
-  g.launch("out", k.attention_out,
-           {.x = s.attended,
-            .weight = w.out.data,
-            .residual = s.residual,
-            .n_live = in.n_live,
-            .outputs = w.out.rows,
-            .x_stride = w.out.stride,
-            .residual_stride = hidden_stride});
+            .eps = config.eps},
+           Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
+  // At most: every row at the end of the longest context, or of its window.
+  const int64_t context = in.table_stride * kPageTokens,
+                keys = layer.window ? std::min(layer.window, context) : context;
+  const double query_scale = config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim)));
+  g.launch(
+      "attend", k.attend,
+      {.q = s.q,
+       .kv = layer.kv,
+       .positions = in.positions,
+       .block_table = in.block_table,
+       .n_live = in.n_live,
+       .y = s.attended,
+       .partials = s.partials,
+       .arrivals = s.arrivals,
+       .table_stride = in.table_stride,
+       .y_stride = w.out.stride,
+       .window = layer.window,
+       .scale = static_cast<float>(M_LOG2E * query_scale)},
+      Traffic{s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * keys * config.kv_width()), s.attended.bytes()});
+  add_to_residual(c, "out", k.attention_out, s.attended, w.out, w.attention_post_norm);
 }
 
-// x += Wdown (silu(Wgate norm(x)) * (Wup norm(x)))
-void feed_forward_block(const LayerContext& c, const LayerWeights& w) {
-  const auto& [g, config, k, s, frequencies, hidden_stride] = c;
-  g.launch("gate_up", k.norm_gate_up,
+// x += Wdown (f(Wgate norm(x)) * (Wup norm(x))), or without a gate x += Wdown f(Wup norm(x) + b) + b
+void feed_forward_block(const LayerContext& c, const Layer& layer) {
+  const auto& [g, config, k, s, hidden_stride] = c;
+  const LayerWeights& w = layer.w;
+  g.launch(config.gated ? "gate_up" : "up", k.norm_gate_up,
            {.x = s.residual,
-            .gain = w.feed_forward_norm,
+            .gain = w.feed_forward_norm.gain,
+            .shift = w.feed_forward_norm.shift,
             .weight = w.gate_up.data,
+            .bias = w.gate_up.bias,
             .y = s.activated,
             .n_live = s.inputs.n_live,
             .outputs = w.gate_up.rows,
             .y_stride = w.down.stride,
             .eps = config.eps});
-  g.launch("down", k.down,
-           {.x = s.activated,
-            .weight = w.down.data,
-            .residual = s.residual,
-            .n_live = s.inputs.n_live,
-            .outputs = w.down.rows,
-            .x_stride = w.down.stride,
-            .residual_stride = hidden_stride});
+  add_to_residual(c, "down", k.down, s.activated, w.down, w.feed_forward_post_norm);
 }
 
 void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s) {
   for (const NamedRange& range : model.weights().ranges()) g.declare(range, {.live_in = true});
-  g.declare(model.frequencies_range(), {.live_in = true});
+  for (const NamedRange& range : model.frequencies_ranges()) g.declare(range, {.live_in = true});
   for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
   g.declare(s.host_inputs_range, {.live_in = true});
   g.declare(s.inputs_range);
@@ -120,22 +160,28 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
             .sequences = s.inputs.sequences,
             .last_token = s.last_token,
             .n_live = s.inputs.n_live,
+            .positions = config.learned_positions ? s.inputs.positions : View<int32_t>{},
             .embedding = w.embedding().data,
+            .position_table = w.positions().data,
             .x = s.residual,
             .stride = w.embedding().stride,
-            .vocab = config.vocab},
+            .vocab = config.vocab,
+            .scale = config.embedding_scale},
            Traffic{sizeof(bf16) * unsigned_of(s.rows * w.embedding().stride), s.residual.bytes()});
-  const LayerContext context{g, config, k, s, model.frequencies(), w.embedding().stride};
+  const LayerContext context{g, config, k, s, w.embedding().stride};
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(l));
-    attention_block(context, w.layers()[unsigned_of(l)], cache.layer(l));
-    feed_forward_block(context, w.layers()[unsigned_of(l)]);
+    const Layer layer{w.layers()[unsigned_of(l)], cache.layer(l), model.frequencies(l), config.window_of(l)};
+    attention_block(context, layer);
+    feed_forward_block(context, layer);
   }
   if (step) {
     g.launch("logits", k.norm_logits,
              {.x = s.residual,
-              .gain = w.final_norm(),
+              .gain = w.final_norm().gain,
+              .shift = w.final_norm().shift,
               .weight = w.head().data,
+              .bias = {},
               .y = s.logits,
               .n_live = s.inputs.n_live,
               .outputs = config.vocab,

@@ -6,8 +6,10 @@
 
 #include "kernels_src/attend.h"
 #include "kernels_src/embed.h"
+#include "kernels_src/norm_add.h"
 #include "kernels_src/norm_gate_up.h"
 #include "kernels_src/norm_project.h"
+#include "kernels_src/project.h"
 #include "kernels_src/project_add.h"
 #include "kernels_src/rope_append.h"
 #include "kernels_src/sample.h"
@@ -16,14 +18,22 @@
 
 namespace nodewright {
 
+// How a block ends: one kernel that adds to the residual or, in a family with post norms, one that does not and one
+// that norms and adds. The others are not compiled.
+struct OutputKernels {
+  Kernel<ProjectAdd> project_add;
+  Kernel<Project> project;
+  Kernel<NormAdd> norm_add;
+};
+
 struct DecoderKernels {
   Kernel<Embed> embed;
   Kernel<NormProject> norm_qkv;
   Kernel<RopeAppend> rope_append;
   Kernel<Attend> attend;
-  Kernel<ProjectAdd> attention_out;
+  OutputKernels attention_out;
   Kernel<NormGateUp> norm_gate_up;
-  Kernel<ProjectAdd> down;
+  OutputKernels down;
   Kernel<NormProject> norm_logits;
   Kernel<Sample> sample;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "models/model_config.h"
 #include "models/weights.h"
@@ -19,18 +20,16 @@ class DecoderModel {
 
   const ModelConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
-  Weight<float> frequencies() const { return weight_of<float>(frequencies_); }  // [head_dim / 2] radians a position
-  NamedRange frequencies_range() const {
-    return {frequencies_.name(), frequencies_.address(), frequencies_.bytes(), "weight"};
-  }
+  // [head_dim / 2] radians a position, of that layer; empty where positions are learned.
+  Weight<float> frequencies(int64_t layer) const;
+  std::vector<NamedRange> frequencies_ranges() const;
 
  private:
-  DecoderModel(ModelConfig config, DecoderWeights weights, DeviceBuffer frequencies)
-      : config_(std::move(config)), weights_(std::move(weights)), frequencies_(std::move(frequencies)) {}
+  DecoderModel(ModelConfig config, DecoderWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
 
   ModelConfig config_;
   DecoderWeights weights_;
-  DeviceBuffer frequencies_;
+  std::vector<DeviceBuffer> frequencies_;  // of global layers, then of sliding ones if theirs are others
 };
 
 }  // namespace nodewright

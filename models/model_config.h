@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/activation.h"
+#include "kernels_src/norm.h"
+
 namespace nodewright {
 
 enum class RopeType : uint8_t { plain, linear, llama3 };  // config.json calls plain "default"
@@ -30,9 +33,13 @@ struct GenerationDefaults {
   std::optional<double> top_p;        // 0..1
 };
 
+// Which names a checkpoint's tensors have (models/tensor_names.h); the arithmetic is in the fields of ModelConfig.
+enum class Family : uint8_t { llama, qwen3, gemma3, gpt2 };
+
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
-  int64_t hidden = 0;        // width of the residual stream
+  Family family = Family::llama;
+  int64_t hidden = 0;  // width of the residual stream
   int64_t layers = 0;
   int64_t heads = 0;         // query heads
   int64_t kv_heads = 0;      // key and value heads; divides heads
@@ -40,9 +47,23 @@ struct ModelConfig {
   int64_t intermediate = 0;  // width of the feed-forward layer
   int64_t vocab = 0;         // rows of the embedding and of the head
   int64_t max_position = 0;  // longest context, in tokens
-  float eps = 0;             // of RMSNorm, added to the mean square
+  float eps = 0;             // of the norms, added to the mean square or variance
   bool tied = false;         // the head is the embedding
-  RopeConfig rope;
+
+  Norm norm = Norm::rms;                     // of every norm but those of a family without it
+  bool head_norm = false;                    // q and k are normed, head by head, before rotation
+  bool post_norms = false;                   // a block's output is normed before it joins the residual stream
+  bool biases = false;                       // of the four products of a layer
+  Activation activation = Activation::silu;  // of the feed-forward block
+  bool gated = true;                         // f(gate) * up; else f(up)
+  float embedding_scale = 1;                 // the embedding times this enters the residual stream
+  std::optional<double> query_scale;         // of q . k; absent: head_dim^-1/2
+  bool learned_positions = false;            // positions have an embedding, and q and k are not rotated
+  RopeConfig rope;                           // of global layers
+  std::optional<RopeConfig> local_rope;      // of sliding layers; absent: the same
+  int64_t window = 0;                        // keys that a query of a sliding layer attends to, its own included
+  std::vector<bool> sliding;                 // [layers]; empty: none
+
   std::optional<int64_t> bos;  // token ids
   std::vector<int64_t> eos;    // any of them ends a sequence; empty: only a length limit does
   std::optional<int64_t> pad;
@@ -52,12 +73,14 @@ struct ModelConfig {
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+  bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[static_cast<size_t>(layer)]; }
+  int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
 };
 
 // Reads folder/config.json and, if present, folder/generation_config.json, whose eos_token_id comes first. Absent keys
-// get the defaults of transformers' LlamaConfig (transformers 5.23, models/llama/configuration_llama.py); rotary
-// parameters are read in both spellings, rope_theta + rope_scaling and rope_parameters. Throws Error, naming file, key
-// and value, for what is missing, of the wrong type, out of range or not supported.
+// get the defaults of transformers' configuration of that family (transformers 5.23, models/*/configuration_*.py);
+// rotary parameters are read in both spellings, rope_theta + rope_scaling and rope_parameters. Throws Error, naming
+// file, key and value, for what is missing, of the wrong type, out of range or not supported.
 ModelConfig read_model_config(const std::filesystem::path& folder);
 
 }  // namespace nodewright

@@ -11,7 +11,8 @@
 
 namespace nodewright {
 
-// By default the model of "NanoGPT: CUDA Graph Replay": 56 769 parameters (the article says 57 K), Shakespeare's 65 characters.
+// By default the model of "NanoGPT: CUDA Graph Replay": 56 769 parameters (the article says 57 K), Shakespeare's 65
+// characters.
 struct NanogptConfig {
   int64_t layers = 4, heads = 4, embedding = 32;
   int64_t context = 64;  // block_size: positions there are, and slots of the cache

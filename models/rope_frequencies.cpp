@@ -20,11 +20,10 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
 
 }  // namespace
 
-std::vector<float> rope_frequencies(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
-  std::vector<float> frequencies(static_cast<size_t>(config.head_dim / 2));
+std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t head_dim) {
+  std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
     const float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
     if (rope.type == RopeType::plain) frequencies[i] = frequency;
     if (rope.type == RopeType::linear) frequencies[i] = frequency / static_cast<float>(rope.factor);

@@ -8,12 +8,14 @@
 #include <bit>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "models/json_file.h"
+#include "models/tensor_names.h"
 #include "runtime/arena.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -33,10 +35,11 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple 
 
 // ---- What goes where -------------------------------------------------------------------------------------------
 
-// Row i of a tensor becomes row first + i * step of a range.
+// Row i of a tensor becomes row first + i * step of a range; of a transposed tensor, column i does.
 struct Part {
   const TensorInfo* tensor;
   int64_t tensor_rows, first, step;
+  bool transposed = false;
 };
 
 // One named range of the device buffer and the tensors it is made of.
@@ -51,28 +54,25 @@ struct Source {
   uint64_t offset_of(int64_t row) const { return offset + static_cast<uint64_t>(row) * row_bytes(); }
 };
 
-// The whole buffer, range after range: embedding, six per layer in the order of LayerWeights, final norm, head.
+// The whole buffer, range after range: embedding, positions, the layers' in the order of LayerWeights, final norm,
+// head.
 class Image {
  public:
-  Image(const Checkpoint& checkpoint, const ModelConfig& config) : checkpoint_(checkpoint) {
+  Image(const Checkpoint& checkpoint, const ModelConfig& config)
+      : checkpoint_(checkpoint), config_(config), names_(tensor_names(config)) {
     const ModelConfig& c = config;
-    matrix("embedding", c.hidden, {{"model.embed_tokens.weight", c.vocab}});
-    for (int64_t l = 0; l < c.layers; ++l) {
-      const auto ours = [l](std::string_view what) { return fmt::format("l{}.{}", l, what); };
-      const auto theirs = [l](std::string_view what) { return fmt::format("model.layers.{}.{}.weight", l, what); };
-      vector(ours("attention_norm"), c.hidden, theirs("input_layernorm"));
-      matrix(ours("qkv"), c.hidden,
-             {{theirs("self_attn.q_proj"), c.query_width()},
-              {theirs("self_attn.k_proj"), c.kv_width()},
-              {theirs("self_attn.v_proj"), c.kv_width()}});
-      matrix(ours("out"), c.query_width(), {{theirs("self_attn.o_proj"), c.hidden}});
-      vector(ours("feed_forward_norm"), c.hidden, theirs("post_attention_layernorm"));
-      interleaved(ours("gate_up"), c.hidden, c.intermediate, theirs("mlp.gate_proj"), theirs("mlp.up_proj"));
-      matrix(ours("down"), c.intermediate, {{theirs("mlp.down_proj"), c.hidden}});
-    }
-    vector("final_norm", c.hidden, "model.norm.weight");
-    if (!c.tied) matrix("head", c.hidden, {{"lm_head.weight", c.vocab}});
-    refuse_unused(c.tied);
+    // A file saved from the network without its head leaves the prefix out.
+    const std::string bare = names_.embedding + ".weight";
+    if (!checkpoint.find(names_.prefix + bare) && checkpoint.find(bare)) names_.prefix.clear();
+    const std::string& prefix = names_.prefix;
+
+    matrix("embedding", c.hidden, {{prefix + names_.embedding, c.vocab}});
+    if (c.learned_positions) matrix("positions", c.hidden, {{prefix + names_.positions, c.max_position}});
+    for (int64_t l = 0; l < c.layers; ++l)
+      layer(fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
+    norm("final_norm", prefix + names_.final_norm);
+    if (!c.tied) matrix("head", c.hidden, {{names_.head, c.vocab}});
+    refuse_unused();
   }
 
   const std::vector<Source>& sources() const { return sources_; }
@@ -84,17 +84,64 @@ class Image {
     int64_t rows;
   };
 
-  void vector(std::string name, int64_t width, const std::string& tensor) {
-    const TensorInfo& info = checkpoint_.require(tensor, {width});
-    used_.insert(&info);
-    add({std::move(name), 0, 1, width, width, {{&info, 1, 0, 1}}});
+  void layer(const std::string& ours, const std::string& theirs) {
+    const ModelConfig& c = config_;
+    const TensorNames& n = names_;
+    norm(ours + "attention_norm", theirs + n.attention_norm);
+    if (n.qkv.size() == 1)
+      product(ours + "qkv", c.hidden, {{theirs + n.qkv[0], c.qkv_width()}});
+    else
+      product(
+          ours + "qkv", c.hidden,
+          {{theirs + n.qkv[0], c.query_width()}, {theirs + n.qkv[1], c.kv_width()}, {theirs + n.qkv[2], c.kv_width()}});
+    if (c.head_norm) {
+      vector(ours + "q_norm", {{theirs + n.q_norm + ".weight", c.head_dim}});
+      vector(ours + "k_norm", {{theirs + n.k_norm + ".weight", c.head_dim}});
+    }
+    product(ours + "out", c.query_width(), {{theirs + n.out, c.hidden}});
+    if (c.post_norms) norm(ours + "attention_post_norm", theirs + n.attention_post_norm);
+    norm(ours + "feed_forward_norm", theirs + n.feed_forward_norm);
+    if (c.gated)
+      interleaved(ours + "gate_up", c.hidden, c.intermediate, theirs + n.gate, theirs + n.up);
+    else
+      product(ours + "up", c.hidden, {{theirs + n.up, c.intermediate}});
+    product(ours + "down", c.intermediate, {{theirs + n.down, c.hidden}});
+    if (c.post_norms) norm(ours + "feed_forward_post_norm", theirs + n.feed_forward_post_norm);
+  }
+
+  void norm(const std::string& name, const std::string& tensor) {
+    vector(name, {{tensor + ".weight", config_.hidden}});
+    if (config_.norm == Norm::layer) vector(name + ".shift", {{tensor + ".bias", config_.hidden}});
+  }
+
+  // A matrix of a layer, with its bias where the family has them.
+  void product(const std::string& name, int64_t cols, const std::vector<NamedRows>& tensors) {
+    matrix(name, cols, tensors, names_.transposed);
+    if (!config_.biases) return;
+    std::vector<NamedRows> biases;
+    for (const NamedRows& t : tensors) biases.push_back({t.tensor + ".bias", t.rows});
+    vector(name + ".bias", biases);
+  }
+
+  // One row, the tensors one after the other.
+  void vector(std::string name, const std::vector<NamedRows>& tensors) {
+    // As a column, so that each part is a run of rows.
+    Source source{std::move(name), 0, 0, 1, 1, {}};
+    for (const NamedRows& t : tensors) {
+      const TensorInfo& info = checkpoint_.require(t.tensor, {t.rows});
+      used_.insert(&info);
+      source.parts.push_back({&info, t.rows, source.rows, 1});
+      source.rows += t.rows;
+    }
+    add(std::move(source));
   }
 
   // The rows of the tensors one below the other.
-  void matrix(std::string name, int64_t cols, const std::vector<NamedRows>& tensors) {
+  void matrix(std::string name, int64_t cols, const std::vector<NamedRows>& tensors, bool transposed = false) {
     Source source{std::move(name), 0, 0, cols, padded(cols), {}};
     for (const NamedRows& t : tensors) {
-      source.parts.push_back({&require(t.tensor, t.rows, cols), t.rows, source.rows, 1});
+      const TensorInfo& info = transposed ? require(t.tensor, cols, t.rows) : require(t.tensor, t.rows, cols);
+      source.parts.push_back({&info, t.rows, source.rows, 1, transposed});
       source.rows += t.rows;
     }
     add(std::move(source));
@@ -112,7 +159,7 @@ class Image {
   static int64_t padded(int64_t cols) { return (cols + kStrideElements - 1) / kStrideElements * kStrideElements; }
 
   const TensorInfo& require(const std::string& tensor, int64_t rows, int64_t cols) {
-    const TensorInfo& info = checkpoint_.require(tensor, {rows, cols});
+    const TensorInfo& info = checkpoint_.require(tensor + ".weight", {rows, cols});
     used_.insert(&info);
     return info;
   }
@@ -124,12 +171,14 @@ class Image {
   }
 
   // A tensor that nothing reads (a bias, one layer more) means that config.json describes another network.
-  void refuse_unused(bool tied) const {
+  void refuse_unused() const {
     const TensorInfo* first = nullptr;
     size_t count = 0;
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
-      const bool derived = tensor.name.ends_with(".rotary_emb.inv_freq");  // old files store it; config.json gives it
-      if (used_.contains(&tensor) || derived || (tied && tensor.name == "lm_head.weight")) continue;
+      const bool derived = std::any_of(names_.unused_endings.begin(), names_.unused_endings.end(),
+                                       [&](std::string_view ending) { return tensor.name.ends_with(ending); });
+      const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";
+      if (used_.contains(&tensor) || derived || spare_head) continue;
       if (count++ == 0) first = &tensor;
     }
     if (first)
@@ -142,6 +191,8 @@ class Image {
   }
 
   const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  TensorNames names_;
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;
   uint64_t bytes_ = 0;
@@ -238,8 +289,34 @@ std::vector<ReadTask> tasks_of(const Window& window) {
   return tasks;
 }
 
+// Reads columns [begin, end) of a transposed tensor row by row, and puts each where it is a row. Each row of the file
+// is one read of a few KB: reading all of it for every task would move a wide matrix many times.
+void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  const Source& source = *task.source;
+  const Part& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const uint64_t element_bytes = dtype_bits(tensor.dtype) / 8;
+  const int64_t count = task.end - task.begin;
+  scratch.resize(static_cast<uint64_t>(count) * element_bytes);
+  std::vector<bf16> converted(static_cast<size_t>(count));
+  for (int64_t col = 0; col < source.stride; ++col) {
+    if (col < source.cols) {
+      const int64_t first = col * part.tensor_rows + task.begin;
+      tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * element_bytes, scratch);
+      convert(tensor.dtype, scratch.data(), converted.data(), count);
+    } else {
+      std::fill(converted.begin(), converted.end(), bf16{0});
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      std::byte* row = chunk + (source.offset_of(part.first + (task.begin + i) * part.step) - chunk_begin);
+      reinterpret_cast<bf16*>(row)[col] = converted[static_cast<size_t>(i)];
+    }
+  }
+}
+
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);
   const Source& source = *task.source;
   const Part& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
@@ -342,26 +419,50 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
   DecoderWeights weights(DeviceBuffer(device, "weights", image.bytes()));
   upload(device, stream, image, weights.buffer_, progress);
 
-  auto source = image.sources().begin();
-  const auto matrix = [&] {
-    const Source& s = *source++;
-    const Weight<bf16> data =
-        weight_of<bf16>(weights.buffer_).subview(s.offset / kElementBytes, s.bytes() / kElementBytes);
-    weights.ranges_.push_back({s.name, data.address(), s.bytes(), "weight"});
+  std::map<std::string_view, const Source*> sources;
+  for (const Source& s : image.sources()) {
+    sources.emplace(s.name, &s);
+    weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
     weights.bytes_per_token_ += s.bytes();
-    return WeightMatrix{data, s.rows, s.cols, s.stride};
+  }
+  const auto vector = [&](const std::string& name) -> Weight<bf16> {
+    const auto found = sources.find(name);
+    if (found == sources.end()) return {};
+    const Source& s = *found->second;
+    return weight_of<bf16>(weights.buffer_).subview(s.offset / kElementBytes, s.bytes() / kElementBytes);
   };
-  const auto vector = [&] { return matrix().data; };
+  const auto norm = [&](const std::string& name) { return NormWeights{vector(name), vector(name + ".shift")}; };
+  const auto matrix = [&](const std::string& name) -> WeightMatrix {
+    const auto found = sources.find(name);
+    if (found == sources.end()) return {};
+    const Source& s = *found->second;
+    return {vector(name), s.rows, s.cols, s.stride, vector(name + ".bias")};
+  };
 
-  weights.embedding_ = matrix();
-  for (int64_t l = 0; l < config.layers; ++l)  // braces evaluate in the order of the fields
-    weights.layers_.push_back({vector(), matrix(), matrix(), vector(), matrix(), matrix()});
-  weights.final_norm_ = vector();
-  weights.head_ = config.tied ? weights.embedding_ : matrix();
+  weights.embedding_ = matrix("embedding");
+  weights.positions_ = matrix("positions");
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const std::string prefix = fmt::format("l{}.", l);
+    weights.layers_.push_back({.attention_norm = norm(prefix + "attention_norm"),
+                               .qkv = matrix(prefix + "qkv"),
+                               .q_norm = vector(prefix + "q_norm"),
+                               .k_norm = vector(prefix + "k_norm"),
+                               .out = matrix(prefix + "out"),
+                               .attention_post_norm = vector(prefix + "attention_post_norm"),
+                               .feed_forward_norm = norm(prefix + "feed_forward_norm"),
+                               .gate_up = matrix(prefix + (config.gated ? "gate_up" : "up")),
+                               .down = matrix(prefix + "down"),
+                               .feed_forward_post_norm = vector(prefix + "feed_forward_post_norm")});
+  }
+  weights.final_norm_ = norm("final_norm");
+  weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
-  const uint64_t embedding_row = static_cast<uint64_t>(weights.embedding_.stride) * kElementBytes;
-  if (!config.tied) weights.bytes_per_token_ -= weights.embedding_.data.bytes();
-  weights.bytes_per_token_ += embedding_row;
+  const auto only_a_row = [&](const WeightMatrix& table) {
+    weights.bytes_per_token_ -= table.data.bytes() - static_cast<uint64_t>(table.stride) * kElementBytes;
+  };
+  if (!config.tied) only_a_row(weights.embedding_);
+  if (config.learned_positions) only_a_row(weights.positions_);
+  if (config.tied) weights.bytes_per_token_ += static_cast<uint64_t>(weights.embedding_.stride) * kElementBytes;
   return weights;
 }
 

@@ -14,21 +14,32 @@
 
 namespace nodewright {
 
+// A norm's vectors, [width] each; shift of a LayerNorm only.
+struct NormWeights {
+  Weight<bf16> gain, shift;
+};
+
 // Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
 struct WeightMatrix {
   Weight<bf16> data;  // [rows, stride], row-major; columns from cols on are zero
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;  // cols rounded up to a multiple of 8
+  Weight<bf16> bias;   // [rows], or empty
 };
 
+// What a family lacks is empty.
 struct LayerWeights {
-  Weight<bf16> attention_norm;     // [hidden]
-  WeightMatrix qkv;                // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
-  WeightMatrix out;                // [hidden, heads * head_dim]
-  Weight<bf16> feed_forward_norm;  // [hidden]
-  WeightMatrix gate_up;            // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i
-  WeightMatrix down;               // [hidden, intermediate]
+  NormWeights attention_norm;           // [hidden]
+  WeightMatrix qkv;                     // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
+  Weight<bf16> q_norm, k_norm;          // [head_dim]
+  WeightMatrix out;                     // [hidden, heads * head_dim]
+  Weight<bf16> attention_post_norm;     // [hidden]
+  NormWeights feed_forward_norm;        // [hidden]
+  WeightMatrix gate_up;                 // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
+                                        // gate [intermediate, hidden]
+  WeightMatrix down;                    // [hidden, intermediate]
+  Weight<bf16> feed_forward_post_norm;  // [hidden]
 };
 
 // How far a load is, as bytes of device memory written. Called from the thread that loads, at least once at the end.
@@ -44,23 +55,25 @@ class DecoderWeights {
   static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
                              const Progress& progress = {});
 
-  const WeightMatrix& embedding() const { return embedding_; }    // [vocab, hidden]
-  const WeightMatrix& head() const { return head_; }              // [vocab, hidden]; the embedding if tied
-  const Weight<bf16>& final_norm() const { return final_norm_; }  // [hidden]
+  const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
+  const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
+  const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
+  const NormWeights& final_norm() const { return final_norm_; }  // [hidden]
   const std::vector<LayerWeights>& layers() const { return layers_; }
 
   // "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm", and "head" unless tied; each 256-byte aligned.
+  // "l0.qkv.bias", "final_norm.shift" and the like follow what they belong to.
   std::span<const NamedRange> ranges() const { return ranges_; }
   uint64_t bytes() const { return buffer_.bytes(); }  // of device memory
-  // What one token reads: everything once, but of an embedding that is not also the head only one row.
+  // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
 
  private:
   explicit DecoderWeights(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
 
   DeviceBuffer buffer_;
-  WeightMatrix embedding_, head_;
-  Weight<bf16> final_norm_;
+  WeightMatrix embedding_, positions_, head_;
+  NormWeights final_norm_;
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;

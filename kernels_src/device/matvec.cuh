@@ -9,7 +9,8 @@
 // Dependents are released as soon as a block's first weights are requested: released after the wait, a 1B step took
 // 0.955 ms instead of 0.890 on one H200 (2026-11-20).
 //
-// Constants: kTile rows of x, kCols, kStride (W's row stride, elements), kThreads, kBatch (W rows in flight), kSegment.
+// Constants: kTile rows of x, kCols, kStride (W's row stride, elements), kThreads, kBatch (W rows in flight), kSegment,
+// kBias 1 if outputs have one.
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -164,86 +165,31 @@ NODEWRIGHT_DEVICE void load_slice(InputSlice& slice, const bf16* x, int64_t row_
   }
 }
 
-// This thread's columns of an RMSNorm's gain, requested before the wait.
-struct GainSlice {
-  uint4 gain[kChunks];
-};
-
-NODEWRIGHT_DEVICE void load_gains(GainSlice& slice, const bf16* gain) {
-  NODEWRIGHT_UNROLL
-  for (int c = 0; c < kChunks; ++c)
-    slice.gain[c] = load_ragged_8(gain, chunk_column(c), [](const bf16* p) { return load_frozen_16(p); });
-}
-
-// RMSNorm of fp32 rows padded with zeros to kStride: x / rms(x) * gain, rms over kCols, all in fp32.
-// `scratch`: kTile * kWarps floats of shared memory.
-NODEWRIGHT_DEVICE void load_normed_slice(InputSlice& slice, const GainSlice& gains, const float* x, int64_t row_stride,
-                                         float eps, float* scratch) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  float squares[kTile];
-  NODEWRIGHT_UNROLL
-  for (int m = 0; m < kTile; ++m) {
-    squares[m] = 0.0f;
-    NODEWRIGHT_UNROLL
-    for (int c = 0; c < kChunks; ++c) {
-      const int column = chunk_column(c);
-      float(&v)[8] = slice.x[m][c];
-      uint4 low{0u, 0u, 0u, 0u}, high{0u, 0u, 0u, 0u};
-      if (column < kStride) {
-        low = load_16(x + m * row_stride + column);
-        high = load_16(x + m * row_stride + column + 4);
-      }
-      v[0] = bits_to_float(low.x), v[1] = bits_to_float(low.y), v[2] = bits_to_float(low.z),
-      v[3] = bits_to_float(low.w);
-      v[4] = bits_to_float(high.x), v[5] = bits_to_float(high.y);
-      v[6] = bits_to_float(high.z), v[7] = bits_to_float(high.w);
-      NODEWRIGHT_UNROLL
-      for (int i = 0; i < 8; ++i) squares[m] = fmaf(v[i], v[i], squares[m]);
-    }
-  }
-  warp_sums(squares);
-  if (lane == 0) {
-    NODEWRIGHT_UNROLL
-    for (int m = 0; m < kTile; ++m) scratch[m * kWarps + warp] = squares[m];
-  }
-  __syncthreads();
-  NODEWRIGHT_UNROLL
-  for (int m = 0; m < kTile; ++m) {
-    float total = 0.0f;
-    NODEWRIGHT_UNROLL
-    for (int w = 0; w < kWarps; ++w) total += scratch[m * kWarps + w];
-    const float scale = 1.0f / sqrtf(total / static_cast<float>(kCols) + eps);
-    NODEWRIGHT_UNROLL
-    for (int c = 0; c < kChunks; ++c) {
-      float gain[8];
-      unpack_8(gains.gain[c], gain);
-      NODEWRIGHT_UNROLL
-      for (int i = 0; i < 8; ++i) slice.x[m][c][i] *= scale * gain[i];
-    }
-  }
-}
-
-// The whole of a kernel that projects rms_norm(x): requests weights and gains, waits, norms, streams, stores. `args`
-// has x, gain, weight, n_live, outputs and eps; store(first_row, live, segment, rows, sum) as in stream_weights, with
-// the first of the block's rows of x and how many of its kTile count.
+// What a kernel without a norm does: requests weights, waits, loads the rows of x, streams, stores. `args` has x,
+// weight, n_live, outputs and x_stride; store(first_row, live, segment, rows, sum) as in stream_weights, with the first
+// of the block's rows of x and how many of its kTile count.
 template <class Args, class Store>
-NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
+NODEWRIGHT_DEVICE void project_rows(const Args& args, Store store) {
   float* partial = reinterpret_cast<float*>(shared_memory());
-  float* scratch = partial + kSegment * kTile * kWarps;
-  const OutputRange range = block_outputs(args.outputs, unit);
+  const OutputRange range = block_outputs(args.outputs, 1);
   WeightBatch batch;
-  GainSlice gains;
   request_first_batch(batch, args.weight.data, range);
-  load_gains(gains, args.gain.data);
   release_dependents();
   wait_for_inputs();
 
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   InputSlice slice;
-  load_normed_slice(slice, gains, args.x.data + first_row * kStride, kStride, args.eps, scratch);
+  load_slice(slice, args.x.data + first_row * args.x_stride, args.x_stride);
   stream_weights(args.weight.data, range, batch, slice, partial,
                  [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
+}
+
+// sum + bias[output], where the family has biases (kBias).
+template <class Args>
+NODEWRIGHT_DEVICE float biased(const Args& args, int output, float sum) {
+  if constexpr (kBias != 0) return sum + to_float(args.bias.data[output]);
+  return sum;
 }
 
 }  // namespace nodewright

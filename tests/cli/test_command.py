@@ -17,7 +17,8 @@ from command import DEMO, DEVICE, GOLDEN, PROGRAM, SOURCE, CommandTest, golden_m
 sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
 import check_plan  # noqa: E402
 
-MODELS = ("odd_sizes", "one_kv_head", "unaligned")
+MODELS = ("odd_sizes", "one_kv_head", "unaligned", "qwen3/normed_heads", "gemma3/window_16",
+          "gpt2/learned_positions")
 MODES = ("explicit", "captured", "eager")
 LARGEST_ERROR = 0.02  # rms over the reference's standard deviation: the contract of `logits`
 

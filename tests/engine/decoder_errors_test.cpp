@@ -29,7 +29,7 @@ std::string refusal(const std::function<void()>& action) {
 class DecoderErrors : public testing::Test {
  protected:
   static constexpr int64_t kContext = 80;  // two pages a sequence
-  LoadedModel loaded{"odd_sizes"};
+  LoadedModel loaded{"llama/odd_sizes"};
   DecoderOptions options{.bucket = 2, .prefill_rows = 8, .max_context = kContext, .sequences = 3};
   Decoder decoder = loaded.decoder(options);
   int32_t vocab = static_cast<int32_t>(loaded.vocab());
@@ -165,7 +165,7 @@ TEST_F(DecoderErrors, AThousandSequencesLeakNoPage) {
 
 // A checkpoint that needs more than the device has.
 TEST(DecoderMemoryOnCpuDriver, AModelThatDoesNotFitStatesTheBytesNeededAndFree) {
-  const std::string line = refusal([] { LoadedModel("odd_sizes", "cpu:memory_mb=1"); });
+  const std::string line = refusal([] { LoadedModel("llama/odd_sizes", "cpu:memory_mb=1"); });
   EXPECT_NE(line.find("'weights'"), std::string::npos) << line;
   EXPECT_NE(line.find("cuMemAlloc"), std::string::npos) << line;
   EXPECT_NE(line.find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << line;
@@ -180,7 +180,7 @@ TEST(DecoderMemoryOnCpuDriver, AModelThatDoesNotFitStatesTheBytesNeededAndFree) 
 }
 
 TEST(DecoderMemoryOnCpuDriver, ACacheThatDoesNotFitStatesTheBytesNeededAndFree) {
-  LoadedModel loaded("odd_sizes", "cpu:memory_mb=3");
+  LoadedModel loaded("llama/odd_sizes", "cpu:memory_mb=3");
   const uint64_t free = loaded.device.free_bytes();
   const std::string line =
       refusal([&] { loaded.decoder({.bucket = 1, .prefill_rows = 8, .max_context = 512, .sequences = 100}); });

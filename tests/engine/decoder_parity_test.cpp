@@ -41,12 +41,11 @@ TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {
   EXPECT_GT(relative_error(forced_logits(decoder, loaded, one.prompt, one.continuation), one.expected), kLimit);
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, DecoderParity, testing::ValuesIn(kGoldenModels),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Golden, DecoderParity, testing::ValuesIn(kGoldenModels), golden_test_name);
 
 // Around the prefill bucket of 8 rows and the page of 64 tokens.
 TEST(DecoderPrefill, APromptAppendedAtOnceGivesTheBitsOfOneAppendedTokenByToken) {
-  LoadedModel loaded("odd_sizes");
+  LoadedModel loaded("llama/odd_sizes");
   Decoder decoder = loaded.decoder(decoder_options(1));
   for (size_t length : {1, 7, 8, 9, 63, 64, 65, 130}) {
     const Tokens prompt = some_tokens(length, loaded.vocab(), length);

@@ -20,7 +20,7 @@ struct Course {
 
 class DecoderRecovery : public testing::TestWithParam<RunMode> {
  protected:
-  LoadedModel loaded{"odd_sizes", test_device(), Observe::yes};
+  LoadedModel loaded{"llama/odd_sizes", test_device(), Observe::yes};
   Interposer& interposer = *loaded.opened.interposer;
   Decoder decoder = loaded.decoder(decoder_options(2, GetParam()));
   Tokens prompt = some_tokens(11, loaded.vocab(), 1);  // a full chunk and a part of one
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, DecoderRecovery, testing::Values(RunMode::explici
 // A real one: a kernel that reads outside every allocation. On a GPU it would cost the process its context.
 TEST(DecoderFaultOnCpuDriver, AKernelThatReadsOutsideMemoryEndsInOneErrorThatNamesItsNode) {
   {
-    LoadedModel loaded("odd_sizes", "cpu", Observe::yes);
+    LoadedModel loaded("llama/odd_sizes", "cpu", Observe::yes);
     std::optional<Decoder> decoder(std::in_place, loaded.device, loaded.stream, loaded.kernels, loaded.model,
                                    decoder_options(2));
     const int32_t a = decoder->open(), b = decoder->open();
@@ -181,7 +181,7 @@ TEST(DecoderFaultOnCpuDriver, AKernelThatReadsOutsideMemoryEndsInOneErrorThatNam
     decoder.reset();
   }
   // The next device starts afresh.
-  LoadedModel loaded("odd_sizes", "cpu");
+  LoadedModel loaded("llama/odd_sizes", "cpu");
   Decoder decoder = loaded.decoder(decoder_options(2));
   decoder.step({{.sequence = decoder.open(), .token = 1}});
 }

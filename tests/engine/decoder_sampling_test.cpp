@@ -10,7 +10,7 @@ using namespace test;
 
 class DecoderSampling : public testing::Test {
  protected:
-  LoadedModel loaded{"odd_sizes"};
+  LoadedModel loaded{"llama/odd_sizes"};
   Decoder decoder = loaded.decoder(decoder_options(8));
   Tokens prompt = some_tokens(9, loaded.vocab(), 1);
 

@@ -45,7 +45,7 @@ void decode(Driver& driver, int64_t bucket, RunMode mode, Interposer& interposer
   Device device(driver, 0);
   Stream stream(device, "decode");
   KernelCache kernels(device);
-  const DecoderModel model = DecoderModel::load(device, stream, golden_folder("odd_sizes"));
+  const DecoderModel model = DecoderModel::load(device, stream, golden_folder("llama/odd_sizes"));
   DecoderOptions options = decoder_options(bucket, mode);
   options.max_context = 64;
   options.sequences = bucket;

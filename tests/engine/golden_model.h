@@ -1,4 +1,4 @@
-// A golden checkpoint of tests/golden/llama on a device, its reference logits, and bitwise comparison of logits: what
+// A golden checkpoint of tests/golden on a device, its reference logits, and bitwise comparison of logits: what
 // the end-to-end tests of decoding share.
 #pragma once
 
@@ -27,10 +27,19 @@ namespace nodewright::test {
 using Logits = std::vector<float>;  // [vocab]
 using Tokens = std::vector<int32_t>;
 
-inline const std::vector<std::string> kGoldenModels = {"odd_sizes", "one_kv_head", "unaligned"};
+// By family and case.
+inline const std::vector<std::string> kGoldenModels = {
+    "llama/odd_sizes",  "llama/one_kv_head",      "llama/unaligned", "qwen3/normed_heads",
+    "gemma3/window_16", "gpt2/learned_positions", "gpt2/nanogpt"};
 
-inline std::filesystem::path golden_folder(const std::string& name) {
-  return source_dir() / "tests/golden/llama" / name;
+inline std::filesystem::path golden_folder(const std::string& name) { return source_dir() / "tests/golden" / name; }
+
+// As a part of a test's name.
+inline std::string golden_test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (c == '/') c = '_';
+  return name;
 }
 
 // One prompt of cases.json with what transformers says: row 0 after the prompt, row i after the i-th forced token.

@@ -85,14 +85,14 @@ std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Padding, testing::ValuesIn(models_and_buckets()), [](const auto& info) {
-  return info.param.first + "_bucket_" + std::to_string(info.param.second);
+  return golden_test_name({info.param.first, info.index}) + "_bucket_" + std::to_string(info.param.second);
 });
 
 // Reads the whole pool of pages before and after steps. [pages, 2, kv_heads, page, padded head_dim] bf16 a layer.
 class PagesOfAStep : public testing::Test {
  protected:
   static constexpr int64_t kBucket = 4;
-  LoadedModel loaded{"odd_sizes"};
+  LoadedModel loaded{"llama/odd_sizes"};
   Decoder decoder = loaded.decoder(decoder_options(kBucket));
   const ModelConfig& config = loaded.model.config();
   uint64_t page_bytes = KvCache::page_bytes(config);

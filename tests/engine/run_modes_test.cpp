@@ -40,8 +40,7 @@ TEST_P(RunModes, EveryEdgePolicyGivesEqualBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, RunModes, testing::ValuesIn(kGoldenModels),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Golden, RunModes, testing::ValuesIn(kGoldenModels), golden_test_name);
 
 // The names of the driver calls in a trace, in order.
 class CallNames {
@@ -79,7 +78,7 @@ struct Trace {
 };
 
 Trace trace_of(RunMode mode) {
-  LoadedModel loaded("odd_sizes", test_device(), Observe::yes);
+  LoadedModel loaded("llama/odd_sizes", test_device(), Observe::yes);
   // The kernels are loaded before, so that the trace holds the graphs and the memory only.
   loaded.decoder(decoder_options(1, mode));
   CallNames names(*loaded.opened.interposer);
@@ -146,7 +145,7 @@ TEST(RunModeTrace, AStepSynchronisesOnceInEveryMode) {
 class DecodeFormsOnCpuDriver : public testing::TestWithParam<std::string> {};
 
 std::vector<Logits> short_decode(const std::string& spec) {
-  LoadedModel loaded("odd_sizes", spec);
+  LoadedModel loaded("llama/odd_sizes", spec);
   std::vector<Logits> rows;
   for (int64_t bucket : {1, 2}) {
     Decoder decoder = loaded.decoder(decoder_options(bucket));

@@ -23,6 +23,7 @@ struct AttendCase {
 
   AttendShape shape;  // rows are set by build
   int64_t table_stride = 16;
+  int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
   std::vector<AttendRow> rows;
   int32_t n_live = 0;
@@ -117,6 +118,7 @@ struct AttendCase {
                         .arrivals = arrivals,
                         .table_stride = table_stride,
                         .y_stride = y_stride(),
+                        .window = window,
                         .scale = scale()});
     for (const int32_t count : arrivals.read()) EXPECT_EQ(count, 0);
     partials.read();
@@ -127,8 +129,11 @@ struct AttendCase {
     return row_of(y, m, y_stride(), shape.heads * shape.head_dim);
   }
 
-  // Compares a live row with softmax(q k^T scale) v. What may differ, of a weight: its exponent by the fp32 sums of q k
-  // (a product, a chain of 8, the lanes' tree), its power by 2 units, and every later addition by 2^-24.
+  int64_t oldest(const AttendRow& row) const { return window > 0 ? std::max<int64_t>(row.length - window, 0) : 0; }
+
+  // Compares a live row with softmax(q k^T scale) v over the keys in its window. What may differ, of a weight: its
+  // exponent by the fp32 sums of q k (a product, a chain of 8, the lanes' tree), its power by 2 units, and every later
+  // addition by 2^-24.
   void expect_row(const std::vector<bf16>& y, int64_t m) const {
     const AttendRow& row = rows[at(m)];
     const double slots = static_cast<double>(shape.slots() + shape.splits);
@@ -137,7 +142,7 @@ struct AttendCase {
       const int64_t kv_head = head / shape.group();
       std::vector<double> scores(at(row.length)), value(at(shape.head_dim), 0.0), absolute(at(shape.head_dim), 0.0);
       double top = -INFINITY, largest = 0.0, sum = 0.0;
-      for (int64_t key = 0; key < row.length; ++key) {
+      for (int64_t key = oldest(row); key < row.length; ++key) {
         double score = 0.0, size = 0.0;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
           const double product = static_cast<double>(q[at((m * shape.heads + head) * shape.head_dim + d)]) * scale() *
@@ -149,7 +154,7 @@ struct AttendCase {
         top = std::max(top, score);
         largest = std::max(largest, size);
       }
-      for (int64_t key = 0; key < row.length; ++key) {
+      for (int64_t key = oldest(row); key < row.length; ++key) {
         const double weight = std::exp2(scores[at(key)] - top);
         sum += weight;
         for (int64_t d = 0; d < shape.head_dim; ++d) {

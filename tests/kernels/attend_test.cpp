@@ -117,6 +117,49 @@ TEST_F(AttendRows, AreTheMeanOfTheValuesWhenScoresAreEqual) {
   for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
 }
 
+// Windows and lengths around each other, a split's granule of 16, and a page of 64. What lies outside is NaN.
+TEST_F(AttendRows, AttendToTheKeysOfTheirWindowAndNoOthers) {
+  for (AttendCase c : {llama_case(), attend_case(16, 1, 256, 64), attend_case(3, 1, 20, 3)})
+    for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 512}) {
+      SCOPED_TRACE(name_of(c) + ", window " + std::to_string(window));
+      std::vector<AttendRow> rows;
+      for (const int64_t length : {1, 63, 64, 65, 130, 1024}) rows.push_back({rows.size(), length});
+      for (const int64_t around : {-1, 0, 1}) rows.push_back({rows.size(), std::max<int64_t>(window + around, 1)});
+      c.window = window;
+      c.build(rows, 8);
+      for (int64_t m = 0; m < c.shape.rows; ++m)
+        for (int64_t key = 0; key < c.oldest(c.rows[c.at(m)]); ++key)
+          for (const int value : {0, 1})
+            for (int64_t head = 0; head < c.shape.kv_heads; ++head)
+              std::fill_n(c.pool.begin() + c.pool_index(m, value, head, key), c.shape.padded_head_dim(), to_bf16(kNaN));
+      const std::vector<bf16> y = c.run();
+      for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// The key at q - W changes nothing, not a bit; the one at q - W + 1 changes the row.
+TEST_F(AttendRows, ChangeWithTheOldestKeyOfTheirWindowAndNotWithTheOneBefore) {
+  for (const int64_t window : {1, 16, 63, 64, 65})
+    for (const int64_t length : {window + 1, int64_t{128}, int64_t{129}, int64_t{300}}) {
+      AttendCase c = llama_case();
+      c.window = window;
+      c.build({{1, length}}, 9);
+      const std::vector<bf16> expected = c.run();
+      const auto with_changed = [&](int64_t key) {
+        AttendCase changed = c;
+        for (const int value : {0, 1})
+          for (int64_t head = 0; head < c.shape.kv_heads; ++head)
+            for (int64_t d = 0; d < c.shape.head_dim; ++d)
+              changed.pool[c.at(c.pool_index(0, value, head, key) + d)] = to_bf16(3 * noise(77, c.at(d)));
+        return changed.run();
+      };
+      const int64_t q = length - 1;
+      EXPECT_TRUE(same_bits(with_changed(q - window), expected)) << "window " << window << ", length " << length;
+      EXPECT_FALSE(same_bits(with_changed(q - window + 1), expected)) << "window " << window << ", length " << length;
+    }
+}
+
 TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
   AttendCase c = llama_case();
   c.build({{1, 200}, {2, 200}, {3, 200}, {4, 200}}, 7);

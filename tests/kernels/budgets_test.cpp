@@ -1,5 +1,5 @@
-// What NVRTC makes of every kernel of Llama-3.2-1B and 3B and of GPT-2, for Ampere and Hopper, without a GPU:
-// registers, spills, the wait, and that both compilers lay out the argument structs alike.
+// What NVRTC makes of every kernel of Llama-3.2-1B and 3B, Qwen3-4B, gemma-3-1b and GPT-2, for Ampere and
+// Hopper, without a GPU: registers, spills, the wait, and that both compilers lay out the argument structs alike.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -37,6 +37,34 @@ ModelConfig llama_3b() {
   return c;
 }
 
+ModelConfig qwen3_4b() {
+  ModelConfig c;
+  c.hidden = 2560, c.layers = 36, c.heads = 32, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 9728,
+  c.vocab = 151936;
+  c.head_norm = true;
+  return c;
+}
+ModelConfig gemma3_1b() {
+  ModelConfig c;
+  c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
+  c.vocab = 262144;
+  c.norm = Norm::rms_one_plus, c.head_norm = c.post_norms = true, c.activation = Activation::gelu_tanh;
+  c.embedding_scale = 34;
+  return c;
+}
+// GPT-2 as a checkpoint, through the paged cache; also with nanoGPT's gelu and the width of GPT-2 XL.
+ModelConfig gpt2_small() {
+  ModelConfig c;
+  c.hidden = 768, c.layers = 12, c.heads = c.kv_heads = 12, c.head_dim = 64, c.intermediate = 3072, c.vocab = 50257;
+  c.norm = Norm::layer, c.biases = c.learned_positions = true, c.gated = false, c.activation = Activation::gelu_tanh;
+  return c;
+}
+ModelConfig gpt2_xl() {
+  ModelConfig c = gpt2_small();
+  c.hidden = 1600, c.heads = c.kv_heads = 25, c.intermediate = 6400, c.activation = Activation::gelu_erf;
+  return c;
+}
+
 struct Target {
   int cc_major, sm_count;
 };
@@ -61,6 +89,8 @@ std::map<std::string, uint64_t> args_bytes() {
           {"norm_project", sizeof(NormProject)},
           {"norm_gate_up", sizeof(NormGateUp)},
           {"project_add", sizeof(ProjectAdd)},
+          {"project", sizeof(Project)},
+          {"norm_add", sizeof(NormAdd)},
           {"rope_append", sizeof(RopeAppend)},
           {"attend", sizeof(Attend)},
           {"sample", sizeof(Sample)},
@@ -185,6 +215,14 @@ TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(requests_of(llama_3b
 TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(requests_of(llama_1b(), kAmpere.sm_count), kAmpere); }
 TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(requests_of(llama_3b(), kAmpere.sm_count), kAmpere); }
 
+TEST(KernelBudgets, HoldForQwen3OnHopper) { check_budgets(requests_of(qwen3_4b(), kHopper.sm_count), kHopper); }
+TEST(KernelBudgets, HoldForGemma3OnHopper) { check_budgets(requests_of(gemma3_1b(), kHopper.sm_count), kHopper); }
+TEST(KernelBudgets, HoldForGemma3OnAmpere) { check_budgets(requests_of(gemma3_1b(), kAmpere.sm_count), kAmpere); }
+TEST(KernelBudgets, HoldForGpt2CheckpointsOnHopper) {
+  check_budgets(requests_of(gpt2_small(), kHopper.sm_count), kHopper);
+  check_budgets(requests_of(gpt2_xl(), kHopper.sm_count), kHopper);
+}
+
 TEST(KernelBudgets, HoldForTheTimedFormsOfLlama1bOnHopper) {
   check_budgets(timed_forms_of(requests_of(llama_1b(), kHopper.sm_count)), kHopper);
 }
@@ -222,6 +260,7 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
   for (const auto& [name, bytes] : args_bytes()) text += "#include \"kernels_src/" + name + ".h\"\n";
   text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
           layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
+          layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
           layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
           layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
           layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +

@@ -13,6 +13,13 @@ struct EmbedCase {
   std::vector<int32_t> tokens, sequences, last_token;
   int32_t n_live;
   int64_t stride, vocab;
+  float scale = 1;
+  std::vector<int32_t> positions = {};  // empty: not learned
+
+  static constexpr int64_t kContext = 9;
+  static bf16 position_table(int64_t position, int64_t i) {
+    return to_bf16(noise(8, static_cast<uint64_t>(position * 10000 + i)));
+  }
 
   // Every bit pattern will do: the kernel copies bits.
   bf16 embedding(int64_t token, int64_t i) const {
@@ -29,15 +36,26 @@ struct EmbedCase {
         last("last_token", last_token), live("n_live", std::vector{n_live});
     const Guarded<bf16> weights("embedding", table);
     const Guarded<float> x("x", rows * static_cast<size_t>(stride));
-    const auto kernel = typed_kernel<Embed>(machine().kernels, {"embed", {}}, embed_shape(static_cast<unsigned>(rows)));
-    run_node(kernel, {.tokens = token_ids,
-                      .sequences = sequence_ids,
-                      .last_token = last,
-                      .n_live = live,
-                      .embedding = weights,
-                      .x = x,
-                      .stride = stride,
-                      .vocab = vocab});
+    const auto kernel = typed_kernel<Embed>(
+        machine().kernels, {"embed", {{"kScaled", scale == 1 ? 0 : 1}, {"kPositions", positions.empty() ? 0 : 1}}},
+        embed_shape(static_cast<unsigned>(rows)));
+    std::vector<bf16> position_rows;
+    for (int64_t i = 0; i < kContext * stride; ++i) position_rows.push_back(position_table(i / stride, i % stride));
+    const Guarded<int32_t> position_list("positions", positions);
+    const Guarded<bf16> position_weights("position_table", position_rows);
+    Embed args{.tokens = token_ids,
+               .sequences = sequence_ids,
+               .last_token = last,
+               .n_live = live,
+               .positions = {},
+               .embedding = weights,
+               .position_table = {},
+               .x = x,
+               .stride = stride,
+               .vocab = vocab,
+               .scale = scale};
+    if (!positions.empty()) args.positions = position_list, args.position_table = position_weights;
+    run_node(kernel, args);
     return x.read();
   }
 
@@ -75,6 +93,27 @@ TEST(Embed, LeavesPaddedRowsAloneAndFollowsNothingOfTheirs) {
     const std::vector<float> x = c.run();
     for (int64_t m = 0; m < 5; ++m) c.expect_row(x, m, m < n_live ? c.tokens[static_cast<size_t>(m)] : -1);
   }
+}
+
+// One rounding each: the product's and the sum's.
+TEST(Embed, ScalesTheEmbeddingAndAddsThePositions) {
+  for (const bool learned : {false, true})
+    for (const float scale : {1.0f, 34.0f, 9.8125f}) {
+      EmbedCase c{{2, 0, -1, 1}, {0, 1, 2, 3}, {-1, -1, 3, 0}, 3, 104, 5, scale};
+      if (learned) c.positions = {8, 0, 3, 1 << 30};  // the last row does not count
+      const std::vector<float> x = c.run();
+      for (int64_t m = 0; m < 3; ++m)
+        for (int64_t i = 0; i < c.stride; ++i) {
+          const auto at = static_cast<size_t>(m);
+          const double token = c.expected(m == 2 ? 3 : c.tokens[at], i), product = token * scale;
+          const double position = learned ? value_of(EmbedCase::position_table(c.positions[at], i)) : 0.0;
+          const float found = x[static_cast<size_t>(m * c.stride + i)];
+          if (std::isnan(token) || std::abs(product) > 1e38) continue;
+          ASSERT_NEAR(found, product + position, 0x1p-23 * (std::abs(product) + std::abs(position)) + 0x1p-149)
+              << "scale " << scale << ", row " << m << ", element " << i;
+        }
+      c.expect_row(x, 3, -1);
+    }
 }
 
 // A failed row leaves -1 as its last token; the host reports it, and the step after must not read out of bounds.

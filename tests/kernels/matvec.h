@@ -1,5 +1,5 @@
-// What the tests of norm_project, norm_gate_up and project_add share: shapes, data whose rows depend on their number
-// only, and dot products in double with a bound on what fp32 may differ by.
+// What the tests of norm_project, norm_gate_up, project_add and project share: shapes, data whose rows depend on their
+// number only, and dot products in double with a bound on what fp32 may differ by.
 #pragma once
 
 #include <algorithm>
@@ -7,17 +7,27 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels_src/activation.h"
 #include "kernels_src/matvec_shape.h"
+#include "kernels_src/norm.h"
 #include "kernels_src/norm_gate_up.h"
 #include "kernels_src/norm_project.h"
+#include "kernels_src/project.h"
 #include "kernels_src/project_add.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
 namespace nodewright::test {
 
-// As the model specialises them (models/decoder_kernels.cpp).
-inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s) {
+// What differs from family to family; by default Llama's.
+struct MatvecFamily {
+  Norm norm = Norm::rms;
+  bool biases = false;
+  Activation activation = Activation::silu;
+};
+
+// As the model specialises them (models/decoder_kernels.cpp); no kernel minds a constant that it does not use.
+inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, const MatvecFamily& family = {}) {
   return {kernel,
           {{"kSingleRow", s.rows == 1 ? 1 : 0},
            {"kTile", s.tile()},
@@ -25,7 +35,11 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s) {
            {"kStride", s.stride},
            {"kThreads", s.threads()},
            {"kBatch", s.batch()},
-           {"kSegment", s.segment()}}};
+           {"kSegment", s.segment()},
+           {"kNorm", static_cast<int64_t>(family.norm)},
+           {"kBias", family.biases ? 1 : 0},
+           {"kGated", s.unit == 2 ? 1 : 0},
+           {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
 
 inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit) {
@@ -33,9 +47,11 @@ inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int
 }
 
 // Compiles what a test will ask for, in parallel, instead of one after the other.
-inline void prepare_matvec(const char* kernel, const std::vector<MatvecShape>& shapes) {
+inline void prepare_matvec(const char* kernel, const std::vector<MatvecShape>& shapes,
+                           const std::vector<MatvecFamily>& families = {{}}) {
   std::vector<KernelRequest> requests;
-  for (const MatvecShape& s : shapes) requests.push_back(matvec_request(kernel, s));
+  for (const MatvecShape& s : shapes)
+    for (const MatvecFamily& family : families) requests.push_back(matvec_request(kernel, s, family));
   machine().kernels.prepare(requests);
 }
 
@@ -59,8 +75,9 @@ struct MatvecData {
       for (int64_t n = 0; n < y_stride; ++n)
         residual[count(m * y_stride + n)] = static_cast<float>(noise(300 + number, count(n)));
     }
-    gain.resize(count(cols));
-    for (int64_t k = 0; k < cols; ++k) gain[count(k)] = to_bf16(1.0 + 0.3 * noise(1, count(k)));
+    for (int64_t k = 0; k < cols; ++k) gain.push_back(to_bf16(1.0 + 0.3 * noise(1, count(k))));
+    for (int64_t k = 0; k < cols; ++k) shift.push_back(to_bf16(0.5 * noise(3, count(k))));
+    for (int64_t n = 0; n < outputs; ++n) bias.push_back(to_bf16(2 * noise(4, count(n))));
     weight.assign(count(outputs * stride), bf16{0});
     const double size = std::sqrt(3.0 / static_cast<double>(cols));  // dot products of magnitude 1
     for (int64_t n = 0; n < outputs; ++n)
@@ -77,9 +94,12 @@ struct MatvecData {
 
   int64_t rows, cols, stride, outputs, y_stride;
   float eps = 1e-5f;
+  MatvecFamily family;
   std::vector<float> x;         // [rows, stride], padded with zeros: the input of the norms
   std::vector<bf16> packed_x;   // [rows, stride], padded with NaN: the input of project_add
   std::vector<bf16> gain;       // [cols]
+  std::vector<bf16> shift;      // [cols] of a LayerNorm
+  std::vector<bf16> bias;       // [outputs], in a family with biases
   std::vector<bf16> weight;     // [outputs, stride], padded with zeros
   std::vector<float> residual;  // [rows, y_stride]
 };
@@ -105,16 +125,26 @@ inline Dot dot(const MatvecShape& s, const MatvecData& d, const std::vector<doub
   return {value, absolute * chain_length(s) * 0x1p-24};
 }
 
-// rms_norm(x[m], gain)
+// norm(x[m])
 inline std::vector<double> normed_row(const MatvecData& d, int64_t m) {
+  const auto cols = static_cast<double>(d.cols);
+  std::vector<double> row(d.x.begin() + m * d.stride, d.x.begin() + m * d.stride + d.cols);
+  if (d.family.norm == Norm::layer) {
+    const double mean = std::accumulate(row.begin(), row.end(), 0.0) / cols;
+    for (double& v : row) v -= mean;
+  }
   double squares = 0.0;
-  for (int64_t k = 0; k < d.cols; ++k) squares += std::pow(static_cast<double>(d.x[d.count(m * d.stride + k)]), 2);
-  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(d.cols) + d.eps);
-  std::vector<double> row(d.count(d.cols));
-  for (int64_t k = 0; k < d.cols; ++k)
-    row[d.count(k)] = d.x[d.count(m * d.stride + k)] * scale * value_of(d.gain[d.count(k)]);
+  for (const double v : row) squares += v * v;
+  const double scale = 1.0 / std::sqrt(squares / cols + d.eps);
+  for (size_t k = 0; k < row.size(); ++k) {
+    row[k] *= scale * (value_of(d.gain[k]) + (d.family.norm == Norm::rms_one_plus ? 1.0 : 0.0));
+    if (d.family.norm == Norm::layer) row[k] += value_of(d.shift[k]);
+  }
   return row;
 }
+
+// The bias of output n, in double.
+inline double bias_of(const MatvecData& d, int64_t n) { return d.family.biases ? value_of(d.bias[d.count(n)]) : 0.0; }
 
 // The same with what the norm's own fp32 adds: half the sum of squares' error, and eight roundings on the way.
 inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& row, int64_t n) {
@@ -123,13 +153,19 @@ inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vect
   return result;
 }
 
-// ---- the three kernels, called alike: each returns [rows, y_stride] after a launch with `n_live` live rows ----
+// ---- the four kernels, called alike: each returns [rows, y_stride] after a launch with `n_live` live rows ----
 
 template <class A>
-Kernel<A> matvec_kernel(const char* name, const MatvecShape& s, unsigned grid_x) {
+Kernel<A> matvec_kernel(const char* name, const MatvecShape& s, const MatvecFamily& family, unsigned grid_x) {
   LaunchShape shape = s.launch_shape(machine().device.properties().sm_count);
   if (grid_x != 0) shape.grid[0] = grid_x;
-  return typed_kernel<A>(machine().kernels, matvec_request(name, s), shape);
+  return typed_kernel<A>(machine().kernels, matvec_request(name, s, family), shape);
+}
+
+// What the family has, else nothing.
+inline Frozen<bf16> given(bool has, const Guarded<bf16>& vector) {
+  if (has) return vector;
+  return {};
 }
 
 // `grid_x`: blocks over the outputs, 0 for as many as the model would launch.
@@ -142,16 +178,19 @@ struct RunNormProject {
 
   static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
-    const Guarded<bf16> gain("gain", d.gain), weight("weight", d.weight);
+    const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<NormProject>(kName, s, grid_x), {.x = x,
-                                                            .gain = gain,
-                                                            .weight = weight,
-                                                            .y = y,
-                                                            .n_live = live,
-                                                            .outputs = s.outputs,
-                                                            .y_stride = d.y_stride,
-                                                            .eps = d.eps});
+    run_node(matvec_kernel<NormProject>(kName, s, d.family, grid_x),
+             {.x = x,
+              .gain = gain,
+              .shift = given(d.family.norm == Norm::layer, shift),
+              .weight = weight,
+              .bias = given(d.family.biases, bias),
+              .y = y,
+              .n_live = live,
+              .outputs = s.outputs,
+              .y_stride = d.y_stride,
+              .eps = d.eps});
     return y.read();
   }
 };
@@ -165,16 +204,20 @@ struct RunNormGateUp {
 
   static std::vector<bf16> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<float> x("x", d.x);
-    const Guarded<bf16> gain("gain", d.gain), weight("weight", d.weight), y("y", d.residual.size());
+    const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias),
+        y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<NormGateUp>(kName, s, grid_x), {.x = x,
-                                                           .gain = gain,
-                                                           .weight = weight,
-                                                           .y = y,
-                                                           .n_live = live,
-                                                           .outputs = s.outputs,
-                                                           .y_stride = d.y_stride,
-                                                           .eps = d.eps});
+    run_node(matvec_kernel<NormGateUp>(kName, s, d.family, grid_x),
+             {.x = x,
+              .gain = gain,
+              .shift = given(d.family.norm == Norm::layer, shift),
+              .weight = weight,
+              .bias = given(d.family.biases, bias),
+              .y = y,
+              .n_live = live,
+              .outputs = s.outputs,
+              .y_stride = d.y_stride,
+              .eps = d.eps});
     return y.read();
   }
 };
@@ -187,17 +230,41 @@ struct RunProjectAdd {
   static std::vector<float> initial(const MatvecData& d) { return d.residual; }
 
   static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
-    const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight);
+    const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<float> residual("residual", d.residual);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<ProjectAdd>(kName, s, grid_x), {.x = x,
-                                                           .weight = weight,
-                                                           .residual = residual,
-                                                           .n_live = live,
-                                                           .outputs = s.outputs,
-                                                           .x_stride = d.stride,
-                                                           .residual_stride = d.y_stride});
+    run_node(matvec_kernel<ProjectAdd>(kName, s, d.family, grid_x), {.x = x,
+                                                                     .weight = weight,
+                                                                     .bias = given(d.family.biases, bias),
+                                                                     .residual = residual,
+                                                                     .n_live = live,
+                                                                     .outputs = s.outputs,
+                                                                     .x_stride = d.stride,
+                                                                     .residual_stride = d.y_stride});
     return residual.read();
+  }
+};
+
+struct RunProject {
+  using Element = float;
+  static constexpr const char* kName = "project";
+  static constexpr int64_t kUnit = 1;
+
+  static std::vector<float> initial(const MatvecData& d) { return poisoned<float>(d.residual.size()); }
+
+  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+    const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
+    const Guarded<float> y("y", d.residual.size());
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    run_node(matvec_kernel<Project>(kName, s, d.family, grid_x), {.x = x,
+                                                                  .weight = weight,
+                                                                  .bias = given(d.family.biases, bias),
+                                                                  .y = y,
+                                                                  .n_live = live,
+                                                                  .outputs = s.outputs,
+                                                                  .x_stride = d.stride,
+                                                                  .y_stride = d.y_stride});
+    return y.read();
   }
 };
 

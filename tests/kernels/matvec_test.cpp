@@ -1,4 +1,4 @@
-// What the three weight-streaming kernels promise alike: which rows and elements they store, and that a row's bits
+// What the four weight-streaming kernels promise alike: which rows and elements they store, and that a row's bits
 // depend on that row only. Their values are compared in a file of each.
 #include "tests/kernels/matvec.h"
 
@@ -34,7 +34,7 @@ struct NameOfRun {
     return Run::kName;
   }
 };
-using Runs = ::testing::Types<RunNormProject, RunNormGateUp, RunProjectAdd>;
+using Runs = ::testing::Types<RunNormProject, RunNormGateUp, RunProjectAdd, RunProject>;
 TYPED_TEST_SUITE(MatvecKernel, Runs, NameOfRun);
 
 TYPED_TEST(MatvecKernel, StoresTheLiveRowsAndNothingElse) {

@@ -9,6 +9,10 @@ namespace {
 // Widths below, at and above a warp's and a block's reach, with and without a ragged end.
 constexpr int64_t kWidths[] = {100, 1000, 2048, 2049, 8200};
 constexpr int64_t kBuckets[] = {1, 4};
+// Beside Llama's. A row of 32 or 100 leaves threads of the warp without a column, which no mean may count.
+const std::vector<MatvecFamily> kFamilies = {
+    {.norm = Norm::rms_one_plus}, {.norm = Norm::layer}, {.norm = Norm::layer, .biases = true}};
+constexpr int64_t kWidthsOfFamilies[] = {32, 100, 768, 2049};
 
 class NormProjectValues : public ::testing::Test {
  protected:
@@ -17,6 +21,10 @@ class NormProjectValues : public ::testing::Test {
     for (int64_t cols : kWidths)
       for (int64_t rows : kBuckets) shapes.push_back(matvec_shape(rows, cols, 1, 1));
     prepare_matvec("norm_project", shapes);
+    shapes.clear();
+    for (int64_t cols : kWidthsOfFamilies)
+      for (int64_t rows : kBuckets) shapes.push_back(matvec_shape(rows, cols, 1, 1));
+    prepare_matvec("norm_project", shapes, kFamilies);
   }
 
   static void compare(const MatvecShape& shape, const MatvecData& data) {
@@ -25,7 +33,8 @@ class NormProjectValues : public ::testing::Test {
       const std::vector<double> row = normed_row(data, m);
       for (int64_t n = 0; n < shape.outputs; ++n) {
         const Dot expected = normed_dot(shape, data, row, n);
-        ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected.value, expected.bound)
+        const double value = expected.value + bias_of(data, n);
+        ASSERT_NEAR(y[data.count(m * data.y_stride + n)], value, expected.bound + 0x1p-24 * std::abs(value))
             << "row " << m << ", output " << n << ", cols " << shape.cols << ", outputs " << shape.outputs;
       }
     }
@@ -39,6 +48,32 @@ TEST_F(NormProjectValues, AgreeWithTheReferenceAtOddSizes) {
         const MatvecShape shape = matvec_shape(rows, cols, outputs, 1);
         compare(shape, MatvecData(shape));
       }
+}
+
+TEST_F(NormProjectValues, AgreeWithTheReferenceForEveryNormAndBias) {
+  for (const MatvecFamily& family : kFamilies)
+    for (const int64_t rows : kBuckets)
+      for (const int64_t cols : kWidthsOfFamilies)
+        for (const int64_t outputs : {7, 131}) {
+          const MatvecShape shape = matvec_shape(rows, cols, outputs, 1);
+          MatvecData data(shape);
+          data.family = family;
+          SCOPED_TRACE("norm " + std::to_string(static_cast<int>(family.norm)));
+          compare(shape, data);
+        }
+}
+
+// The mean is 1000 times the deviation: squares minus the square of the mean would lose it.
+TEST_F(NormProjectValues, OfALayerNormSurviveALargeMean) {
+  const MatvecShape shape = matvec_shape(1, 768, 7, 1);
+  MatvecData data(shape);
+  data.family = {.norm = Norm::layer};
+  for (int64_t k = 0; k < 768; ++k)
+    data.x[data.count(k)] = static_cast<float>(1000 + std::ldexp(std::round(8 * noise(9, data.count(k))), -3));
+  const std::vector<float> y = RunNormProject::run(shape, data, 1);
+  const std::vector<double> row = normed_row(data, 0);
+  for (int64_t n = 0; n < shape.outputs; ++n)
+    EXPECT_NEAR(y[data.count(n)], normed_dot(shape, data, row, n).value, 2e-3);
 }
 
 TEST_F(NormProjectValues, AgreeWithTheReferenceOverManySegments) {

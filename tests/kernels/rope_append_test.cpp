@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "kernels_src/norm.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -15,6 +16,8 @@ constexpr int64_t kPageSize = 64;
 
 struct Heads {
   int64_t heads, kv_heads, head_dim;
+  bool rotate = true, head_norm = false;
+  Norm norm = Norm::rms;
   int64_t padded() const { return (head_dim + 7) / 8 * 8; }
   int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
   KernelRequest request() const {
@@ -23,10 +26,19 @@ struct Heads {
              {"kKvHeads", kv_heads},
              {"kHeadDim", head_dim},
              {"kPaddedHeadDim", padded()},
-             {"kPageSize", kPageSize}}};
+             {"kPageSize", kPageSize},
+             {"kRotate", rotate ? 1 : 0},
+             {"kHeadNorm", head_norm ? 1 : 0},
+             {"kNorm", static_cast<int64_t>(norm)}}};
   }
 };
 constexpr Heads kHeads[] = {{5, 1, 20}, {8, 2, 64}, {9, 3, 96}, {8, 1, 128}, {4, 4, 256}};
+// Of Qwen3, of Gemma-3, a group larger than the block has warps, and GPT-2.
+constexpr Heads kHeadsOfFamilies[] = {
+    {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = true},
+    {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = true, .norm = Norm::rms_one_plus},
+    {.heads = 9, .kv_heads = 1, .head_dim = 20, .head_norm = true, .norm = Norm::rms_one_plus},
+    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -71,20 +83,44 @@ struct RopeCase {
         q("q", at(rows() * h.heads * h.head_dim));
     const Guarded<int32_t> position_list("positions", positions), tables("block_table", table),
         live("n_live", std::vector{n_live});
-    const Guarded<bf16> kv("kv", at(pages * page_elements()));
+    const Guarded<bf16> kv("kv", at(pages * page_elements())), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
     const auto kernel =
         typed_kernel<RopeAppend>(machine().kernels, h.request(),
-                                 rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.kv_heads)));
-    run_node(kernel, {.qkv = packed,
-                      .frequencies = turns,
-                      .positions = position_list,
-                      .block_table = tables,
-                      .n_live = live,
-                      .q = q,
-                      .kv = kv,
-                      .qkv_stride = stride(),
-                      .table_stride = table_stride});
+                                 rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.heads),
+                                                   static_cast<unsigned>(h.kv_heads), h.head_norm));
+    RopeAppend args{.qkv = packed,
+                    .frequencies = {},
+                    .q_gain = {},
+                    .k_gain = {},
+                    .positions = position_list,
+                    .block_table = tables,
+                    .n_live = live,
+                    .q = q,
+                    .kv = kv,
+                    .qkv_stride = stride(),
+                    .table_stride = table_stride,
+                    .eps = kEps};
+    if (h.rotate) args.frequencies = turns;
+    if (h.head_norm) args.q_gain = q_gains, args.k_gain = k_gains;
+    run_node(kernel, args);
     return {q.read(), kv.read()};
+  }
+
+  static constexpr float kEps = 0.5f;  // enough to show
+  std::vector<bf16> gains(uint64_t which) const {
+    std::vector<bf16> values;
+    for (int64_t i = 0; i < h.head_dim; ++i) values.push_back(to_bf16(1 + 0.5 * noise(40 + which, at(i))));
+    return values;
+  }
+
+  // Element `d` of the head that starts at `head` in row m, normed if the family does.
+  double normed(int64_t m, int64_t head, int64_t d) const {
+    const float* from = qkv.data() + m * stride() + head * h.head_dim;
+    if (!h.head_norm) return from[d];
+    double squares = 0;
+    for (int64_t i = 0; i < h.head_dim; ++i) squares += std::pow(static_cast<double>(from[i]), 2);
+    const double gain = value_of(gains(head < h.heads ? 0 : 1)[at(d)]) + (h.norm == Norm::rms_one_plus ? 1 : 0);
+    return from[d] * gain / std::sqrt(squares / static_cast<double>(h.head_dim) + kEps);
   }
 
   // Element `d` of a rotated head that starts at `head` in row m. The angle is one fp32 product by contract; the sine
@@ -95,12 +131,13 @@ struct RopeCase {
   };
   Rotated rotated(int64_t m, int64_t head, int64_t d) const {
     const int64_t half = h.head_dim / 2, pair = d % half;
-    const double a = qkv[at(m * stride() + head * h.head_dim + pair)];
-    const double b = qkv[at(m * stride() + head * h.head_dim + pair + half)];
+    if (!h.rotate) return {normed(m, head, d), 0.0};
+    const double a = normed(m, head, pair), b = normed(m, head, pair + half);
     const double angle = static_cast<float>(positions[at(m)]) * frequencies[at(pair)];
     const double value =
         d < half ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle);
-    return {value, 0x1p-22 * (std::abs(a) + std::abs(b))};
+    // The norm's sum, root and products: at most 2^-19 of a head of 256 elements.
+    return {value, (h.head_norm ? 0x1p-19 : 0x1p-22) * (std::abs(a) + std::abs(b))};
   }
 
   // The pool's layout once more, from the outside in: [pages][key, value][kv_heads][page_size][padded head_dim].
@@ -157,6 +194,7 @@ class RopeAppendRows : public ::testing::Test {
   static void SetUpTestSuite() {
     std::vector<KernelRequest> requests;
     for (const Heads& h : kHeads) requests.push_back(h.request());
+    for (const Heads& h : kHeadsOfFamilies) requests.push_back(h.request());
     machine().kernels.prepare(requests);
   }
 };
@@ -177,6 +215,15 @@ TEST_F(RopeAppendRows, AreRotatedAndStoredForEveryShapeOfHeads) {
   for (const Heads& h : kHeads) {
     SCOPED_TRACE("head_dim " + std::to_string(h.head_dim));
     const RopeCase c(h, {1, 2, 3, 4, 5}, {0, 63, 64, 100, 127}, {9, -1, 2, -1, 7, 4, 3, 0, 5, 6}, 10);
+    c.expect(c.run());
+  }
+}
+
+TEST_F(RopeAppendRows, AreNormedOrLeftUnrotatedAsTheFamilyDoes) {
+  for (const Heads& h : kHeadsOfFamilies) {
+    SCOPED_TRACE("head_dim " + std::to_string(h.head_dim) + ", group of " + std::to_string(h.heads / h.kv_heads));
+    RopeCase c(h, {1, 2, 3, 4, 5}, {0, 63, 64, 100, 127}, {9, -1, 2, -1, 7, 4, 3, 0, 5, 6}, 10);
+    c.n_live = 4;
     c.expect(c.run());
   }
 }

@@ -46,6 +46,7 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameProjections) {
   compare(RunNormProject());
   compare(RunNormGateUp());
   compare(RunProjectAdd());
+  compare(RunProject());
 }
 
 // Splits meet in the block that arrives last, which the schedule decides.

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -24,7 +25,8 @@
 namespace nodewright {
 namespace {
 
-const std::vector<std::string> kModels = {"odd_sizes", "one_kv_head", "unaligned"};
+const std::vector<std::string> kModels = {"llama/odd_sizes",    "llama/one_kv_head", "llama/unaligned",
+                                          "qwen3/normed_heads", "gemma3/window_16",  "gpt2/learned_positions"};
 
 // A golden model with the plans of one bucket.
 struct Planned {
@@ -32,7 +34,7 @@ struct Planned {
       : device(*opened.device),
         stream(device, "plans"),
         kernels(device),
-        model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden/llama" / golden)),
+        model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden" / golden)),
         cache(device, model.config(), 8),
         slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows}),
         state(slot.state(rows)),
@@ -66,10 +68,13 @@ class DecoderGraph : public testing::TestWithParam<std::pair<std::string, int64_
 };
 
 TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
+  std::vector<std::string> of_layer{"qkv", "rope", "attend", "out", "gate_up", "down"};
+  if (GetParam().first.starts_with("gemma3"))
+    of_layer = {"qkv", "rope", "attend", "out", "out_norm", "gate_up", "down", "down_norm"};
+  if (GetParam().first.starts_with("gpt2")) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
   std::vector<std::string> expected{"inputs", "embed"};
   for (int64_t layer = 0; layer < planned.model.config().layers; ++layer)
-    for (const char* name : {"qkv", "rope", "attend", "out", "gate_up", "down"})
-      expected.push_back("l" + std::to_string(layer) + "." + name);
+    for (const std::string& name : of_layer) expected.push_back("l" + std::to_string(layer) + "." + name);
   const auto names = [](const Plan& plan) {
     std::vector<std::string> all;
     for (const PlanNode& node : plan.nodes) all.push_back(node.name);
@@ -138,7 +143,9 @@ std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
 }
 
 std::string name_of(const testing::TestParamInfo<std::pair<std::string, int64_t>>& info) {
-  return info.param.first + "_bucket_" + std::to_string(info.param.second);
+  std::string model = info.param.first;
+  std::replace(model.begin(), model.end(), '/', '_');
+  return model + "_bucket_" + std::to_string(info.param.second);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraph, testing::ValuesIn(models_and_buckets()), name_of);
@@ -193,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraphCheckerOnCpuDriver, testing::Values
 
 // Grids depend on the number of SMs, so the golden is that of the CPU driver's four.
 TEST(DecoderGraphDumpOnCpuDriver, IsAsTheGoldenFile) {
-  Planned planned("odd_sizes", 1);
+  Planned planned("llama/odd_sizes", 1);
   const std::string text = to_text(planned.plan());
   const std::filesystem::path path = test::source_dir() / "tests/golden/graph/odd_sizes.decode.b1.txt";
   if (std::getenv("NODEWRIGHT_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;

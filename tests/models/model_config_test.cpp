@@ -145,8 +145,11 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
 }
 
 TEST(ModelConfig, RefusesOtherArchitecturesAndListsTheSupported) {
-  expect_refused({{"architectures", {"GPT2LMHeadModel"}}},
-                 {"architecture 'GPT2LMHeadModel' is not supported", "supported architectures: LlamaForCausalLM"});
+  expect_refused({{"architectures", {"MambaForCausalLM"}}},
+                 {"architecture 'MambaForCausalLM' is not supported",
+                  "supported architectures: LlamaForCausalLM, Qwen3ForCausalLM, Gemma3ForCausalLM, GPT2LMHeadModel"});
+  expect_refused({{"architectures", {"Qwen3MoeForCausalLM"}}}, {"mixtures of experts are not supported"});
+  expect_refused({{"architectures", {"Gemma3ForConditionalGeneration"}}}, {"vision towers are not supported"});
   expect_refused({{"architectures", {"LlamaForSequenceClassification"}}}, {"LlamaForSequenceClassification"});
   expect_refused({{"architectures", nullptr}}, {"architectures is missing"});
   for (const json& list : {json("LlamaForCausalLM"), json::array(), json{"a", "b"}, json{1}})

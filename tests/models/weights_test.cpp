@@ -186,16 +186,16 @@ class WeightsOnCpuDriver : public ::testing::Test {
 
     expect_stack(weights.embedding(), {"model.embed_tokens.weight"});
     expect_stack(weights.head(), {c.tied ? "model.embed_tokens.weight" : "lm_head.weight"});
-    expect_vector(weights.final_norm(), *by_name.at("model.norm.weight"));
+    expect_vector(weights.final_norm().gain, *by_name.at("model.norm.weight"));
     ASSERT_EQ(weights.layers().size(), static_cast<size_t>(c.layers));
     for (size_t l = 0; l < weights.layers().size(); ++l) {
       const LayerWeights& layer = weights.layers()[l];
       const std::string prefix = "model.layers." + std::to_string(l) + ".";
       const auto name = [&](const char* what) { return prefix + what + ".weight"; };
-      expect_vector(layer.attention_norm, *by_name.at(name("input_layernorm")));
+      expect_vector(layer.attention_norm.gain, *by_name.at(name("input_layernorm")));
       expect_stack(layer.qkv, {name("self_attn.q_proj"), name("self_attn.k_proj"), name("self_attn.v_proj")});
       expect_stack(layer.out, {name("self_attn.o_proj")});
-      expect_vector(layer.feed_forward_norm, *by_name.at(name("post_attention_layernorm")));
+      expect_vector(layer.feed_forward_norm.gain, *by_name.at(name("post_attention_layernorm")));
       expect_stack(layer.down, {name("mlp.down_proj")});
       std::vector<std::vector<uint16_t>> gate, up, both;
       append(gate, name("mlp.gate_proj"));
@@ -463,11 +463,183 @@ TEST(WeightsOnASmallDevice, StateNeededAndFreeBytesWhenMemoryIsShort) {
                {"allocate device memory 'weights'", "needs 96", "are free"});
 }
 
+// ---- The other families --------------------------------------------------------------------------------------------
+
+std::vector<TestTensor> random_tensors(const std::vector<TensorShape>& shapes, const std::string& dtype) {
+  std::mt19937_64 random(8);
+  std::vector<TestTensor> tensors;
+  for (const TensorShape& t : shapes) {
+    uint64_t bytes = element_bytes(dtype);
+    for (const int64_t dimension : t.shape) bytes *= static_cast<uint64_t>(dimension);
+    std::vector<uint64_t> words(bytes / 8 + 1);
+    for (uint64_t& word : words) word = random();
+    tensors.push_back({t.name, dtype, t.shape, test::bytes_of(words).substr(0, bytes)});
+  }
+  return tensors;
+}
+
+const TestTensor& named(const std::vector<TestTensor>& tensors, const std::string& name) {
+  for (const TestTensor& t : tensors)
+    if (t.name == name) return t;
+  throw std::runtime_error(name);
+}
+
+ModelConfig odd_gpt2() {
+  ModelConfig c = odd_config();
+  c.family = Family::gpt2;
+  c.hidden = 30, c.heads = c.kv_heads = 5, c.max_position = 11;  // query_width is hidden
+  c.norm = Norm::layer;
+  c.biases = c.learned_positions = c.tied = true;
+  c.gated = false;
+  return c;
+}
+
+std::vector<TensorShape> gpt2_tensors(const ModelConfig& c, const std::string& prefix) {
+  std::vector<TensorShape> all = {{prefix + "wte.weight", {c.vocab, c.hidden}},
+                                  {prefix + "wpe.weight", {c.max_position, c.hidden}}};
+  for (int64_t l = 0; l < c.layers; ++l) {
+    const std::string layer = prefix + "h." + std::to_string(l) + ".";
+    for (const char* norm : {"ln_1", "ln_2"})
+      for (const char* part : {".weight", ".bias"}) all.push_back({layer + norm + part, {c.hidden}});
+    const std::pair<const char*, std::pair<int64_t, int64_t>> products[] = {{"attn.c_attn", {c.hidden, 3 * c.hidden}},
+                                                                            {"attn.c_proj", {c.hidden, c.hidden}},
+                                                                            {"mlp.c_fc", {c.hidden, c.intermediate}},
+                                                                            {"mlp.c_proj", {c.intermediate, c.hidden}}};
+    for (const auto& [name, size] : products) {
+      all.push_back({layer + name + ".weight", {size.first, size.second}});
+      all.push_back({layer + name + ".bias", {size.second}});
+    }
+  }
+  for (const char* part : {".weight", ".bias"}) all.push_back({prefix + "ln_f" + part, {c.hidden}});
+  return all;
+}
+
+// The columns of a tensor stored [in, out], as rows.
+std::vector<std::vector<uint16_t>> columns_of(const TestTensor& tensor) {
+  std::vector<std::vector<uint16_t>> rows(static_cast<size_t>(tensor.shape[1]));
+  for (int64_t in = 0; in < tensor.shape[0]; ++in) {
+    const std::vector<uint16_t> row = reference_row(tensor, in);
+    for (size_t out = 0; out < row.size(); ++out) rows[out].push_back(row[out]);
+  }
+  return rows;
+}
+
+TEST_F(WeightsOnCpuDriver, OfGpt2AreTransposedWithTheirBiasesFromEveryDtypeWithAndWithoutThePrefix) {
+  const ModelConfig config = odd_gpt2();
+  for (const std::string prefix : {"transformer.", ""})
+    for (const char* dtype : {"BF16", "F16", "F32"}) {
+      std::vector<TestTensor> tensors = random_tensors(gpt2_tensors(config, prefix), dtype);
+      // What old files store beside the weights: the causal mask.
+      tensors.push_back({prefix + "h.0.attn.bias", "F32", {1, 1, 11, 11}, std::string(484, '\0')});
+      tensors.push_back({prefix + "h.0.attn.masked_bias", "F32", {}, std::string(4, '\0')});
+      const DecoderWeights weights = load_tensors(tensors, config);
+      std::vector<std::vector<uint16_t>> positions;
+      for (int64_t p = 0; p < 11; ++p) positions.push_back(reference_row(named(tensors, prefix + "wpe.weight"), p));
+      expect_rows(weights.positions(), positions, "wpe");
+      expect_vector(weights.final_norm().gain, named(tensors, prefix + "ln_f.weight"));
+      expect_vector(weights.final_norm().shift, named(tensors, prefix + "ln_f.bias"));
+      for (size_t l = 0; l < weights.layers().size(); ++l) {
+        const LayerWeights& layer = weights.layers()[l];
+        const auto tensor = [&](const char* name) -> const TestTensor& {
+          return named(tensors, prefix + "h." + std::to_string(l) + "." + name);
+        };
+        expect_vector(layer.attention_norm.gain, tensor("ln_1.weight"));
+        expect_vector(layer.attention_norm.shift, tensor("ln_1.bias"));
+        expect_vector(layer.feed_forward_norm.gain, tensor("ln_2.weight"));
+        expect_vector(layer.feed_forward_norm.shift, tensor("ln_2.bias"));
+        expect_rows(layer.qkv, columns_of(tensor("attn.c_attn.weight")), "c_attn");
+        expect_rows(layer.out, columns_of(tensor("attn.c_proj.weight")), "attn.c_proj");
+        expect_rows(layer.gate_up, columns_of(tensor("mlp.c_fc.weight")), "c_fc");
+        expect_rows(layer.down, columns_of(tensor("mlp.c_proj.weight")), "mlp.c_proj");
+        expect_vector(layer.qkv.bias, tensor("attn.c_attn.bias"));
+        expect_vector(layer.out.bias, tensor("attn.c_proj.bias"));
+        expect_vector(layer.gate_up.bias, tensor("mlp.c_fc.bias"));
+        expect_vector(layer.down.bias, tensor("mlp.c_proj.bias"));
+        EXPECT_EQ(layer.q_norm.count + layer.k_norm.count + layer.attention_post_norm.count, 0u);
+      }
+    }
+}
+
+// One matrix is read by several threads, each a run of columns.
+TEST_F(WeightsOnCpuDriver, OfAWideTransposedMatrixArriveWhole) {
+  ModelConfig config = odd_gpt2();
+  config.layers = 1;
+  config.hidden = 500, config.head_dim = 100;
+  config.intermediate = 9000;
+  const std::vector<TestTensor> tensors = random_tensors(gpt2_tensors(config, ""), "BF16");
+  const DecoderWeights weights = load_tensors(tensors, config);
+  const WeightMatrix& up = weights.layers()[0].gate_up;
+  const std::vector<uint16_t> found = read_back(up.data.address(), up.data.bytes());
+  std::vector<uint16_t> stored(static_cast<size_t>(500 * 9000));
+  std::memcpy(stored.data(), named(tensors, "h.0.mlp.c_fc.weight").data.data(), stored.size() * 2);
+  size_t wrong = 0;
+  for (size_t out = 0; out < 9000; ++out)
+    for (size_t in = 0; in < 504; ++in)
+      wrong += found[out * 504 + in] != (in < 500 ? stored[in * 9000 + out] : 0) ? 1 : 0;
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(WeightsOnCpuDriver, OfGemma3AndQwen3AreFoundByTheirNames) {
+  for (const Family family : {Family::qwen3, Family::gemma3})
+    for (const std::string prefix : {"model.", ""}) {
+      ModelConfig config = odd_config();
+      config.family = family;
+      config.head_norm = true;
+      config.post_norms = family == Family::gemma3;
+      std::vector<TensorShape> shapes;
+      for (TensorShape t : llama_tensors(config)) {
+        if (t.name.starts_with("model.")) t.name = prefix + t.name.substr(6);
+        shapes.push_back(std::move(t));
+      }
+      for (int64_t l = 0; l < config.layers; ++l) {
+        const std::string layer = prefix + "layers." + std::to_string(l) + ".";
+        for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
+          shapes.push_back({layer + name, {config.head_dim}});
+        if (config.post_norms)
+          for (const char* name : {"pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"})
+            shapes.push_back({layer + name, {config.hidden}});
+      }
+      const std::vector<TestTensor> tensors = random_tensors(shapes, "BF16");
+      const DecoderWeights weights = load_tensors(tensors, config);
+      for (size_t l = 0; l < weights.layers().size(); ++l) {
+        const LayerWeights& layer = weights.layers()[l];
+        const auto expect = [&](const Weight<bf16>& vector, const char* name) {
+          expect_vector(vector, named(tensors, prefix + "layers." + std::to_string(l) + "." + name + ".weight"));
+        };
+        expect(layer.attention_norm.gain, "input_layernorm");
+        expect(layer.q_norm, "self_attn.q_norm");
+        expect(layer.k_norm, "self_attn.k_norm");
+        if (!config.post_norms) {
+          expect(layer.feed_forward_norm.gain, "post_attention_layernorm");
+          EXPECT_EQ(layer.attention_post_norm.count, 0u);
+          continue;
+        }
+        expect(layer.attention_post_norm, "post_attention_layernorm");
+        expect(layer.feed_forward_norm.gain, "pre_feedforward_layernorm");
+        expect(layer.feed_forward_post_norm, "post_feedforward_layernorm");
+      }
+    }
+}
+
+TEST_F(WeightsOnCpuDriver, OfWhichAPartIsMissingAreRefusedByName) {
+  const ModelConfig config = odd_gpt2();
+  const std::vector<TestTensor> tensors = random_tensors(gpt2_tensors(config, "transformer."), "BF16");
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    std::vector<TestTensor> wrong = tensors;
+    wrong.erase(wrong.begin() + static_cast<std::ptrdiff_t>(i));
+    expect_error([&] { load_tensors(wrong, config); }, {"load tensor '" + tensors[i].name + "'", "it is missing"});
+  }
+  std::vector<TestTensor> upright = tensors;  // c_attn stored [out, in]
+  for (TestTensor& t : upright)
+    if (t.name.ends_with("c_attn.weight")) std::swap(t.shape[0], t.shape[1]);
+  expect_error([&] { load_tensors(upright, config); }, {"c_attn", "expected shape [30, 90], found [90, 30]"});
+}
+
 TEST_F(WeightsOnCpuDriver, OfTheGoldenCheckpointsAgreeWithTheirConfigs) {
-  const std::filesystem::path golden = test::source_dir() / "tests/golden/llama";
+  const std::filesystem::path golden = test::source_dir() / "tests/golden";
   size_t checkpoints = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(golden)) {
-    if (!entry.is_directory()) continue;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(golden)) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
     ++checkpoints;
     const ModelConfig config = read_model_config(entry.path());
     const DecoderWeights weights = load(entry.path(), config);
@@ -475,7 +647,7 @@ TEST_F(WeightsOnCpuDriver, OfTheGoldenCheckpointsAgreeWithTheirConfigs) {
     EXPECT_EQ(weights.head().rows, config.vocab) << entry.path();
     EXPECT_EQ(weights.head().data == weights.embedding().data, config.tied) << entry.path();
   }
-  EXPECT_GE(checkpoints, 3u);
+  EXPECT_GE(checkpoints, 7u);
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+// A sliding layer sees its window and nothing before it, through a whole network; and the end of the context of learned
+// positions is a stop.
+#include <unistd.h>
+
+#include <optional>
+
+#include "runtime/error.h"
+#include "tests/engine/golden_model.h"
+
+namespace nodewright {
+namespace {
+
+using namespace test;
+
+// The golden Gemma-3 with another window and all of its layers sliding.
+class SlidingModel {
+ public:
+  explicit SlidingModel(int64_t window)
+      : folder_(std::filesystem::temp_directory_path() / ("nodewright-window-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    const std::filesystem::path golden = golden_folder("gemma3/window_16");
+    std::filesystem::copy_file(golden / "model.safetensors", folder_ / "model.safetensors",
+                               std::filesystem::copy_options::overwrite_existing);
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(golden / "config.json"));
+    config["sliding_window"] = window;
+    config["layer_types"] = std::vector<std::string>(7, "sliding_attention");
+    std::ofstream(folder_ / "config.json") << config;
+    loaded_.emplace(golden_folder("gemma3/window_16"));
+    loaded_->model = DecoderModel::load(loaded_->device, loaded_->stream, folder_);
+  }
+  ~SlidingModel() { std::filesystem::remove_all(folder_); }
+
+  LoadedModel& loaded() { return *loaded_; }
+
+ private:
+  std::filesystem::path folder_;
+  std::optional<LoadedModel> loaded_;
+};
+
+Logits last_logits(Decoder& decoder, const LoadedModel& loaded, const Tokens& prompt) {
+  return forced_logits(decoder, loaded, prompt, {}).front();
+}
+
+// Seven layers reach 7 (W - 1) tokens back: the token before that changes nothing, not a bit, and the one at the end of
+// the reach does. Over the 105 tokens of a window of 16 that one's share is lost in bf16 roundings.
+TEST(Window, EndsTheReachOfANetworkOfSlidingLayers) {
+  for (const int64_t window : {1, 2, 3, 16}) {
+    SlidingModel model(window);
+    LoadedModel& loaded = model.loaded();
+    Decoder decoder = loaded.decoder(decoder_options(1));
+    const auto reach = static_cast<size_t>(7 * (window - 1));
+    for (const size_t length : {reach + 2, size_t{64}, size_t{65}, size_t{129}}) {
+      if (length < reach + 2) continue;
+      const Tokens prompt = some_tokens(length, loaded.vocab(), length);
+      const Logits expected = last_logits(decoder, loaded, prompt);
+      const auto changed = [&](size_t back) {
+        Tokens other = prompt;
+        int32_t& token = other[length - 1 - back];
+        token = (token + 1) % static_cast<int32_t>(loaded.vocab());
+        return last_logits(decoder, loaded, other);
+      };
+      EXPECT_TRUE(same_bits(changed(reach + 1), expected)) << "window " << window << ", length " << length;
+      if (window == 16) continue;
+      EXPECT_FALSE(same_bits(changed(reach), expected)) << "window " << window << ", length " << length;
+    }
+  }
+}
+
+// Pages before the window may hold anything; a global layer still reads them.
+TEST(Window, LeavesTheGlobalLayerAllOfTheContext) {
+  LoadedModel loaded("gemma3/window_16");
+  Decoder decoder = loaded.decoder(decoder_options(1));
+  Tokens prompt = some_tokens(200, loaded.vocab(), 1);
+  const Logits expected = last_logits(decoder, loaded, prompt);
+  prompt[3] = prompt[3] == 0 ? 1 : 0;
+  EXPECT_FALSE(same_bits(last_logits(decoder, loaded, prompt), expected));
+}
+
+TEST(LearnedPositions, EndInAStopAndNotInAWrap) {
+  LoadedModel loaded("gpt2/learned_positions");
+  ASSERT_EQ(loaded.model.config().max_position, 256);
+  DecoderOptions options = decoder_options(1);
+  options.max_context = 257;
+  EXPECT_THROW(loaded.decoder(options), Error);
+  options.max_context = 256;
+  Decoder decoder = loaded.decoder(options);
+  const int32_t sequence = decoder.open();
+  decoder.append(sequence, some_tokens(255, loaded.vocab(), 1));
+  decoder.step({{.sequence = sequence, .token = 5}});  // the last position there is
+  EXPECT_EQ(decoder.length(sequence), 256);
+  try {
+    decoder.step({{.sequence = sequence}});
+    ADD_FAILURE() << "went on past the last position";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("257 tokens do not fit in a context of 256"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(decoder.length(sequence), 256);
+}
+
+}  // namespace
+}  // namespace nodewright
