@@ -1,5 +1,6 @@
 // NFC in three steps: decompose each character, sort each run of combining marks, compose. utf8proc does the first and
 // the last; its own sort takes quadratic time on a long run of marks, so that one is ours.
+// Source of Normalizer: normalizers/{unicode,replace}.rs of the `tokenizers` library.
 #include "engine/normalizer.h"
 
 #include <utf8proc.h>
@@ -15,6 +16,7 @@
 namespace nodewright {
 namespace {
 
+constexpr std::size_t kLongestNormal = std::size_t{1} << 30;  // bytes; word positions are 32-bit
 constexpr int kLongestDecomposition = 8;  // code points; the longest canonical one of a character has 4 (U+1F82)
 
 bool is_ascii(std::string_view text) {
@@ -68,6 +70,28 @@ std::string to_nfc(std::string_view text) {
   std::string normal;
   normal.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < size; ++i) append_utf8(static_cast<char32_t>(code_points[i]), normal);
+  return normal;
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  replaced.reserve(text.size());
+  std::size_t done = 0;
+  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, done)) {
+    replaced.append(text.substr(done, at - done)).append(to);
+    done = at + from.size();
+    if (replaced.size() > kLongestNormal) {
+      throw Error({.doing = "normalize text",
+                   .detail = "it becomes longer than " + std::to_string(kLongestNormal) + " bytes",
+                   .advice = "send a shorter text"});
+    }
+  }
+  return replaced.append(text.substr(done));
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  std::string normal(text);
+  for (const auto& step : steps_) normal = step.from.empty() ? to_nfc(normal) : replace_all(normal, step.from, step.to);
   return normal;
 }
 

@@ -36,6 +36,17 @@ struct Region {
 
 }  // namespace
 
+std::string escaped_for_regex(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    const bool means_something =
+        c == '\\' || std::string_view("^$.|?*+()[]{}#-&~ \t\n\r\f\v").find(c) != std::string_view::npos;
+    if (means_something) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
 void Regex::Free::operator()(re_pattern_buffer* regex) const noexcept { onig_free(regex); }
 
 Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pattern) {
@@ -54,7 +65,7 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
 }
 
 // Empty matches move on by one character and leave no piece, as in the Rust crate `onig` that the oracle uses.
-void Regex::append_isolated(std::string_view text, std::vector<std::string_view>& pieces) const {
+void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;
   const OnigUChar* begin = bytes(text);
   const OnigUChar* end = begin + text.size();
@@ -71,12 +82,12 @@ void Regex::append_isolated(std::string_view text, std::vector<std::string_view>
     }
     const auto match_begin = static_cast<std::size_t>(found.region->beg[0]);
     const auto match_end = static_cast<std::size_t>(found.region->end[0]);
-    if (match_begin > done) pieces.push_back(text.substr(done, match_begin - done));
-    if (match_begin < match_end) pieces.push_back(text.substr(match_begin, match_end - match_begin));
+    if (match_begin > done) pieces.push_back({text.substr(done, match_begin - done)});
+    if (match_begin < match_end) pieces.push_back({text.substr(match_begin, match_end - match_begin), true});
     done = from = match_end;
     if (match_begin == match_end && from < text.size()) from += read_utf8(text.substr(from)).size;
   }
-  if (done < text.size()) pieces.push_back(text.substr(done));
+  if (done < text.size()) pieces.push_back({text.substr(done)});
 }
 
 bool Regex::matches_at_start(std::string_view text) const {
