@@ -40,8 +40,12 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (options.add_special_tokens) ids = prefix_;
 
   const std::string valid = to_valid_utf8(text);
+  if (!options.plain.empty() && options.plain.size() != valid.size()) {
+    throw Error({.doing = "tokenize text",
+                 .detail = fmt::format("{} bytes of it are marked, {} are there", options.plain.size(), valid.size())});
+  }
   std::vector<AddedTokens::Piece> pieces;
-  raw_tokens_.append_pieces(valid, options.parse_special, pieces);
+  raw_tokens_.append_pieces(valid, {options.parse_special, options.plain}, pieces);
 
   Bpe::Scratch scratch;
   std::vector<AddedTokens::Piece> inner;
@@ -51,8 +55,16 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
       continue;
     }
     const std::string normal = normalizer_.apply(piece.text);
+    AddedTokens::Special special{options.parse_special};
+    if (!options.plain.empty()) {
+      special.plain =
+          options.plain.substr(static_cast<std::size_t>(piece.text.data() - valid.data()), piece.text.size());
+      // Normalizing has moved what the marks stand for: then all of a piece is as plain as any part of it.
+      if (normal != piece.text)
+        special = {special.parse && special.plain.find_first_not_of('\0') == std::string_view::npos};
+    }
     inner.clear();
-    normalized_tokens_.append_pieces(normal, options.parse_special, inner);
+    normalized_tokens_.append_pieces(normal, special, inner);
     for (const auto& part : inner) {
       if (part.id != kNoToken) {
         ids.push_back(part.id);

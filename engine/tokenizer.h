@@ -26,6 +26,9 @@ struct EncodeOptions {
   // special do). true: special tokens in the text are taken as such, as a chat template's output needs it; this is what
   // `tokenizers` does by default.
   bool parse_special = false;
+  // Where parse_special does not count: as long as the text, with a byte other than 0 for each byte of it that is the
+  // user's and not the template's. Empty: it counts everywhere. The text must then be valid UTF-8.
+  std::string_view plain;
   // Puts around the text what the file's post-processor says, such as Llama-3's <|begin_of_text|>. A chat template
   // writes that itself: do not add it twice.
   bool add_special_tokens = false;
@@ -41,7 +44,8 @@ class Tokenizer {
 
   // The ids of `text`, which may hold any bytes: invalid UTF-8 is read as U+FFFD, one for each maximal ill-formed
   // subpart, as Python's bytes.decode('utf-8', errors='replace') does.
-  // Throws Error if the text is longer than 256 MiB, or so unusual that a regular expression gives up.
+  // Throws Error if the text is longer than 256 MiB, or so unusual that a regular expression gives up, or if `plain`
+  // has another length.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The text of `ids`, always valid UTF-8: the bytes of all tokens joined as TextAssembly does it. skip_special leaves
