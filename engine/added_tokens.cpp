@@ -73,7 +73,7 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text) const {
 
 bool AddedTokens::stands_alone(std::string_view before, std::string_view after) const {
   return (before.empty() || !word_character_->matches_at_start(last_character(before))) &&
-         (after.empty() || !word_character_->matches_at_start(after));
+         (after.empty() || !word_character_->matches_at_start(after.substr(0, read_utf8(after).size)));
 }
 
 void AddedTokens::append_pieces(std::string_view text, Special special, std::vector<Piece>& pieces) const {

@@ -9,8 +9,7 @@
 
 namespace nodewright {
 
-// The NFC of valid UTF-8. O(n log n) whatever the text. Unicode 15 (utf8proc 2.8); `tokenizers` 0.23 has the tables of
-// Unicode 9, so marks that are newer (U+0D3B, U+1DF6, ...) sort among other marks here and not there.
+// The NFC of valid UTF-8, by the tables of Unicode 9 as in `tokenizers` 0.23. O(n log n) whatever the text.
 std::string to_nfc(std::string_view text);
 
 // Every `from`, left to right, replaced by `to`. `from` is not empty.

@@ -3,6 +3,7 @@
 
 #include <oniguruma.h>
 
+#include "engine/unicode_versions.h"
 #include "engine/utf8.h"
 #include "runtime/error.h"
 
@@ -67,8 +68,9 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
 // Empty matches move on by one character and leave no piece, as in the Rust crate `onig` that the oracle uses.
 void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;
-  const OnigUChar* begin = bytes(text);
-  const OnigUChar* end = begin + text.size();
+  const std::string older = with_older_characters(text);
+  const OnigUChar* begin = bytes(older);
+  const OnigUChar* end = begin + older.size();
   std::size_t done = 0;  // bytes of text that are in pieces
   std::size_t from = 0;  // where the next search starts
   while (from < text.size()) {
@@ -91,8 +93,9 @@ void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) con
 }
 
 bool Regex::matches_at_start(std::string_view text) const {
-  const OnigUChar* begin = bytes(text);
-  return onig_match(regex_.get(), begin, begin + text.size(), begin, nullptr, ONIG_OPTION_NONE) >= 0;
+  const std::string older = with_older_characters(text);
+  const OnigUChar* begin = bytes(older);
+  return onig_match(regex_.get(), begin, begin + older.size(), begin, nullptr, ONIG_OPTION_NONE) >= 0;
 }
 
 }  // namespace nodewright

@@ -1,6 +1,6 @@
 // One Oniguruma regular expression over UTF-8, owned. Oniguruma because the oracle uses it: its Unicode tables and its
-// case folding ((?i:'s) matches U+017F) are part of what a tokenizer means. Debian's
-// 6.9.8 knows the letters of Unicode 14, the one in `tokenizers` 0.23 newer ones: words of those may be cut elsewhere.
+// case folding ((?i:'s) matches U+017F) are part of what a tokenizer means. Letters that the oracle's version knows
+// and an older one here does not: unicode_versions.h.
 #pragma once
 
 #include <memory>
