@@ -1,4 +1,4 @@
-// nodewright generate: streams the continuation of a prompt.
+// nodewright generate: streams the continuation of a prompt, or with --chat the answer to it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +7,11 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
+#include "engine/chat_template.h"
 #include "engine/text_stream.h"
 #include "engine/tokenizer.h"
 #include "runtime/error.h"
@@ -19,27 +21,15 @@ namespace {
 
 struct GenerateOptions {
   SessionOptions session;
+  SamplingOptions sampling;
   std::string prompt, prompt_ids;
+  std::optional<std::string> system;
   int64_t max_tokens = 128;
-  std::optional<double> temperature, top_p;
-  std::optional<int64_t> top_k;
-  uint64_t seed = 0;
-  bool greedy = false, ignore_eos = false, stats = false;
+  bool chat = false, ignore_eos = false, stats = false;
 };
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// The checkpoint's generation_config.json speaks where the command line is silent.
-Sampling sampling_of(const GenerateOptions& options, const GenerationDefaults& defaults) {
-  Sampling s{.seed = options.seed};
-  const bool asked = options.temperature || options.top_k || options.top_p;
-  if (options.greedy || (!asked && !defaults.sample.value_or(false))) return s;
-  s.temperature = static_cast<float>(options.temperature.value_or(defaults.temperature.value_or(1.0)));
-  s.top_k = static_cast<int32_t>(options.top_k.value_or(defaults.top_k.value_or(0)));
-  s.top_p = static_cast<float>(options.top_p.value_or(defaults.top_p.value_or(1.0)));
-  return s;
-}
 
 void check(const GenerateOptions& options) {
   const auto refuse = [](const char* option, const std::string& detail) {
@@ -48,12 +38,9 @@ void check(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompt_ids.empty())
     refuse("--prompt", "give either --prompt TEXT or --prompt-ids 1,2,3, not empty and not both");
   if (options.max_tokens < 1) refuse("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
-  if (options.temperature && !(*options.temperature >= 0 && *options.temperature <= 1e4))
-    refuse("--temperature", fmt::format("{} is outside 0 to 10000", *options.temperature));
-  if (options.top_p && !(*options.top_p > 0 && *options.top_p <= 1))
-    refuse("--top-p", fmt::format("{} is outside 0 to 1, 0 excluded", *options.top_p));
-  if (options.top_k && *options.top_k > INT32_MAX)
-    refuse("--top-k", fmt::format("{} is outside 0 to {}", *options.top_k, INT32_MAX));
+  if (options.chat && options.prompt.empty()) refuse("--chat", "it needs --prompt TEXT");
+  if (options.system && !options.chat) refuse("--system", "it needs --chat");
+  check(options.sampling);
 }
 
 // Prints tokens as text where there is a tokenizer, else as ids separated by commas.
@@ -96,6 +83,14 @@ void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session
                decode_seconds * 1e3 / static_cast<double>(generated - 1));
 }
 
+// The prompt as one message of a user, by the checkpoint's template, which writes BOS itself.
+std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptions& options) {
+  std::vector<ChatMessage> messages;
+  if (options.system) messages.push_back({"system", *options.system});
+  messages.push_back({"user", options.prompt});
+  return encode_prompt(tokenizer, ChatTemplate::from_folder(options.session.model).render(messages));
+}
+
 int generate(const GenerateOptions& options) {
   check(options);
   std::optional<Tokenizer> tokenizer;
@@ -103,7 +98,8 @@ int generate(const GenerateOptions& options) {
   check_model_folder(options.session.model);
   if (!options.prompt.empty()) {
     tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
-    for (TokenId id : tokenizer->encode(options.prompt, {.add_special_tokens = true})) prompt.push_back(id);
+    prompt = options.chat ? chat_prompt(*tokenizer, options)
+                          : tokenizer->encode(options.prompt, {.add_special_tokens = true});
   } else {
     prompt = parse_ids("--prompt-ids", options.prompt_ids);
   }
@@ -117,7 +113,7 @@ int generate(const GenerateOptions& options) {
   const int64_t room = std::max<int64_t>(session.context_limit() - prompt_tokens, 0);
   const int64_t wanted = std::min(options.max_tokens, std::max<int64_t>(room, 1));
   const auto decoder = session.make_decoder(prompt_tokens + wanted, 1);
-  const Sampling sampling = sampling_of(options, config.generation);
+  const Sampling sampling = sampling_of(options.sampling, config.generation);
 
   Printer printer(tokenizer);
   const auto start = Clock::now();
@@ -131,7 +127,7 @@ int generate(const GenerateOptions& options) {
     const int32_t token = decoder->step({row})[0];
     if (generated++ == 0) {
       prompt_seconds = seconds_since(start);
-      write_standard_output(options.prompt);  // not before: a model that fails leaves nothing behind
+      if (!options.chat) write_standard_output(options.prompt);  // not before: a model that fails leaves nothing behind
       decode_start = Clock::now();
     }
     row.token.reset();  // from now on the device feeds itself
@@ -158,13 +154,10 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
-  command->add_option("--temperature", options->temperature, "0: greedy (default: the checkpoint's)");
-  command->add_option("--top-k", options->top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<uint32_t>);
-  command->add_option("--top-p", options->top_p, "keep the likeliest tokens up to this mass; 1: all");
-  command->add_option("--seed", options->seed, "of the random choice")
-      ->check(whole_number<uint64_t>)
-      ->capture_default_str();
-  command->add_flag("--greedy", options->greedy, "take the likeliest token, whatever the checkpoint says");
+  add_sampling_options(*command, options->sampling);
+  command->add_flag("--chat", options->chat,
+                    "the prompt is a message; print the answer (the checkpoint's chat template)");
+  command->add_option("--system", options->system, "with --chat: a message of the system before it");
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
   command->add_flag("--stats", options->stats, "print times and sizes to stderr");
   command->callback([options, &chosen] { chosen = [options] { return generate(*options); }; });

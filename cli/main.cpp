@@ -36,6 +36,7 @@ int main(int argc, char** argv) try {
   app.set_version_flag("--version", NODEWRIGHT_VERSION);
   cli::Action action;
   cli::add_generate(app, action);
+  cli::add_chat(app, action);
   cli::add_logits(app, action);
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);

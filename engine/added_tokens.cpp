@@ -73,10 +73,15 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text) const {
 
 bool AddedTokens::stands_alone(std::string_view before, std::string_view after) const {
   return (before.empty() || !word_character_->matches_at_start(last_character(before))) &&
-         (after.empty() || !word_character_->matches_at_start(after));
+         (after.empty() || !word_character_->matches_at_start(after.substr(0, read_utf8(after).size)));
 }
 
-void AddedTokens::append_pieces(std::string_view text, bool parse_special, std::vector<Piece>& pieces) const {
+void AddedTokens::append_pieces(std::string_view text, Special special, std::vector<Piece>& pieces) const {
+  const auto may_be_special = [&](std::size_t begin, std::size_t end) {
+    return special.parse &&
+           special.plain.substr(std::min(begin, special.plain.size()), end - begin).find_first_not_of('\0') ==
+               std::string_view::npos;
+  };
   std::size_t done = 0;  // end of the last token, with what it swallowed
   for (std::size_t at = 0; at < text.size();) {
     const Match match = longest_at(text.substr(at));
@@ -89,7 +94,7 @@ void AddedTokens::append_pieces(std::string_view text, bool parse_special, std::
     at = end;  // also after a match that is turned down below: matches never overlap
 
     const AddedToken& token = *match.token;
-    if (token.special && !parse_special) continue;
+    if (token.special && !may_be_special(begin, end)) continue;
     if (token.single_word && !stands_alone(text.substr(0, begin), text.substr(end))) continue;
     if (token.lstrip) begin = std::max(done, begin - white_space_at_end(text.substr(0, begin)));
     if (token.rstrip) end += white_space_at_start(text.substr(end));

@@ -36,10 +36,17 @@ class AddedTokens {
   // counts. `file` is named in errors.
   void add(const AddedToken& token, std::string_view pattern, const std::string& file);
 
-  // Appends the pieces of `text` (valid UTF-8), in order. With parse_special false a special token in the text is
-  // ordinary text, and so is all that it covers. Thread-safe.
+  // Where special tokens may be found in a text: nowhere, or outside the bytes that `plain` marks with something other
+  // than 0 (as long as the text, or empty: none is marked).
+  struct Special {
+    bool parse = false;
+    std::string_view plain;
+  };
+
+  // Appends the pieces of `text` (valid UTF-8), in order. A special token where none may be found is ordinary text, and
+  // so is all that it covers. Thread-safe.
   // Source: AddedVocabulary::find_matches of the `tokenizers` library.
-  void append_pieces(std::string_view text, bool parse_special, std::vector<Piece>& pieces) const;
+  void append_pieces(std::string_view text, Special special, std::vector<Piece>& pieces) const;
 
  private:
   struct Match {

@@ -5,11 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/utf8.h"
+
 namespace nodewright {
 namespace {
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
+void append_symbol(TokenId id, std::vector<Bpe::Scratch::Symbol>& symbols) {
+  const auto at = static_cast<std::int32_t>(symbols.size());
+  symbols.push_back({id, at - 1, at + 1});
 }
 
 constexpr auto merges_later = [](const Bpe::Scratch::Candidate& a, const Bpe::Scratch::Candidate& b) {
@@ -41,10 +48,10 @@ void Bpe::append_ids(std::string_view word, std::vector<TokenId>& ids, Scratch& 
   }
   auto& symbols = scratch.symbols;
   symbols.clear();
-  for (const char byte : word) {
-    const TokenId id = token_of_byte_[static_cast<unsigned char>(byte)];
-    const auto at = static_cast<std::int32_t>(symbols.size());
-    if (id != kNoToken) symbols.push_back({id, at - 1, at + 1});
+  if (characters_) {
+    append_characters(word, symbols);
+  } else {
+    append_bytes(word, symbols);
   }
   if (symbols.empty()) return;
   symbols.back().next = -1;
@@ -53,6 +60,34 @@ void Bpe::append_ids(std::string_view word, std::vector<TokenId>& ids, Scratch& 
   for (const auto& symbol : symbols) {
     if (symbol.id != kNoToken) ids.push_back(symbol.id);
   }
+}
+
+void Bpe::append_bytes(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
+  for (const char byte : word) {
+    const TokenId id = token_of_byte_[static_cast<unsigned char>(byte)];
+    if (id != kNoToken) append_symbol(id, symbols);
+  }
+}
+
+void Bpe::append_characters(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
+  const Characters& characters = *characters_;
+  bool unknown_waits = false;  // bytes overtake it, as in the oracle
+  while (!word.empty()) {
+    const std::string_view character = word.substr(0, read_utf8(word).size);
+    word.remove_prefix(character.size());
+    const auto byte_token = [&](char byte) { return characters.token_of_byte[static_cast<unsigned char>(byte)]; };
+    if (const auto known = token(character)) {
+      if (unknown_waits) append_symbol(characters.unknown, symbols);
+      unknown_waits = false;
+      append_symbol(*known, symbols);
+    } else if (std::all_of(character.begin(), character.end(), [&](char b) { return byte_token(b) != kNoToken; })) {
+      for (const char byte : character) append_symbol(byte_token(byte), symbols);
+    } else if (characters.unknown != kNoToken) {
+      if (unknown_waits && !characters.fuse_unknown) append_symbol(characters.unknown, symbols);
+      unknown_waits = true;
+    }
+  }
+  if (unknown_waits) append_symbol(characters.unknown, symbols);
 }
 
 const Bpe::Merge* Bpe::find_merge(TokenId left, TokenId right) const {

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one word: bytes become token ids, then pairs are merged by (rank, leftmost position).
-// Knows no regular expression, no added token and no file.
+// Byte-pair encoding of one word: its bytes or characters become token ids, then pairs are merged by (rank, leftmost
+// position). Knows no regular expression, no added token and no file.
 #pragma once
 
 #include <array>
@@ -32,6 +32,15 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
+  // A word starts as its characters, not its bytes. One that is no token becomes the tokens of its UTF-8 bytes if
+  // each of those has one, else `unknown`; without that it vanishes.
+  struct Characters {
+    std::array<TokenId, 256> token_of_byte;  // <0x00> to <0xFF>, kNoToken where there is none
+    TokenId unknown = kNoToken;
+    bool fuse_unknown = false;  // unknown characters in a row are one token
+  };
+  void start_from_characters(const Characters& characters) { characters_ = characters; }
+
   // A token that a word may become. A byte without a one-byte token vanishes from words, as in the oracle.
   void add_token(std::string bytes, TokenId id);
 
@@ -41,8 +50,9 @@ class Bpe {
   // A word that is a token as a whole becomes it, whatever the merges say.
   void set_ignore_merges(bool ignore) { ignore_merges_ = ignore; }
 
-  // Appends the ids of `word` (any bytes, fewer than 2^31). O(n log n) in its length. Thread-safe.
-  // Source: BPE::tokenize and Word::merge_all of the `tokenizers` library, dropout 0.
+  // Appends the ids of `word` (any bytes, or valid UTF-8 if it starts as characters; fewer than 2^31). O(n log n) in
+  // its length. Thread-safe. Source: BPE::tokenize, BPE::merge_word and Word::merge_all of the `tokenizers` library,
+  // dropout 0.
   void append_ids(std::string_view word, std::vector<TokenId>& ids, Scratch& scratch) const;
 
   std::optional<TokenId> token(std::string_view bytes) const;
@@ -62,6 +72,8 @@ class Bpe {
     }
   };
 
+  void append_bytes(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
+  void append_characters(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
   const Merge* find_merge(TokenId left, TokenId right) const;
   void push_candidate(Scratch& scratch, std::int32_t left, std::int32_t right) const;
   void merge_all(Scratch& scratch) const;
@@ -71,6 +83,7 @@ class Bpe {
     none.fill(kNoToken);
     return none;
   }();
+  std::optional<Characters> characters_;
   std::unordered_map<std::string, TokenId, BytesHash, std::equal_to<>> tokens_;
   std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
   std::uint32_t next_rank_ = 0;

@@ -14,15 +14,32 @@ constexpr const char* kGpt2Expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p
 
 PreTokenizer::PreTokenizer(const PreTokenizerForm& form, const std::string& file)
     : add_prefix_space_(form.add_prefix_space) {
-  for (const auto& pattern : form.splits) splits_.emplace_back(pattern, file);
-  if (form.use_regex) byte_level_.emplace_back(kGpt2Expression, file);
+  for (const auto& [pattern, behavior] : form.splits) splits_.push_back({Regex(pattern, file), behavior});
+  if (form.use_regex) byte_level_.push_back({Regex(kGpt2Expression, file), SplitBehavior::isolated});
+}
+
+// Source: NormalizedString::split of the `tokenizers` library.
+void PreTokenizer::append_words(const Split& split, std::string_view text, std::vector<std::string_view>& words) {
+  std::vector<Regex::Piece> pieces;
+  split.regex.append_pieces(text, pieces);
+  const std::size_t first = words.size();
+  bool after_match = false;
+  for (const auto& [piece, is_match] : pieces) {
+    const bool merges = split.behavior == SplitBehavior::merged_with_previous && is_match && !after_match;
+    if (merges && words.size() > first) {
+      words.back() = {words.back().data(), words.back().size() + piece.size()};
+    } else {
+      words.push_back(piece);
+    }
+    after_match = is_match;
+  }
 }
 
 void PreTokenizer::for_each_word(std::string_view text, const std::function<void(std::string_view)>& use) const {
   std::vector<std::string_view> pieces{text};
-  for (const Regex& split : splits_) {
+  for (const Split& split : splits_) {
     std::vector<std::string_view> smaller;
-    for (const auto piece : pieces) split.append_isolated(piece, smaller);
+    for (const auto piece : pieces) append_words(split, piece, smaller);
     pieces = std::move(smaller);
   }
 
@@ -38,7 +55,7 @@ void PreTokenizer::for_each_word(std::string_view text, const std::function<void
     if (byte_level_.empty()) {
       words.push_back(piece);
     } else {
-      byte_level_.front().append_isolated(piece, words);
+      append_words(byte_level_.front(), piece, words);
     }
     for (const auto word : words) use(word);
   }

@@ -1,4 +1,4 @@
-// Cuts text into the words that byte-pair encoding works on: any number of regular expressions, then the byte level.
+// Cuts text into the words that byte-pair encoding works on: any number of splits, then perhaps the byte level.
 // Sees one piece of text between two added tokens; knows no vocabulary.
 #pragma once
 
@@ -11,11 +11,22 @@
 
 namespace nodewright {
 
+// What Split makes of its matches, by the names of tokenizer.json.
+enum class SplitBehavior {
+  isolated,              // "Isolated": each is a word
+  merged_with_previous,  // "MergedWithPrevious": each ends the word before it
+};
+
 // The component "pre_tokenizer" of tokenizer.json, as far as it is supported.
 struct PreTokenizerForm {
-  std::vector<std::string> splits;  // regular expressions of Split(Isolated), applied one after the other
-  bool add_prefix_space = false;    // ByteLevel: a space before each piece that has none
-  bool use_regex = false;           // ByteLevel: cut with GPT-2's own expression, too
+  struct Split {
+    std::string pattern;  // a regular expression
+    SplitBehavior behavior = SplitBehavior::isolated;
+  };
+  std::vector<Split> splits;      // applied one after the other
+  bool byte_level = false;        // words are bytes, spelled in the byte alphabet; else they are characters
+  bool add_prefix_space = false;  // ByteLevel: a space before each piece that has none
+  bool use_regex = false;         // ByteLevel: cut with GPT-2's own expression, too
 };
 
 class PreTokenizer {
@@ -28,8 +39,15 @@ class PreTokenizer {
   void for_each_word(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:
-  std::vector<Regex> splits_;
-  std::vector<Regex> byte_level_;  // GPT-2's expression, or none
+  struct Split {
+    Regex regex;
+    SplitBehavior behavior;
+  };
+
+  static void append_words(const Split& split, std::string_view text, std::vector<std::string_view>& words);
+
+  std::vector<Split> splits_;
+  std::vector<Split> byte_level_;  // GPT-2's expression, or none
   bool add_prefix_space_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <oniguruma.h>
 
+#include "engine/unicode_versions.h"
 #include "engine/utf8.h"
 #include "runtime/error.h"
 
@@ -36,6 +37,17 @@ struct Region {
 
 }  // namespace
 
+std::string escaped_for_regex(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    const bool means_something =
+        c == '\\' || std::string_view("^$.|?*+()[]{}#-&~ \t\n\r\f\v").find(c) != std::string_view::npos;
+    if (means_something) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
 void Regex::Free::operator()(re_pattern_buffer* regex) const noexcept { onig_free(regex); }
 
 Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pattern) {
@@ -54,10 +66,11 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
 }
 
 // Empty matches move on by one character and leave no piece, as in the Rust crate `onig` that the oracle uses.
-void Regex::append_isolated(std::string_view text, std::vector<std::string_view>& pieces) const {
+void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;
-  const OnigUChar* begin = bytes(text);
-  const OnigUChar* end = begin + text.size();
+  const std::string older = with_older_characters(text);
+  const OnigUChar* begin = bytes(older);
+  const OnigUChar* end = begin + older.size();
   std::size_t done = 0;  // bytes of text that are in pieces
   std::size_t from = 0;  // where the next search starts
   while (from < text.size()) {
@@ -71,17 +84,18 @@ void Regex::append_isolated(std::string_view text, std::vector<std::string_view>
     }
     const auto match_begin = static_cast<std::size_t>(found.region->beg[0]);
     const auto match_end = static_cast<std::size_t>(found.region->end[0]);
-    if (match_begin > done) pieces.push_back(text.substr(done, match_begin - done));
-    if (match_begin < match_end) pieces.push_back(text.substr(match_begin, match_end - match_begin));
+    if (match_begin > done) pieces.push_back({text.substr(done, match_begin - done)});
+    if (match_begin < match_end) pieces.push_back({text.substr(match_begin, match_end - match_begin), true});
     done = from = match_end;
     if (match_begin == match_end && from < text.size()) from += read_utf8(text.substr(from)).size;
   }
-  if (done < text.size()) pieces.push_back(text.substr(done));
+  if (done < text.size()) pieces.push_back({text.substr(done)});
 }
 
 bool Regex::matches_at_start(std::string_view text) const {
-  const OnigUChar* begin = bytes(text);
-  return onig_match(regex_.get(), begin, begin + text.size(), begin, nullptr, ONIG_OPTION_NONE) >= 0;
+  const std::string older = with_older_characters(text);
+  const OnigUChar* begin = bytes(older);
+  return onig_match(regex_.get(), begin, begin + older.size(), begin, nullptr, ONIG_OPTION_NONE) >= 0;
 }
 
 }  // namespace nodewright

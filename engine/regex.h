@@ -1,6 +1,6 @@
 // One Oniguruma regular expression over UTF-8, owned. Oniguruma because the oracle uses it: its Unicode tables and its
-// case folding ((?i:'s) matches U+017F) are part of what a tokenizer means. Debian's
-// 6.9.8 knows the letters of Unicode 14, the one in `tokenizers` 0.23 newer ones: words of those may be cut elsewhere.
+// case folding ((?i:'s) matches U+017F) are part of what a tokenizer means. Letters that the oracle's version knows
+// and an older one here does not: unicode_versions.h.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,24 @@ struct re_pattern_buffer;  // Oniguruma's regex_t
 
 namespace nodewright {
 
+// The expression that matches `text` and nothing else.
+std::string escaped_for_regex(std::string_view text);
+
 class Regex {
  public:
   // Compiles `pattern` (Oniguruma's own syntax). Throws Error naming `file`, which the pattern came from, if it does
   // not compile.
   Regex(const std::string& pattern, const std::string& file);
 
-  // Appends the matches in `text` and what lies between them, in order, without empty pieces: the behaviour "Isolated"
-  // of tokenizer.json. `text` must be valid UTF-8 of fewer than 2^31 bytes. Thread-safe.
+  struct Piece {
+    std::string_view text;  // never empty
+    bool is_match = false;  // or what lies between two matches
+  };
+
+  // Appends the matches in `text` and what lies between them, in order. `text` must be valid UTF-8 of fewer than 2^31
+  // bytes. Thread-safe.
   // Throws Error if Oniguruma gives up (its retry limit is 10,000,000 a match).
-  void append_isolated(std::string_view text, std::vector<std::string_view>& pieces) const;
+  void append_pieces(std::string_view text, std::vector<Piece>& pieces) const;
 
   // Whether a match starts at the first byte of `text`. Thread-safe.
   bool matches_at_start(std::string_view text) const;

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/text_assembly.h"
 #include "engine/tokenizer.h"
 
 namespace nodewright {
@@ -16,7 +17,7 @@ class TextStream {
       : tokenizer_(&tokenizer), skip_special_(skip_special) {}
 
   // The text that this token completes: valid UTF-8, perhaps empty. Bytes that no later token can mend become U+FFFD
-  // at once; a truncated character, at most 3 bytes, waits.
+  // at once; a truncated character, at most 3 bytes, waits, and so does a run of byte fallback tokens, of any length.
   // Throws Error if no token has this id; the stream is then as before.
   std::string push(TokenId id);
 
@@ -26,7 +27,7 @@ class TextStream {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  std::string waiting_;  // the first bytes of one character, 0 to 3
+  TextAssembly assembly_;
 };
 
 }  // namespace nodewright

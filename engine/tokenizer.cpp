@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/byte_fallback.h"
 #include "engine/byte_level.h"
-#include "engine/normalizer.h"
 #include "engine/utf8.h"
 #include "runtime/error.h"
 
@@ -40,8 +40,12 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (options.add_special_tokens) ids = prefix_;
 
   const std::string valid = to_valid_utf8(text);
+  if (!options.plain.empty() && options.plain.size() != valid.size()) {
+    throw Error({.doing = "tokenize text",
+                 .detail = fmt::format("{} bytes of it are marked, {} are there", options.plain.size(), valid.size())});
+  }
   std::vector<AddedTokens::Piece> pieces;
-  raw_tokens_.append_pieces(valid, options.parse_special, pieces);
+  raw_tokens_.append_pieces(valid, {options.parse_special, options.plain}, pieces);
 
   Bpe::Scratch scratch;
   std::vector<AddedTokens::Piece> inner;
@@ -50,9 +54,17 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
       ids.push_back(piece.id);
       continue;
     }
-    const std::string normal = nfc_ ? to_nfc(piece.text) : std::string(piece.text);
+    const std::string normal = normalizer_.apply(piece.text);
+    AddedTokens::Special special{options.parse_special};
+    if (!options.plain.empty()) {
+      special.plain =
+          options.plain.substr(static_cast<std::size_t>(piece.text.data() - valid.data()), piece.text.size());
+      // Normalizing has moved what the marks stand for: then all of a piece is as plain as any part of it.
+      if (normal != piece.text)
+        special = {special.parse && special.plain.find_first_not_of('\0') == std::string_view::npos};
+    }
     inner.clear();
-    normalized_tokens_.append_pieces(normal, options.parse_special, inner);
+    normalized_tokens_.append_pieces(normal, special, inner);
     for (const auto& part : inner) {
       if (part.id != kNoToken) {
         ids.push_back(part.id);
@@ -70,12 +82,23 @@ void Tokenizer::append_words(std::string_view text, Bpe::Scratch& scratch, std::
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string bytes;
-  for (const TokenId id : ids) {
-    const Token& one = token(id);
-    if (!(skip_special && one.special)) bytes += one.bytes;
+  std::string text;
+  TextAssembly assembly;
+  for (const TokenId id : ids) append_text(id, skip_special, assembly, text);
+  assembly.finish(text);
+  return text;
+}
+
+void Tokenizer::append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const {
+  const Token& one = token(id);
+  if (skip_special && one.special) return;
+  if (one.fallback_byte) {
+    assembly.append_byte_of_run(one.bytes[0], text);
+  } else if (decoder_.byte_level) {
+    assembly.append_bytes(one.bytes, text);
+  } else {
+    assembly.append_text(one.bytes, text);
   }
-  return to_valid_utf8(bytes);
 }
 
 std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
@@ -100,8 +123,13 @@ const Tokenizer::Token& Tokenizer::token(TokenId id) const {
 // Loading.
 
 Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& path)
-    : nfc_(file.nfc), pre_tokenizer_(file.pre_tokenizer, path), prefix_(file.prefix), suffix_(file.suffix) {
+    : normalizer_(file.normalizer),
+      decoder_(file.decoder),
+      pre_tokenizer_(file.pre_tokenizer, path),
+      prefix_(file.prefix),
+      suffix_(file.suffix) {
   load_vocab(file, path);
+  load_bytes_and_unknown(file, path);
   load_added_tokens(file, path);
   load_merges(file, path);
   for (const auto* added : {&prefix_, &suffix_}) {
@@ -113,12 +141,26 @@ Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& path)
   }
 }
 
+// What the decoder makes of a token on its own.
+void Tokenizer::set_decoded(Token& token, const std::string& spelling) const {
+  if (decoder_.byte_level) {
+    token.bytes = decoded_bytes(spelling);
+    return;
+  }
+  token.bytes = spelling;
+  for (const auto& [from, to] : decoder_.replacements) token.bytes = replace_all(token.bytes, from, to);
+  const auto byte = decoder_.byte_fallback ? byte_of_fallback_token(token.bytes) : std::nullopt;
+  token.fallback_byte = byte.has_value();
+  if (byte) token.bytes.assign(1, *byte);
+}
+
 // The entry of a new token; two tokens may not share an id.
 Tokenizer::Token& Tokenizer::claim(TokenId id, const std::string& spelling, const std::string& path) {
   if (static_cast<std::size_t>(id) >= tokens_.size()) tokens_.resize(static_cast<std::size_t>(id) + 1);
   Token& token = tokens_[id];
   if (token.exists) fail_load(path, fmt::format("token '{}' has the id {} of another token", spelling, id));
-  token = {.bytes = decoded_bytes(spelling), .exists = true};
+  token = {.exists = true};
+  set_decoded(token, spelling);
   id_of_token_.emplace(spelling, id);
   return token;
 }
@@ -133,18 +175,33 @@ void Tokenizer::load_vocab(const TokenizerFile& file, const std::string& path) {
   bpe_.set_ignore_merges(file.ignore_merges);
   for (const auto& [spelling, id] : file.vocab) {
     claim(id, spelling, path);
-    auto bytes = bytes_of_token(spelling);
+    auto bytes = file.pre_tokenizer.byte_level ? bytes_of_token(spelling) : spelling;
     if (!bytes) continue;
-    if (bytes->size() == 1) {
+    if (file.pre_tokenizer.byte_level && bytes->size() == 1) {
       ++bytes_with_token;
       if (special.contains(spelling)) fail_load(path, fmt::format("special token '{}' is a single byte", spelling));
     }
     if (!special.contains(spelling)) bpe_.add_token(*std::move(bytes), id);
   }
-  if (file.has_unknown_token && bytes_with_token < 256) {
+  if (file.pre_tokenizer.byte_level && file.unknown_token && bytes_with_token < 256) {
     fail_load(path, fmt::format("unk_token is set and only {} of 256 bytes have a token, which is not supported",
                                 bytes_with_token));
   }
+}
+
+void Tokenizer::load_bytes_and_unknown(const TokenizerFile& file, const std::string& path) {
+  if (file.pre_tokenizer.byte_level) return;
+  Bpe::Characters characters{.fuse_unknown = file.fuse_unknown};
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto known = file.byte_fallback ? token_to_id(fallback_token_of_byte(static_cast<char>(byte))) : std::nullopt;
+    characters.token_of_byte[byte] = known.value_or(kNoToken);
+  }
+  if (file.unknown_token) {
+    const auto known = token_to_id(*file.unknown_token);
+    if (!known) fail_load(path, fmt::format("unk_token '{}' is not in the vocabulary", *file.unknown_token));
+    characters.unknown = *known;
+  }
+  bpe_.start_from_characters(characters);
 }
 
 void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& path) {
@@ -158,13 +215,13 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
     }
     Token& entry = known ? tokens_[token.id] : claim(token.id, token.content, path);
     entry.special = token.special;
-    if (token.normalized && nfc_) entry.bytes = decoded_bytes(to_nfc(token.content));  // as tokenizers 0.23 decodes it
+    if (token.normalized) set_decoded(entry, normalizer_.apply(token.content));  // as tokenizers 0.23 decodes it
   }
   for (const bool special : {true, false}) {  // of two that look alike once normalized, the oracle takes a special one
     for (const auto& token : file.added_tokens) {
       if (token.special != special) continue;
       if (token.normalized) {
-        normalized_tokens_.add(token, nfc_ ? to_nfc(token.content) : token.content, path);
+        normalized_tokens_.add(token, normalizer_.apply(token.content), path);
       } else {
         raw_tokens_.add(token, token.content, path);
       }

@@ -1,5 +1,6 @@
-// Text to token ids and back, as the `tokenizers` library does it for a byte-level BPE tokenizer.json (Llama-3, Qwen2,
-// Qwen3, GPT-2). Chat templates and the choice of BOS and EOS belong elsewhere; text as it streams: text_stream.h.
+// Text to token ids and back, as the `tokenizers` library does it for a BPE tokenizer.json: byte level (Llama-3, Qwen2,
+// Qwen3, GPT-2) or characters with byte fallback (Gemma). Chat templates and the choice of BOS and EOS belong
+// elsewhere; text as it streams: text_stream.h.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,9 @@
 
 #include "engine/added_tokens.h"
 #include "engine/bpe.h"
+#include "engine/normalizer.h"
 #include "engine/pre_tokenizer.h"
+#include "engine/text_assembly.h"
 #include "engine/tokenizer_file.h"
 
 namespace nodewright {
@@ -23,6 +26,9 @@ struct EncodeOptions {
   // special do). true: special tokens in the text are taken as such, as a chat template's output needs it; this is what
   // `tokenizers` does by default.
   bool parse_special = false;
+  // Where parse_special does not count: as long as the text, with a byte other than 0 for each byte of it that is the
+  // user's and not the template's. Empty: it counts everywhere. The text must then be valid UTF-8.
+  std::string_view plain;
   // Puts around the text what the file's post-processor says, such as Llama-3's <|begin_of_text|>. A chat template
   // writes that itself: do not add it twice.
   bool add_special_tokens = false;
@@ -38,11 +44,12 @@ class Tokenizer {
 
   // The ids of `text`, which may hold any bytes: invalid UTF-8 is read as U+FFFD, one for each maximal ill-formed
   // subpart, as Python's bytes.decode('utf-8', errors='replace') does.
-  // Throws Error if the text is longer than 256 MiB, or so unusual that a regular expression gives up.
+  // Throws Error if the text is longer than 256 MiB, or so unusual that a regular expression gives up, or if `plain`
+  // has another length.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // The text of `ids`, always valid UTF-8: the bytes of all tokens are joined, then invalid and truncated characters
-  // become U+FFFD as in Rust's String::from_utf8_lossy. skip_special leaves special tokens out.
+  // The text of `ids`, always valid UTF-8: the bytes of all tokens joined as TextAssembly does it. skip_special leaves
+  // special tokens out.
   // Throws Error naming the id and the vocabulary's size if no token has that id.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
@@ -56,6 +63,10 @@ class Tokenizer {
   // Throws Error naming the id and the vocabulary's size if no token has it. The view lives as long as the tokenizer.
   std::string_view id_to_bytes(TokenId id) const;
 
+  // Appends to `text` what this token settles; the rest waits in `assembly`. Throws like id_to_bytes, before it changes
+  // anything.
+  void append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const;
+
   // Whether this is a special token. Throws like id_to_bytes.
   bool is_special(TokenId id) const;
 
@@ -64,10 +75,13 @@ class Tokenizer {
     std::string bytes;
     bool exists = false;
     bool special = false;
+    bool fallback_byte = false;  // spelled <0x0A>, decoded as this byte
   };
 
   Tokenizer(const TokenizerFile& file, const std::string& path);
+  void set_decoded(Token& token, const std::string& spelling) const;
   Token& claim(TokenId id, const std::string& spelling, const std::string& path);
+  void load_bytes_and_unknown(const TokenizerFile& file, const std::string& path);
   void load_vocab(const TokenizerFile& file, const std::string& path);
   void load_merges(const TokenizerFile& file, const std::string& path);
   void load_added_tokens(const TokenizerFile& file, const std::string& path);
@@ -78,7 +92,8 @@ class Tokenizer {
   std::unordered_map<std::string, TokenId> id_of_token_;  // by spelling
   AddedTokens raw_tokens_;                                // looked for in the text as it came
   AddedTokens normalized_tokens_;                         // looked for after normalizing
-  bool nfc_;
+  Normalizer normalizer_;
+  DecoderForm decoder_;
   PreTokenizer pre_tokenizer_;
   Bpe bpe_;
   std::vector<TokenId> prefix_, suffix_;

@@ -40,6 +40,7 @@ class Reader {
     read_added_tokens(member(top, "added_tokens"));
     read_post_processor(member(top, "post_processor"), 0);
     read_decoder(member(top, "decoder"));
+    check_alphabets();
     return std::move(out_);
   }
 
@@ -49,7 +50,7 @@ class Reader {
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    fail(what + " is not supported", "use a byte-level BPE tokenizer such as those of Llama-3, Qwen3 or GPT-2");
+    fail(what + " is not supported", "use a BPE tokenizer such as those of Llama-3, Qwen3, Gemma-3 or GPT-2");
   }
 
   Json parse() const {
@@ -139,7 +140,9 @@ class Reader {
     const std::string type = type_of(normalizer, "normalizer");
     if (type == "NFC") {
       check_keys(normalizer, "normalizer NFC", {"type"});
-      out_.nfc = true;
+      out_.normalizer.add_nfc();
+    } else if (type == "Replace") {
+      out_.normalizer.add_replacement(replacement(normalizer, "normalizer Replace"));
     } else if (type == "Sequence") {
       for (const auto& one : sequence_members(normalizer, "normalizers", "normalizer", depth)) {
         read_normalizer(object(one, "an entry of 'normalizers'"), depth + 1);
@@ -150,27 +153,24 @@ class Reader {
   }
 
   void read_pre_tokenizer(const Json& pre_tokenizer) {
-    if (pre_tokenizer.is_null()) refuse("a tokenizer without pre_tokenizer");
-    bool has_byte_level = false;
-    read_pre_tokenizer(pre_tokenizer, has_byte_level, 0);
-    if (!has_byte_level) refuse("a pre_tokenizer without ByteLevel");
+    if (!pre_tokenizer.is_null()) read_pre_tokenizer(pre_tokenizer, 0);
   }
 
-  void read_pre_tokenizer(const Json& pre_tokenizer, bool& has_byte_level, int depth) {
+  void read_pre_tokenizer(const Json& pre_tokenizer, int depth) {
     const std::string type = type_of(pre_tokenizer, "pre_tokenizer");
     if (type == "Sequence") {
       for (const auto& one : sequence_members(pre_tokenizer, "pretokenizers", "pre_tokenizer", depth)) {
-        read_pre_tokenizer(one, has_byte_level, depth + 1);
+        read_pre_tokenizer(one, depth + 1);
       }
       return;
     }
-    if (has_byte_level) refuse(fmt::format("pre_tokenizer '{}' after ByteLevel", type));
+    if (out_.pre_tokenizer.byte_level) refuse(fmt::format("pre_tokenizer '{}' after ByteLevel", type));
     if (type == "ByteLevel") {
       const std::string where = "pre_tokenizer ByteLevel";
       check_keys(pre_tokenizer, where, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
       out_.pre_tokenizer.add_prefix_space = boolean(pre_tokenizer, "add_prefix_space", where);
       out_.pre_tokenizer.use_regex = boolean_or(pre_tokenizer, "use_regex", where, true);
-      has_byte_level = true;
+      out_.pre_tokenizer.byte_level = true;
     } else if (type == "Split") {
       read_split(pre_tokenizer);
     } else {
@@ -182,11 +182,31 @@ class Reader {
     const std::string where = "pre_tokenizer Split";
     check_keys(split, where, {"type", "pattern", "behavior", "invert"});
     const Json& pattern = object(member(split, "pattern"), "'pattern' of " + where);
-    check_keys(pattern, "'pattern' of " + where, {"Regex"});
+    check_keys(pattern, "'pattern' of " + where, {"Regex", "String"});
+    PreTokenizerForm::Split form;
+    if (pattern.contains("String")) {
+      form.pattern = escaped_for_regex(string(member(pattern, "String"), "'String' of " + where));
+    } else {
+      form.pattern = string(member(pattern, "Regex"), "'Regex' of " + where);
+    }
     const std::string& behavior = string(member(split, "behavior"), "'behavior' of " + where);
-    if (behavior != "Isolated") refuse(fmt::format("behavior '{}' of {}", behavior, where));
+    if (behavior == "MergedWithPrevious") {
+      form.behavior = SplitBehavior::merged_with_previous;
+    } else if (behavior != "Isolated") {
+      refuse(fmt::format("behavior '{}' of {}", behavior, where));
+    }
     if (boolean_or(split, "invert", where, false)) refuse("'invert' of " + where);
-    out_.pre_tokenizer.splits.push_back(string(member(pattern, "Regex"), "'Regex' of " + where));
+    out_.pre_tokenizer.splits.push_back(std::move(form));
+  }
+
+  Replacement replacement(const Json& component, const std::string& where) const {
+    check_keys(component, where, {"type", "pattern", "content"});
+    const Json& pattern = object(member(component, "pattern"), "'pattern' of " + where);
+    check_keys(pattern, "'pattern' of " + where, {"String"});
+    Replacement found{string(member(pattern, "String"), "'String' of " + where),
+                      string(member(component, "content"), "'content' of " + where)};
+    if (found.from.empty()) refuse("an empty 'pattern' of " + where);
+    return found;
   }
 
   void read_model(const Json& model) {
@@ -199,8 +219,10 @@ class Reader {
     if (!dropout.is_null() && dropout != 0) refuse(fmt::format("'dropout' {} of model BPE", dropout.dump()));
     refuse_unless_empty(model, "continuing_subword_prefix");
     refuse_unless_empty(model, "end_of_word_suffix");
-    if (boolean_or(model, "byte_fallback", "model BPE", false)) refuse("'byte_fallback' of model BPE");
-    out_.has_unknown_token = !member(model, "unk_token").is_null();
+    out_.byte_fallback = boolean_or(model, "byte_fallback", "model BPE", false);
+    out_.fuse_unknown = boolean_or(model, "fuse_unk", "model BPE", false);
+    const Json& unknown = member(model, "unk_token");
+    if (!unknown.is_null()) out_.unknown_token = string(unknown, "'unk_token' of model BPE");
     out_.ignore_merges = boolean_or(model, "ignore_merges", "model BPE", false);
 
     const Json& vocab = object(member(model, "vocab"), "'vocab' of model");
@@ -289,16 +311,49 @@ class Reader {
     if (texts != 1) refuse(fmt::format("{} sequences in 'single' of {}", texts, where));
   }
 
-  void read_decoder(const Json& decoder) const {
+  void read_decoder(const Json& decoder) {
     if (decoder.is_null()) refuse("a tokenizer without decoder");
+    read_decoder(decoder, 0);
+  }
+
+  void read_decoder(const Json& decoder, int depth) {
     const std::string type = type_of(decoder, "decoder");
-    if (type != "ByteLevel") refuse(fmt::format("decoder '{}'", type));
-    check_keys(decoder, "decoder ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    const std::string where = fmt::format("decoder '{}'", type);
+    if (type == "Sequence") {
+      for (const auto& one : sequence_members(decoder, "decoders", "decoder", depth)) read_decoder(one, depth + 1);
+    } else if (type == "ByteLevel") {
+      check_keys(decoder, where, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+      if (depth > 0) refuse(where + " in a Sequence");
+      out_.decoder.byte_level = true;
+    } else if (type == "Replace") {
+      if (out_.decoder.byte_fallback || decoder_fuses_) refuse(where + " after ByteFallback or Fuse");
+      out_.decoder.replacements.push_back(replacement(decoder, where));
+    } else if (type == "ByteFallback") {
+      check_keys(decoder, where, {"type"});
+      if (out_.decoder.byte_fallback || decoder_fuses_) refuse(where + " after ByteFallback or Fuse");
+      out_.decoder.byte_fallback = true;
+    } else if (type == "Fuse") {  // joins what is joined in any case
+      check_keys(decoder, where, {"type"});
+      decoder_fuses_ = true;
+    } else {
+      refuse(where);
+    }
+  }
+
+  // Words and tokens must be spelled in one alphabet: bytes or characters.
+  void check_alphabets() const {
+    if (out_.pre_tokenizer.byte_level == out_.decoder.byte_level) {
+      if (out_.pre_tokenizer.byte_level && out_.byte_fallback) refuse("'byte_fallback' of model BPE behind ByteLevel");
+      return;
+    }
+    refuse(out_.decoder.byte_level ? "a pre_tokenizer without ByteLevel before decoder 'ByteLevel'"
+                                   : "a pre_tokenizer ByteLevel without decoder 'ByteLevel'");
   }
 
   std::string file_;
   TokenizerFile out_;
   bool has_template_ = false;
+  bool decoder_fuses_ = false;
 };
 
 }  // namespace

@@ -109,6 +109,52 @@ TEST_F(ByteStream, JoinsToTheDecodedTextForRandomBytes) {
   }
 }
 
+// One token per byte of a run, id = byte; 257 and 258 are characters.
+class FallbackStream : public testing::Test {
+ protected:
+  const Tokenizer tokenizer_ = load([] {
+    auto file = character_tokenizer();
+    file["added_tokens"] = nlohmann::json::array({added_token(300, "<end>", true)});
+    return file;
+  }());
+  TextStream stream_{tokenizer_};
+};
+
+TEST_F(FallbackStream, HoldsARunOfBytesUntilItEnds) {
+  EXPECT_EQ(stream_.push(257), "a");
+  EXPECT_EQ(stream_.push(0xC3), "");
+  EXPECT_EQ(stream_.push(300), "");  // left out: the run goes on
+  EXPECT_EQ(stream_.push(0xA9), "");
+  EXPECT_EQ(stream_.push('x'), "");
+  EXPECT_EQ(stream_.push(258), "\u00E9xb");
+  EXPECT_EQ(stream_.push(0xC3), "");
+  EXPECT_EQ(stream_.flush(), "\uFFFD");
+  EXPECT_EQ(stream_.flush(), "");
+}
+
+TEST_F(FallbackStream, ReplacesEveryByteOfARunOnceOneIsInvalid) {
+  EXPECT_EQ(stream_.push('x'), "");
+  EXPECT_EQ(stream_.push(0xE2), "");
+  EXPECT_EQ(stream_.push(0xFF), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(stream_.push('y'), "\uFFFD");
+  EXPECT_EQ(stream_.push(257), "a");
+  EXPECT_EQ(stream_.push('z'), "");
+  EXPECT_EQ(stream_.flush(), "z");
+}
+
+TEST_F(FallbackStream, JoinsToTheDecodedTextForRandomTokens) {
+  std::mt19937 random(5);
+  const std::string bytes = "xy\x80\xBF\xC2\xC3\xE0\xA0\xE2\x82\xAC\xF0\x9F";
+  for (int round = 0; round < 5000; ++round) {
+    Ids ids;
+    for (int i = 0; i < 12; ++i) {
+      const bool ends_run = random() % 4 == 0;
+      ids.push_back(ends_run ? 257 : static_cast<unsigned char>(bytes[random() % bytes.size()]));
+    }
+    ASSERT_EQ(streamed(tokenizer_, ids, true), tokenizer_.decode(ids));
+  }
+}
+
 TEST(TextStream, JoinsToWhatTheLibraryDecodes) {
   std::size_t sequences = 0;
   for (const auto& family : kFamilies) {

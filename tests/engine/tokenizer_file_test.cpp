@@ -115,12 +115,48 @@ const std::vector<BadFile> kBadFiles = {
      "normalizer 'Lowercase' is not supported"},
     {"PreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = component("Metaspace"); }); },
      "pre_tokenizer 'Metaspace' is not supported"},
-    {"NoPreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = nullptr; }); }, "without pre_tokenizer"},
+    {"NoPreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = nullptr; }); },
+     "a pre_tokenizer without ByteLevel"},
     {"NoByteLevel",
      [] {
        return edited([](Json& f) { f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array()}}; });
      },
      "without ByteLevel"},
+    {"OtherDecoder", [] { return edited([](Json& f) { f["decoder"] = component("Fuse"); }); },
+     "without decoder 'ByteLevel'"},
+    {"ReplaceExpression",
+     [] {
+       return edited([](Json& f) {
+         f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", " "}}}, {"content", ""}};
+       });
+     },
+     "'Regex' of 'pattern' of normalizer Replace is not supported"},
+    {"ReplaceNothing",
+     [] {
+       return edited([](Json& f) {
+         f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", "x"}};
+       });
+     },
+     "an empty 'pattern' of normalizer Replace"},
+    {"ByteLevelInSequence",
+     [] { return edited([](Json& f) {
+            f["decoder"] = {{"type", "Sequence"}, {"decoders", {f["decoder"]}}};
+          }); },
+     "decoder 'ByteLevel' in a Sequence"},
+    {"DecoderOrder",
+     [] {
+       Json file = character_tokenizer();
+       std::swap(file["decoder"]["decoders"][0], file["decoder"]["decoders"][1]);
+       return file.dump();
+     },
+     "decoder 'Replace' after ByteFallback"},
+    {"UnknownTokenMissing",
+     [] {
+       Json file = character_tokenizer();
+       file["model"]["unk_token"] = "<none>";
+       return file.dump();
+     },
+     "unk_token '<none>' is not in the vocabulary"},
     {"SplitBehavior",
      [] {
        return edited([](Json& f) {
@@ -129,18 +165,11 @@ const std::vector<BadFile> kBadFiles = {
        });
      },
      "behavior 'Removed'"},
-    {"SplitString",
-     [] {
-       return edited([](Json& f) {
-         f["pre_tokenizer"] = {
-             {"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
-       });
-     },
-     "'String' of 'pattern'"},
     {"Model", [] { return edited([](Json& f) { f["model"]["type"] = "Unigram"; }); },
      "model 'Unigram' is not supported"},
     {"Dropout", [] { return edited([](Json& f) { f["model"]["dropout"] = 0.1; }); }, "'dropout' 0.1"},
-    {"ByteFallback", [] { return edited([](Json& f) { f["model"]["byte_fallback"] = true; }); }, "'byte_fallback'"},
+    {"ByteFallback", [] { return edited([](Json& f) { f["model"]["byte_fallback"] = true; }); },
+     "'byte_fallback' of model BPE behind ByteLevel"},
     {"Prefix", [] { return edited([](Json& f) { f["model"]["continuing_subword_prefix"] = "##"; }); },
      "'continuing_subword_prefix'"},
     {"Suffix", [] { return edited([](Json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }); },

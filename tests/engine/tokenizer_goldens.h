@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/byte_fallback.h"
 #include "engine/byte_level.h"
 #include "engine/tokenizer.h"
 #include "tests/support/test_places.h"
 
 namespace nodewright {
 
-inline const std::vector<std::string> kFamilies = {"llama3", "gpt2", "qwen", "mixed"};
+inline const std::vector<std::string> kFamilies = {"llama3", "gpt2", "qwen", "mixed", "gemma", "fallback"};
 
 inline std::filesystem::path golden_tokenizer(const std::string& family) {
   return test::source_dir() / "tests/golden/tokenizers" / family / "tokenizer.json";
@@ -65,6 +66,35 @@ inline nlohmann::json byte_tokenizer() {
           {"post_processor", nullptr},
           {"decoder", byte_level},
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}};
+}
+
+// The smallest useful tokenizer of characters: ids 0 to 255 are <0x00> to <0xFF>, 256 is "<unk>", 257 and 258 "a" and
+// "b"; " " becomes U+2581 and back, as for Gemma.
+inline nlohmann::json character_tokenizer() {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (int byte = 0; byte < 256; ++byte) vocab[fallback_token_of_byte(static_cast<char>(byte))] = byte;
+  vocab["<unk>"] = 256;
+  vocab["a"] = 257;
+  vocab["b"] = 258;
+  const auto replace = [](const char* from, const char* to) {
+    return nlohmann::json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  nlohmann::json decoders = {replace("\u2581", " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", nlohmann::json::array()},
+          {"normalizer", replace(" ", "\u2581")},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", nullptr},
+          {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
+          {"model",
+           {{"type", "BPE"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"unk_token", "<unk>"},
+            {"vocab", vocab},
+            {"merges", nlohmann::json::array()}}}};
 }
 
 inline nlohmann::json added_token(int id, const std::string& content, bool special) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/tokenizers/: small byte-level BPE tokenizers of four forms, and what `tokenizers` makes of texts.
+"""Writes tests/golden/tokenizers/: small BPE tokenizers of six forms, and what `tokenizers` makes of texts.
 
 The released tokenizer files may not be copied here, so each family is trained on the text below with exactly the
-normalizer, pre-tokenizer, flags, added tokens, post-processor and decoder of the released ones. `mixed` is no released
-form: it has every flag that the others leave alone. Run: python3 tests/reference/make_tokenizer_goldens.py
+normalizer, pre-tokenizer, flags, added tokens, post-processor and decoder of the released ones. `mixed` (byte level)
+and `fallback` (characters) are no released forms: they have every flag that the others leave alone. Run: python3 tests/reference/make_tokenizer_goldens.py
 (written with tokenizers 0.23.3). Deterministic: the same version writes the same files.
 """
 
@@ -87,6 +87,9 @@ def handmade():
                 "$\\frac{a}{b} \\leq \\sqrt{c}$", "| a | b |\n|---|---|\n| 1 | 2 |", "- [ ] todo\n- [x] done", "```py\nprint('hi')\n```", "a...b…c",
                 "—–-‐", "“quoted” «guillemets» „low“", "¡Hola! ¿Qué?", "100€ £5 ¥7 ₿1", "CamelCaseWord snake_case_word kebab-case", "ALLCAPS lower MiXeD",
                 "hello world", "Hello, World!", "  leading and trailing  ", "unreachable zqzq Ġunreachable", "\u202eevil\u202c", "Zalgo: Z̸̡̛͎a̶l̷g̸o̵"]
+    # Letters, numbers and marks that came after Unicode 14, marks and a composite after Unicode 9, alone and in between.
+    yield from ["a\U0002ecdcb", " \U00031350\U000323af x", "\u1c89\u1c8a", "1\U00011f50\U00011f59" + "2", "\U000116d0\U0001d2c0", "x\u0897y", "a\U0001e08f\u0301",
+                "a\u0345\u1df6\u0334", "a\u1abf\u0301", "e\u0d3b\u0334\u0301", "o\u0328\U0001e2ae\u0304", "\U00011935\U00011930", "\U00011938\U00011930", "\u1df6e\u0301"]
 
 
 def special_texts(tokens):
@@ -176,6 +179,75 @@ def mixed():
     return t, 500, [], tokens, finish, "pairs"
 
 
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def all_pairs(vocab, pieces):
+    """Merges as transformers derives them from a SentencePiece vocabulary: every pair of tokens that spells a piece, in
+    the order of the pieces, so that a token may come from several pairs."""
+    return [pair for piece in pieces
+            for pair in sorted(((piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in vocab and piece[i:] in vocab),
+                               key=lambda pair: (vocab[pair[0]], vocab[pair[1]]))]
+
+
+def characters(first, runs, size, **flags):
+    """A BPE model over characters: ids in the order `first`, `runs`, bytes where `first` holds them, letters, pieces."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Split("▁", behavior="merged_with_next")
+    t.train_from_iterator((line.replace(" ", "▁") for line in CORPUS.split("\n")),
+                          trainers.BpeTrainer(vocab_size=size, show_progress=False))
+    trained = json.loads(t.to_str())["model"]
+    pieces = runs + [a + b for a, b in trained["merges"] if a + b not in runs]
+    letters = [token for token in trained["vocab"] if len(token) == 1]
+    vocab = {token: id for id, token in enumerate(dict.fromkeys(first + runs + letters + pieces))}
+    return Tokenizer(models.BPE(vocab=vocab, merges=all_pairs(vocab, pieces), unk_token="<unk>", byte_fallback=True, **flags))
+
+
+def gemma():
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    plain = ["[multimodal]"] + [f"<unused{i}>" for i in range(3)]
+    turns = ["<start_of_turn>", "<end_of_turn>"]
+    newlines = ["\n" * n for n in range(1, 32)]
+    spaces = ["▁" * n for n in range(2, 32)]
+    html = ["<table>", "<thead>", "<tr>", "</tr>", "<h1>", "<blockquote>", "<code>", "</code>"]
+    t = characters(specials + plain + turns + newlines + spaces + html + BYTES, spaces, 1100, fuse_unk=True)
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False)
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+
+    def finish(t):
+        t.post_processor = processors.TemplateProcessing(single="<bos> $A", pair="<bos> $A <bos>:1 $B:1",
+                                                         special_tokens=[("<bos>", t.token_to_id("<bos>"))])
+    tokens = [added(c, special=True) for c in specials + turns] + [added(c) for c in plain + newlines + spaces + html]
+    tokens.append(added("<image_soft_token>", special=True))  # behind the vocabulary
+    return t, tokens, finish, "pairs"
+
+
+def fallback():
+    # Bytes below 0x80 and of two-byte characters only: others are unknown. Two byte tokens of odd spelling.
+    some = [token for byte, token in enumerate(BYTES) if byte < 0xE0] + ["<0xe2>", "<0x+A>"]
+    t = characters(["<unk>", "<s>", "</s>"] + some, ["▁▁", "▁▁▁"], 330, fuse_unk=False, ignore_merges=True)
+    t.normalizer = normalizers.Sequence([normalizers.Replace("--", "—"), normalizers.NFC(), normalizers.Replace(" ", "▁")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("▁", behavior="merged_with_previous"),
+                                               pre_tokenizers.Split(".", behavior="isolated")])
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Replace("—", "--"), decoders.ByteFallback(), decoders.Fuse()])
+    tokens = [added("<unk>", special=True), added("<s>", special=True), added("</s>", special=True, lstrip=True, rstrip=True),
+              added("<left>", lstrip=True), added("<right>", rstrip=True), added("word", single_word=True),
+              added("two words", normalized=True), added("cafe\u0301", normalized=True), added("a--b", normalized=True),
+              added("▁x"), added("<0x41>", normalized=True)]
+
+    def finish(t):
+        t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="$A $B", special_tokens=[
+            ("<s>", t.token_to_id("<s>")), ("</s>", t.token_to_id("</s>"))])
+    return t, tokens, finish, "strings"
+
+
+FALLBACK_TEXTS = [
+    "日本語", "a日b本c", "日本€é😀", "é日é", "日é", "日\U0001d518é本x", "<0x41>", "<0x4", "<0xE2><0x82>", "two words", "two  words", "a two words b", "a--b", "a---b",
+    "--", "----", "caf\u00e9", "cafe\u0301", "▁x", " x", "  x", "a </s> b", "a <left> b", "a <right> b", "word words sword word", "<unk>日<unk>",
+    "x▁▁▁▁y", "x    y", "the. end..", " . .", "ab.cd", "\u0301日\u0301",
+]
+
 MIXED_TEXTS = [
     "a <left> b", "a \n\t<left><left>  <left>", "<right>   b <right>\u3000\u2028x", " <both> \u00a0<both> ", "<left><right> <right><left>", "a  <left><right>  b",
     "word", "a word.", "words sword word", "word_word -word-", "\u00e9word word\u00e9 \u200dword word\u200d", "\u24d0word word\u203f", "\u0301word", "word\u0301", "1word word1",
@@ -186,6 +258,9 @@ MIXED_TEXTS = [
 
 
 def build(family):
+    if family in (gemma, fallback):
+        t, tokens, finish, merge_form = family()
+        return added_and_finished(t, json.loads(t.to_str()), tokens, finish, merge_form)
     t, size, extra, tokens, finish, merge_form = family()
     t.decoder = decoders.ByteLevel()
     t.train_from_iterator(CORPUS.split("\n"), trainers.BpeTrainer(
@@ -194,6 +269,10 @@ def build(family):
     vocab = data["model"]["vocab"]
     for token in extra:
         vocab.setdefault(token, len(vocab))
+    return added_and_finished(t, data, tokens, finish, merge_form)
+
+
+def added_and_finished(t, data, tokens, finish, merge_form):
     if merge_form == "strings":
         data["model"]["merges"] = [" ".join(pair) for pair in data["model"]["merges"]]
     t = Tokenizer.from_str(json.dumps(data))
@@ -227,17 +306,27 @@ def decode_case(t, ids):
 def write(name, family, index):
     rng = random.Random(1000 + index)
     t, saved, tokens = build(family)
+    if name == "gemma":  # a few of the many that differ in length only
+        tokens = [token for token in tokens if not token.startswith(("\n\n\n", "▁▁▁", "<unused"))]
     texts = list(handmade()) + list(special_texts(tokens)) + list(random_texts(rng, 120))
+    if name == "gemma":
+        texts += ["\n" * 40, " " * 70, "▁" * 70, "a" + "\n" * 31 + "b", "▁▁ ▁▁"]
+    if name == "fallback":
+        texts = FALLBACK_TEXTS + texts[::2]
     if name == "mixed":
         texts = MIXED_TEXTS + list(special_texts(tokens[:9])) + list(handmade())[::3] + list(random_texts(rng, 60))
     texts = list(dict.fromkeys(texts))
     encode = [encode_case(t, text) for text in texts]
+    if name == "fallback":  # a special token that is a whole word comes out of ignore_merges in the library, never here
+        encode = [case for case in encode if not any(token in case["text"] and t.token_to_id(token) in case["ids"] for token in ("<unk>", "<s>", "</s>"))]
     encode += [encode_case(t, raw.decode("utf-8", errors="replace"), raw) for raw in INVALID]
     decode = [decode_case(t, case.get("whole", case["ids"])) for case in encode[::4]]
     for _ in range(100):  # random ids cut characters anywhere
         decode.append(decode_case(t, [rng.randrange(t.get_vocab_size()) for _ in range(rng.randint(1, 12))]))
-    for _ in range(60):  # one-byte tokens only: every kind of invalid UTF-8
-        decode.append(decode_case(t, [rng.randrange(256) for _ in range(rng.randint(1, 8))]))
+    first_byte = t.token_to_id("<0x00>") or 0
+    for i in range(60):  # one-byte tokens only: every kind of invalid UTF-8
+        top = 0xE0 if name == "fallback" or i % 2 and first_byte else 256
+        decode.append(decode_case(t, [first_byte + rng.randrange(top) for _ in range(rng.randint(1, 8))]))
 
     folder = OUT / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,5 +338,5 @@ def write(name, family, index):
 
 
 if __name__ == "__main__":
-    for index, family in enumerate([llama3, gpt2, qwen, mixed]):
+    for index, family in enumerate([llama3, gpt2, qwen, mixed, gemma, fallback]):
         write(family.__name__, family, index)

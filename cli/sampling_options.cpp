@@ -1,0 +1,42 @@
+#include "cli/sampling_options.h"
+
+#include <fmt/format.h>
+
+#include "cli/whole_number.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+
+void add_sampling_options(CLI::App& command, SamplingOptions& options) {
+  command.add_option("--temperature", options.temperature, "0: greedy (default: the checkpoint's)");
+  command.add_option("--top-k", options.top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<uint32_t>);
+  command.add_option("--top-p", options.top_p, "keep the likeliest tokens up to this mass; 1: all");
+  command.add_option("--seed", options.seed, "of the random choice")
+      ->check(whole_number<uint64_t>)
+      ->capture_default_str();
+  command.add_flag("--greedy", options.greedy, "take the likeliest token, whatever the checkpoint says");
+}
+
+void check(const SamplingOptions& options) {
+  const auto refuse = [](const char* option, const std::string& detail) {
+    throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
+  };
+  if (options.temperature && !(*options.temperature >= 0 && *options.temperature <= 1e4))
+    refuse("--temperature", fmt::format("{} is outside 0 to 10000", *options.temperature));
+  if (options.top_p && !(*options.top_p > 0 && *options.top_p <= 1))
+    refuse("--top-p", fmt::format("{} is outside 0 to 1, 0 excluded", *options.top_p));
+  if (options.top_k && *options.top_k > INT32_MAX)
+    refuse("--top-k", fmt::format("{} is outside 0 to {}", *options.top_k, INT32_MAX));
+}
+
+Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults) {
+  Sampling s{.seed = options.seed};
+  const bool asked = options.temperature || options.top_k || options.top_p;
+  if (options.greedy || (!asked && !defaults.sample.value_or(false))) return s;
+  s.temperature = static_cast<float>(options.temperature.value_or(defaults.temperature.value_or(1.0)));
+  s.top_k = static_cast<int32_t>(options.top_k.value_or(defaults.top_k.value_or(0)));
+  s.top_p = static_cast<float>(options.top_p.value_or(defaults.top_p.value_or(1.0)));
+  return s;
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,52 @@
+// A string of a template that remembers which of its bytes came from the user: whatever a message spells, no special
+// token may come out of it. Operations follow Python's str, on code points.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nodewright::jinja {
+
+class Text {
+ public:
+  Text() = default;
+  Text(std::string bytes, bool from_user = false)  // NOLINT: a string is a text of the template
+      : bytes_(std::move(bytes)), mask_(bytes_.size(), from_user ? kUser : kTemplate) {}
+  Text(const char* bytes) : Text(std::string(bytes)) {}  // NOLINT
+
+  // Valid UTF-8.
+  const std::string& bytes() const { return bytes_; }
+  // As long as bytes(): kUser where a byte came from the user.
+  const std::string& mask() const { return mask_; }
+  static constexpr char kTemplate = 0, kUser = 1;
+
+  std::size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  void append(const Text& other);
+  // `begin` and `size` in bytes.
+  Text part(std::size_t begin, std::size_t size) const;
+
+  std::int64_t characters() const;
+  std::vector<Text> split_to_characters() const;
+
+  // Without the white space, or the characters of `which`, at its ends.
+  Text strip(const std::optional<Text>& which, bool left, bool right) const;
+  // Pieces between `separator`, or between runs of white space; at most `most` splits if that is not negative.
+  std::vector<Text> split(const std::optional<Text>& separator, std::int64_t most) const;
+  // The first `most` occurrences replaced (all if negative).
+  Text replace(const Text& from, const Text& to, std::int64_t most) const;
+  // Simple case mappings of Unicode, character by character, but "SS" for "ß".
+  Text upper() const { return mapped(true, 0); }
+  Text lower() const { return mapped(false, 0); }
+  Text capitalize() const;
+
+ private:
+  Text mapped(bool to_upper, std::size_t begin) const;
+
+  std::string bytes_, mask_;
+};
+
+}  // namespace nodewright::jinja
