@@ -39,6 +39,7 @@ int main(int argc, char** argv) try {
   cli::add_logits(app, action);
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);
+  cli::add_inspect(app, action);
   cli::add_bench(app, action);
   cli::add_doctor(app, action);
   try {

@@ -54,7 +54,7 @@ struct Source {
 // The whole buffer, range after range: embedding, six per layer in the order of LayerWeights, final norm, head.
 class Image {
  public:
-  Image(const Checkpoint& checkpoint, const ModelConfig& config) : checkpoint_(checkpoint) {
+  Image(const Checkpoint& checkpoint, const ModelConfig& config) : checkpoint_(checkpoint), tied_(config.tied) {
     const ModelConfig& c = config;
     matrix("embedding", c.hidden, {{"model.embed_tokens.weight", c.vocab}});
     for (int64_t l = 0; l < c.layers; ++l) {
@@ -72,11 +72,20 @@ class Image {
     }
     vector("final_norm", c.hidden, "model.norm.weight");
     if (!c.tied) matrix("head", c.hidden, {{"lm_head.weight", c.vocab}});
-    refuse_unused(c.tied);
+    refuse_unused();
   }
 
   const std::vector<Source>& sources() const { return sources_; }
+  const std::set<const TensorInfo*>& tensors() const { return used_; }  // by name, as the checkpoint holds them
   uint64_t bytes() const { return bytes_; }
+
+  uint64_t bytes_per_token() const {
+    const Source& embedding = sources_.front();
+    uint64_t bytes = embedding.row_bytes();
+    for (const Source& source : sources_)
+      if (tied_ || &source != &embedding) bytes += source.bytes();
+    return bytes;
+  }
 
  private:
   struct NamedRows {
@@ -124,12 +133,12 @@ class Image {
   }
 
   // A tensor that nothing reads (a bias, one layer more) means that config.json describes another network.
-  void refuse_unused(bool tied) const {
+  void refuse_unused() const {
     const TensorInfo* first = nullptr;
     size_t count = 0;
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
       const bool derived = tensor.name.ends_with(".rotary_emb.inv_freq");  // old files store it; config.json gives it
-      if (used_.contains(&tensor) || derived || (tied && tensor.name == "lm_head.weight")) continue;
+      if (used_.contains(&tensor) || derived || (tied_ && tensor.name == "lm_head.weight")) continue;
       if (count++ == 0) first = &tensor;
     }
     if (first)
@@ -142,6 +151,7 @@ class Image {
   }
 
   const Checkpoint& checkpoint_;
+  bool tied_;
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;
   uint64_t bytes_ = 0;
@@ -336,6 +346,11 @@ void upload(Device& device, Stream& stream, const Image& image, const DeviceBuff
 
 }  // namespace
 
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config) {
+  const Image image(checkpoint, config);
+  return {{image.tensors().begin(), image.tensors().end()}, image.bytes(), image.bytes_per_token()};
+}
+
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress) {
   const Image image(checkpoint, config);
@@ -348,7 +363,6 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
     const Weight<bf16> data =
         weight_of<bf16>(weights.buffer_).subview(s.offset / kElementBytes, s.bytes() / kElementBytes);
     weights.ranges_.push_back({s.name, data.address(), s.bytes(), "weight"});
-    weights.bytes_per_token_ += s.bytes();
     return WeightMatrix{data, s.rows, s.cols, s.stride};
   };
   const auto vector = [&] { return matrix().data; };
@@ -358,10 +372,7 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
     weights.layers_.push_back({vector(), matrix(), matrix(), vector(), matrix(), matrix()});
   weights.final_norm_ = vector();
   weights.head_ = config.tied ? weights.embedding_ : matrix();
-
-  const uint64_t embedding_row = static_cast<uint64_t>(weights.embedding_.stride) * kElementBytes;
-  if (!config.tied) weights.bytes_per_token_ -= weights.embedding_.data.bytes();
-  weights.bytes_per_token_ += embedding_row;
+  weights.bytes_per_token_ = image.bytes_per_token();
   return weights;
 }
 

@@ -36,6 +36,15 @@ struct Progress {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
 };
 
+// What DecoderWeights::load would read and put on a device.
+struct WeightFootprint {
+  std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
+  uint64_t bytes = 0;                      // of device memory
+  uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
+};
+// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
+
 class DecoderWeights {
  public:
   // Reads, converts to bf16 (round to nearest even) and uploads every tensor; returns when all have arrived. Throws
