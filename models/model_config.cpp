@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "models/json_file.h"
+#include "models/rope_frequencies.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -191,6 +192,10 @@ void check_relations(const Fields& config, const ModelConfig& c) {
     config.refuse(fmt::format("head_dim is {}, expected an even number: rotary embedding turns pairs", c.head_dim));
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
+  for (const float frequency : rope_frequencies(c))  // numbers that are fine one by one may overflow together
+    if (!std::isfinite(frequency))
+      config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", c.rope.theta,
+                                frequency));
 }
 
 void read_sizes(const Fields& config, ModelConfig& c) {

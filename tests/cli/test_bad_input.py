@@ -137,6 +137,23 @@ class Files(CommandTest):
                 self.assert_refused(RUN_TIME, ["tokenizer.json"], *on_device("generate", folder, "--prompt", "a"))
                 self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
 
+    def test_tokenizers_that_are_no_regular_file_neither_hang_nor_fill_the_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tokenizer.json")
+            for make in (os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(p, p)):
+                make(path)
+                self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
+                (os.rmdir if os.path.isdir(path) else os.remove)(path)
+            with open(path, "wb") as file:
+                file.truncate(1 << 40)
+            self.assert_refused(RUN_TIME, ["tokenizer.json", str(1 << 40)], "tokenize", "--model", folder, "--text", "a")
+
+    def test_no_control_character_of_a_file_reaches_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bytes(folder, "tokenizer.json", b'{"\\u001b[2J\\u0007\\u0000": 1}')
+            message = self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
+            self.assertNotRegex(message[:-1], r"[\x00-\x1f\x7f]")
+
 
 class Checkpoints(CommandTest):
     def setUp(self):
