@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "models/checkpoint.h"
 #include "models/model_config.h"
+#include "models/weight_upload.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 
@@ -31,11 +31,6 @@ struct LayerWeights {
   WeightMatrix down;               // [hidden, intermediate]
 };
 
-// How far a load is, as bytes of device memory written. Called from the thread that loads, at least once at the end.
-struct Progress {
-  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
-};
-
 // What DecoderWeights::load would read and put on a device.
 struct WeightFootprint {
   std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
@@ -51,7 +46,7 @@ class DecoderWeights {
   // Error when the checkpoint lacks a tensor, has one of another shape than `config` implies, or has one that this
   // model does not use; when a file cannot be read; and when memory is short. A tied head in the file is ignored.
   static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
-                             const Progress& progress = {});
+                             const Progress& progress = {}, const UploadForm& form = {});
 
   const WeightMatrix& embedding() const { return embedding_; }    // [vocab, hidden]
   const WeightMatrix& head() const { return head_; }              // [vocab, hidden]; the embedding if tied
