@@ -290,6 +290,23 @@ TEST_F(WeightsOnCpuDriver, SpreadOverSeveralStagingChunksArriveWhole) {
     if (!expect_row(rows, down, r, "model.layers.0.mlp.down_proj.weight", r)) break;
 }
 
+// The header's length puts the data at any byte; the format promises no alignment.
+TEST_F(WeightsOnCpuDriver, ArriveFromEveryAlignmentInTheFile) {
+  const ModelConfig config = odd_config();
+  for (const char* dtype : {"BF16", "F16", "F32"}) {
+    const std::vector<TestTensor> tensors = random_llama(config, dtype);
+    const std::string whole = safetensors_of(tensors);
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, whole.data(), sizeof(header_bytes));
+    const std::string header = whole.substr(8, header_bytes), data = whole.substr(8 + header_bytes);
+    for (size_t spaces = 0; spaces < 4; ++spaces) {
+      const TemporaryFolder folder;
+      folder.write("model.safetensors", test::safetensors_bytes(header + std::string(spaces, ' '), data));
+      expect_loaded(load(folder.path(), config), tensors, config);
+    }
+  }
+}
+
 TEST_F(WeightsOnCpuDriver, OfShardsEqualThoseOfOneFile) {
   const ModelConfig config = odd_config();
   const std::vector<TestTensor> tensors = random_llama(config, "F32");
