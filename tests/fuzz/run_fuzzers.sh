@@ -13,7 +13,7 @@ found=0
 for name in $names; do
   echo "== $name: $seconds s"
   mkdir -p "$build/corpus/$name"
-  words=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536
+  words=(-max_total_time="$seconds" -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536
          -print_final_stats=1 -artifact_prefix="$build/findings/$name-")
   [ ! -e "tests/fuzz/$name.dict" ] || words+=(-dict="tests/fuzz/$name.dict")
   log=$build/findings/$name.log
