@@ -48,9 +48,9 @@ struct UploadForm {
   unsigned readers = 16;                     // at most, and at most one a processor
 };
 
-// Fills `buffer` with the sources, which lie in it one behind the other, and returns when all has arrived; what the gaps
-// between them hold is open. Throws Error when a file cannot be read or no longer holds what its header said, and when
-// memory is short. Whatever is thrown, no thread and no copy is left behind.
+// Fills `buffer` with the sources, which lie in it one behind the other, and returns when all has arrived; what the
+// gaps between them hold is open. Throws Error when a file cannot be read or no longer holds what its header said, and
+// when memory is short. Whatever is thrown, no thread and no copy is left behind.
 void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const DeviceBuffer& buffer,
                     const Progress& progress, const UploadForm& form = {});
 
