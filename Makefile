@@ -4,6 +4,7 @@
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
 #   make check-page  what a reader does with the page of `nodewright graph --format html`, in a headless Chromium
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
+#   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make bench    the benchmarks, on the GPU where there is one
 #   make carry    build/carry: program, libraries and tests stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
@@ -12,9 +13,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test check-page fuzz bench carry format tidy clean everything configure
+.PHONY: build demo test check-page fuzz fuzz-inputs bench carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
 PROGRAM = build/nodewright
 DEMO = models/demo
 SOURCES = git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' ':!third_party'
@@ -40,6 +42,12 @@ test: everything
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver
 	ctest --test-dir build -L fuzz --output-on-failure
+
+fuzz-inputs:
+	cmake/install_missing.sh fuzz
+	cmake --preset fuzz --log-level=NOTICE >/dev/null
+	cmake --build --preset fuzz -j$(JOBS)
+	tests/fuzz/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
 
 bench: everything
 	$(device_words)
@@ -67,7 +75,7 @@ tidy: configure
 	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy-16 -p build --quiet
 
 clean:
-	rm -rf build build-debug build-asan build-tsan
+	rm -rf build build-debug build-asan build-tsan build-fuzz
 
 everything: configure
 	cmake --build build -j$(JOBS)

@@ -112,6 +112,7 @@ section_bench() {
     --model "$scratch/$shape" --batch 1 --context 1024 --device $torch_device --commit "$commit" --out "$out/bench.json"
   check "bench decode, three modes" 240 "$nodewright" bench decode --model "$scratch/$shape" --batch 1 2 4 8 \
     --context 128 1024 --modes $modes --out "$out/modes.json" --device $device --commit "$commit"
+  check "bench load" 120 "$nodewright" bench load --model "$scratch/$shape" --device $device
   check "bench nodes" 120 "$nodewright" bench nodes --model "$scratch/$shape" --bucket 1 --context 1024 --device $device
 }
 

@@ -15,6 +15,7 @@ void add_chat(CLI::App& app, Action& chosen);
 void add_logits(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
+void add_inspect(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 

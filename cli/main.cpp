@@ -13,8 +13,8 @@
 namespace {
 
 int fail(std::string message, int exit_code) {
-  for (char& c : message)  // words of the command line and names of files may hold line breaks
-    if (c == '\n' || c == '\r') c = ' ';
+  for (char& c : message)  // words of the command line and of files may hold line breaks, or what drives a terminal
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   std::fprintf(stderr, "nodewright: %s\n", message.c_str());
   return exit_code;
 }
@@ -40,6 +40,7 @@ int main(int argc, char** argv) try {
   cli::add_logits(app, action);
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);
+  cli::add_inspect(app, action);
   cli::add_bench(app, action);
   cli::add_doctor(app, action);
   try {

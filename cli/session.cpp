@@ -23,7 +23,7 @@ OpenedDevice open(const SessionOptions& options) {
 
 DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::path& folder, double& ms) {
   const auto start = std::chrono::steady_clock::now();
-  ProgressBar bar("loading " + folder.string());
+  ProgressBar bar("loading " + folder.string(), ProgressBar::Unit::bytes);
   DecoderModel model = DecoderModel::load(device, stream, folder,
                                           {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
   ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there: install_missing.sh [format] [page] [tidy]. Silent and quick when nothing
+# Makes sure that what a build needs is there: install_missing.sh [format] [fuzz] [page] [tidy]. Silent and quick when nothing
 # is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
 # CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB), and where
 # there is a GPU but no cuBLASLt, a third: products on a GPU need it, nothing else does.
@@ -25,9 +25,10 @@ main() {
   for what in "$@"; do
     case $what in
       format) need_program clang-format clang-format ;;
+      fuzz) need_program clang++-16 clang-16; need_libfuzzer ;;  # 46 MB of packages
       page) need_program chromium chromium; python3 -m ensurepip --version >/dev/null 2>&1 || packages+=(python3-venv) ;;
       tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
-      *) echo "usage: $0 [format] [page] [tidy]" >&2; exit 2 ;;
+      *) echo "usage: $0 [format] [fuzz] [page] [tidy]" >&2; exit 2 ;;
     esac
   done
   local wheels=()
@@ -48,6 +49,10 @@ stop() {
 }
 
 need_program() { command -v "$1" >/dev/null || packages+=("$2"); }
+
+need_libfuzzer() {
+  compgen -G '/usr/lib/llvm-16/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null || packages+=(libclang-rt-16-dev)
+}
 
 need_header() {
   local folder path=${CPATH:-}

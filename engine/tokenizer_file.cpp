@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "models/json_file.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -20,15 +19,15 @@ using Json = nlohmann::json;
 
 // 16 times the largest released vocabulary (262,144): tables by id are dense.
 constexpr std::int64_t kLargestId = (1 << 22) - 1;
-constexpr int kDeepestSequence = 8;  // Sequence within Sequence; released files nest one
+constexpr std::uint64_t kLargestFile = std::uint64_t{256} << 20;  // bytes; Gemma-3's, the largest released, has 33 MB
+constexpr int kDeepestSequence = 8;                               // Sequence within Sequence; released files nest one
 
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path.string()) {}
 
   TokenizerFile read() {
-    const Json root = parse();
-    const auto& top = object(root, "the file");
+    const Json top = read_json_object(file_, "load tokenizer", kLargestFile);
     check_keys(top, "the file",
                {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                 "decoder", "model"});
@@ -51,18 +50,6 @@ class Reader {
 
   [[noreturn]] void refuse(const std::string& what) const {
     fail(what + " is not supported", "use a BPE tokenizer such as those of Llama-3, Qwen3, Gemma-3 or GPT-2");
-  }
-
-  Json parse() const {
-    if (std::filesystem::is_directory(file_)) fail("it is a folder", "name the file tokenizer.json in it");
-    std::ifstream stream(file_, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-    if (!stream || text.empty()) fail("the file is missing, empty or cannot be read", "check the path");
-    try {
-      return Json::parse(text);
-    } catch (const Json::exception& error) {
-      fail(std::string("not JSON: ") + error.what());
-    }
   }
 
   // Typed access; `where` completes "... of".

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "models/checked_file.h"
@@ -46,7 +46,7 @@ class StrictJson {
 
   const std::filesystem::path& path_;
   const std::string& doing_;
-  std::vector<std::set<std::string>> keys_;  // of the objects and arrays that are open, outermost first
+  std::vector<std::unordered_set<std::string>> keys_;  // of the objects and arrays that are open, outermost first
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "models/config_fields.h"
 #include "models/json_file.h"
+#include "models/rope_frequencies.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -358,6 +359,10 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
     config.refuse(fmt::format("head_dim is {}, expected an even number: rotary embedding turns pairs", c.head_dim));
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
+  for (const float frequency : rope_frequencies(c))  // numbers that are fine one by one may overflow together
+    if (!std::isfinite(frequency))
+      config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", c.rope.theta,
+                                frequency));
 }
 
 // generation_config.json says what generate() does; its eos_token_id replaces the one of config.json.

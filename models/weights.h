@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "models/checkpoint.h"
 #include "models/model_config.h"
+#include "models/weight_upload.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 
@@ -42,10 +42,14 @@ struct LayerWeights {
   Weight<bf16> feed_forward_post_norm;  // [hidden]
 };
 
-// How far a load is, as bytes of device memory written. Called from the thread that loads, at least once at the end.
-struct Progress {
-  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
+// What DecoderWeights::load would read and put on a device.
+struct WeightFootprint {
+  std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
+  uint64_t bytes = 0;                      // of device memory
+  uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
 };
+// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
 
 class DecoderWeights {
  public:
@@ -53,7 +57,7 @@ class DecoderWeights {
   // Error when the checkpoint lacks a tensor, has one of another shape than `config` implies, or has one that this
   // model does not use; when a file cannot be read; and when memory is short. A tied head in the file is ignored.
   static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
-                             const Progress& progress = {});
+                             const Progress& progress = {}, const UploadForm& form = {});
 
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned

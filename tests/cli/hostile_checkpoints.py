@@ -116,6 +116,21 @@ def make_fifo(name):
     return build
 
 
+def link_to(name, target):
+    """Puts a symbolic link in the place of a file; None: one that names itself."""
+    def build(folder):
+        os.remove(os.path.join(folder, name))
+        os.symlink(target or name, os.path.join(folder, name))
+    return build
+
+
+def make_folder(name):
+    def build(folder):
+        os.remove(os.path.join(folder, name))
+        os.mkdir(os.path.join(folder, name))
+    return build
+
+
 Q, K = "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"  # the same size in SINGLE
 NORM, DOWN = "model.norm.weight", "model.layers.1.mlp.down_proj.weight"
 
@@ -127,6 +142,13 @@ HOSTILE = [
     ("config_is_a_list", SINGLE, replace_file("config.json", b"[1, 2]"), ["config.json", "array"]),
     ("config_nests_deeply", SINGLE, replace_file("config.json", b"[" * 100000), ["config.json"]),
     ("config_holds_a_zero_byte", SINGLE, replace_file("config.json", b"{}\0{}"), ["config.json", "zero"]),
+    ("config_is_a_fifo", SINGLE, make_fifo("config.json"), ["config.json", "regular"]),
+    ("config_is_a_folder", SINGLE, make_folder("config.json"), ["config.json", "regular"]),
+    ("config_links_to_itself", SINGLE, link_to("config.json", None), ["config.json"]),
+    ("config_links_to_zeros", SINGLE, link_to("config.json", "/dev/zero"), ["config.json", "regular"]),
+    ("config_of_a_terabyte", SINGLE, lambda f: os.truncate(os.path.join(f, "config.json"), 1 << 40),
+     ["config.json", str(1 << 40)]),
+    ("generation_config_is_a_fifo", SINGLE, make_fifo("generation_config.json"), ["generation_config.json"]),
     ("architecture_unknown", SINGLE, set_config(architectures=["BertModel"]), ["config.json", "BertModel"]),
     ("architecture_missing", SINGLE, set_config(architectures=None), ["config.json", "architectures"]),
     ("no_layers", SINGLE, set_config(num_hidden_layers=0), ["num_hidden_layers"]),
@@ -138,6 +160,9 @@ HOSTILE = [
     ("quantized", SINGLE, set_config(quantization_config={"bits": 4}), ["quantization_config"]),
     ("rope_unknown", SINGLE, set_config(rope_scaling={"rope_type": "yarn", "factor": 2.0}), ["yarn"]),
     ("rope_theta_nan", SINGLE, set_config(rope_theta=float("nan")), ["config.json"]),
+    ("sizes_at_their_limits", SINGLE, set_config(hidden_size=1 << 20, vocab_size=1 << 24, num_hidden_layers=1 << 12,
+                                                 intermediate_size=1 << 20), ["model.embed_tokens.weight", "1048576"]),
+    ("rope_frequencies_infinite", SINGLE, set_config(rope_theta=1e-300), ["config.json", "rope_theta"]),
     ("layers_without_tensors", SINGLE, set_config(num_hidden_layers=4), ["model.layers.3."]),
     ("no_weights", SINGLE, remove_file(WEIGHTS), [WEIGHTS]),
     ("weights_empty", SINGLE, cut_weights(0), [WEIGHTS, "0 bytes"]),
@@ -146,6 +171,9 @@ HOSTILE = [
     ("weights_truncated", SINGLE, cut_weights(-100), [WEIGHTS]),
     ("weights_too_long", SINGLE, lambda f: write_bytes(f, WEIGHTS, read_bytes(f, WEIGHTS) + b"\0" * 8), [WEIGHTS]),
     ("weights_are_a_fifo", SINGLE, make_fifo(WEIGHTS), [WEIGHTS]),
+    ("weights_link_to_nowhere", SINGLE, link_to(WEIGHTS, "absent"), [WEIGHTS]),
+    ("weights_link_to_zeros", SINGLE, link_to(WEIGHTS, "/dev/zero"), [WEIGHTS, "regular"]),
+    ("weights_are_a_folder", SINGLE, make_folder(WEIGHTS), [WEIGHTS, "regular"]),
     ("header_length_huge", SINGLE, replace_file(WEIGHTS, b"\xff" * 64), [WEIGHTS, str(2**64 - 1)]),
     ("header_is_no_json", SINGLE, replace_file(WEIGHTS, join_safetensors("{nonsense", b"")), [WEIGHTS, "JSON"]),
     ("tensors_overlap", SINGLE, overlap_tensors(K, Q), [WEIGHTS, "inside", "self_attn"]),
@@ -167,6 +195,9 @@ HOSTILE = [
     ("tensor_in_two_shards", SHARDED,
      lambda f: write_bytes(f, "model-00013-of-00014.safetensors", read_bytes(f, "model-00012-of-00014.safetensors")),
      ["model-00012-of-00014.safetensors", "model-00013-of-00014.safetensors"]),
+    ("index_is_a_fifo", SHARDED, make_fifo(INDEX), [INDEX, "regular"]),
+    ("shard_links_to_itself", SHARDED, link_to("model-00005-of-00014.safetensors", None),
+     ["model-00005-of-00014.safetensors"]),
     ("index_is_no_json", SHARDED, replace_file(INDEX, b"{"), [INDEX, "JSON"]),
     ("weights_hold_a_nan", SINGLE, plant_bf16(NORM, 0x7fc0), ["logits", "NaN"]),
 ]

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
-from hostile_checkpoints import HOSTILE, SINGLE, WEIGHTS, copy_model, read_bytes, write_bytes
+from hostile_checkpoints import HOSTILE, SHARDED, SINGLE, WEIGHTS, copy_model, read_bytes, write_bytes
 
 MODEL = golden_model(SINGLE)  # vocabulary 301, context 512
 
@@ -53,6 +53,15 @@ class Usage(CommandTest):
             self.assert_usage(["--prompt", "'%s'" % named], *logits(prompt=ids))
             self.assert_usage(["--continue", "'%s'" % named], *logits("--continue", ids))
         self.assert_usage(["--prompt"], *logits(prompt=""))
+
+    def test_a_prompt_that_is_not_utf8_is_read_with_replacement_characters(self):
+        for prompt in (b"Once \xff upon", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98"):
+            text = os.fsdecode(prompt)
+            replaced = self.succeed("tokenize", "--model", DEMO, "--text", prompt.decode(errors="replace"))
+            self.assertEqual(replaced, self.succeed("tokenize", "--model", DEMO, "--text", text))
+            done = run(*on_device("generate", DEMO, "--prompt", text, "--max-tokens", "4", "--greedy"))
+            self.assertEqual((0, b""), (done.returncode, done.stderr))
+            self.assertTrue(done.stdout.startswith(prompt), done.stdout)  # as it was typed
 
     def test_token_ids_outside_the_vocabulary_are_named(self):
         for token in ("301", "2147483647", "-1", "-2147483648"):
@@ -137,6 +146,23 @@ class Files(CommandTest):
                 self.assert_refused(RUN_TIME, ["tokenizer.json"], *on_device("generate", folder, "--prompt", "a"))
                 self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
 
+    def test_tokenizers_that_are_no_regular_file_neither_hang_nor_fill_the_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tokenizer.json")
+            for make in (os.mkfifo, os.mkdir, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(p, p)):
+                make(path)
+                self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
+                (os.rmdir if os.path.isdir(path) else os.remove)(path)
+            with open(path, "wb") as file:
+                file.truncate(1 << 40)
+            self.assert_refused(RUN_TIME, ["tokenizer.json", str(1 << 40)], "tokenize", "--model", folder, "--text", "a")
+
+    def test_no_control_character_of_a_file_reaches_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bytes(folder, "tokenizer.json", b'{"\\u001b[2J\\u0007\\u0000": 1}')
+            message = self.assert_refused(RUN_TIME, ["tokenizer.json"], "tokenize", "--model", folder, "--text", "a")
+            self.assertNotRegex(message[:-1], r"[\x00-\x1f\x7f]")
+
 
 class Checkpoints(CommandTest):
     def setUp(self):
@@ -151,6 +177,16 @@ class Checkpoints(CommandTest):
                 change(folder)
                 self.assert_refused(RUN_TIME, named,
                                     *on_device("logits", folder, "--prompt", "1,2", "--out", "f.npy"))
+
+    def test_a_checkpoint_of_links_is_as_good_as_one_of_files(self):
+        """As the Hugging Face cache keeps them: every file a link into a folder beside it."""
+        blobs, links = copy_model(SHARDED, os.path.join(self.folder, "blobs")), os.path.join(self.folder, "snapshot")
+        os.mkdir(links)
+        for name in os.listdir(blobs):
+            os.symlink(os.path.join("..", "blobs", name), os.path.join(links, name))
+        words = ("--prompt-ids", "1,2", "--max-tokens", "8", "--greedy", "--ignore-eos")
+        self.assertEqual(self.succeed(*on_device("generate", blobs, *words)),
+                         self.succeed(*on_device("generate", links, *words)))
 
     def test_a_nan_in_the_weights_leaves_no_text_behind(self):
         for name, model, change, named in HOSTILE:

@@ -40,14 +40,24 @@ std::string nested_normalizer(int depth) {
 Json component(const std::string& type) { return {{"type", type}}; }
 
 const std::vector<BadFile> kBadFiles = {
-    {"Empty", [] { return ""; }, "empty"},
-    {"NotJson", [] { return "vocab: 1"; }, "not JSON"},
-    {"Truncated", [] { return byte_tokenizer().dump().substr(0, 2000); }, "not JSON"},
-    {"InvalidUtf8", [] { return "{\"model\": \"\xFF\"}"; }, "not JSON"},
-    {"NotAnObject", [] { return "[1, 2]"; }, "is array, not an object"},
-    {"HugeNesting", [] { return std::string(1000000, '['); }, "not JSON"},
-    {"HugeClosedNesting", [] { return std::string(300000, '[') + std::string(300000, ']'); }, "not an object"},
-    {"HugeSequence", [] { return nested_normalizer(100000); }, "Sequence nested more than 8 deep"},
+    {"Empty", [] { return ""; }, "not valid JSON"},
+    {"NotJson", [] { return "vocab: 1"; }, "not valid JSON"},
+    {"Truncated", [] { return byte_tokenizer().dump().substr(0, 2000); }, "not valid JSON"},
+    {"InvalidUtf8", [] { return "{\"model\": \"\xFF\"}"; }, "not valid JSON"},
+    {"NotAnObject", [] { return "[1, 2]"; }, "expected a JSON object, found array"},
+    {"HugeNesting", [] { return std::string(1000000, '['); }, "nest deeper than 64"},
+    {"HugeClosedNesting", [] { return std::string(300000, '[') + std::string(300000, ']'); }, "nest deeper than 64"},
+    {"HugeSequence", [] { return nested_normalizer(20); }, "Sequence nested more than 8 deep"},
+    {"ZeroByte", [] { return byte_tokenizer().dump() + std::string("\0{}", 3); }, "is zero"},
+    {"KeyTwice", [] { return R"({"model": {"type": "BPE", "vocab": {"a": 0, "a": 1}, "merges": []}})"; },
+     "the key 'a' appears twice"},
+    {"MergeIsNested",  // printing it would need a stack frame for each level
+     [] {
+       std::string file = edited([](Json& f) { f["model"]["merges"] = Json::array({"?"}); });
+       const size_t at = file.find(R"(["?"])");
+       return file.replace(at, 5, std::string(300000, '[') + std::string(300000, ']'));
+     },
+     "nest deeper than 64"},
     {"NoModel", [] { return edited([](Json& f) { f.erase("model"); }); }, "model is null"},
     {"NoVocab", [] { return edited([](Json& f) { f["model"].erase("vocab"); }); }, "'vocab' of model is null"},
     {"NoMerges", [] { return edited([](Json& f) { f["model"].erase("merges"); }); }, "'merges' of model is null"},

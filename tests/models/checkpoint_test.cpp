@@ -96,6 +96,19 @@ TEST(Checkpoint, RefusesShardNamesThatLeaveTheFolder) {
   expect_error([&] { Checkpoint::open(folder.path()); }, {R"('a\x00b' is not a plain file name)"});
 }
 
+TEST(Checkpoint, FollowsLinksAndRefusesThoseThatLeadNowhere) {
+  const TemporaryFolder folder, blobs;
+  const auto blob = blobs.write("0123abcd", safetensors_of({kA}));
+  std::filesystem::create_symlink(blob, folder.path() / "1.safetensors");  // as the Hugging Face cache has them
+  write_index(folder, {{"a", "1.safetensors"}});
+  EXPECT_EQ(data_of(*Checkpoint::open(folder.path()).find("a")), kA.data);
+  std::filesystem::remove(blob);
+  expect_error([&] { Checkpoint::open(folder.path()); }, {"1.safetensors"});
+  std::filesystem::remove(folder.path() / "1.safetensors");
+  std::filesystem::create_symlink("1.safetensors", folder.path() / "1.safetensors");
+  expect_error([&] { Checkpoint::open(folder.path()); }, {"1.safetensors"});
+}
+
 TEST(Checkpoint, RefusesIndexesThatDisagreeWithTheirShards) {
   const TemporaryFolder folder;
   folder.write("1.safetensors", safetensors_of({kA}));

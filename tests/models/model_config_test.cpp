@@ -182,6 +182,9 @@ TEST(ModelConfig, RefusesIncompleteOrImpossibleRopeParameters) {
   expect_refused({{"rope_scaling", rope}}, {"high_freq_factor is 1", "low_freq_factor, 1"});
   expect_refused({{"rope_theta", 0}}, {"rope_theta is 0"});
   expect_refused({{"rope_theta", "5e5"}}, {"rope_theta"});
+  // In range one by one, and together beyond what a float32 frequency holds.
+  expect_refused({{"rope_theta", 1e-300}}, {"rope_theta, 1e-300", "inf"});
+  expect_refused({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1e-300}}}}, {"rotary parameters", "inf"});
   expect_refused({{"rope_scaling", "llama3"}}, {"rope_scaling is '\"llama3\"', expected an object"});
   expect_refused({{"rope_scaling", {{"rope_type", 3}}}}, {"rope_scaling.rope_type is '3', expected text"});
   rope = released()["rope_scaling"];

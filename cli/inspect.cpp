@@ -1,0 +1,228 @@
+// nodewright inspect: what a checkpoint is, and what of it would fit on a device. No tensor is read.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "bench/read_bandwidth.h"
+#include "bench/spread.h"
+#include "cli/command.h"
+#include "cli/session.h"
+#include "cli/standard_output.h"
+#include "cli/tokenizer_outline.h"
+#include "models/checkpoint.h"
+#include "models/model_config.h"
+#include "models/model_summary.h"
+#include "runtime/device_selection.h"
+#include "runtime/error.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kBandwidthSamples = 5;
+constexpr int64_t kSequences[] = {1, 8, 64};
+
+struct InspectOptions {
+  std::filesystem::path model;
+  std::string device = "auto";
+  bool json = false;
+};
+
+// ---- The checkpoint --------------------------------------------------------------------------------------------
+
+ordered_json shares_json(const std::vector<TensorShare>& shares) {
+  ordered_json list = ordered_json::array();
+  for (const TensorShare& s : shares)
+    list.push_back({{"name", s.name}, {"tensors", s.tensors}, {"parameters", s.parameters}, {"bytes", s.bytes}});
+  return list;
+}
+
+std::string_view rope_name(RopeType type) {
+  return type == RopeType::plain ? "default" : type == RopeType::linear ? "linear" : "llama3";
+}
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json config_json(const ModelConfig& c) {
+  return {{"architecture", c.architecture},
+          {"layers", c.layers},
+          {"hidden", c.hidden},
+          {"heads", c.heads},
+          {"kv_heads", c.kv_heads},
+          {"head_dim", c.head_dim},
+          {"intermediate", c.intermediate},
+          {"vocab", c.vocab},
+          {"context", c.max_position},
+          {"tied", c.tied},
+          {"rope", {{"type", rope_name(c.rope.type)}, {"theta", c.rope.theta}, {"factor", c.rope.factor}}},
+          {"bos", or_null(c.bos)},
+          {"eos", c.eos},
+          {"dtype", c.dtype}};
+}
+
+ordered_json tokenizer_json(const std::filesystem::path& folder) {
+  const std::optional<TokenizerOutline> outline = outline_tokenizer(folder);
+  if (!outline) return nullptr;
+  return {{"model", outline->model},
+          {"normalizer", outline->normalizer},
+          {"pre_tokenizer", outline->pre_tokenizer},
+          {"tokens", outline->tokens},
+          {"added_tokens", outline->added_tokens}};
+}
+
+// ---- The device ------------------------------------------------------------------------------------------------
+
+ordered_json device_json(const std::string& name, const ModelSummary& summary, const ModelConfig& config) {
+  const OpenedDevice opened = open_device(name);
+  Device& device = *opened.device;
+  const uint64_t free_bytes = device.free_bytes();
+  const Stream stream(device, "inspect");
+  KernelCache kernels(device);
+  ReadBandwidth bandwidth(device, stream, kernels, usual_read_bytes(device));
+  std::vector<double> samples;
+  for (int i = 0; i < kBandwidthSamples; ++i) samples.push_back(bandwidth.sample());
+  const double read = spread_of(samples).median;
+
+  ordered_json fits = ordered_json::array();
+  for (const int64_t sequences : kSequences) {
+    const ContextFit fit = context_fit(summary, config, free_bytes, sequences);
+    fits.push_back({{"sequences", fit.sequences},
+                    {"tokens_each", fit.tokens},
+                    {"least_step_ms", static_cast<double>(fit.short_bytes) / read * 1e3},
+                    {"filled_step_ms", static_cast<double>(fit.filled_bytes) / read * 1e3}});
+  }
+  return {{"name", device.name()},
+          {"free_bytes", free_bytes},
+          {"read_bytes_per_s", read},
+          {"weights_fit", free_bytes >= summary.device_bytes},
+          {"fits", fits}};
+}
+
+// ---- Both ------------------------------------------------------------------------------------------------------
+
+ordered_json inspect(const InspectOptions& options) {
+  check_model_folder(options.model);
+  const ModelConfig config = read_model_config(options.model);
+  const Checkpoint checkpoint = Checkpoint::open(options.model);
+  const ModelSummary summary = summarize(checkpoint, config);
+  ordered_json report = {{"model", options.model.string()}};
+  report.update(config_json(config));
+  report["parameters"] = summary.total.parameters;
+  report["tensors"] = summary.total.tensors;
+  report["file_bytes"] = summary.total.bytes;
+  report["kinds"] = shares_json(summary.kinds);
+  report["file_dtypes"] = shares_json(summary.dtypes);
+  report["device_bytes"] = summary.device_bytes;
+  report["weight_bytes_per_token"] = summary.bytes_per_token;
+  report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
+  report["tokenizer"] = tokenizer_json(options.model);
+  report["chat_template"] = chat_template_file(options.model);
+  report["device"] = nullptr;
+  if (options.device == "none") return report;
+  try {
+    report["device"] = device_json(options.device, summary, config);
+  } catch (const Error& error) {
+    if (options.device != "auto") throw;
+    report["no_device"] = error.what();
+  }
+  return report;
+}
+
+// "2.47 GB": as the driver and the files count, by powers of 1000.
+std::string size_text(double bytes) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  for (; bytes >= 1000 && unit < 4; ++unit) bytes /= 1000;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : bytes < 10 ? 2 : bytes < 100 ? 1 : 0, units[unit]);
+}
+std::string size_text(const ordered_json& bytes) { return size_text(bytes.get<double>()); }
+
+std::string ids_text(const ordered_json& ids) {
+  std::string text;
+  for (const ordered_json& id : ids) text += (text.empty() ? "" : ", ") + id.dump();
+  return text.empty() ? "none" : text;
+}
+
+std::string tokenizer_text(const ordered_json& t) {
+  if (t.is_null()) return "none";
+  const auto part = [](const ordered_json& types) { return types.get<std::string>(); };
+  return fmt::format("{}, {} tokens and {} added; normalizer {}, pre-tokenizer {}", part(t["model"]),
+                     t["tokens"].dump(), t["added_tokens"].dump(),
+                     part(t["normalizer"]).empty() ? "none" : part(t["normalizer"]),
+                     part(t["pre_tokenizer"]).empty() ? "none" : part(t["pre_tokenizer"]));
+}
+
+std::string share_lines(const ordered_json& shares, const ordered_json& parameters) {
+  std::string text;
+  for (const ordered_json& s : shares) {
+    const double share = s["parameters"].get<double>() / std::max(parameters.get<double>(), 1.0);
+    text += fmt::format("  {:<13} {:>14} parameters {:>6.1f} % {:>9} in {} tensors\n", s["name"].get<std::string>(),
+                        s["parameters"].get<uint64_t>(), share * 100, size_text(s["bytes"]), s["tensors"].dump());
+  }
+  return text;
+}
+
+std::string device_text(const ordered_json& r) {
+  const ordered_json& d = r["device"];
+  if (d.is_null())
+    return r.contains("no_device") ? fmt::format("device        none: {}\n", r["no_device"].get<std::string>()) : "";
+  std::string text = fmt::format("device        {}, {} free, reads {}/s (median of {})\n", d["name"].get<std::string>(),
+                                 size_text(d["free_bytes"]), size_text(d["read_bytes_per_s"]), kBandwidthSamples);
+  if (!d["weights_fit"].get<bool>())
+    return text + fmt::format("              the weights do not fit: they need {}\n", size_text(r["device_bytes"]));
+  text += "  sequences   tokens each   a step takes at least   with so many tokens\n";
+  for (const ordered_json& fit : d["fits"])
+    text +=
+        fmt::format("  {:>9}   {:>11}   {:>18.3f} ms   {:>16.3f} ms\n", fit["sequences"].dump(),
+                    fit["tokens_each"].dump(), fit["least_step_ms"].get<double>(), fit["filled_step_ms"].get<double>());
+  return text;
+}
+
+std::string text_of(const ordered_json& r) {
+  const auto number = [&](const char* key) { return r[key].dump(); };
+  const std::string chat = r["chat_template"].get<std::string>();
+  std::string text = fmt::format("model         {}\n", r["model"].get<std::string>());
+  text += fmt::format("architecture  {}: {} layers, hidden {}, intermediate {}, vocabulary {}, context {}{}\n",
+                      r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
+                      number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
+  text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
+                      number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
+                      r["rope"]["theta"].get<double>());
+  text += fmt::format("parameters    {} in {} tensors, {} in the files\n", number("parameters"), number("tensors"),
+                      size_text(r["file_bytes"]));
+  text += share_lines(r["kinds"], r["parameters"]) + "stored as\n" + share_lines(r["file_dtypes"], r["parameters"]);
+  text += fmt::format("on a device   {} of weights, {} of them moved by a step of one token\n",
+                      size_text(r["device_bytes"]), size_text(r["weight_bytes_per_token"]));
+  text += fmt::format("cache         {} a token\n", size_text(r["kv_bytes_per_token"]));
+  text += fmt::format("tokenizer     {}; bos {}, eos {}; chat template {}\n", tokenizer_text(r["tokenizer"]),
+                      r["bos"].is_null() ? "none" : number("bos"), ids_text(r["eos"]),
+                      chat.empty() ? "none" : "in " + chat);
+  return text + device_text(r);
+}
+
+int inspect_command(const InspectOptions& options) {
+  const ordered_json report = inspect(options);
+  write_standard_output(options.json ? report.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
+                                     : text_of(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is and what of it fits on a device");
+  command->add_option("--model", options->model, "Hugging Face checkpoint folder")->required();
+  command->add_option("--device", options->device, "auto (where there is one), none, cuda, cuda:N or cpu")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
+  command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });
+}
+
+}  // namespace nodewright::cli

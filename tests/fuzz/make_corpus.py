@@ -1,0 +1,258 @@
+# Writes the inputs that the fuzzers begin with: make_corpus.py FOLDER makes FOLDER/NAME/seed-*. What the fuzzers found
+# beyond them stands beside these in tests/fuzz/corpus (README.md says how it got there). Standard library only.
+import ctypes
+import glob
+import json
+import os
+import struct
+import sys
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+
+
+def dump(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- safetensors ------------------------------------------------------------------------------------------------------
+
+def safetensors(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else dump(header)
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors_seeds():
+    two = {"__metadata__": {"format": "pt"}, "a": tensor("BF16", [2, 3], 0, 12), "b": tensor("F32", [2], 12, 20)}
+    yield "two", safetensors(two, b"d" * 20)
+    yield "empty", safetensors({})
+    yield "scalar", safetensors({"s": tensor("F32", [], 0, 4)}, b"data")
+    yield "zero_size", safetensors({"z": tensor("F32", [5, 0], 0, 0), "a": tensor("U8", [3], 0, 3)}, b"abc")
+    yield "unaligned", safetensors({"a": tensor("U8", [3], 0, 3), "b": tensor("F32", [1], 3, 7)}, b"d" * 7)
+    yield "padded", safetensors(dump(two) + b"   ", b"d" * 20)
+    yield "half_bytes", safetensors({"f": tensor("F4", [3, 2], 0, 3)}, b"abc")
+    yield "hole", safetensors({"a": tensor("U8", [2], 0, 2), "b": tensor("U8", [2], 3, 5)}, b"d" * 5)
+    yield "overlap", safetensors({"a": tensor("U8", [4], 0, 4), "b": tensor("U8", [4], 2, 6)}, b"d" * 6)
+    yield "trailing", safetensors({"a": tensor("U8", [2], 0, 2)}, b"abc")
+    yield "product_wraps", safetensors({"a": tensor("F32", [2**62], 0, 0)})
+    yield "bits_wrap", safetensors({"a": tensor("U8", [2**61], 0, 0)})
+    yield "zero_behind_overflow", safetensors({"a": tensor("U8", [2**40, 2**40, 0], 0, 0)})
+    yield "negative", safetensors({"a": tensor("U8", [-1], 0, 1)}, b"a")
+    yield "backwards", safetensors({"a": tensor("U8", [1], 2**64 - 1, 0)})
+    yield "twice", safetensors(b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
+                               b'"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
+    yield "field_twice", safetensors(b'{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
+    yield "length_huge", safetensors({}, length=2**64 - 1)
+    yield "length_past_the_end", safetensors({}, length=100)
+    yield "length_cut", b"\x02\0\0"
+    yield "zero_byte", safetensors(b"{}\0")
+    yield "nested", safetensors(b'{"a":' + b"[" * 200)
+    yield "not_utf8", safetensors(b'{"\xff":{}}')
+
+
+# --- model.safetensors.index.json -------------------------------------------------------------------------------------
+
+def index_seeds():
+    def index(weight_map):
+        return dump({"metadata": {"total_size": 8}, "weight_map": weight_map})
+    yield "sound", index({"a": "a.safetensors", "b": "b.safetensors"})
+    yield "one", index({"a": "a.safetensors"})
+    yield "empty", index({})
+    yield "wrong_shard", index({"a": "b.safetensors"})
+    yield "missing_shard", index({"a": "c.safetensors"})
+    for number, name in enumerate(("../a.safetensors", "/etc/passwd", ".", "..", "", "x/a.safetensors", "x\\a", "a\0b",
+                                   "a" * 300)):
+        yield "shard_%d" % number, index({"a": name})
+    yield "no_map", dump({})
+    yield "map_is_list", dump({"weight_map": ["a"]})
+    yield "twice", b'{"weight_map":{"a":"a.safetensors","a":"b.safetensors"}}'
+
+
+# --- config.json ------------------------------------------------------------------------------------------------------
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128, "vocab_size": 300, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 512, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": [2, 3]}
+ROPE = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192}
+QWEN3 = {**LLAMA, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "rope_theta": 1e6,
+         "use_sliding_window": False}
+GEMMA3 = {**LLAMA, "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "query_pre_attn_scalar": 16,
+          "sliding_window": 16, "sliding_window_pattern": 6, "hidden_activation": "gelu_pytorch_tanh",
+          "rope_local_base_freq": 1e4, "rope_theta": 1e6,
+          "layer_types": ["sliding_attention", "full_attention"]}
+GPT2_CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4,
+               "n_positions": 128, "n_ctx": 128, "vocab_size": 300, "layer_norm_epsilon": 1e-5,
+               "activation_function": "gelu_new", "bos_token_id": 2, "eos_token_id": 2}
+
+
+def config_seeds():
+    yield "llama", dump(LLAMA)
+    yield "llama3_rope", dump({**LLAMA, "rope_theta": 5e5, "rope_scaling": ROPE})
+    yield "new_spelling", dump({**LLAMA, "rope_parameters": {**ROPE, "rope_theta": 5e5}})
+    yield "linear_rope", dump({**LLAMA, "rope_scaling": {"type": "linear", "factor": 8.0}})
+    yield "defaults", dump({"architectures": ["LlamaForCausalLM"]})
+    yield "with_generation", dump(LLAMA) + b"\0" + dump({"eos_token_id": [2], "do_sample": True, "temperature": 0.6,
+                                                         "top_p": 0.9, "top_k": 50})
+    yield "qwen3", dump(QWEN3)
+    yield "gemma3", dump(GEMMA3)
+    yield "gemma3_new_spelling", dump({**GEMMA3, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}})
+    yield "gpt2", dump(GPT2_CONFIG)
+    yield "extremes", dump({**LLAMA, "vocab_size": 2**63, "hidden_size": -1, "head_dim": 2**64 - 1,
+                            "rms_norm_eps": 1e308})
+    yield "smallest", dump({**LLAMA, "hidden_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                            "head_dim": 4, "rope_theta": 1e-300})
+    yield "steep_rope", dump({**LLAMA, "rope_theta": 1e15, "rope_scaling": {
+        **ROPE, "factor": 1e-9, "low_freq_factor": 1e-9, "high_freq_factor": 1e9}})
+    yield "types", dump({**LLAMA, "hidden_size": "64", "eos_token_id": {"a": []}})
+    yield "quantized", dump({**LLAMA, "quantization_config": {"quant_method": "gptq"}})
+    yield "twice", b'{"vocab_size":1,"vocab_size":2}'
+    yield "nested", b'{"a":' * 100
+    yield "zero_then_nothing", b"\0"
+
+
+# --- tokenizer.json ---------------------------------------------------------------------------------------------------
+
+def byte_alphabet():
+    """The letter of each byte in a byte-level vocabulary."""
+    plain = list(range(0x21, 0x7f)) + list(range(0xa1, 0xad)) + list(range(0xae, 0x100))
+    letters, spare = {}, 0x100
+    for byte in range(256):
+        letters[byte] = chr(byte if byte in plain else spare)
+        spare += byte not in plain
+    return letters
+
+
+def added(number, content, special=True, **flags):
+    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": special, **flags}
+
+
+def split(pattern):
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+
+
+def byte_level(**changes):
+    """A tokenizer of few bytes, so that mutations reach every part of it; one begins a character that no other ends."""
+    letters = byte_alphabet()
+    vocab = {letters[b]: i for i, b in enumerate(b" abehlot\n\xc3")}
+    for pair in ("he", "ll", "hell", "hello", "Ġa"):
+        vocab[pair] = len(vocab)
+    file = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added(100, "<|eot_id|>")],
+            "normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+            "post_processor": None, "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                      "vocab": vocab, "merges": ["h e", "l l", "he ll", "hell o", "Ġ a"]}}
+    for key, value in changes.items():
+        if key in file["model"]:
+            file["model"][key] = value
+        else:
+            file[key] = value
+    return file
+
+
+def gemma():
+    """Byte fallback and one word a text, as Gemma-3's file has them."""
+    vocab = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3, "\u2581": 4, "a": 5, "b": 6, "ab": 7, "\u2581a": 8}
+    for byte in range(256):
+        vocab["<0x%02X>" % byte] = len(vocab)
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [added(i, t) for i, t in enumerate(("<pad>", "<eos>", "<bos>", "<unk>"))],
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+            "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                              "invert": False},
+            "post_processor": None,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+                {"type": "Fuse"}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": vocab, "merges": [["a", "b"], ["\u2581", "a"]]}}
+
+
+def tokenizer_seeds():
+    text = b"\0hello a <|eot_id|> hello\n\n  \xff"
+    yield "gpt2", dump(byte_level()) + text
+    yield "llama3", dump(byte_level(pre_tokenizer=split(LLAMA3), ignore_merges=True, post_processor={
+        "type": "Sequence", "processors": [
+            {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+            {"type": "TemplateProcessing",
+             "single": [{"SpecialToken": {"id": "<|eot_id|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+             "pair": [], "special_tokens": {
+                 "<|eot_id|>": {"id": "<|eot_id|>", "ids": [100], "tokens": ["<|eot_id|>"]}}}]})) + text
+    yield "qwen3", dump(byte_level(normalizer={"type": "NFC"}, pre_tokenizer=split(LLAMA3.replace("{1,3}", "")))) + text
+    yield "gemma3", dump(gemma()) + text
+    yield "pairs", dump(byte_level(merges=[["h", "e"], ["l", "l"]])) + text
+    yield "added_flags", dump(byte_level(added_tokens=[
+        added(100, "<|eot_id|>", lstrip=True, rstrip=True), added(101, "hello", False, normalized=True),
+        added(102, "a", False, single_word=True)])) + text
+    yield "gpt2_regex", dump(byte_level(pre_tokenizer=split(GPT2))) + text
+    for name, pattern in (("nested_repeats", "(a*)*b"), ("backtracks", "(a+)+$"), ("counts", "(?:a{1,1000}){1,1000}"),
+                          ("backreference", r"(a)\1"), ("look_behind", r"(?<=a)b|(?<!c)d"), ("empty", ""),
+                          ("recursion", r"(?<x>a\g<x>?b)"), ("absent", r"(?~ab)"), ("does_not_compile", "(a")):
+        yield "regex_" + name, dump(byte_level(pre_tokenizer=split(pattern))) + b"\0" + b"a" * 40 + b"c"
+    yield "largest_id", dump(byte_level(vocab={"a": 4194303})) + text
+    yield "id_too_large", dump(byte_level(vocab={"a": 4194304}))
+    yield "same_id", dump(byte_level(vocab={"a": 1, "b": 1}))
+    yield "merge_is_nested", dump(byte_level(merges=["?"])).replace(b'"?"', b"[" * 500 + b"]" * 500)
+    yield "merge_of_unknown", dump(byte_level(merges=["h q"]))
+    yield "sequences_in_sequences", dump(byte_level(normalizer="?")).replace(
+        b'"?"', b'{"type":"Sequence","normalizers":[' * 20 + b"]}" * 20)
+    yield "word_piece", dump({"model": {"type": "WordPiece", "vocab": {}}})
+    yield "vocab_twice", b'{"model":{"type":"BPE","vocab":{"a":0,"a":1},"merges":[]}}'
+    yield "nested", b'{"model":' * 1000
+    yield "zero_then_nothing", b"\0"
+
+
+# --- chat template ----------------------------------------------------------------------------------------------------
+# Its fuzzer brings its own seeds: a function template_seeds here, and a line below.
+
+# --- cubin ------------------------------------------------------------------------------------------------------------
+
+KERNEL = b"""struct Args { const float* x; float* y; int n; };
+extern "C" __global__ void __launch_bounds__(96) k(const __grid_constant__ Args a) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (threadIdx.x < a.n) a.y[threadIdx.x] = a.x[threadIdx.x];
+}"""
+
+
+def cubin_seeds():
+    """A small cubin of the NVRTC that the build uses."""
+    libraries = glob.glob("build/cuda-wheels/nvidia/*/lib/libnvrtc.so.13")
+    nvrtc = ctypes.CDLL(libraries[0] if libraries else "libnvrtc.so.13")
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    options = (ctypes.c_char_p * 1)(b"--gpu-architecture=sm_90")
+    if (nvrtc.nvrtcCreateProgram(ctypes.byref(program), KERNEL, b"k.cu", 0, None, None)
+            or nvrtc.nvrtcCompileProgram(program, 1, options) or nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))):
+        raise RuntimeError("NVRTC does not compile the kernel")
+    image = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetCUBIN(program, image)
+    yield "nvrtc", image.raw
+    yield "header_alone", image.raw[:64]
+    yield "empty", b""
+
+
+SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds,
+         "cubin": cubin_seeds}
+
+
+def main(folder):
+    for name, seeds in SEEDS.items():
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+        for seed, data in seeds():
+            with open(os.path.join(folder, name, "seed-" + seed), "wb") as file:
+                file.write(data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
