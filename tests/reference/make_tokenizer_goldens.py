@@ -89,7 +89,9 @@ def handmade():
                 "hello world", "Hello, World!", "  leading and trailing  ", "unreachable zqzq Ġunreachable", "\u202eevil\u202c", "Zalgo: Z̸̡̛͎a̶l̷g̸o̵"]
     # Letters, numbers and marks that came after Unicode 14, marks and a composite after Unicode 9, alone and in between.
     yield from ["a\U0002ecdcb", " \U00031350\U000323af x", "\u1c89\u1c8a", "1\U00011f50\U00011f59" + "2", "\U000116d0\U0001d2c0", "x\u0897y", "a\U0001e08f\u0301",
-                "a\u0345\u1df6\u0334", "a\u1abf\u0301", "e\u0d3b\u0334\u0301", "o\u0328\U0001e2ae\u0304", "\U00011935\U00011930", "\U00011938\U00011930", "\u1df6e\u0301"]
+                "a\u0345\u1df6\u0334", "a\u1abf\u0301", "e\u0d3b\u0334\u0301", "o\u0328\U0001e2ae\u0304", "\U00011935\U00011930", "\U00011938\U00011930", "\u1df6e\u0301",
+                "\U0002ec8d\U0001fd0c", "<|BEGIN_OF_TEXT|>\U0003147a▁नमस्तेwe'Ll", "鋘䒡\U00019254෯\U000e0d19\U0002ecdc\U000e0b37ѷ输",
+                "\U0003c058\U00033f65\U00014324뉅\U00032268\U001028d2", "𳯑\U00031a17け\U0001b9a1"]
 
 
 def special_texts(tokens):
