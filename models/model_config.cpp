@@ -359,10 +359,11 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
     config.refuse(fmt::format("head_dim is {}, expected an even number: rotary embedding turns pairs", c.head_dim));
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
-  for (const float frequency : rope_frequencies(c))  // numbers that are fine one by one may overflow together
-    if (!std::isfinite(frequency))
-      config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", c.rope.theta,
-                                frequency));
+  for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
+    for (const float frequency : rope_frequencies(rope, c.head_dim))  // fine one by one, they may overflow together
+      if (!std::isfinite(frequency))
+        config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", rope.theta,
+                                  frequency));
 }
 
 // generation_config.json says what generate() does; its eos_token_id replaces the one of config.json.

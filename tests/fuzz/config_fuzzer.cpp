@@ -17,8 +17,9 @@ void check(const ModelConfig& c) {
   fuzz::require(c.vocab * std::max(c.hidden, c.intermediate) < int64_t{1} << 60, "a matrix can be counted");
   fuzz::require(std::isfinite(c.eps) && c.eps >= 0, "eps is a number");
   for (const int64_t id : c.eos) fuzz::require(id >= 0, "an eos id is not negative");
-  for (const float frequency : rope_frequencies(c))
-    fuzz::require(std::isfinite(frequency) && frequency >= 0, "a frequency is a number");
+  for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
+    for (const float frequency : rope_frequencies(rope, c.head_dim))
+      fuzz::require(std::isfinite(frequency) && frequency >= 0, "a frequency is a number");
 }
 
 }  // namespace
