@@ -29,6 +29,7 @@ set(public_headers
   graph/hazard_check.h
   graph/hazard_tracker.h
   graph/host_call.h
+  graph/name_table.h
   graph/node.h
   graph/node_timer.h
   graph/patch.h

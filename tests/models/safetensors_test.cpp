@@ -1,7 +1,7 @@
 // Safetensors headers, well-formed and hostile.
 #include "models/safetensors.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "tests/models/checkpoint_files.h"
 
@@ -175,9 +175,9 @@ TEST(Safetensors, ReadsAHundredThousandTensorsInUnderTwoSeconds) {
               R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + at + "," + end + "]}";
   }
   header += "}";
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: the tests beside it do not count
   EXPECT_EQ(read_header(header, kTensors).size(), static_cast<size_t>(kTensors));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
 }
 
 TEST(Safetensors, ShortensHostileNamesInErrors) {
