@@ -161,9 +161,9 @@ TEST(Safetensors, RefusesFieldsThatAreMissingUnknownOrOfTheWrongType) {
 TEST(Safetensors, RefusesDeepNestingWhereItOpens) {
   constexpr size_t kDepth = 10'000'000;
   const std::string deep = R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":)" + std::string(kDepth, '[');
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   expect_error([&] { read_header(deep, 0); }, {"an array in a place where the format has none"});
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(Safetensors, ReadsAHundredThousandTensorsInUnderTwoSeconds) {
