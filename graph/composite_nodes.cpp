@@ -218,6 +218,7 @@ ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_
   const uint64_t address =
       kConditionBase + ((token_ & 0xffffffff) << 16) + plan_.conditions.size() * 2 * kConditionBytes;
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
+  declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});
   return {address};
 }
@@ -252,6 +253,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
   PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
   std::vector<const Plan*> plans;
   bool has_inner = false;  // conditional nodes in a body
+  bool nests = false;      // loops_nest_ of a body
   for (size_t i = 0; i < bodies.size(); ++i) {
     if (!bodies[i]) refuse(node, fmt::format("body {} is no function", i), "pass a function that adds the nodes");
     // Private: std::make_unique cannot reach it.
@@ -262,7 +264,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
       refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
              "add a body's nodes to the builder that its function is given");
     has_inner |= !body->plan_.conditions.empty();
-    loops_nest_ |= body->loops_nest_;
+    nests |= body->loops_nest_;
     plans.push_back(&body->plan_);
     pending.bodies.push_back(std::move(body));
   }
@@ -283,11 +285,9 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
            std::none_of(plan_.buffers.begin(), plan_.buffers.end(),
                         [&](const Buffer& b) { return b.range.address == use.address; });
   });
-  loops_nest_ |= has_loop && has_inner;
-  const uint64_t order = loops_address(plan_.name);
-  declare({"loops of " + plan_.name, order, kConditionBytes, "order"}, {.live_in = true});
-  uses.push_back({kLoopsField, order, kConditionBytes, has_loop ? Access::inout : Access::in, 1});
+  uses.push_back({kLoopsField, loops_address(plan_.name), kConditionBytes, has_loop ? Access::inout : Access::in, 1});
   const NodeId id = add(std::move(node), uses, Traffic{}, {});
+  loops_nest_ |= nests || (has_loop && has_inner);
   pending_bodies_.push_back(std::move(pending));
   return id;
 }
