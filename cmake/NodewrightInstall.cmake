@@ -53,6 +53,7 @@ set(public_headers
   runtime/driver_entries.h
   runtime/error.h
   runtime/event.h
+  runtime/host_heap.h
   runtime/image_store.h
   runtime/inline_kernel.h
   runtime/interposer.h

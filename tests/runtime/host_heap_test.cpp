@@ -1,0 +1,45 @@
+#include "runtime/host_heap.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace nodewright {
+namespace {
+
+// Bytes of [heap] that the system may put into huge pages: the flag "hg" of /proc/self/smaps.
+uint64_t advised_bytes_of_the_heap() {
+  std::ifstream maps("/proc/self/smaps");
+  uint64_t begin = 0, end = 0, advised = 0;
+  bool heap = false;
+  for (std::string line; std::getline(maps, line);) {
+    char* rest = nullptr;
+    const uint64_t first = std::strtoull(line.c_str(), &rest, 16);
+    if (rest != line.c_str() && *rest == '-') {
+      begin = first;
+      end = std::strtoull(rest + 1, nullptr, 16);
+      heap = line.ends_with("[heap]");
+    } else if (heap && line.starts_with("VmFlags:") && line.find(" hg") != std::string::npos) {
+      advised += end - begin;
+    }
+  }
+  return advised;
+}
+
+TEST(HugeHeap, TheSystemWasAdvisedAsManyBytesAsTheCallSays) {
+  constexpr uint64_t kBytes = uint64_t{16} << 20;
+  const uint64_t before = advised_bytes_of_the_heap();
+  const uint64_t advised = prefer_huge_heap(kBytes);
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_EQ(advised, 0u);  // that malloc takes nothing from the heap
+#else
+  EXPECT_GE(advised, kBytes - (uint64_t{4} << 20));
+  EXPECT_LE(advised, kBytes + (uint64_t{4} << 20));
+#endif
+  EXPECT_EQ(advised_bytes_of_the_heap() - before, advised);
+}
+
+}  // namespace
+}  // namespace nodewright
