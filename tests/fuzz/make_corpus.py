@@ -242,8 +242,28 @@ def cubin_seeds():
     yield "empty", b""
 
 
+# --- chat templates ---------------------------------------------------------------------------------------------------
+
+def template_seeds():
+    """The released templates, and every construct that the tests know with the values it is tried on."""
+    for path in sorted(glob.glob("tests/golden/chat/*/chat_template.jinja")):
+        with open(path, "rb") as file:
+            yield path.split("/")[-2], file.read()
+    with open("tests/golden/chat/constructs.json", encoding="utf-8") as file:
+        constructs = json.load(file)
+    values = dump(constructs["values"])
+    for number, case in enumerate(constructs["cases"]):
+        yield f"construct_{number:03}", case["source"].encode() + b"\0" + values
+    yield "work", b"{% for a in range(9999) %}{% for b in range(9999) %}{{ a * b }}{% endfor %}{% endfor %}"
+    yield "calls", b"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}"
+    yield "doubling", b"{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s * 2 %}{% endfor %}"
+    yield "nested_lists", b"{% set n = namespace(l=[]) %}{% for i in range(999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}"
+    yield "deep", b"{{ " + b"(" * 200 + b"1" + b")" * 200 + b" }}"
+    yield "not_utf8", b"\xff{{ '\xc3' }}"
+
+
 SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds,
-         "cubin": cubin_seeds}
+         "cubin": cubin_seeds, "template": template_seeds}
 
 
 def main(folder):
