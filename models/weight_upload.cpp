@@ -14,6 +14,7 @@
 #include "models/bf16_conversion.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
+#include "runtime/staging_buffer.h"
 
 namespace nodewright {
 namespace {
@@ -238,7 +239,7 @@ class Readers {
 // ---- Upload ----------------------------------------------------------------------------------------------------
 
 struct Chunk {
-  PinnedBuffer memory;
+  StagingBuffer memory;
   Event copied;  // the last copy out of it has run
 };
 
@@ -274,15 +275,16 @@ void upload_weights(Device& device, Stream& stream, std::span<const WeightSource
   chunks.reserve(count);
   CopiesDone copies(stream);  // runs after the readers have ended and before the chunks are freed
   Readers readers(windows, form.readers);
-  for (size_t i = 0; i < count; ++i) {  // the first windows fill while the chunks of the next are pinned
+  for (size_t i = 0; i < count; ++i) {
     const std::string name = fmt::format("weights.staging{}", i);
-    chunks.push_back({PinnedBuffer(device, name, chunk_bytes), Event(device, name + ".copied")});
-    readers.open(i, static_cast<std::byte*>(chunks[i].memory.data()));
+    chunks.push_back({StagingBuffer(device, name, chunk_bytes), Event(device, name + ".copied")});
+    readers.open(i, chunks[i].memory.data());
   }
   for (size_t i = 0; i < windows.size(); ++i) {
     const Window& window = windows[i];
-    const Chunk& chunk = chunks[i % count];
+    Chunk& chunk = chunks[i % count];
     readers.wait_for(i);
+    chunk.memory.pin();  // now that the readers have touched its pages, and while the chunk before travels
     write_device_async(stream, buffer.address() + window.begin, chunk.memory.data(), window.end - window.begin,
                        "weights");
     chunk.copied.record(stream);
@@ -291,7 +293,7 @@ void upload_weights(Device& device, Stream& stream, std::span<const WeightSource
     const size_t before = i - 1;
     chunks[before % count].copied.synchronize();
     if (before + count < windows.size())
-      readers.open(before + count, static_cast<std::byte*>(chunks[before % count].memory.data()));
+      readers.open(before + count, chunks[before % count].memory.data());
     if (progress.report) progress.report(windows[before].end, buffer.bytes());
   }
   copies.wait();

@@ -39,10 +39,9 @@ struct Progress {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
 };
 
-// What an upload works with. Reasoned, to be measured with `nodewright bench load`: at 55 GB/s (PCIe 5 x16) a chunk of
-// 8 MiB travels in 0.15 ms, thirty times what submitting it costs. Two chunks travel or wait for it while the readers
-// fill the others, 1 MiB each: sixteen of them work on two chunks at a time. Pinning six takes some 10 ms, most of it
-// while the first are filled.
+// What an upload works with, measured with `nodewright bench load`: at 55 GB/s (PCIe 5 x16) a chunk of 8 MiB travels in
+// 0.15 ms, thirty times what submitting it costs. Two chunks travel or wait for it while the readers fill the others,
+// 1 MiB each: sixteen of them work on two chunks at a time.
 struct UploadForm {
   uint64_t chunk_bytes = uint64_t{8} << 20;  // of each pinned chunk; at least the longest row
   size_t chunks = 6;                         // at least 2

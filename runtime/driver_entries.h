@@ -9,6 +9,7 @@
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                           \
   X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxSynchronize)                                                          \
   X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)         \
+  X(cuMemHostRegister) X(cuMemHostUnregister)                                                                        \
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD)                                                                    \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync)                                  \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuMemsetD32Async)                                                               \

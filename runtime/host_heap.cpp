@@ -21,7 +21,8 @@ uint64_t prefer_huge_heap(uint64_t bytes) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's largest
   mallopt(M_TOP_PAD, static_cast<int>(std::min<uint64_t>(bytes, std::numeric_limits<int>::max())));
   const auto begin = (reinterpret_cast<uint64_t>(sbrk(0)) + kHugePage - 1) / kHugePage * kHugePage;
-  void* volatile grows_the_heap = std::malloc(kHugePage);  // volatile: or the compiler drops malloc and free
+  const uint64_t more_than_is_free = mallinfo2().fordblks + kHugePage;
+  void* volatile grows_the_heap = std::malloc(more_than_is_free);  // volatile: or the compiler drops malloc and free
   std::free(grows_the_heap);
   mallopt(M_TOP_PAD, kHugePage);
   const auto end = reinterpret_cast<uint64_t>(sbrk(0)) / kHugePage * kHugePage;

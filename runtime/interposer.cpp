@@ -14,6 +14,7 @@ struct Effect {
   HandleKind kind = HandleKind::stream;
   int creates = kNoArgument;
   int destroys = kNoArgument;
+  bool is_value = false;  // the argument that `creates` names is the handle itself
 };
 
 Effect effect_of(DriverEntry entry) {
@@ -29,6 +30,10 @@ Effect effect_of(DriverEntry entry) {
     case DriverEntry::cuMemHostAlloc:
       return {.kind = HandleKind::host_memory, .creates = 0};
     case DriverEntry::cuMemFreeHost:
+      return {.kind = HandleKind::host_memory, .destroys = 0};
+    case DriverEntry::cuMemHostRegister:
+      return {.kind = HandleKind::host_memory, .creates = 0, .is_value = true};
+    case DriverEntry::cuMemHostUnregister:
       return {.kind = HandleKind::host_memory, .destroys = 0};
     case DriverEntry::cuStreamCreate:
       return {.kind = HandleKind::stream, .creates = 0};
@@ -66,6 +71,7 @@ bool only_reads_words(DriverEntry entry) {
 uint64_t created_value(const DriverCall& call, const Effect& effect) {
   const uint64_t word = call.words[effect.creates];
   if (effect.kind == HandleKind::primary_context) return static_cast<uint32_t>(word);
+  if (effect.is_value) return word;
   return *reinterpret_cast<const uint64_t*>(word);
 }
 

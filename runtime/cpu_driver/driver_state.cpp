@@ -21,6 +21,17 @@ void State::fail(CUresult result, std::string text) {
   report = std::move(text);
 }
 
+bool State::is_registered(uint64_t address, uint64_t bytes) const {
+  const auto next = registered.upper_bound(address);
+  return next != registered.begin() && std::prev(next)->second - address >= bytes &&
+         std::prev(next)->second > address;
+}
+
+bool State::is_pageable(CUmemorytype type, const void* host) const {
+  const auto address = reinterpret_cast<uint64_t>(host);
+  return type == CU_MEMORYTYPE_HOST && !memory->contains(address) && !is_registered(address, 1);
+}
+
 CUresult refuse(CUresult result, std::string why) {
   refusal = std::move(why);
   return result;

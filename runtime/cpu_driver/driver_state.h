@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -31,6 +32,7 @@ struct State {
   bool initialised = false;
   int retained = 0;  // primary context
   std::unique_ptr<DeviceMemory> memory;
+  std::map<uint64_t, uint64_t> registered;  // host memory of the program that is page-locked: begin, end
   std::unique_ptr<Executor> executor;
   std::shared_ptr<Stream> null_stream;
 
@@ -50,6 +52,10 @@ struct State {
 
   // The first error after dispatch stays until the last context is gone.
   void fail(CUresult result, std::string text);
+
+  // Copies of the range run when their turn comes; those of other host memory run while the caller waits.
+  bool is_registered(uint64_t address, uint64_t bytes) const;
+  bool is_pageable(CUmemorytype type, const void* host) const;
 };
 
 // Lives as long as the process: its threads may outlast main.

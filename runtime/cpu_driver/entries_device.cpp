@@ -304,6 +304,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
       s.executor->wait_for_all(lock);
       s.sticky = CUDA_SUCCESS;
       s.report.clear();
+      s.registered.clear();
     }
     --s.retained;
     return CUDA_SUCCESS;

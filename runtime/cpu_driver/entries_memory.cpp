@@ -1,5 +1,6 @@
 // Entry points: allocation, copies, fills.
 #include <cstring>
+#include <iterator>
 
 #include "runtime/cpu_driver/capture.h"
 #include "runtime/cpu_driver/driver_state.h"
@@ -10,12 +11,6 @@ using namespace nodewright::cpu;
 namespace {
 
 uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
-bool is_pageable(const State& s, const CUDA_MEMCPY3D& copy, bool source) {
-  const CUmemorytype type = source ? copy.srcMemoryType : copy.dstMemoryType;
-  const void* host = source ? copy.srcHost : copy.dstHost;
-  return type == CU_MEMORYTYPE_HOST && !s.memory->contains(address_of(host));
-}
 
 // Reads a pageable source while the caller still waits, row by row into one block.
 void stage(CopyWork& work) {
@@ -40,8 +35,8 @@ CUresult queue_copy(State& s, Lock& lock, CUstream handle, const CUDA_MEMCPY3D& 
     return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_MEMCPY, {take_label(), std::move(work)});
   }
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return CUDA_SUCCESS;
-  if (is_pageable(s, copy, true)) stage(work);
-  const bool to_pageable = is_pageable(s, copy, false);
+  if (s.is_pageable(copy.srcMemoryType, copy.srcHost)) stage(work);
+  const bool to_pageable = s.is_pageable(copy.dstMemoryType, copy.dstHost);
   Operation operation;
   operation.work = {take_label(), std::move(work)};
   const CompletionRef done = s.executor->enqueue(lock, stream, std::move(operation));
@@ -147,6 +142,28 @@ CUresult CUDAAPI cuMemHostAlloc(void** pointer, size_t bytes, unsigned int flags
 CUresult CUDAAPI cuMemFreeHost(void* pointer) {
   return enter_release(
       [&](State& s, Lock& lock) { return release(s, lock, address_of(pointer), DeviceMemory::Kind::pinned); });
+}
+
+CUresult CUDAAPI cuMemHostRegister(void* pointer, size_t bytes, unsigned int flags) {
+  return enter(Needs::context, [&](State& s, Lock&) -> CUresult {
+    const uint64_t begin = address_of(pointer);
+    if (pointer == nullptr || bytes == 0 || bytes > UINT64_MAX - begin || (flags & ~15u) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    const auto next = s.registered.lower_bound(begin + bytes);
+    if (s.memory->contains(begin) || (next != s.registered.begin() && std::prev(next)->second > begin))
+      return refuse(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "some of it is page-locked already");
+    s.registered.emplace(begin, begin + bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* pointer) {
+  return enter_release([&](State& s, Lock& lock) -> CUresult {
+    if (s.executor != nullptr) s.executor->wait_for_all(lock);
+    if (s.registered.erase(address_of(pointer)) == 0)
+      return refuse(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "no registered memory begins there");
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, unsigned int flags) {

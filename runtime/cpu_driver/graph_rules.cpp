@@ -47,10 +47,7 @@ const char* type_name(CUgraphNodeType type) {
 // CUDA C++ Programming Guide, "Conditional Node Body Graph Requirements": copies in bodies touch device memory and
 // pinned memory alone.
 bool touches_pageable_memory(const State& state, const CUDA_MEMCPY3D& copy) {
-  const auto pageable = [&](CUmemorytype type, const void* host) {
-    return type == CU_MEMORYTYPE_HOST && !state.memory->contains(reinterpret_cast<uint64_t>(host));
-  };
-  return pageable(copy.srcMemoryType, copy.srcHost) || pageable(copy.dstMemoryType, copy.dstHost);
+  return state.is_pageable(copy.srcMemoryType, copy.srcHost) || state.is_pageable(copy.dstMemoryType, copy.dstHost);
 }
 
 CUresult check_in_body(const State& state, CUgraphNodeType type, const Work& work, const std::string& body) {

@@ -66,6 +66,29 @@ TEST_F(StreamTest, PageableSourcesAreReadByTheCallAndPageableTargetsAreFilledByI
   EXPECT_EQ(1.0f, host[63]);
 }
 
+TEST_F(StreamTest, RegisteredMemoryIsPinnedUntilItIsUnregistered) {
+  start({.poison = true});
+  std::vector<float> host(128, 1.0f);
+  float* x = allocate<float>(64);
+  ASSERT_OK(api().cuMemHostRegister(host.data() + 32, 256, 0));
+  EXPECT_EQ(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, api().cuMemHostRegister(host.data(), 132, 0));
+  EXPECT_EQ(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, api().cuMemHostRegister(host.data() + 95, 8, 0));
+  ASSERT_OK(api().cuMemHostRegister(host.data(), 128, 0));
+  ASSERT_OK(api().cuMemHostUnregister(host.data()));
+  EXPECT_EQ(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, api().cuMemHostUnregister(host.data()));
+  ASSERT_OK(api().cuMemcpyHtoDAsync(at(x), host.data() + 32, 256, stream_));
+  host[32] = 5.0f;  // too early: the copy has not run
+  ASSERT_OK(api().cuMemHostUnregister(host.data() + 32));
+  EXPECT_EQ(5.0f, download(x, 1)[0]) << "unregistering waits for the copies";
+  EXPECT_EQ(0xa5, reinterpret_cast<unsigned char*>(&host[95])[3]);
+  EXPECT_EQ(1.0f, host[96]);
+  host[32] = 2.0f;
+  ASSERT_OK(api().cuMemcpyHtoDAsync(at(x), host.data() + 32, 256, stream_));
+  host[32] = 3.0f;
+  ASSERT_OK(synchronize());
+  EXPECT_EQ(2.0f, download(x, 1)[0]) << "pageable memory is read by the call";
+}
+
 TEST_F(StreamTest, PinnedSourcesArePoisonedAfterTheirCopyWhenAsked) {
   start({.poison = true});
   float* host = pinned(1.0f);

@@ -24,7 +24,8 @@ namespace {
   X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)               \
   X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxSynchronize, 2000) X(cuMemGetInfo, 3020)             \
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
-  X(cuMemHostGetDevicePointer, 3020) X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)          \
+  X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
+  X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
   X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD32Async, 3020) X(cuStreamCreate, 2000)                \
   X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000) X(cuStreamWaitEvent, 3020)       \

@@ -1,12 +1,14 @@
 // Device, stream, event and memory: what they do, what they say when they cannot, and that nothing stays behind.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 #include "runtime/memory.h"
+#include "runtime/staging_buffer.h"
 #include "runtime/stream.h"
 #include "tests/support/test_device.h"
 
@@ -179,6 +181,30 @@ TEST(HandlesUnderFaults, EachCallOfAStartUpMayFail) {
     EXPECT_TRUE(interposer.live().empty()) << n << ": " << interposer.describe_live();
     ASSERT_LT(n, 200u);
   }
+}
+
+TEST_F(Handles, AStagingBufferIsWrittenBeforeItIsPinnedAndCopiedFromAfter) {
+  Stream stream(device_, "staging");
+  const DeviceBuffer target(device_, "target", 5000);
+  {
+    StagingBuffer staging(device_, "staging", 5000);
+    std::memset(staging.data(), 0x3c, staging.bytes());
+    staging.pin();
+    staging.pin();  // once
+    StagingBuffer moved(std::move(staging));
+    write_device_async(stream, target.address(), moved.data(), moved.bytes(), "target");
+    stream.synchronize();
+  }
+  std::vector<std::byte> read(5000);
+  read_device(device_, read, target.address(), "target");
+  EXPECT_EQ(read, std::vector<std::byte>(5000, std::byte{0x3c}));
+}
+
+TEST_F(Handles, AStagingBufferThatCannotBePinnedIsNamed) {
+  EXPECT_EQ(failing(CUDA_ERROR_OUT_OF_MEMORY,
+                    [&] { StagingBuffer(device_, "weights.staging0", 4096).pin(); }),
+            "cannot lock host memory 'weights.staging0': needs 4096 bytes; driver: cuMemHostRegister: "
+            "CUDA_ERROR_OUT_OF_MEMORY (2), out of memory; try: free host memory, or raise the limit of locked memory");
 }
 
 }  // namespace
