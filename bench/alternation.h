@@ -5,14 +5,19 @@
 #include <functional>
 #include <span>
 
+#include "bench/steady_core.h"
+
 namespace nodewright {
 
 // Calls every variant once a repetition, the first one rotating; `counted` is false in the `warm_up` repetitions
-// before.
-inline void alternate(std::span<const std::function<void(bool counted)>> variants, int warm_up, int repetitions) {
+// before. Each begins on a core that runs at full speed.
+inline void alternate(std::span<const std::function<void(bool counted)>> variants, int warm_up, int repetitions,
+                      SteadyCore& core) {
   for (int repetition = -warm_up; repetition < repetitions; ++repetition)
-    for (size_t i = 0; i < variants.size(); ++i)
+    for (size_t i = 0; i < variants.size(); ++i) {
+      core.settle();
       variants[(i + static_cast<size_t>(repetition + warm_up)) % variants.size()](repetition >= 0);
+    }
 }
 
 }  // namespace nodewright

@@ -108,6 +108,7 @@ class CaseBench {
     measure_changes();
     if (line_.measured_case.shape == GraphShape::chain) measure_loops();
     samples_.summarise(line_);
+    line_.core_moves = core_.moves();
     return line_;
   }
 
@@ -117,7 +118,7 @@ class CaseBench {
   void take(bool counted, F figure, double us) {
     if (counted) samples_.add(figure, us);
   }
-  void run(const Variants& variants) { alternate(variants, kWarmUp, options_.repetitions); }
+  void run(const Variants& variants) { alternate(variants, kWarmUp, options_.repetitions, core_); }
 
   void check_that_all_compute_the_same() {
     const auto values_after = [&](const std::function<void()>& launch) {
@@ -287,6 +288,7 @@ class CaseBench {
   Event start_, end_;
   GraphBenchLine line_;
   Samples samples_;
+  SteadyCore core_;
   int changes_ = 0;
 };
 

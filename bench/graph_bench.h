@@ -72,6 +72,7 @@ struct GraphBenchOptions {
 struct GraphBenchLine {
   GraphCase measured_case;
   size_t edges = 0, programmatic_edges = 0;
+  size_t core_moves = 0;  // to a core that was not slowed by others
   std::array<Spread, static_cast<size_t>(GraphFigure::kCount)> us{};
   std::array<bool, static_cast<size_t>(GraphFigure::kCount)> measured{};
   std::string update_problem;  // why a graph captured anew could not update another; its three figures are missing then

@@ -135,7 +135,8 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
         time_launches(
             eager_samples, [&] { run_eager(plan, stream); }, counted);
       }};
-  alternate(variants, kWarmUp, options.repetitions);
+  SteadyCore core;
+  alternate(variants, kWarmUp, options.repetitions, core);
 
   ModelGraphResult result;
   result.nodes = plan.nodes.size();
@@ -145,14 +146,6 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
   result.modes = {explicit_samples.line(RunMode::explicit_), captured_samples.line(RunMode::captured),
                   eager_samples.line(RunMode::eager)};
   return result;
-}
-
-std::vector<int64_t> default_buckets(int64_t most_rows) {
-  std::vector<int64_t> buckets = {1, 2, 4, 8};
-  for (int64_t rows = 16; rows <= 256; rows += 8) buckets.push_back(rows);
-  for (int64_t rows = 272; rows <= 512; rows += 16) buckets.push_back(rows);
-  std::erase_if(buckets, [&](int64_t rows) { return rows > most_rows; });
-  return buckets;
 }
 
 BucketBench::BucketBench(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
@@ -211,8 +204,14 @@ BucketsResult BucketBench::build() {
   KeptGraphs graphs;
   result.first = build_one(buckets_.front(), 0, graphs);
   const uint64_t free_before = device_.free_bytes();
-  for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot)
-    for (const int64_t rows : buckets_) result.lines.push_back(build_one(rows, slot, graphs));
+  {
+    SteadyCore core;
+    for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot)
+      for (const int64_t rows : buckets_) {
+        core.settle();
+        result.lines.push_back(build_one(rows, slot, graphs));
+      }
+  }
   const uint64_t free_after = device_.free_bytes();
   result.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
   stream_.synchronize();

@@ -45,9 +45,6 @@ struct ModelGraphResult {
 ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelCache& kernels,
                                    const DecoderModel& model, const ModelGraphOptions& options);
 
-// 1, 2, 4, 8, then every 8 to 256, every 16 to 512: 51 of them; those up to `most_rows`.
-std::vector<int64_t> default_buckets(int64_t most_rows);
-
 struct BucketLine {
   int64_t rows = 0;
   int slot = 0;

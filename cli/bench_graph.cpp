@@ -15,6 +15,7 @@
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
+#include "graph/bucket_set.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 
@@ -78,7 +79,9 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
   if (!command.model.empty()) model = DecoderModel::load(device, stream, command.model);
   std::optional<BucketBench> buckets;
   if (command.buckets) {
-    buckets.emplace(device, stream, kernels, *model, default_buckets(command.most_rows), kSlots, command.context);
+    const BucketSet sizes = BucketSet::up_to(static_cast<int>(command.most_rows));
+    buckets.emplace(device, stream, kernels, *model,
+                    std::vector<int64_t>(sizes.sizes().begin(), sizes.sizes().end()), kSlots, command.context);
     measured.buckets = buckets->build();
   }
   if (model) {

@@ -74,7 +74,7 @@ void add_bench_load(CLI::App& bench, Action& chosen) {
   load->add_option("--chunks", options->load.form.chunks, "pinned chunks")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
-  load->add_option("--readers", options->load.form.readers, "threads that read, at most one a processor")
+  load->add_option("--readers", options->load.form.readers, "threads that read")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   load->add_option("--out", options->out, "JSON file");

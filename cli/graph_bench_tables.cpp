@@ -187,6 +187,7 @@ nlohmann::ordered_json json_of(const GraphBenchRow& row) {
                                  {"nodes", line.measured_case.nodes},
                                  {"edges", line.edges},
                                  {"programmatic_edges", line.programmatic_edges},
+                                 {"core_moves", line.core_moves},
                                  {"exec_bytes", row.exec_bytes > 0 ? nlohmann::ordered_json(row.exec_bytes) : nullptr}};
   if (!line.update_problem.empty()) json["update_problem"] = line.update_problem;
   for (size_t i = 0; i < line.us.size(); ++i)

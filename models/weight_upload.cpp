@@ -143,8 +143,7 @@ class Readers {
       append_tasks(windows[i], i, tasks_);
       left_.push_back(tasks_.size() - before);
     }
-    const size_t count =
-        std::min<size_t>({std::max(std::thread::hardware_concurrency(), 1u), std::max(most, 1u), tasks_.size()});
+    const size_t count = std::min<size_t>(std::max(most, 1u), tasks_.size());
     for (size_t i = 0; i < count; ++i) {
       try {
         threads_.emplace_back([this] { work(); });
@@ -264,6 +263,11 @@ class CopiesDone {
 };
 
 }  // namespace
+
+unsigned usual_readers() {
+  const unsigned processors = std::max(std::thread::hardware_concurrency(), 1u);
+  return processors - processors / 4;
+}
 
 void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const DeviceBuffer& buffer,
                     const Progress& progress, const UploadForm& form) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,8 @@ TEST(Alternation, EveryVariantGoesFirstInTurnAndWarmUpIsNotCounted) {
     return [&turns, upper, lower](bool counted) { turns += counted ? upper : lower; };
   };
   const std::vector<std::function<void(bool)>> variants = {variant('A', 'a'), variant('B', 'b'), variant('C', 'c')};
-  alternate(variants, 1, 3);
+  SteadyCore core;
+  alternate(variants, 1, 3, core);
   EXPECT_EQ(turns, "abcBCACABABC");
 }
 
@@ -54,13 +54,6 @@ TEST(GraphBenchOnCpuDriver, MemoryThatDoesNotFallIsNoFigure) {
   KeptGraphs kept;
   EXPECT_EQ(bytes_per_exec(*opened.device, stream, kernels, {GraphShape::chain, KernelWidth::tiny, 3}, 4, kept), 0.0);
   EXPECT_EQ(kept.size(), 4u);
-}
-
-TEST(DefaultBuckets, AreFiftyOneAndEndAtTheMostRows) {
-  const std::vector<int64_t> buckets = default_buckets(512);
-  EXPECT_EQ(buckets.size(), 51u);
-  EXPECT_EQ(std::accumulate(buckets.begin(), buckets.end(), int64_t{0}), 15 + 31 * 136 + 16 * 392);
-  EXPECT_EQ(default_buckets(24), (std::vector<int64_t>{1, 2, 4, 8, 16, 24}));
 }
 
 }  // namespace
