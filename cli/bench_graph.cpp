@@ -18,6 +18,7 @@
 #include "graph/bucket_set.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
+#include "runtime/host_heap.h"
 
 namespace nodewright::cli {
 namespace {
@@ -136,6 +137,7 @@ int run_bench_graph(const GraphBenchCommand& command) {
                  .detail = "there is no --model",
                  .fault = Fault::usage});
   if (!command.model.empty()) check_model_folder(command.model);
+  fill_huge_heap();
   const OpenedDevice opened = open_device(command.device);
   Device& device = *opened.device;
   Stream stream(device, "bench");

@@ -10,12 +10,14 @@
 #include "cli/progress_bar.h"
 #include "cli/whole_number.h"
 #include "runtime/error.h"
+#include "runtime/host_heap.h"
 
 namespace nodewright::cli {
 namespace {
 
 OpenedDevice open(const SessionOptions& options) {
   check_model_folder(options.model);
+  fill_huge_heap();
   OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no);
   if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;

@@ -7,11 +7,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <system_error>
+#include <thread>
 
 namespace nodewright {
 namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+struct Range {
+  uint64_t begin = 0, end = 0;
+};
+Range advised;  // by the first call in main(), before there is a second thread
 
 }  // namespace
 
@@ -26,9 +33,21 @@ uint64_t prefer_huge_heap(uint64_t bytes) {
   std::free(grows_the_heap);
   mallopt(M_TOP_PAD, kHugePage);
   const auto end = reinterpret_cast<uint64_t>(sbrk(0)) / kHugePage * kHugePage;
-  if (end > begin && madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE) == 0) return end - begin;
+  if (end > begin && madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE) == 0) advised = {begin, end};
 #endif
-  return 0;
+  return advised.end - advised.begin;
+}
+
+void fill_huge_heap(uint64_t bytes) {
+  const uint64_t wanted = std::min(bytes, advised.end - advised.begin);
+  if (wanted == 0) return;
+  // The heap is never given back (prefer_huge_heap), so the thread may outlive everything. It changes no byte.
+  try {
+    std::thread([wanted] {
+      madvise(reinterpret_cast<void*>(advised.begin), wanted, MADV_POPULATE_WRITE);
+    }).detach();
+  } catch (const std::system_error&) {  // then whoever needs the pages fills them
+  }
 }
 
 }  // namespace nodewright

@@ -16,4 +16,12 @@ inline constexpr uint64_t kHeapBytes = uint64_t{256} << 20;
 // system knows no huge pages. Nothing is wrong then, and freed memory is kept all the same.
 uint64_t prefer_huge_heap(uint64_t bytes = kHeapBytes);
 
+// What a program with a hundred decode graphs of a hundred nodes takes of its heap.
+inline constexpr uint64_t kGraphsBytes = uint64_t{160} << 20;
+
+// Makes the first `bytes` of those resident in a thread of its own, in the time that opening a device takes anyway: of
+// building those 102 graphs 31 ms are left, and the worst takes 7 us a node instead of 12. For a program that will build
+// many graphs; at most once.
+void fill_huge_heap(uint64_t bytes = kGraphsBytes);
+
 }  // namespace nodewright

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace nodewright {
 namespace {
@@ -39,6 +41,10 @@ TEST(HugeHeap, TheSystemWasAdvisedAsManyBytesAsTheCallSays) {
   EXPECT_LE(advised, 2 * kBytes);
 #endif
   EXPECT_EQ(advised_bytes_of_the_heap() - before, advised);
+  const std::vector<int> numbers(100000, 7);  // on the heap: filling it changes no byte
+  fill_huge_heap(advised);
+  fill_huge_heap(2 * kBytes);
+  EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 7), 100000);
 }
 
 }  // namespace
