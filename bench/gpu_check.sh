@@ -120,7 +120,7 @@ section_graph() {
   local shape=${big_shapes%% *} sizes=(--check)
   [ "$device" = cuda ] || sizes=(--lengths 1 10 --repetitions 2 --nodes-a-sample 50 --most-rows 2 --context 64)
   make_checkpoint "$shape"
-  check "bench graph" 300 "$nodewright" bench graph --model "$scratch/$shape" --buckets \
+  check "bench graph" 300 "$nodewright" bench graph --model "$scratch/$shape" --buckets --reserve \
     --out "$out/graph.json" --device $device --commit "$commit" "${sizes[@]}"
   if python3 -c "import matplotlib" 2>/dev/null; then
     check "plots of bench graph" 60 python3 bench/plot_graph.py "$out/graph.json" "$out" graph-

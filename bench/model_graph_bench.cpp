@@ -10,6 +10,7 @@
 
 #include "bench/alternation.h"
 #include "graph/eager_run.h"
+#include "graph/graph_reserve.h"
 #include "models/decoder_graph.h"
 #include "runtime/event.h"
 
@@ -187,7 +188,7 @@ BucketLine BucketBench::build_one(int64_t rows, int slot, KeptGraphs& graphs) co
   return line;
 }
 
-BucketsResult BucketBench::build() {
+BucketsResult BucketBench::build(bool reserve) {
   const ModelConfig& config = model_.config();
   BucketsResult result;
   std::vector<KernelRequest> requests;
@@ -206,6 +207,11 @@ BucketsResult BucketBench::build() {
   const uint64_t free_before = device_.free_bytes();
   {
     SteadyCore core;
+    if (reserve) {
+      const Plan like = plan_of(buckets_.back(), 0);
+      core.settle();
+      result.reserve_ms = us_of([&] { reserve_graphs(like, buckets_.size() * memory_.size()); }) * 1e-3;
+    }
     for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot)
       for (const int64_t rows : buckets_) {
         core.settle();

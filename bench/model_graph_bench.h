@@ -59,6 +59,7 @@ struct BucketLine {
 struct BucketsResult {
   size_t kernels = 0, kernels_compiled = 0;  // that all buckets need; that were not on disk
   double kernels_ms = 0;                     // compiling and loading them, in as many threads as there are cores
+  double reserve_ms = 0;                     // reserve_graphs for all of them, where that was asked for
   BucketLine first;                          // an extra graph of the first bucket, built before all others
   std::vector<BucketLine> lines;             // slot by slot
   uint64_t free_fell_bytes = 0;              // from before the first line's graph to after the last's
@@ -71,8 +72,9 @@ class BucketBench {
   BucketBench(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
               std::vector<int64_t> buckets, int slots, int64_t context);
 
-  // Builds them, all alive at once, launches each once, and destroys them.
-  BucketsResult build();
+  // Builds them, all alive at once, launches each once, and destroys them. With `reserve` after reserve_graphs for as
+  // many.
+  BucketsResult build(bool reserve);
 
   // Fills in what one graph of each bucket takes of the device's memory, from many of them, which are in `kept` then
   // and which nobody may launch.

@@ -29,7 +29,7 @@ struct GraphBenchCommand {
   std::vector<int> lengths{1, 10, 100, 300, 1000, 2000};
   GraphBenchOptions bench;
   std::filesystem::path model;
-  bool model_only = false, buckets = false, check = false;
+  bool model_only = false, buckets = false, reserve = false, check = false;
   int64_t most_rows = 512, context = 1024;
   std::filesystem::path out;
   std::string commit = "unknown";  // of the program, for the record
@@ -83,7 +83,7 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
     const BucketSet sizes = BucketSet::up_to(static_cast<int>(command.most_rows));
     buckets.emplace(device, stream, kernels, *model,
                     std::vector<int64_t>(sizes.sizes().begin(), sizes.sizes().end()), kSlots, command.context);
-    measured.buckets = buckets->build();
+    measured.buckets = buckets->build(command.reserve);
   }
   if (model) {
     measured.model = bench_model_graph(device, stream, kernels, *model,
@@ -174,6 +174,7 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
   graph->add_option("--model", command->model, "checkpoint folder: its decode plan in all three modes as well");
   graph->add_flag("--model-only", command->model_only, "no chains and forks, the model alone");
   graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
+  graph->add_flag("--reserve", command->reserve, "before the buckets, one graph of as many nodes as they have in all");
   graph->add_option("--most-rows", command->most_rows, "of the largest bucket")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();

@@ -170,11 +170,13 @@ std::string describe_totals(const BucketsResult& result) {
   return fmt::format(
       "kernels: {} for all buckets, {} compiled, {:.1f} ms in all\n"
       "first graph, before all others: {:.3f} ms, {:.2f} us a node\n"
+      "one graph of as many nodes as all others, built and destroyed before them: {}\n"
       "{} graphs, {} nodes: {:.1f} ms, {:.2f} us a node (median {:.2f}, {:.2f} to {:.2f}); {:.1f} MB of device memory, "
       "{:.0f} B a node; each launched once with no live row: {:.1f} ms\n"
       "estimated before they were built, without planning: {:.1f} ms, {:.1f} MB\n",
       result.kernels, result.kernels_compiled, result.kernels_ms, result.first.total_us() * 1e-3,
-      us_of_node(result.first), result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median,
+      us_of_node(result.first), result.reserve_ms > 0 ? fmt::format("{:.1f} ms", result.reserve_ms) : "none",
+      result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median,
       spread.least, spread.most, static_cast<double>(result.free_fell_bytes) * 1e-6,
       static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms, estimated_ms,
       static_cast<double>(estimated_bytes) * 1e-6);
@@ -228,6 +230,7 @@ nlohmann::ordered_json json_of(const BucketsResult& result) {
                                  {"kernels_ms", result.kernels_ms},
                                  {"free_memory_fell_bytes", result.free_fell_bytes},
                                  {"launch_all_ms", result.launch_all_ms},
+                                 {"reserve_ms", result.reserve_ms},
                                  {"first", json_of(result.first)},
                                  {"graphs", nlohmann::ordered_json::array()}};
   for (const BucketLine& line : result.lines) json["graphs"].push_back(json_of(line));

@@ -26,6 +26,7 @@ set(public_headers
   graph/graph_dump.h
   graph/graph_exec.h
   graph/graph_handle.h
+  graph/graph_reserve.h
   graph/hazard_check.h
   graph/hazard_tracker.h
   graph/host_call.h

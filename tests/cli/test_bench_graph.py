@@ -106,7 +106,7 @@ class Synthetic(CommandTest):
 class Model(CommandTest):
     def test_a_model_s_plan_is_timed_in_three_modes_and_its_buckets_are_built(self):
         text, record = record_of(self, "bench", "graph", "--device", DEVICE, "--model", DEMO, "--model-only", "--buckets",
-                                 "--most-rows", "2", "--context", "64", "--repetitions", "1")
+                                 "--reserve", "--most-rows", "2", "--context", "64", "--repetitions", "1")
         self.assertEqual([], record["cases"])
         self.assertEqual(["explicit", "captured", "eager"], list(record["model"]["modes"]))
         self.assertTrue(all(n > 0 for n in numbers(record["model"])))
@@ -117,6 +117,8 @@ class Model(CommandTest):
             self.assertEqual(record["model"]["nodes"], graph["nodes"])
             total = sum(graph[part] for part in ("plan_us", "add_us", "instantiate_us", "upload_us"))
             self.assertAlmostEqual(total / graph["nodes"], graph["us_per_node"])
+        self.assertGreater(record["buckets"]["reserve_ms"], 0)
+        self.assertRegex(text, r"(?m)^one graph of as many nodes .*: \d+\.\d ms$")
         self.assertRegex(text, r"(?m)^4 graphs, %d nodes: " % sum(g["nodes"] for g in graphs))
         worst = next(t for t in record["targets"] if t["what"].endswith("build, instantiate, upload"))
         self.assertAlmostEqual(max(g["us_per_node"] for g in graphs), worst["value"])

@@ -1,6 +1,7 @@
 // What graphs hold, for how long, and what becomes of it: memory over many builds, destruction in flight, buffers that
 // are gone, and budgets.
 #include "graph/exec_budget.h"
+#include "graph/graph_reserve.h"
 #include "graph/hazard_check.h"
 #include "tests/graph/blend_fixture.h"
 
@@ -48,6 +49,19 @@ TEST_F(GraphLifetimeTest, AHundredBuildsLaunchesAndDestructionsLeaveMemoryAsItWa
   EXPECT_EQ(interposer().live().size(), handles) << interposer().describe_live();
   constexpr uint64_t kPiece = 2 << 20;  // the driver takes memory in pieces of 2 MiB
   EXPECT_LE(free_bytes, device().free_bytes() + kPiece);
+}
+
+TEST_F(GraphLifetimeTest, AReserveAddsThePlansKernelsSoManyTimesAndLeavesNothing) {
+  const Plan plan = nested(), kernels = small("kernels");
+  const size_t handles = interposer().live().size();
+  uint64_t calls = interposer().calls();
+  reserve_graphs(kernels, 50);
+  EXPECT_EQ(interposer().calls() - calls, 1 + 50 * 2 + 1 + 2u) << "create, add, instantiate, destroy both";
+  calls = interposer().calls();
+  reserve_graphs(plan, 50);
+  EXPECT_EQ(interposer().calls() - calls, 2u) << "no kernel stands in this plan itself: create, destroy";
+  reserve_graphs(kernels, 0);
+  EXPECT_EQ(interposer().live().size(), handles) << interposer().describe_live();
 }
 
 TEST_F(GraphLifetimeTest, AGraphDestroyedInFlightFinishesItsLaunches) {

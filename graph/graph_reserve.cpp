@@ -1,0 +1,31 @@
+#include "graph/graph_reserve.h"
+
+#include "graph/graph_handle.h"
+#include "graph/node_parameters.h"
+
+namespace nodewright {
+
+void reserve_graphs(const Plan& like, size_t graphs) {
+  const Driver& driver = like.device->driver();
+  const std::string name = like.name + ".reserve";
+  CUgraph created = nullptr;
+  driver.check(driver.cuGraphCreate(&created, 0), "cuGraphCreate", "create graph", name);
+  const GraphHandle graph(driver, created);
+  const CUgraphEdgeData full = edge_data(EdgeType::full);
+  CUgraphNode last = nullptr;
+  for (size_t i = 0; i < graphs; ++i)
+    for (const PlanNode& node : like.nodes) {
+      if (node.kind != NodeKind::kernel || sets_conditions(node)) continue;
+      void* argument = argument_address(node.arguments);
+      CUgraphNodeParams parameters = graph_node_parameters(node, like.device->context(), &argument);
+      CUgraphNode added = nullptr;
+      const size_t edges = last == nullptr ? 0 : 1;
+      driver.check(driver.cuGraphAddNode(&added, graph.get(), &last, &full, edges, &parameters), "cuGraphAddNode",
+                   "add node", node.name, name);
+      last = added;
+    }
+  if (last == nullptr) return;
+  const GraphExecHandle exec = instantiate(driver, graph.get(), name, [&](CUgraphNode) { return name; });
+}
+
+}  // namespace nodewright
