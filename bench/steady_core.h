@@ -8,13 +8,13 @@
 
 namespace nodewright {
 
-// On a host shared with others a core is slowed by its neighbours for a second or so, then another one is: of sixteen on
-// an H200's host, two to seven took 1.7 times as long as the rest (bench/results/2026-11-21-h200-cores.txt). What a core
+// On a host shared with others a core is slowed by its neighbours for seconds, then another one is: of sixteen on an
+// H200's host, three to seven took 1.7 times as long as the rest (bench/results/2026-11-21-h200-cores.txt). What a core
 // does is seen before a sample is taken, not from the sample. The thread may run on every core it could before once
 // this is destroyed; threads started in between stay on its core.
 class SteadyCore {
  public:
-  // Looks at every core that the thread may run on: some 0.1 ms each.
+  // Looks at every core that the thread may run on: some 0.2 ms each.
   SteadyCore();
   ~SteadyCore();
   SteadyCore(const SteadyCore&) = delete;
