@@ -30,8 +30,8 @@ double us_of(const std::function<void()>& work) {
 int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 // The memory of a decode plan whose rows stand at the end of a context of zeros.
-struct PlanMemory {
-  PlanMemory(Device& device, const ModelConfig& config, int64_t rows, int64_t context)
+struct StepMemory {
+  StepMemory(Device& device, const ModelConfig& config, int64_t rows, int64_t context)
       : cache(device, config, rows * pages_for(context)),
         slot(device, config, {.rows = rows, .max_context = context, .sequences = rows}),
         state(slot.state(rows)) {
@@ -69,7 +69,7 @@ struct ModeSamples {
 ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelCache& kernels,
                                    const DecoderModel& model, const ModelGraphOptions& options) {
   const int64_t context = std::min(options.context, model.config().max_position);
-  const PlanMemory memory(device, model.config(), options.rows, context);
+  const StepMemory memory(device, model.config(), options.rows, context);
   kernels.prepare(decoder_kernel_requests(model.config(), options.rows, device.properties().sm_count));
   const DecoderKernels chosen = decoder_kernels(kernels, model.config(), options.rows);
   const auto make_plan = [&] {

@@ -80,7 +80,7 @@ class EagerRun {
       check(driver_.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx", node);
       return;
     }
-    std::vector<std::byte> arguments = node.arguments;
+    std::vector<std::byte> arguments(node.arguments.begin(), node.arguments.end());
     replace_conditions(node, arguments, [&](uint64_t address) {
       return Condition{0, conditions_.at(address)->as<uint32_t>().data()};
     });

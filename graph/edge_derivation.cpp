@@ -8,13 +8,14 @@
 namespace nodewright {
 namespace {
 
-std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& orders) {
+std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& orders,
+                               std::pmr::memory_resource* memory) {
   std::vector<Edge> edges;
   size_t next = 0;
   for (uint32_t to = 1; to < nodes.size(); ++to) {
     Edge edge{to - 1, to, EdgeType::full, {Reason{.hazard = Hazard::serial}}};
     for (; next < orders.list.size() && orders.list[next].node <= to; ++next)
-      if (orders.list[next].node == to && orders.list[next].from == edge.from) edge.reasons = orders.reasons_of(next);
+      if (orders.list[next].node == to && orders.list[next].from == edge.from) edge.reasons = orders.reasons_of(next, memory);
     edges.push_back(std::move(edge));
   }
   return edges;
@@ -41,8 +42,8 @@ std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& or
 // keep A -> C exactly when no other predecessor of C has A among its ancestors. Taking the predecessors of C from the
 // largest id down, an ancestor's descendants are always seen before it.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
-                               bool device_allows) {
-  if (policy == EdgePolicy::serial) return serial_edges(nodes, orders);
+                               bool device_allows, std::pmr::memory_resource* memory) {
+  if (policy == EdgePolicy::serial) return serial_edges(nodes, orders, memory);
   const bool programmatic = policy == EdgePolicy::programmatic && device_allows;
   Reachability before(nodes.size());
   std::vector<Edge> edges;
@@ -56,7 +57,7 @@ std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& or
       if (before.ordered(from, to)) continue;
       before.add(from, to);
       const bool early = programmatic && nodes[from].kind == NodeKind::kernel && nodes[to].waits_for_inputs;
-      edges.push_back({from, to, early ? EdgeType::programmatic : EdgeType::full, orders.reasons_of(i)});
+      edges.push_back({from, to, early ? EdgeType::programmatic : EdgeType::full, orders.reasons_of(i, memory)});
     }
     std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first_edge), edges.end());
   }

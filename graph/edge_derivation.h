@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -25,14 +26,14 @@ struct Orders {
   std::vector<Order> list;  // by node, then by from, each pair once
   std::vector<Reason> reasons;
 
-  std::vector<Reason> reasons_of(size_t order) const {
+  std::pmr::vector<Reason> reasons_of(size_t order, std::pmr::memory_resource* memory) const {
     const size_t end = order + 1 < list.size() ? list[order + 1].first_reason : reasons.size();
-    return {reasons.begin() + list[order].first_reason, reasons.begin() + static_cast<std::ptrdiff_t>(end)};
+    return {reasons.begin() + list[order].first_reason, reasons.begin() + static_cast<std::ptrdiff_t>(end), memory};
   }
 };
 
-// Programmatic edges only where `device_allows`.
+// Programmatic edges only where `device_allows`. Their reasons lie in `memory`.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
-                               bool device_allows);
+                               bool device_allows, std::pmr::memory_resource* memory);
 
 }  // namespace nodewright

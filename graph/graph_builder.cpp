@@ -16,6 +16,8 @@ namespace {
 // Programmatic dependent launch needs compute capability 9.0 (CUDA C++ Programming Guide, the section of that name).
 constexpr int kProgrammaticMajor = 9;
 
+constexpr size_t kFirstMemoryBytes = 8 << 10;  // of a plan; grows as it goes
+
 Access access_of(Role role) {
   switch (role) {
     case Role::frozen:
@@ -48,6 +50,7 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
 }
 
 GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) : token_(plan_token(name)) {
+  plan_.memory = PlanMemory(kFirstMemoryBytes);
   plan_.name = std::move(name);
   plan_.bucket = bucket;
   plan_.device = &device;
@@ -199,7 +202,7 @@ NodeId GraphBuilder::empty(std::string_view name, const std::vector<NodeId>& aft
 }
 
 PlanNode GraphBuilder::new_node(std::string_view name, NodeKind kind) const {
-  PlanNode node;
+  PlanNode node(plan_.memory.get());
   node.id = static_cast<uint32_t>(plan_.nodes.size());
   node.name.reserve(prefix_.size() + name.size());
   node.name.append(prefix_).append(name);
@@ -430,7 +433,7 @@ Plan GraphBuilder::finish(EdgePolicy policy) && {
     for (std::unique_ptr<GraphBuilder>& body : pending.bodies)
       plan_.nodes[pending.node].bodies.push_back(std::make_shared<const Plan>(std::move(*body).finish(policy)));
   const bool device_allows = plan_.device->properties().cc_major >= kProgrammaticMajor;
-  plan_.edges = derive_edges(plan_.nodes, orders_, policy, device_allows);
+  plan_.edges = derive_edges(plan_.nodes, orders_, policy, device_allows, plan_.memory.get());
   const std::vector<MissingOrder> missing = missing_orders(plan_);
   if (!missing.empty())
     throw Error({.doing = "finish plan",

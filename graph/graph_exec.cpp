@@ -79,7 +79,7 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
   void* argument = argument_address(node.arguments);
   std::vector<std::byte> with_handles;
   if (sets_conditions(node)) {
-    with_handles = node.arguments;
+    with_handles.assign(node.arguments.begin(), node.arguments.end());
     replace_conditions(node, with_handles, [&](uint64_t address) { return Condition{condition(address), nullptr}; });
     argument = with_handles.data();
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -130,19 +131,23 @@ class MatmulPlan;
 
 // One node. Which members mean something depends on `kind`.
 struct PlanNode {
+  // `memory`: of the plan that the node will be in. What is copied from it lies elsewhere.
+  explicit PlanNode(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : uses(memory), arguments(memory) {}
+
   uint32_t id = 0;           // its index in Plan::nodes
   uint32_t layer_chars = 0;  // of `name`: the outermost scope
   std::string name;          // with all its scopes: "l3.attend"
   NodeKind kind = NodeKind::empty;
   bool waits_for_inputs = false;  // a kernel that waits on every path; everything else gets full in-edges only
   Traffic traffic;
-  std::vector<Use> uses;
+  std::pmr::vector<Use> uses;
 
   // kernel
   const LoadedKernel* kernel = nullptr;  // owned by the KernelCache, which must outlive every run of the plan
   LaunchShape shape;
   KernelAttributes attributes;
-  std::vector<std::byte> arguments;   // the argument struct as it was when the node was added
+  std::pmr::vector<std::byte> arguments;  // the argument struct as it was when the node was added
   std::span<const FieldInfo> fields;  // of the argument struct; static
 
   CopyParameters copy;             // memcpy
@@ -191,10 +196,34 @@ struct Reason {
 struct Edge {
   uint32_t from = 0, to = 0;  // node ids, from < to
   EdgeType type = EdgeType::full;
-  std::vector<Reason> reasons;
+  std::pmr::vector<Reason> reasons;
+};
+
+// Where the small parts of a plan's nodes and edges lie, to be freed all at once. A copy of a plan lies in the heap.
+class PlanMemory {
+ public:
+  PlanMemory() = default;
+  explicit PlanMemory(size_t first_bytes)
+      : resource_(std::make_unique<std::pmr::monotonic_buffer_resource>(first_bytes)) {}
+  PlanMemory(const PlanMemory&) {}
+  PlanMemory(PlanMemory&&) noexcept = default;
+  PlanMemory& operator=(const PlanMemory&) { return *this; }  // nodes that are assigned to stay where they are
+  PlanMemory& operator=(PlanMemory&& other) noexcept {        // nodes that are replaced are freed after this
+    resource_.swap(other.resource_);
+    return *this;
+  }
+  ~PlanMemory() = default;
+
+  std::pmr::memory_resource* get() const {
+    return resource_ != nullptr ? resource_.get() : std::pmr::get_default_resource();
+  }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> resource_;
 };
 
 struct Plan {
+  PlanMemory memory;          // outlives what follows
   std::string name;           // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
   std::optional<int> bucket;  // rows it was built for
   Device* device = nullptr;   // not owned

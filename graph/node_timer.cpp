@@ -187,7 +187,7 @@ Plan plan_as_patched(const ExplicitGraph& exec) {
       node.shape = state->shape;
       node.copy = state->copy;
       node.fill = state->fill;
-      node.arguments = state->arguments;
+      node.arguments.assign(state->arguments.begin(), state->arguments.end());
       for (const FieldInfo& field : planned.fields)  // the graph's own handles stand there
         if (field.role == Role::condition)
           std::memcpy(node.arguments.data() + field.offset, planned.arguments.data() + field.offset, field.bytes);

@@ -132,7 +132,7 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
   std::unique_ptr<BuiltPlan::NodeState>& state = built.states[node.id];
   if (state == nullptr) {
     state = std::make_unique<BuiltPlan::NodeState>();
-    state->arguments = node.arguments;
+    state->arguments.assign(node.arguments.begin(), node.arguments.end());
     if (sets_conditions(node))
       replace_conditions(node, state->arguments, [&](uint64_t address) {
         return Condition{exec.condition(address), nullptr};
