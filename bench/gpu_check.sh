@@ -24,7 +24,7 @@ nodewright=$build/nodewright
 device=${NODEWRIGHT_GPU_CHECK_DEVICE:-cuda}  # "cpu" tries the script itself where there is no GPU
 test_device=$device
 torch_device=$device
-big_shapes="llama-3.2-1b llama-3.2-3b" family_shapes="qwen3-0.6b qwen3-4b gemma-3-1b gpt2"
+big_shapes=${BIG_SHAPES:-llama-3.2-1b llama-3.2-3b} family_shapes=${FAMILY_SHAPES:-qwen3-0.6b qwen3-4b gemma-3-1b gpt2}
 if [ "$device" = cuda ]; then test_device=cuda:0; else big_shapes=default family_shapes=; fi
 modes="explicit captured eager"
 section_seconds=${SECTION_SECONDS:-540}
