@@ -20,8 +20,8 @@ class SteadyCore {
   SteadyCore(const SteadyCore&) = delete;
   SteadyCore& operator=(const SteadyCore&) = delete;
 
-  // Call before samples: moves to the next core that runs at full speed, if this one does not. Stays where all are slow.
-  // Leaves caches as any other work does.
+  // Call before samples: moves to the next core that runs at full speed, if this one does not. Stays where all are
+  // slow. Leaves caches as any other work does.
   void settle();
 
   size_t moves() const { return moves_; }

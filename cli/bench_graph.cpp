@@ -81,8 +81,8 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
   std::optional<BucketBench> buckets;
   if (command.buckets) {
     const BucketSet sizes = BucketSet::up_to(static_cast<int>(command.most_rows));
-    buckets.emplace(device, stream, kernels, *model,
-                    std::vector<int64_t>(sizes.sizes().begin(), sizes.sizes().end()), kSlots, command.context);
+    buckets.emplace(device, stream, kernels, *model, std::vector<int64_t>(sizes.sizes().begin(), sizes.sizes().end()),
+                    kSlots, command.context);
     measured.buckets = buckets->build(command.reserve);
   }
   if (model) {

@@ -176,8 +176,8 @@ std::string describe_totals(const BucketsResult& result) {
       "estimated before they were built, without planning: {:.1f} ms, {:.1f} MB\n",
       result.kernels, result.kernels_compiled, result.kernels_ms, result.first.total_us() * 1e-3,
       us_of_node(result.first), result.reserve_ms > 0 ? fmt::format("{:.1f} ms", result.reserve_ms) : "none",
-      result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median,
-      spread.least, spread.most, static_cast<double>(result.free_fell_bytes) * 1e-6,
+      result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median, spread.least, spread.most,
+      static_cast<double>(result.free_fell_bytes) * 1e-6,
       static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms, estimated_ms,
       static_cast<double>(estimated_bytes) * 1e-6);
 }

@@ -24,11 +24,12 @@ Target with_value(Target target, double value) {
 
 std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, const BucketsResult* buckets) {
   std::vector<Target> targets;
-  if (!lines.empty()) targets = {
-      {.what = "adding a node of a chain of 1000, the builder's work included", .most = kMostAddUs, .unit = "us"},
-      {.what = "steady CPU launch of that graph", .most = kMostLaunchUs, .unit = "us"},
-      {.what = "GPU time of its nodes behind programmatic edges", .most = kMostNodeUs, .unit = "us"},
-      {.what = "patching one argument of it", .most = kMostPatchUs, .unit = "us"}};
+  if (!lines.empty())
+    targets = {
+        {.what = "adding a node of a chain of 1000, the builder's work included", .most = kMostAddUs, .unit = "us"},
+        {.what = "steady CPU launch of that graph", .most = kMostLaunchUs, .unit = "us"},
+        {.what = "GPU time of its nodes behind programmatic edges", .most = kMostNodeUs, .unit = "us"},
+        {.what = "patching one argument of it", .most = kMostPatchUs, .unit = "us"}};
   const auto chain = std::find_if(lines.begin(), lines.end(), [](const GraphBenchLine& line) {
     return line.measured_case.shape == GraphShape::chain && line.measured_case.width == KernelWidth::tiny &&
            line.measured_case.nodes == kChainNodes;

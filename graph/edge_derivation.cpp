@@ -15,7 +15,8 @@ std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& or
   for (uint32_t to = 1; to < nodes.size(); ++to) {
     Edge edge{to - 1, to, EdgeType::full, {Reason{.hazard = Hazard::serial}}};
     for (; next < orders.list.size() && orders.list[next].node <= to; ++next)
-      if (orders.list[next].node == to && orders.list[next].from == edge.from) edge.reasons = orders.reasons_of(next, memory);
+      if (orders.list[next].node == to && orders.list[next].from == edge.from)
+        edge.reasons = orders.reasons_of(next, memory);
     edges.push_back(std::move(edge));
   }
   return edges;

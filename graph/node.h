@@ -148,7 +148,7 @@ struct PlanNode {
   LaunchShape shape;
   KernelAttributes attributes;
   std::pmr::vector<std::byte> arguments;  // the argument struct as it was when the node was added
-  std::span<const FieldInfo> fields;  // of the argument struct; static
+  std::span<const FieldInfo> fields;      // of the argument struct; static
 
   CopyParameters copy;             // memcpy
   FillParameters fill;             // memset

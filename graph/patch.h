@@ -44,8 +44,8 @@ class PatchSet {
   void fill(FillNode node, uint32_t value);
 
   // A node that is not enabled does nothing, and the orders through it hold. Kernels, copies and fills only, and no
-  // kernel behind a programmatic edge, which could not hold them. Whoever reads what it would have written gets what was
-  // there before.
+  // kernel behind a programmatic edge, which could not hold them. Whoever reads what it would have written gets what
+  // was there before.
   void enable(NodeId node, bool enabled);
 
   size_t size() const { return changes_.size(); }

@@ -296,8 +296,7 @@ void upload_weights(Device& device, Stream& stream, std::span<const WeightSource
     // The copy before this one ends first, so that the link has work while its chunk is handed on.
     const size_t before = i - 1;
     chunks[before % count].copied.synchronize();
-    if (before + count < windows.size())
-      readers.open(before + count, chunks[before % count].memory.data());
+    if (before + count < windows.size()) readers.open(before + count, chunks[before % count].memory.data());
     if (progress.report) progress.report(windows[before].end, buffer.bytes());
   }
   copies.wait();

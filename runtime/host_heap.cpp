@@ -43,9 +43,7 @@ void fill_huge_heap(uint64_t bytes) {
   if (wanted == 0) return;
   // The heap is never given back (prefer_huge_heap), so the thread may outlive everything. It changes no byte.
   try {
-    std::thread([wanted] {
-      madvise(reinterpret_cast<void*>(advised.begin), wanted, MADV_POPULATE_WRITE);
-    }).detach();
+    std::thread([wanted] { madvise(reinterpret_cast<void*>(advised.begin), wanted, MADV_POPULATE_WRITE); }).detach();
   } catch (const std::system_error&) {  // then whoever needs the pages fills them
   }
 }

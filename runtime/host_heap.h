@@ -20,8 +20,8 @@ uint64_t prefer_huge_heap(uint64_t bytes = kHeapBytes);
 inline constexpr uint64_t kGraphsBytes = uint64_t{160} << 20;
 
 // Makes the first `bytes` of those resident in a thread of its own, in the time that opening a device takes anyway: of
-// building those 102 graphs 31 ms are left, and the worst takes 7 us a node instead of 12. For a program that will build
-// many graphs; at most once.
+// building those 102 graphs 31 ms are left, and the worst takes 7 us a node instead of 12. For a program that will
+// build many graphs; at most once.
 void fill_huge_heap(uint64_t bytes = kGraphsBytes);
 
 }  // namespace nodewright

@@ -23,8 +23,7 @@ void State::fail(CUresult result, std::string text) {
 
 bool State::is_registered(uint64_t address, uint64_t bytes) const {
   const auto next = registered.upper_bound(address);
-  return next != registered.begin() && std::prev(next)->second - address >= bytes &&
-         std::prev(next)->second > address;
+  return next != registered.begin() && std::prev(next)->second - address >= bytes && std::prev(next)->second > address;
 }
 
 bool State::is_pageable(CUmemorytype type, const void* host) const {

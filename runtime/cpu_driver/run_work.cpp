@@ -159,8 +159,8 @@ void run_copy(State& state, Lock& lock, const std::string& label, CopyWork& work
   const CopyEnds ends = copy_ends(copy);
   const auto from = reinterpret_cast<uint64_t>(ends.from);
   const DeviceMemory::Block* source = state.memory->find(from, copy.WidthInBytes);
-  const bool pinned = source != nullptr ? source->kind == DeviceMemory::Kind::pinned
-                                        : state.is_registered(from, copy.WidthInBytes);
+  const bool pinned =
+      source != nullptr ? source->kind == DeviceMemory::Kind::pinned : state.is_registered(from, copy.WidthInBytes);
   const bool poison = work.poison && pinned;
   lock.unlock();
   for (size_t z = 0; z < copy.Depth; ++z)

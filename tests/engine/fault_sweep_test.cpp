@@ -18,8 +18,8 @@ constexpr int kSteps = 8;
 // Calls that destructors make: nobody is left to tell that they failed.
 bool releases(std::string_view call) {
   static const std::set<std::string_view> kReleasing = {
-      "cuMemFree",       "cuMemFreeHost",  "cuMemHostUnregister", "cuStreamDestroy",    "cuEventDestroy",
-      "cuLibraryUnload", "cuGraphDestroy", "cuGraphExecDestroy", "cuDevicePrimaryCtxRelease"};
+      "cuMemFree",       "cuMemFreeHost",  "cuMemHostUnregister", "cuStreamDestroy",          "cuEventDestroy",
+      "cuLibraryUnload", "cuGraphDestroy", "cuGraphExecDestroy",  "cuDevicePrimaryCtxRelease"};
   return kReleasing.contains(call);
 }
 

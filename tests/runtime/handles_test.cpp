@@ -201,8 +201,7 @@ TEST_F(Handles, AStagingBufferIsWrittenBeforeItIsPinnedAndCopiedFromAfter) {
 }
 
 TEST_F(Handles, AStagingBufferThatCannotBePinnedIsNamed) {
-  EXPECT_EQ(failing(CUDA_ERROR_OUT_OF_MEMORY,
-                    [&] { StagingBuffer(device_, "weights.staging0", 4096).pin(); }),
+  EXPECT_EQ(failing(CUDA_ERROR_OUT_OF_MEMORY, [&] { StagingBuffer(device_, "weights.staging0", 4096).pin(); }),
             "cannot lock host memory 'weights.staging0': needs 4096 bytes; driver: cuMemHostRegister: "
             "CUDA_ERROR_OUT_OF_MEMORY (2), out of memory; try: free host memory, or raise the limit of locked memory");
 }
