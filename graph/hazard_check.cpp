@@ -96,7 +96,8 @@ Reachability orders_of(const Plan& plan) {
   edges.reserve(plan.edges.size());
   for (const Edge& edge : plan.edges)
     if (gives_order(plan, edge)) edges.push_back(&edge);
-  std::sort(edges.begin(), edges.end(), [](const Edge* a, const Edge* b) { return a->to < b->to; });
+  const auto by_to = [](const Edge* a, const Edge* b) { return a->to < b->to; };
+  if (!std::is_sorted(edges.begin(), edges.end(), by_to)) std::sort(edges.begin(), edges.end(), by_to);
   Reachability before(plan.nodes.size());
   for (const Edge* edge : edges) before.add(edge->from, edge->to);
   return before;

@@ -7,22 +7,27 @@
 
 namespace nodewright {
 
-// N x N bits: 500 KB for 2000 nodes. Nodes are entered in order; an ancestor has a smaller number than its descendant.
+// A triangle of bits: 250 KB for 2000 nodes. Nodes are entered in order; an ancestor has a smaller number than its
+// descendant.
 class Reachability {
  public:
-  explicit Reachability(size_t nodes) : words_(nodes / 64 + 1), bits_(nodes * words_, 0) {}
+  explicit Reachability(size_t nodes) : bits_(row_begin(nodes), 0) {}
 
   // `from`, and all that must complete before it, must complete before `to`. All in-edges of `from` come first.
   void add(uint32_t from, uint32_t to) {
-    uint64_t* row = &bits_[to * words_];
-    const uint64_t* other = &bits_[from * words_];
-    for (size_t w = 0; w < words_; ++w) row[w] |= other[w];
+    uint64_t* row = &bits_[row_begin(to)];
+    const uint64_t* other = &bits_[row_begin(from)];
+    for (size_t w = 0; w <= from / 64; ++w) row[w] |= other[w];
     row[from / 64] |= 1ull << (from % 64);
   }
-  bool ordered(uint32_t from, uint32_t to) const { return bits_[to * words_ + from / 64] >> (from % 64) & 1; }
+  bool ordered(uint32_t from, uint32_t to) const {
+    return from < to && (bits_[row_begin(to) + from / 64] >> (from % 64) & 1) != 0;
+  }
 
  private:
-  size_t words_;  // 64-bit words a row
+  // Row n has a bit for each of the nodes 0 to n, in whole words.
+  static size_t row_begin(size_t n) { return 32 * (n / 64) * (n / 64 + 1) + (n % 64) * (n / 64 + 1); }
+
   std::vector<uint64_t> bits_;
 };
 
