@@ -137,7 +137,7 @@ int run_bench_graph(const GraphBenchCommand& command) {
                  .detail = "there is no --model",
                  .fault = Fault::usage});
   if (!command.model.empty()) check_model_folder(command.model);
-  fill_huge_heap();
+  if (!command.device.starts_with("cpu")) fill_huge_heap();
   const OpenedDevice opened = open_device(command.device);
   Device& device = *opened.device;
   Stream stream(device, "bench");
