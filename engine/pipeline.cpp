@@ -131,7 +131,7 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
     refuse("launch", fmt::format("request {} has two rows", *twice));
   if (plan.kind == StepKind::prefill && !has_prompt) refuse("launch", "a prefill without a prompt");
 
-  for (const RowPlan& row : plan.rows) at(row.request).launch(row.tokens);
+  for (const RowPlan& row : plan.rows) at(row.request).launch(row.tokens, launched_ + 1);
   const int slot = *free_slot();
   pool_.launched(++launched_);
   forward_ = {launched_, slot, std::move(plan), std::exchange(copies_, {}), ++submitted_, 0};

@@ -74,12 +74,13 @@ void Request::admit(int32_t sequence, int64_t start) {
   computed_ = start;
 }
 
-void Request::launch(int64_t tokens) {
+void Request::launch(int64_t tokens, uint64_t step) {
   demand(phase_ == RequestPhase::prefilling ? in_flight_ == 0 && tokens >= 1 && tokens <= prompt_left()
                                             : can_decode() && tokens == 1,
          "launch a row of");
   computed_ += tokens;
   ++in_flight_;
+  last_step_ = step;
 }
 
 void Request::revoke(int64_t tokens) {

@@ -49,6 +49,7 @@ class Request {
   int in_flight() const { return in_flight_; }
   // Positions whose keys and values the device has, or will have when every launched step has run.
   int64_t computed() const { return computed_; }
+  uint64_t last_step() const { return last_step_; }  // number of the last step launched, revoked ones included
   int64_t prompt_tokens() const { return static_cast<int64_t>(spec_.prompt.size()); }
   int64_t prompt_left() const { return phase_ == RequestPhase::prefilling ? prompt_tokens() - computed_ : 0; }
   // The least of max_tokens and what the prompt leaves of the context.
@@ -62,7 +63,7 @@ class Request {
 
   // Each throws Error, and changes nothing, in a phase that does not allow it.
   void admit(int32_t sequence, int64_t start);  // the first `start` tokens of the prompt were found in the cache
-  void launch(int64_t tokens);                  // a step with a row of this request was launched
+  void launch(int64_t tokens, uint64_t step);   // a step with a row of this request was launched
   void revoke(int64_t tokens);                  // the same step never reached the device
   void commit();                                // a step with its row has been committed, whatever became of the row
   // The token that a committed step chose, and the end that follows from it, if any. To be called before commit().
@@ -82,6 +83,7 @@ class Request {
   int32_t sequence_ = -1;
   int64_t computed_ = 0;
   int in_flight_ = 0;
+  uint64_t last_step_ = 0;
 };
 
 }  // namespace nodewright

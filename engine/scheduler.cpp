@@ -12,13 +12,12 @@ using Action = Selection::Action;
 
 RowPlan decode_row(const Request& request) { return {request.id(), request.computed(), 1, true}; }
 
-// Those with fewest steps in flight have waited longest for a token; among equals, those with the fewest outputs.
+// Those whose last step is oldest first, so that none waits while another has two turns.
 std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
   std::vector<const Request*> ready;
   for (RequestId id : pipeline.admitted())
     if (const Request* request = pipeline.find(id); request->can_decode()) ready.push_back(request);
-  std::ranges::stable_sort(
-      ready, {}, [](const Request* request) { return std::pair(request->in_flight(), request->outputs().size()); });
+  std::ranges::stable_sort(ready, {}, &Request::last_step);
   return ready;
 }
 
@@ -35,6 +34,8 @@ Selection launch_in(const BucketSet& buckets, StepPlan plan) {
 }  // namespace
 
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options) {
+  if (pipeline.committing())
+    return {Action::idle, {}, fmt::format("the commit of step {} has not finished", pipeline.committing()->number)};
   if (pipeline.why_not_admit().empty()) return {Action::admit, {}, "the first waiting request fits"};
   if (pipeline.forward()) {
     if (pipeline.masks_needed()) return {Action::sample, {}, "the masks can be known"};

@@ -28,7 +28,7 @@ struct Selection {
 // committed. A prompt waits until nothing is in flight, and is then preferred to rows that decode.
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
 
-// Rows that can decode, those whose last token is oldest first, in the smallest bucket that holds them. Past the
+// Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the
 // largest bucket: its rows only, or all of them eager. No rows: the reason.
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options);
 
