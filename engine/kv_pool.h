@@ -167,7 +167,7 @@ class KvPool {
   void retire(int32_t sequence, std::vector<int32_t> pages);
   void release_completed();
 
-  void check_page(int32_t index, int32_t tables) const;
+  void check_page(int32_t index, int32_t tables, int32_t continuations) const;
   void check_sequence(int32_t index) const;
 
   KvPoolOptions options_;

@@ -17,15 +17,18 @@ void demand(bool holds, std::string object, std::string detail) {
 }  // namespace
 
 void KvPool::check() const {
-  std::vector<int32_t> tables(page_records_.size(), 0);
+  std::vector<int32_t> tables(page_records_.size(), 0), continuations(page_records_.size(), 0);
   for (const Sequence& s : sequences_)
     for (int32_t index : s.table) ++tables[static_cast<size_t>(index)];
   for (const Closing& waiting : closing_)
     for (int32_t index : waiting.pages) ++tables[static_cast<size_t>(index)];
 
+  for (const Page& p : page_records_)
+    if (p.is_offered && p.parent >= 0) ++continuations[static_cast<size_t>(p.parent)];
+
   int64_t cached = 0, offered = 0, evictable = 0;
   for (int32_t index = 0; index < pages_.total(); ++index) {
-    check_page(index, tables[static_cast<size_t>(index)]);
+    check_page(index, tables[static_cast<size_t>(index)], continuations[static_cast<size_t>(index)]);
     const Page& p = page(index);
     offered += p.is_offered;
     cached += p.is_offered && p.owners == 0;
@@ -42,7 +45,7 @@ void KvPool::check() const {
            fmt::format("they wait for launch {} of {}, {} have completed", waiting.launch, launched_, completed_));
 }
 
-void KvPool::check_page(int32_t index, int32_t tables) const {
+void KvPool::check_page(int32_t index, int32_t tables, int32_t continuations) const {
   const Page& p = page(index);
   const std::string name = fmt::format("page {}", index);
   demand(p.owners == tables, name, fmt::format("{} owners, in {} tables", p.owners, tables));
@@ -54,8 +57,6 @@ void KvPool::check_page(int32_t index, int32_t tables) const {
   demand(offered_page(p.hash, p.parent, p.tokens) == index, name, "its offer does not lead to it");
   demand(evictable_.contains({p.last_use, index}) == (p.owners == 0 && p.continuations == 0), name,
          fmt::format("{} owners and {} continuations, wrongly listed for eviction", p.owners, p.continuations));
-  const auto continuations = std::ranges::count_if(
-      page_records_, [index](const Page& next) { return next.is_offered && next.parent == index; });
   demand(p.continuations == continuations, name,
          fmt::format("{} continuations counted as {}", continuations, p.continuations));
   if (p.parent < 0) return;

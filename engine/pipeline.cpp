@@ -144,6 +144,9 @@ std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row)
   if (row.first != request->computed())
     return fmt::format("the row of request {} begins at {}, and it has computed {}", row.request, row.first,
                        request->computed());
+  if (row.output != request->next_output())
+    return fmt::format("the row of request {} chooses output {}, and {} comes next", row.request, row.output,
+                       request->next_output());
   if (request->phase() == RequestPhase::prefilling) {
     if (plan.kind != StepKind::prefill) return fmt::format("request {} is not prefilled", row.request);
     const bool is_last = row.tokens == request->prompt_left();
@@ -181,7 +184,7 @@ std::optional<std::vector<MaskKey>> PipelineState::masks_needed() const {
     const Request& request = requests_.at(row.request);
     if (!row.samples || request.is_resolved() || !request.spec().constrained) continue;
     if (request.in_flight() > 1) return std::nullopt;  // the token before this one is not committed
-    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});
+    masks.push_back({row.request, row.output});
   }
   return masks;
 }

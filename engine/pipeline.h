@@ -42,6 +42,7 @@ struct RowPlan {
   int64_t first = 0;    // position of its first token
   int64_t tokens = 1;   // of the prompt; otherwise 1, the token that the request's last step chose
   bool samples = true;  // chooses the next token; not for a chunk that leaves some of the prompt
+  int64_t output = 0;   // index of that token among the request's outputs: keys its random number and its mask
   bool operator==(const RowPlan&) const = default;
 };
 

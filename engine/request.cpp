@@ -63,8 +63,7 @@ int32_t Request::token_at(int64_t position) const {
 }
 
 bool Request::can_decode() const {
-  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight &&
-         static_cast<int64_t>(outputs_.size()) + in_flight_ < most_outputs_;
+  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && next_output() < most_outputs_;
 }
 
 void Request::admit(int32_t sequence, int64_t start) {

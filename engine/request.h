@@ -56,6 +56,8 @@ class Request {
   int64_t most_outputs() const { return most_outputs_; }
   // Positions that it may write. Those of the prompt and of every output but the last, which nothing reads.
   int64_t reserved_length() const { return prompt_tokens() + most_outputs_ - 1; }
+  // Index of the output that the next step to be launched chooses.
+  int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
   // Prompt and outputs as one.
   int32_t token_at(int64_t position) const;
   // Whether a step that chooses one more token may be launched. Counts the tokens of steps in flight as spent.

@@ -10,7 +10,9 @@ namespace {
 
 using Action = Selection::Action;
 
-RowPlan decode_row(const Request& request) { return {request.id(), request.computed(), 1, true}; }
+RowPlan decode_row(const Request& request) {
+  return {request.id(), request.computed(), 1, true, request.next_output()};
+}
 
 // Those whose last step is oldest first, so that none waits while another has two turns.
 std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
@@ -70,7 +72,7 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
     const int64_t tokens = std::min(room, request.prompt_left());
-    if (tokens > 0) plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left()});
+    if (tokens > 0) plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), 0});
     room -= tokens;
   }
   if (plan.rows.empty()) return {Action::idle, {}, "no admitted request has a prompt left"};

@@ -59,7 +59,7 @@ class PipelineTest : public testing::Test {
   RowPlan row(RequestId id) {
     const Request* request = state().find(id);
     const int64_t left = request ? request->prompt_left() : 0;
-    return {id, request ? request->computed() : 0, left > 0 ? left : 1, true};
+    return {id, request ? request->computed() : 0, left > 0 ? left : 1, true, request ? request->next_output() : 0};
   }
   StepPlan decode(const std::vector<RequestId>& ids) {
     StepPlan plan{.kind = StepKind::decode};

@@ -147,6 +147,13 @@ TEST_F(PipelineTest, RefusesARowThatBeginsElsewhere) {
   refused([&] { state().launch(stale); }, "the row of request 1 begins at 3, and it has computed 4");
 }
 
+TEST_F(PipelineTest, RefusesARowThatChoosesAnotherOutput) {
+  const RequestId a = decoding();
+  StepPlan plan = decode({a});
+  plan.rows[0].output = 0;
+  refused([&] { state().launch(plan); }, "the row of request 1 chooses output 0, and 1 comes next");
+}
+
 TEST_F(PipelineTest, RefusesMoreTokensThanTheBucketHas) {
   const RequestId a = decoding(), b = decoding();
   StepPlan plan = decode({a, b});
@@ -168,7 +175,7 @@ TEST_F(PipelineTest, RefusesSeveralTokensOfADecodingRow) {
   StepPlan plan = decode({decoding()});
   plan.rows[0].tokens = 2;
   refused([&] { state().launch(plan); }, "request 1 decodes one token a step");
-  plan.rows[0] = {1, 3, 1, false};
+  plan.rows[0] = {1, 3, 1, false, 1};
   refused([&] { state().launch(plan); }, "request 1 decodes one token a step");
 }
 
@@ -472,6 +479,23 @@ TEST_F(PipelineTest, ARequestThatEndsWithAStepInFlightIsResolvedAtOnceAndFreedLa
   EXPECT_EQ(state().find(a), nullptr);
   EXPECT_EQ(state().pool().sequences_in_use(), 1);
   EXPECT_EQ(ends(), Ends{});
+}
+
+TEST_F(PipelineTest, EndsAtEveryOutputWithTheNextStepInFlight) {
+  for (int last = 2; last <= 7; ++last)
+    for (int depth = 1; depth <= kSlots; ++depth) {
+      start_over({.sequences = 2, .depth = depth});
+      const RequestId a = decoding(20), b = decoding(20);
+      for (int output = 2; output <= last; ++output) {
+        while (state().in_flight() < depth) step({a, b});
+        const int32_t token = output == last ? kStop : 7;
+        EXPECT_EQ(commit({token, 7}).size(), 2u);
+      }
+      EXPECT_EQ(state().find(a) != nullptr, depth == kSlots);
+      EXPECT_EQ(ends(), (Ends{{a, EndReason::stop_id}}));
+      while (!state().is_drained()) EXPECT_EQ(commit({7, 7}).size(), 1u);
+      EXPECT_EQ(state().pool().owned_pages(), state().pool().pages_for(state().find(b)->reserved_length()));
+    }
 }
 
 TEST_F(PipelineTest, AZombieIsInNoFurtherStep) {
