@@ -235,7 +235,7 @@ void KvPool::release_completed() {
 }
 
 void KvPool::launched(uint64_t launch) {
-  if (launch <= launched_)
+  if (launch != launched_ + 1)
     throw Error({.doing = "count launch",
                  .object = std::to_string(launch),
                  .detail = fmt::format("the last one was {}", launched_)});
@@ -262,10 +262,12 @@ void KvPool::completed(uint64_t launch) {
 }
 
 void KvPool::drop_cache() {
+  offers_.clear();
+  evictable_.clear();
+  cached_ = 0;
   for (int32_t index = 0; index < pages_.total(); ++index)
-    if (page(index).is_offered) withdraw_with_continuations(index);
-  for (Sequence& s : sequences_)
-    if (s.is_open) s.offers = false;
+    if (std::exchange(page(index).is_offered, false) && page(index).owners == 0) pages_.give_back(index);
+  for (Sequence& s : sequences_) s.offers = false;
   stop_offering_withdrawn();
 }
 

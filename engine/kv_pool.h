@@ -75,7 +75,7 @@ class KvPool {
   // As close(); and no prompt is given a page of this sequence, nor one that continues it. For what may hold NaN.
   void close_and_forget(int32_t sequence);
 
-  // Launches in ascending order. revoked() takes the newest back: it was not dispatched. completed() says that this
+  // Launches are numbered 1, 2, ... revoked() takes the newest back: it was not dispatched. completed() says that this
   // launch and all before it have.
   void launched(uint64_t launch);
   void revoked(uint64_t launch);

@@ -268,9 +268,9 @@ void PipelineState::fail(const std::string& message) {
   mode_ = PipelineMode::failed;
   failure_ = message;
   pool_.completed(launched_);  // nothing runs on a lost device
+  pool_.drop_cache();
   for (auto& [id, request] : requests_)
     if (!request.is_resolved()) resolve(request, EndReason::failed, message);
-  pool_.drop_cache();
   forward_.reset();
   committing_.reset();
   sampled_.clear();
@@ -288,9 +288,10 @@ int PipelineState::in_flight() const {
 }
 
 std::optional<int> PipelineState::free_slot() const {
-  for (int offset = 0; offset < kSlots; ++offset) {  // the next in turn first
-    const int slot = static_cast<int>((launched_ + static_cast<uint64_t>(offset)) % kSlots);
-    if (std::ranges::none_of(steps(), [slot](const InFlightStep* step) { return step->slot == slot; })) return slot;
+  const std::vector<const InFlightStep*> taken = steps();
+  for (uint64_t turn = launched_; turn < launched_ + kSlots; ++turn) {
+    const int slot = static_cast<int>(turn % kSlots);
+    if (std::ranges::none_of(taken, [slot](const InFlightStep* step) { return step->slot == slot; })) return slot;
   }
   return std::nullopt;
 }

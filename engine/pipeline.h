@@ -107,6 +107,7 @@ struct PipelineOptions {
 // names both, and changes nothing.
 class PipelineState {
  public:
+  // Throws Error for a depth that is not 1 or 2.
   PipelineState(KvPool pool, const PipelineOptions& options);
 
   // Requests
@@ -165,7 +166,7 @@ class PipelineState {
   const std::optional<InFlightStep>& committing() const { return committing_; }
   int in_flight() const;
   bool is_drained() const { return in_flight() == 0; }
-  std::optional<int> free_slot() const;
+  std::optional<int> free_slot() const;                                 // the one that the next launch takes
   const std::deque<RequestId>& waiting() const { return waiting_; }     // oldest first
   const std::vector<RequestId>& admitted() const { return admitted_; }  // in order of admission, until they end
   const Request* find(RequestId id) const;                              // null when it has ended
