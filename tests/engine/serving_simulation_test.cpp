@@ -243,7 +243,7 @@ TEST_P(ServingSimulation, GivesEveryRequestTheTokensThatItGetsAlone) {
 }
 
 TEST_P(ServingSimulation, ResolvesEveryRequestOnceWhereverTheDeviceIsLost) {
-  for (int lost_after = 0; lost_after < 150; lost_after += 3) {
+  for (int lost_after = 0; lost_after < 150; ++lost_after) {
     random_.seed(9);
     Serving serving(GetParam(), 2);
     RequestId submitted = 0;
