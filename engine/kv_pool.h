@@ -1,0 +1,186 @@
+// Pages of the key/value cache: which sequence owns which, which are shared, and which are kept for the next prompt
+// that begins alike. Knows tokens and page numbers, no memory: whoever launches copies the pages that it says must be
+// copied.
+//
+// A page is in exactly one of three states. Free: nobody's. Owned: in the tables of one or more sequences. Cached: in
+// no table, but its tokens are known and a prompt may ask for them; the least recently used one without a cached
+// continuation is taken first when no page is free.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/page_pool.h"
+
+namespace nodewright {
+
+// Hash of a page's tokens and of all before them, `parent` being the hash of the page before it (0 for the first).
+using PageHash = uint64_t (*)(uint64_t parent, std::span<const int32_t> tokens);
+uint64_t chained_page_hash(uint64_t parent, std::span<const int32_t> tokens);
+
+struct KvPoolOptions {
+  int64_t pages = 0;
+  int64_t page_tokens = 0;            // kPageTokens of models/kv_cache.h
+  int32_t sequences = 1;              // open at once, closed ones that a launch may still write included
+  bool prefix_cache = true;           // off: no page is ever shared or kept
+  PageHash hash = chained_page_hash;  // equal hashes are never taken for equal tokens: any function is correct
+};
+
+// The content of page `from`, in every layer, to page `to`.
+struct PageCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+  bool operator==(const PageCopy&) const = default;
+};
+
+enum class PageState { free, owned, cached };
+
+// A value: a copy is an independent pool. Not thread-safe. An Error leaves the pool as it was.
+class KvPool {
+ public:
+  // Throws Error when a number is out of range.
+  explicit KvPool(const KvPoolOptions& options);
+
+  struct Opened {
+    int32_t sequence = 0;          // 0 to sequences - 1, the lowest that is closed
+    int64_t start = 0;             // first position of the prompt whose keys and values must be computed, < its length
+    std::vector<PageCopy> copies;  // to be run in this order before the next launch
+  };
+  // A sequence that begins with `prompt` and owns pages for `length` tokens, all of them or nothing: no value when the
+  // pages or the sequences do not suffice. Throws Error for an empty prompt or a length below the prompt's.
+  std::optional<Opened> open(std::span<const int32_t> prompt, int64_t length);
+  // Why open() would return nothing, with the numbers; empty when it would not.
+  std::string why_not_open(std::span<const int32_t> prompt, int64_t length) const;
+
+  // Makes positions `first` to `end` - 1 the sequence's to write, and what is before them its to read: takes pages up
+  // to `end`, and others for those from `first` on that are shared or on offer; one that also holds positions before
+  // `first` is to be copied. All or nothing: no value when pages do not suffice. Tokens appended at `first` or behind
+  // it are forgotten.
+  std::optional<std::vector<PageCopy>> reserve(int32_t sequence, int64_t first, int64_t end);
+
+  // Says which tokens stand at the next positions, once a completed launch has written their keys and values. A page
+  // that becomes full is offered to prompts to come; where an equal page is offered already, the table takes that one.
+  // Throws Error past the reserved pages.
+  void append(int32_t sequence, std::span<const int32_t> tokens);
+
+  // The sequence's pages and its number are free, or cached, when every launch made so far has completed.
+  void close(int32_t sequence);
+  // As close(); and no prompt is given a page of this sequence, nor one that continues it. For what may hold NaN.
+  void close_and_forget(int32_t sequence);
+
+  // Launches are numbered 1, 2, ... revoked() takes the newest back: it was not dispatched. completed() says that this
+  // launch and all before it have.
+  void launched(uint64_t launch);
+  void revoked(uint64_t launch);
+  void completed(uint64_t launch);
+
+  // Nothing is cached any more, and open sequences offer nothing: the weights have changed.
+  void drop_cache();
+
+  // Pages of positions 0 to page_tokens - 1, and so on. Valid until the sequence is next changed; to be copied at each
+  // launch, since append() may replace an entry by an equal one.
+  std::span<const int32_t> table(int32_t sequence) const { return at(sequence).table; }
+  // Tokens appended, or found by open().
+  int64_t known(int32_t sequence) const { return at(sequence).known; }
+  bool is_open(int32_t sequence) const;
+  PageState state_of(int32_t page) const;
+  int32_t owners(int32_t page) const { return page_at(page).owners; }
+
+  const KvPoolOptions& options() const { return options_; }
+  int64_t pages_for(int64_t tokens) const { return (tokens + options_.page_tokens - 1) / options_.page_tokens; }
+  int64_t free_pages() const { return pages_.total() - pages_.taken(); }
+  int64_t cached_pages() const { return cached_; }
+  int64_t owned_pages() const { return pages_.taken() - cached_; }
+  // Sequences that are open, and those that are closed and wait for a launch.
+  int32_t sequences_in_use() const;
+  int32_t sequences_closing() const;
+
+  struct Stats {
+    int64_t prompt_tokens = 0;  // of all sequences opened
+    int64_t found_tokens = 0;   // of those, how many needed no computation
+    int64_t evicted_pages = 0;
+    int64_t copied_pages = 0;
+    int64_t merged_pages = 0;  // replaced in a table by an equal page
+  };
+  const Stats& stats() const { return stats_; }
+
+  // Throws Error, with the page, where the ledger contradicts the tables: each page must be in exactly one state, with
+  // as many owners as tables hold it. Takes time in proportion to pages and tables.
+  void check() const;
+
+ private:
+  struct Page {
+    int32_t owners = 0;         // tables that hold it, those of closing sequences included
+    bool is_offered = false;    // in offers_; the rest has meaning only then
+    int32_t parent = -1;        // offered page before it; -1: it begins the prompt
+    int32_t continuations = 0;  // offered pages whose parent it is
+    uint64_t hash = 0;
+    uint64_t last_use = 0;        // when it last became cached
+    std::vector<int32_t> tokens;  // [page_tokens]
+  };
+  struct Sequence {
+    bool is_open = false;
+    bool is_closing = false;
+    bool offers = true;         // until what it holds stops being reproducible from its tokens
+    int64_t known = 0;          // tokens
+    int64_t offered = 0;        // leading pages of the table that are offered, each the parent of the next
+    std::vector<int32_t> tail;  // known tokens of the page that is not full
+    std::vector<int32_t> table;
+  };
+  struct Closing {
+    uint64_t launch = 0;    // when it has completed, the pages lose this owner
+    int32_t sequence = -1;  // whose number is free then; -1: only pages
+    std::vector<int32_t> pages;
+  };
+  struct Match {
+    std::vector<int32_t> pages;
+    int64_t start = 0;
+    bool fits = false;
+    int64_t needed = 0, available = 0;  // pages
+  };
+
+  const Sequence& at(int32_t sequence) const;
+  const Page& page_at(int32_t page) const;
+  Page& page(int32_t index) { return page_records_[static_cast<size_t>(index)]; }
+  const Page& page(int32_t index) const { return page_records_[static_cast<size_t>(index)]; }
+  Sequence& open_at(int32_t sequence);
+
+  Match match(std::span<const int32_t> prompt, int64_t length) const;
+  Match weigh(std::vector<int32_t> pages, int64_t prompt_tokens, int64_t length) const;
+  int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
+
+  int32_t take_page();
+  void own(int32_t index);
+  void disown(int32_t index);
+  void forget_from(Sequence& sequence, int64_t first);
+  void offer_full_page(Sequence& sequence);
+  void withdraw(int32_t index);
+  void withdraw_with_continuations(int32_t index);
+  void stop_offering_withdrawn();
+  void retire(int32_t sequence, std::vector<int32_t> pages);
+  void release_completed();
+
+  void check_page(int32_t index, int32_t tables, int32_t continuations) const;
+  void check_sequence(int32_t index) const;
+
+  KvPoolOptions options_;
+  PagePool pages_;  // taken: owned or cached
+  std::vector<Page> page_records_;
+  std::vector<Sequence> sequences_;
+  std::deque<Closing> closing_;  // ascending by launch
+  std::unordered_multimap<uint64_t, int32_t> offers_;
+  std::set<std::pair<uint64_t, int32_t>> evictable_;  // cached and without continuation, by last use
+  int64_t cached_ = 0;
+  uint64_t uses_ = 0;
+  uint64_t launched_ = 0, completed_ = 0;
+  Stats stats_;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,93 @@
+// The ledger of a KvPool recounted from its tables, with none of the counters that it keeps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/kv_pool.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// Formats nothing while all is well.
+template <typename... Args>
+void demand(bool holds, const char* kind, int64_t number, fmt::format_string<Args...> detail, Args&&... args) {
+  if (holds) return;
+  throw Error({.doing = "balance the ledger of pages",
+               .object = number < 0 ? kind : fmt::format("{} {}", kind, number),
+               .detail = fmt::format(detail, std::forward<Args>(args)...)});
+}
+
+}  // namespace
+
+void KvPool::check() const {
+  std::vector<int32_t> tables(page_records_.size(), 0), continuations(page_records_.size(), 0);
+  for (const Sequence& s : sequences_)
+    for (int32_t index : s.table) ++tables[static_cast<size_t>(index)];
+  for (const Closing& waiting : closing_)
+    for (int32_t index : waiting.pages) ++tables[static_cast<size_t>(index)];
+
+  for (const Page& p : page_records_)
+    if (p.is_offered && p.parent >= 0) ++continuations[static_cast<size_t>(p.parent)];
+
+  int64_t cached = 0, offered = 0, evictable = 0;
+  for (int32_t index = 0; index < pages_.total(); ++index) {
+    check_page(index, tables[static_cast<size_t>(index)], continuations[static_cast<size_t>(index)]);
+    const Page& p = page(index);
+    offered += p.is_offered;
+    cached += p.is_offered && p.owners == 0;
+    evictable += p.is_offered && p.owners == 0 && p.continuations == 0;
+  }
+  demand(cached == cached_, "cached pages", -1, "{} are counted as {}", cached, cached_);
+  demand(offered == static_cast<int64_t>(offers_.size()), "offers", -1, "{} for {} pages", offers_.size(), offered);
+  demand(evictable == static_cast<int64_t>(evictable_.size()), "evictable pages", -1, "{} are listed as {}", evictable,
+         evictable_.size());
+  for (int32_t index = 0; index < options_.sequences; ++index) check_sequence(index);
+  for (const Closing& waiting : closing_)
+    demand(waiting.launch > completed_ && waiting.launch <= launched_, "closing pages", -1,
+           "they wait for launch {} of {}, {} have completed", waiting.launch, launched_, completed_);
+}
+
+void KvPool::check_page(int32_t index, int32_t tables, int32_t continuations) const {
+  const Page& p = page(index);
+  demand(p.owners == tables, "page", index, "{} owners, in {} tables", p.owners, tables);
+  demand(pages_.is_taken(index) == (p.owners > 0 || p.is_offered), "page", index,
+         "{} owners, {}, and the free list says {}", p.owners, p.is_offered ? "offered" : "not offered",
+         pages_.is_taken(index) ? "taken" : "free");
+  if (!p.is_offered) return;
+  demand(options_.prefix_cache, "page", index, "offered without a prefix cache");
+  demand(offered_page(p.hash, p.parent, p.tokens) == index, "page", index, "its offer does not lead to it");
+  demand(evictable_.contains({p.last_use, index}) == (p.owners == 0 && p.continuations == 0), "page", index,
+         "{} owners and {} continuations, wrongly listed for eviction", p.owners, p.continuations);
+  demand(p.continuations == continuations, "page", index, "{} continuations counted as {}", continuations,
+         p.continuations);
+  if (p.parent < 0) return;
+  demand(page(p.parent).is_offered, "page", index, "it continues page {}, which is not offered", p.parent);
+  demand(page(p.parent).owners >= p.owners, "page", index, "{} owners, and the page before it has {}", p.owners,
+         page(p.parent).owners);
+}
+
+void KvPool::check_sequence(int32_t index) const {
+  const Sequence& s = sequences_[static_cast<size_t>(index)];
+  demand(!s.is_open || !s.is_closing, "sequence", index, "open and closing");
+  const auto closings = std::ranges::count_if(closing_, [index](const Closing& c) { return c.sequence == index; });
+  demand(closings == (s.is_closing ? 1 : 0), "sequence", index, "it is closing {} times", closings);
+  if (!s.is_open) return demand(s.table.empty(), "sequence", index, "not open, and it has a table");
+  std::vector<int32_t> sorted = s.table;
+  std::ranges::sort(sorted);
+  demand(std::ranges::adjacent_find(sorted) == sorted.end(), "sequence", index, "a page stands in its table twice");
+  demand(pages_for(s.known) <= static_cast<int64_t>(s.table.size()), "sequence", index, "{} tokens in {} pages",
+         s.known, s.table.size());
+  for (int64_t i = 0; i < s.offered; ++i) {
+    const Page& p = page(s.table[static_cast<size_t>(i)]);
+    const int32_t before = i == 0 ? -1 : s.table[static_cast<size_t>(i - 1)];
+    demand(p.is_offered && p.parent == before, "sequence", index, "its page {} does not continue the one before it", i);
+  }
+  if (!s.offers) return;
+  demand(s.offered == s.known / options_.page_tokens &&
+             static_cast<int64_t>(s.tail.size()) == s.known % options_.page_tokens,
+         "sequence", index, "{} tokens known, {} pages offered, {} in the tail", s.known, s.offered, s.tail.size());
+}
+
+}  // namespace nodewright

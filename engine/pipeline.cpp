@@ -1,0 +1,327 @@
+#include "engine/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+
+std::string_view name_of(PipelineMode mode) {
+  switch (mode) {
+    case PipelineMode::running:
+      return "running";
+    case PipelineMode::pausing:
+      return "pausing";
+    case PipelineMode::paused:
+      return "paused";
+    case PipelineMode::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+int64_t StepPlan::tokens() const {
+  int64_t sum = 0;
+  for (const RowPlan& row : rows) sum += row.tokens;
+  return sum;
+}
+
+PipelineState::PipelineState(KvPool pool, const PipelineOptions& options) : pool_(std::move(pool)), options_(options) {
+  if (options.depth < 1 || options.depth > kSlots)
+    throw Error({.doing = "make a pipeline",
+                 .object = "depth",
+                 .detail = fmt::format("{} is outside 1 to {}", options.depth, kSlots),
+                 .fault = Fault::usage});
+}
+
+// Requests
+
+PipelineState::Submitted PipelineState::submit(RequestSpec spec) {
+  if (mode_ == PipelineMode::failed) return {std::nullopt, "the engine has failed: " + failure_};
+  if (std::string reason = Request::why_not(spec, options_.max_context); !reason.empty()) return {std::nullopt, reason};
+  if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting)
+    return {std::nullopt, fmt::format("{} requests are waiting, the most that may", waiting_.size())};
+  Request request(last_id_ + 1, std::move(spec), options_.max_context);
+  if (const int64_t needed = pool_.pages_for(request.reserved_length()); needed > pool_.options().pages)
+    return {std::nullopt, fmt::format("{} tokens need {} pages, and the cache has {}", request.reserved_length(),
+                                      needed, pool_.options().pages)};
+  requests_.emplace(++last_id_, std::move(request));
+  waiting_.push_back(last_id_);
+  return {last_id_, ""};
+}
+
+bool PipelineState::cancel(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.is_resolved()) return false;
+  resolve(found->second, EndReason::cancelled, "");
+  erase_if_ended(id);
+  return true;
+}
+
+std::string PipelineState::why_not_admit() const {
+  if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
+  if (waiting_.empty()) return "no request waits";
+  const Request& first = requests_.at(waiting_.front());
+  return pool_.why_not_open(first.spec().prompt, first.reserved_length());
+}
+
+bool PipelineState::admit() {
+  if (mode_ != PipelineMode::running || waiting_.empty()) return false;
+  Request& first = at(waiting_.front());
+  const std::optional<KvPool::Opened> opened = pool_.open(first.spec().prompt, first.reserved_length());
+  if (!opened) return false;
+  first.admit(opened->sequence, opened->start);
+  copies_.insert(copies_.end(), opened->copies.begin(), opened->copies.end());
+  admitted_.push_back(first.id());
+  waiting_.pop_front();
+  return true;
+}
+
+// Each request passes here once. Its pages stay its own until every launch made so far has completed.
+void PipelineState::resolve(Request& request, EndReason reason, std::string message) {
+  request.resolve(reason);
+  if (request.sequence() < 0) {
+    std::erase(waiting_, request.id());
+  } else if (reason == EndReason::failed) {
+    pool_.close_and_forget(request.sequence());
+  } else {
+    pool_.close(request.sequence());
+  }
+  resolutions_.push_back({request.id(), reason, request.outputs(), std::move(message)});
+}
+
+void PipelineState::erase_if_ended(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found->second.phase() != RequestPhase::ended) return;
+  std::erase(admitted_, id);
+  requests_.erase(found);
+}
+
+std::vector<Resolution> PipelineState::take_resolutions() { return std::exchange(resolutions_, {}); }
+
+// Steps
+
+std::string PipelineState::why_not_launch(StepKind kind) const {
+  if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
+  if (forward_) return fmt::format("the forward of step {} is not sampled", forward_->number);
+  if (in_flight() >= options_.depth) return fmt::format("{} steps are in flight, as many as may be", in_flight());
+  if (kind == StepKind::prefill && !is_drained()) return "a prefill needs a drained pipeline";
+  for (const InFlightStep* step : steps())
+    if (step->plan.kind == StepKind::prefill) return fmt::format("step {} is a prefill", step->number);
+  return "";
+}
+
+const InFlightStep& PipelineState::launch(StepPlan plan) {
+  if (const std::string why = why_not_launch(plan.kind); !why.empty()) refuse("launch", why);
+  if (plan.rows.empty()) refuse("launch", "the step has no rows");
+  if (plan.bucket != 0 && plan.bucket < plan.tokens())
+    refuse("launch", fmt::format("{} tokens in a bucket of {}", plan.tokens(), plan.bucket));
+  std::vector<RequestId> ids;
+  bool has_prompt = false;
+  for (const RowPlan& row : plan.rows) {
+    if (const std::string why = why_not_row(plan, row); !why.empty()) refuse("launch", why);
+    has_prompt |= find(row.request)->phase() == RequestPhase::prefilling;
+    ids.push_back(row.request);
+  }
+  std::ranges::sort(ids);
+  if (const auto twice = std::ranges::adjacent_find(ids); twice != ids.end())
+    refuse("launch", fmt::format("request {} has two rows", *twice));
+  if (plan.kind == StepKind::prefill && !has_prompt) refuse("launch", "a prefill without a prompt");
+
+  for (const RowPlan& row : plan.rows) at(row.request).launch(row.tokens, launched_ + 1);
+  const int slot = *free_slot();
+  pool_.launched(++launched_);
+  forward_ = {launched_, slot, std::move(plan), std::exchange(copies_, {}), ++submitted_, 0};
+  return *forward_;
+}
+
+std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row) const {
+  const Request* request = find(row.request);
+  if (!request) return fmt::format("there is no request {}", row.request);
+  if (row.first != request->computed())
+    return fmt::format("the row of request {} begins at {}, and it has computed {}", row.request, row.first,
+                       request->computed());
+  if (row.output != request->next_output())
+    return fmt::format("the row of request {} chooses output {}, and {} comes next", row.request, row.output,
+                       request->next_output());
+  if (request->phase() == RequestPhase::prefilling) {
+    if (plan.kind != StepKind::prefill) return fmt::format("request {} is not prefilled", row.request);
+    const bool is_last = row.tokens == request->prompt_left();
+    if (row.tokens < 1 || row.tokens > request->prompt_left() || row.samples != is_last)
+      return fmt::format("{} tokens of request {}, {}, and {} of its prompt are left", row.tokens, row.request,
+                         row.samples ? "sampled" : "not sampled", request->prompt_left());
+    return "";
+  }
+  if (!request->can_decode())
+    return fmt::format("request {} is {}, with {} of {} outputs and {} steps in flight", row.request,
+                       name_of(request->phase()), request->outputs().size(), request->most_outputs(),
+                       request->in_flight());
+  if (row.tokens != 1 || !row.samples) return fmt::format("request {} decodes one token a step", row.request);
+  return "";
+}
+
+void PipelineState::revoke() {
+  if (!forward_) refuse("revoke", "no forward is in flight");
+  const InFlightStep step = std::move(*forward_);
+  forward_.reset();
+  copies_.insert(copies_.begin(), step.copies.begin(), step.copies.end());
+  pool_.revoked(launched_--);
+  --submitted_;
+  for (const RowPlan& row : step.plan.rows) {
+    at(row.request).revoke(row.tokens);
+    erase_if_ended(row.request);
+  }
+  pause_if_drained();
+}
+
+std::optional<std::vector<MaskKey>> PipelineState::masks_needed() const {
+  if (!forward_) refuse("mask", "no forward is in flight");
+  std::vector<MaskKey> masks;
+  for (const RowPlan& row : forward_->plan.rows) {
+    const Request& request = requests_.at(row.request);
+    if (!row.samples || request.is_resolved() || !request.spec().constrained) continue;
+    if (request.in_flight() > 1) return std::nullopt;  // the token before this one is not committed
+    masks.push_back({row.request, row.output});
+  }
+  return masks;
+}
+
+const InFlightStep& PipelineState::sample(std::span<const MaskKey> masks) {
+  if (!forward_) refuse("sample", "no forward is in flight");
+  const std::optional<std::vector<MaskKey>> needed = masks_needed();
+  if (!needed) refuse("sample", "a constrained row's token before this one is not committed");
+  for (const MaskKey& key : *needed) {
+    const auto given = std::ranges::find(masks, key.request, &MaskKey::request);
+    if (given == masks.end()) refuse("sample", fmt::format("request {} has no mask", key.request));
+    if (*given != key)
+      refuse("sample", fmt::format("the mask of request {} is for output {}, and {} comes next", key.request,
+                                   given->output, key.output));
+  }
+  forward_->sampling = ++submitted_;
+  sampled_.push_back(std::move(*forward_));
+  forward_.reset();
+  return sampled_.back();
+}
+
+const InFlightStep& PipelineState::start_commit() {
+  if (committing_) refuse("start a commit", fmt::format("that of step {} has not finished", committing_->number));
+  if (sampled_.empty()) refuse("start a commit", "no sampled step is in flight");
+  committing_ = std::move(sampled_.front());
+  sampled_.pop_front();
+  return *committing_;
+}
+
+std::vector<CommittedToken> PipelineState::finish_commit(std::span<const RowResult> results) {
+  if (!committing_) refuse("finish a commit", "none was started");
+  if (results.size() != committing_->plan.rows.size())
+    refuse("finish a commit", fmt::format("{} results for {} rows", results.size(), committing_->plan.rows.size()));
+  const InFlightStep step = std::move(*committing_);
+  committing_.reset();
+  std::vector<CommittedToken> accepted;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RowPlan& row = step.plan.rows[i];
+    Request& request = at(row.request);
+    if (!request.is_resolved() && row.samples && results[i].token < 0) {
+      resolve(request, EndReason::failed, fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
+    } else if (!request.is_resolved()) {
+      for (int64_t p = row.first; p < row.first + row.tokens; ++p)
+        pool_.append(request.sequence(), {{request.token_at(p)}});
+      if (row.samples) {
+        const auto end = request.accept(results[i].token, results[i].completes_stop_string);
+        accepted.push_back({row.request, results[i].token, end});
+        if (end) resolve(request, *end, "");
+      }
+    }
+    request.commit();
+    erase_if_ended(row.request);
+  }
+  committed_ = step.number;
+  pool_.completed(step.number);
+  pause_if_drained();
+  return accepted;
+}
+
+// Modes
+
+void PipelineState::pause() {
+  if (mode_ != PipelineMode::running) refuse("pause", "it is not running");
+  mode_ = PipelineMode::pausing;
+  pause_if_drained();
+}
+
+void PipelineState::pause_if_drained() {
+  if (mode_ == PipelineMode::pausing && is_drained()) mode_ = PipelineMode::paused;
+}
+
+void PipelineState::resume(Rebuilt rebuilt) {
+  if (mode_ != PipelineMode::paused && (mode_ != PipelineMode::pausing || rebuilt != Rebuilt::nothing))
+    refuse("resume", rebuilt == Rebuilt::nothing ? "it is not paused" : "steps in flight would meet what was rebuilt");
+  if (rebuilt == Rebuilt::weights) pool_.drop_cache();
+  mode_ = PipelineMode::running;
+}
+
+void PipelineState::fail(const std::string& message) {
+  if (mode_ == PipelineMode::failed) return;
+  mode_ = PipelineMode::failed;
+  failure_ = message;
+  pool_.completed(launched_);  // nothing runs on a lost device
+  pool_.drop_cache();
+  for (auto& [id, request] : requests_)
+    if (!request.is_resolved()) resolve(request, EndReason::failed, message);
+  forward_.reset();
+  committing_.reset();
+  sampled_.clear();
+  copies_.clear();
+  waiting_.clear();
+  admitted_.clear();
+  requests_.clear();
+  committed_ = launched_;
+}
+
+// Looking
+
+int PipelineState::in_flight() const {
+  return static_cast<int>(sampled_.size()) + (forward_ ? 1 : 0) + (committing_ ? 1 : 0);
+}
+
+std::optional<int> PipelineState::free_slot() const {
+  const std::vector<const InFlightStep*> taken = steps();
+  for (uint64_t turn = launched_; turn < launched_ + kSlots; ++turn) {
+    const int slot = static_cast<int>(turn % kSlots);
+    if (std::ranges::none_of(taken, [slot](const InFlightStep* step) { return step->slot == slot; })) return slot;
+  }
+  return std::nullopt;
+}
+
+std::vector<const InFlightStep*> PipelineState::steps() const {
+  std::vector<const InFlightStep*> all;
+  if (committing_) all.push_back(&*committing_);
+  for (const InFlightStep& step : sampled_) all.push_back(&step);
+  if (forward_) all.push_back(&*forward_);
+  return all;
+}
+
+const Request* PipelineState::find(RequestId id) const {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+std::string PipelineState::describe() const {
+  const auto named = [](const char* what, const InFlightStep& step) {
+    return fmt::format("; {} step {} of {} rows in slot {}", what, step.number, step.plan.rows.size(), step.slot);
+  };
+  std::string line = std::string(name_of(mode_));
+  if (committing_) line += named("committing", *committing_);
+  for (const InFlightStep& step : sampled_) line += named("sampled", step);
+  if (forward_) line += named("forward of", *forward_);
+  return line + fmt::format("; {} requests waiting, {} admitted", waiting_.size(), admitted_.size());
+}
+
+void PipelineState::refuse(const char* transition, const std::string& why) const {
+  throw Error({.doing = transition, .object = "pipeline", .detail = why + "; state: " + describe()});
+}
+
+}  // namespace nodewright

@@ -1,0 +1,128 @@
+#include "engine/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+
+std::string_view name_of(RequestPhase phase) {
+  switch (phase) {
+    case RequestPhase::waiting:
+      return "waiting";
+    case RequestPhase::prefilling:
+      return "prefilling";
+    case RequestPhase::decoding:
+      return "decoding";
+    case RequestPhase::finishing:
+      return "finishing";
+    case RequestPhase::ended:
+      return "ended";
+  }
+  return "?";
+}
+
+std::string_view name_of(EndReason reason) {
+  switch (reason) {
+    case EndReason::stop_id:
+      return "stop id";
+    case EndReason::stop_string:
+      return "stop string";
+    case EndReason::length:
+      return "length";
+    case EndReason::cancelled:
+      return "cancelled";
+    case EndReason::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+std::string Request::why_not(const RequestSpec& spec, int64_t max_context) {
+  if (spec.prompt.empty()) return "the prompt is empty";
+  if (spec.max_tokens < 1) return fmt::format("max_tokens is {}, below 1", spec.max_tokens);
+  if (static_cast<int64_t>(spec.prompt.size()) >= max_context)
+    return fmt::format("a prompt of {} tokens leaves no output in a context of {}", spec.prompt.size(), max_context);
+  return "";
+}
+
+Request::Request(RequestId id, RequestSpec spec, int64_t max_context)
+    : id_(id),
+      spec_(std::move(spec)),
+      most_outputs_(std::min(spec_.max_tokens, max_context - static_cast<int64_t>(spec_.prompt.size()))) {
+  if (const std::string reason = why_not(spec_, max_context); !reason.empty())
+    throw Error({.doing = "accept request", .object = std::to_string(id), .detail = reason, .fault = Fault::usage});
+}
+
+int32_t Request::token_at(int64_t position) const {
+  const auto index = static_cast<size_t>(position);
+  return index < spec_.prompt.size() ? spec_.prompt[index] : outputs_.at(index - spec_.prompt.size());
+}
+
+bool Request::can_decode() const {
+  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && next_output() < most_outputs_;
+}
+
+void Request::admit(int32_t sequence, int64_t start) {
+  demand(phase_ == RequestPhase::waiting && start >= 0 && start < prompt_tokens(), "admit");
+  phase_ = RequestPhase::prefilling;
+  sequence_ = sequence;
+  computed_ = start;
+}
+
+void Request::launch(int64_t tokens, uint64_t step) {
+  demand(phase_ == RequestPhase::prefilling ? in_flight_ == 0 && tokens >= 1 && tokens <= prompt_left()
+                                            : can_decode() && tokens == 1,
+         "launch a row of");
+  computed_ += tokens;
+  ++in_flight_;
+  last_step_ = step;
+}
+
+void Request::revoke(int64_t tokens) {
+  demand(in_flight_ > 0 && tokens >= 1 && tokens <= computed_, "revoke a row of");
+  computed_ -= tokens;
+  leave_step();
+}
+
+void Request::commit() {
+  demand(in_flight_ > 0, "commit a row of");
+  leave_step();
+  if (phase_ == RequestPhase::prefilling && computed_ == prompt_tokens()) phase_ = RequestPhase::decoding;
+}
+
+void Request::leave_step() {
+  if (--in_flight_ == 0 && phase_ == RequestPhase::finishing) phase_ = RequestPhase::ended;
+}
+
+std::optional<EndReason> Request::accept(int32_t token, bool completes_stop_string) {
+  demand((phase_ == RequestPhase::prefilling && computed_ == prompt_tokens()) || phase_ == RequestPhase::decoding,
+         "accept a token of");
+  demand(in_flight_ > 0 && static_cast<int64_t>(outputs_.size()) < most_outputs_, "accept a token of");
+  outputs_.push_back(token);
+  if (std::ranges::count(spec_.stop_ids, token) > 0) return EndReason::stop_id;
+  if (completes_stop_string) return EndReason::stop_string;
+  if (static_cast<int64_t>(outputs_.size()) == most_outputs_) return EndReason::length;
+  return std::nullopt;
+}
+
+void Request::resolve(EndReason reason) {
+  demand(!is_resolved(), "resolve");
+  reason_ = reason;
+  phase_ = in_flight_ > 0 ? RequestPhase::finishing : RequestPhase::ended;
+}
+
+void Request::demand(bool holds, std::string_view transition) const {
+  if (holds) return;
+  throw Error({.doing = std::string(transition) + " request",
+               .object = std::to_string(id_),
+               .detail = fmt::format("it is {}{}{}: {} of {} prompt tokens and {} of {} outputs, {} steps in flight",
+                                     name_of(phase_), reason_ ? ", " : "", reason_ ? name_of(*reason_) : "",
+                                     std::min(computed_, prompt_tokens()), prompt_tokens(), outputs_.size(),
+                                     most_outputs_, in_flight_)});
+}
+
+}  // namespace nodewright

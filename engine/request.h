@@ -1,0 +1,91 @@
+// One request from submission to its one end: what it asks for, how far it has come, and why it ended. Holds no memory
+// of the device and decides nothing about steps.
+//
+//   waiting -> prefilling -> decoding -> finishing -> ended       finishing: resolved, but a step in flight has its row
+//
+// From waiting, prefilling and decoding it may be resolved at any time, and ends at once when no step has its row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nodewright {
+
+using RequestId = int64_t;  // 1, 2, ... in the order of submission
+
+enum class RequestPhase { waiting, prefilling, decoding, finishing, ended };
+enum class EndReason { stop_id, stop_string, length, cancelled, failed };
+std::string_view name_of(RequestPhase phase);
+std::string_view name_of(EndReason reason);
+
+struct RequestSpec {
+  std::vector<int32_t> prompt;
+  int64_t max_tokens = 16;
+  std::vector<int32_t> stop_ids;
+  bool constrained = false;  // each token's mask depends on the token before it
+};
+
+// Launched steps that have a request's row and are not committed: at most one per slot.
+inline constexpr int kMostInFlight = 2;
+
+class Request {
+ public:
+  // `max_context`: tokens of prompt and outputs together. Throws Error where why_not() gives a reason.
+  Request(RequestId id, RequestSpec spec, int64_t max_context);
+  // Why no such request can be served; empty when it can.
+  static std::string why_not(const RequestSpec& spec, int64_t max_context);
+
+  RequestId id() const { return id_; }
+  const RequestSpec& spec() const { return spec_; }
+  RequestPhase phase() const { return phase_; }
+  bool is_resolved() const { return reason_.has_value(); }
+  std::optional<EndReason> reason() const { return reason_; }
+  // Committed tokens, the stop id included.
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  int32_t sequence() const { return sequence_; }  // of the pool; -1 before it is admitted
+  int in_flight() const { return in_flight_; }
+  // Positions whose keys and values the device has, or will have when every launched step has run.
+  int64_t computed() const { return computed_; }
+  uint64_t last_step() const { return last_step_; }  // number of the last step launched, revoked ones included
+  int64_t prompt_tokens() const { return static_cast<int64_t>(spec_.prompt.size()); }
+  int64_t prompt_left() const { return phase_ == RequestPhase::prefilling ? prompt_tokens() - computed_ : 0; }
+  // The least of max_tokens and what the prompt leaves of the context.
+  int64_t most_outputs() const { return most_outputs_; }
+  // Positions that it may write. Those of the prompt and of every output but the last, which nothing reads.
+  int64_t reserved_length() const { return prompt_tokens() + most_outputs_ - 1; }
+  // Index of the output that the next step to be launched chooses.
+  int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
+  // Prompt and outputs as one.
+  int32_t token_at(int64_t position) const;
+  // Whether a step that chooses one more token may be launched. Counts the tokens of steps in flight as spent.
+  bool can_decode() const;
+
+  // Each throws Error, and changes nothing, in a phase that does not allow it.
+  void admit(int32_t sequence, int64_t start);  // the first `start` tokens of the prompt were found in the cache
+  void launch(int64_t tokens, uint64_t step);   // a step with a row of this request was launched
+  void revoke(int64_t tokens);                  // the same step never reached the device
+  void commit();                                // a step with its row has been committed, whatever became of the row
+  // The token that a committed step chose, and the end that follows from it, if any. To be called before commit().
+  std::optional<EndReason> accept(int32_t token, bool completes_stop_string);
+  void resolve(EndReason reason);
+
+ private:
+  void demand(bool holds, std::string_view transition) const;
+  void leave_step();
+
+  RequestId id_;
+  RequestSpec spec_;
+  int64_t most_outputs_;
+  RequestPhase phase_ = RequestPhase::waiting;
+  std::optional<EndReason> reason_;
+  std::vector<int32_t> outputs_;
+  int32_t sequence_ = -1;
+  int64_t computed_ = 0;
+  int in_flight_ = 0;
+  uint64_t last_step_ = 0;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,86 @@
+#include "engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace nodewright {
+namespace {
+
+using Action = Selection::Action;
+
+RowPlan decode_row(const Request& request) {
+  return {request.id(), request.computed(), 1, true, request.next_output()};
+}
+
+// Those whose last step is oldest first, so that none waits while another has two turns.
+std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
+  std::vector<const Request*> ready;
+  for (RequestId id : pipeline.admitted())
+    if (const Request* request = pipeline.find(id); request->can_decode()) ready.push_back(request);
+  std::ranges::stable_sort(ready, {}, &Request::last_step);
+  return ready;
+}
+
+bool has_prompt_left(const PipelineState& pipeline) {
+  return std::ranges::any_of(pipeline.admitted(), [&](RequestId id) { return pipeline.find(id)->prompt_left() > 0; });
+}
+
+Selection launch_in(const BucketSet& buckets, StepPlan plan) {
+  const BucketChoice choice = buckets.choose(static_cast<int>(plan.tokens()));
+  plan.bucket = choice.bucket;
+  return {Action::launch, std::move(plan), choice.reason};
+}
+
+}  // namespace
+
+Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options) {
+  if (pipeline.committing())
+    return {Action::idle, {}, fmt::format("the commit of step {} has not finished", pipeline.committing()->number)};
+  if (pipeline.why_not_admit().empty()) return {Action::admit, {}, "the first waiting request fits"};
+  if (pipeline.forward()) {
+    if (pipeline.masks_needed()) return {Action::sample, {}, "the masks can be known"};
+    return {Action::start_commit, {}, "a mask depends on the token before"};
+  }
+  const bool wants_prefill = has_prompt_left(pipeline);
+  Selection launch = wants_prefill ? select_prefill(pipeline, options) : select_decode(pipeline, options);
+  if (launch.action == Action::launch) return launch;
+  if (!pipeline.sampled().empty()) return {Action::start_commit, {}, launch.reason};
+  return launch;
+}
+
+Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options) {
+  if (std::string why = pipeline.why_not_launch(StepKind::decode); !why.empty()) return {Action::idle, {}, why};
+  std::vector<const Request*> ready = ready_to_decode(pipeline);
+  if (ready.empty())
+    return {Action::idle, {}, fmt::format("none of {} admitted requests can decode", pipeline.admitted().size())};
+  const size_t found = ready.size(), most = static_cast<size_t>(options.decode_buckets.largest());
+  if (!options.allow_eager) ready.resize(std::min(found, most));
+  StepPlan plan{.kind = StepKind::decode};
+  for (const Request* request : ready) plan.rows.push_back(decode_row(*request));
+  Selection launch = launch_in(options.decode_buckets, std::move(plan));
+  if (found > ready.size())
+    launch.reason = fmt::format("{} rows are ready, and the largest bucket has {}", found, ready.size());
+  return launch;
+}
+
+Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options) {
+  if (std::string why = pipeline.why_not_launch(StepKind::prefill); !why.empty()) return {Action::idle, {}, why};
+  StepPlan plan{.kind = StepKind::prefill};
+  int64_t room = options.prefill_buckets.largest();
+  for (RequestId id : pipeline.admitted()) {
+    const Request& request = *pipeline.find(id);
+    const int64_t tokens = std::min(room, request.prompt_left());
+    if (tokens > 0) plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), 0});
+    room -= tokens;
+  }
+  if (plan.rows.empty()) return {Action::idle, {}, "no admitted request has a prompt left"};
+  for (const Request* request : ready_to_decode(pipeline)) {
+    if (!options.mixed || room-- == 0) break;
+    plan.rows.push_back(decode_row(*request));
+  }
+  return launch_in(options.prefill_buckets, std::move(plan));
+}
+
+}  // namespace nodewright

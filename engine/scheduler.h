@@ -1,0 +1,38 @@
+// What to do next: reads a PipelineState and names one transition, with the rows of the step where it is a launch. Has
+// no state, so that asking twice gives the same answer, and what it counts changes only when the transition is made.
+#pragma once
+
+#include <string>
+
+#include "engine/pipeline.h"
+#include "graph/bucket_set.h"
+
+namespace nodewright {
+
+struct SchedulerOptions {
+  BucketSet decode_buckets;   // rows of a decode step
+  BucketSet prefill_buckets;  // tokens of a prefill step; the largest is the length of a chunk
+  bool mixed = true;          // a prefill step takes along the rows that decode
+  bool allow_eager = false;   // more rows than the largest decode bucket run without a graph, not in several steps
+};
+
+struct Selection {
+  enum class Action { admit, launch, sample, start_commit, idle };
+  Action action = Action::idle;
+  StepPlan step;  // of a launch
+  // Why this bucket, or none; why nothing can be done. Never empty.
+  std::string reason;
+};
+
+// The masks of a forward come late: it is sampled as soon as they can be known, and until then the step before it is
+// committed. A prompt waits until nothing is in flight, and is then preferred to rows that decode.
+Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
+
+// Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the
+// largest bucket: its rows only, or all of them eager. No rows: the reason.
+Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options);
+
+// Chunks of prompts in the order of admission, as many tokens as the largest prefill bucket holds, then decode rows.
+Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options);
+
+}  // namespace nodewright

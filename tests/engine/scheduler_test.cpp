@@ -1,0 +1,190 @@
+// Selecting changes nothing, gives the same answer twice, and always a reason.
+#include "engine/scheduler.h"
+
+#include "tests/engine/pipeline_fixture.h"
+
+namespace nodewright {
+namespace {
+
+using Action = Selection::Action;
+
+class SchedulerTest : public PipelineTest {
+ protected:
+  SchedulerTest() : PipelineTest({.pages = 400, .sequences = 40}) {}
+
+  // Asks twice, and looks whether that left a trace.
+  Selection next() {
+    const std::string before = state().describe();
+    const Selection first = select_next(state(), options_);
+    const Selection second = select_next(state(), options_);
+    EXPECT_EQ(first.action, second.action);
+    EXPECT_EQ(first.step, second.step);
+    EXPECT_EQ(first.reason, second.reason);
+    EXPECT_FALSE(first.reason.empty());
+    EXPECT_EQ(state().describe(), before);
+    state().check();
+    return first;
+  }
+
+  std::vector<RequestId> rows_of(const StepPlan& plan) {
+    std::vector<RequestId> ids;
+    for (const RowPlan& row : plan.rows) ids.push_back(row.request);
+    return ids;
+  }
+
+  // So many requests with their first output.
+  void decode_with(int requests, int64_t max_tokens = 8) {
+    for (int i = 0; i < requests; ++i) decoding(max_tokens);
+  }
+
+  SchedulerOptions options_{BucketSet({1, 2, 4, 8, 32}), BucketSet({4, 16})};
+};
+
+TEST_F(SchedulerTest, IsIdleWithoutRequests) {
+  const Selection selection = next();
+  EXPECT_EQ(selection.action, Action::idle);
+  EXPECT_EQ(selection.reason, "none of 0 admitted requests can decode");
+}
+
+TEST_F(SchedulerTest, AdmitsBeforeAnythingElse) {
+  decode_with(1);
+  launch({1});
+  submit();
+  EXPECT_EQ(next().action, Action::admit);
+}
+
+TEST_F(SchedulerTest, PadsToTheSmallestBucketThatHoldsTheRows) {
+  decode_with(5);
+  const Selection selection = next();
+  EXPECT_EQ(selection.action, Action::launch);
+  EXPECT_EQ(selection.step.bucket, 8);
+  EXPECT_EQ(selection.reason, "3 of 8 rows of bucket 8 are padding");
+  EXPECT_EQ(rows_of(selection.step), (std::vector<RequestId>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(SchedulerTest, WalksFromEightToFiveToFourToThirtyThree) {
+  decode_with(8);
+  EXPECT_EQ(next().step.bucket, 8);
+  for (RequestId id : {2, 4, 6}) state().cancel(id);
+  EXPECT_EQ(next().step.bucket, 8);
+  state().cancel(8);
+  EXPECT_EQ(next().step.bucket, 4);
+  decode_with(29);
+  const Selection past = next();
+  EXPECT_EQ(past.step.bucket, 32);
+  EXPECT_EQ(past.step.rows.size(), 32u);
+  EXPECT_EQ(past.reason, "33 rows are ready, and the largest bucket has 32");
+  options_.allow_eager = true;
+  const Selection eager = next();
+  EXPECT_EQ(eager.step.bucket, 0);
+  EXPECT_EQ(eager.step.rows.size(), 33u);
+  EXPECT_EQ(eager.reason, "33 rows, and the largest of 5 buckets has 32");
+}
+
+TEST_F(SchedulerTest, GivesRowsThatWereLeftOutTheNextStep) {
+  options_.decode_buckets = BucketSet({2});
+  decode_with(3);
+  std::vector<std::vector<RequestId>> steps;
+  for (int i = 0; i < 3; ++i) {
+    const Selection selection = next();
+    steps.push_back(rows_of(selection.step));
+    launch(selection.step);
+    sample();
+    commit();
+  }
+  EXPECT_EQ(steps, (std::vector<std::vector<RequestId>>{{1, 2}, {3, 1}, {2, 1}}));
+}
+
+TEST_F(SchedulerTest, LaunchesTheNextStepBeforeTheLastIsCommitted) {
+  decode_with(1);
+  for (const Action expected : {Action::launch, Action::sample, Action::launch, Action::sample, Action::start_commit}) {
+    const Selection selection = next();
+    ASSERT_EQ(selection.action, expected);
+    if (expected == Action::launch) launch(selection.step);
+    if (expected == Action::sample) sample();
+  }
+}
+
+TEST_F(SchedulerTest, LaunchesAConstrainedForwardAndCommitsBeforeItIsSampled) {
+  const RequestId a = decoding(8, true);
+  step({a});
+  EXPECT_EQ(next().action, Action::launch);
+  launch(next().step);
+  EXPECT_EQ(next().action, Action::start_commit);
+  EXPECT_EQ(next().reason, "a mask depends on the token before");
+  commit();
+  EXPECT_EQ(next().action, Action::sample);
+}
+
+TEST_F(SchedulerTest, SelectsNothingDuringACommit) {
+  decode_with(1);
+  step({1});
+  state().start_commit();
+  EXPECT_EQ(next().action, Action::idle);
+  EXPECT_EQ(next().reason, "the commit of step 2 has not finished");
+}
+
+TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksIt) {
+  decode_with(2);
+  step({1, 2});
+  step({1, 2});
+  submit(8, false, 3);
+  submit(8, false, 5);
+  state().admit(), state().admit();
+  EXPECT_EQ(next().action, Action::start_commit);
+  EXPECT_EQ(next().reason, "2 steps are in flight, as many as may be");
+  commit();
+  EXPECT_EQ(next().action, Action::start_commit);
+  EXPECT_EQ(next().reason, "a prefill needs a drained pipeline");
+  commit();
+  const Selection selection = next();
+  EXPECT_EQ(selection.step.kind, StepKind::prefill);
+  EXPECT_EQ(selection.step.bucket, 16);
+  EXPECT_EQ(selection.step.rows,
+            (std::vector<RowPlan>{{3, 0, 3, true, 0}, {4, 0, 5, true, 0}, {1, 5, 1, true, 3}, {2, 5, 1, true, 3}}));
+}
+
+TEST_F(SchedulerTest, LeavesDecodingRowsOutWherePromptsRunApart) {
+  options_.mixed = false;
+  decode_with(2);
+  submit();
+  state().admit();
+  EXPECT_EQ(rows_of(next().step), std::vector<RequestId>{3});
+}
+
+TEST_F(SchedulerTest, CutsALongPromptIntoChunks) {
+  submit(8, false, 20);
+  submit(8, false, 3);
+  state().admit(), state().admit();
+  Selection selection = next();
+  EXPECT_EQ(selection.step.rows, (std::vector<RowPlan>{{1, 0, 16, false, 0}}));
+  launch(selection.step);
+  sample();
+  commit();
+  selection = next();
+  EXPECT_EQ(selection.step.rows, (std::vector<RowPlan>{{1, 16, 4, true, 0}, {2, 0, 3, true, 0}}));
+}
+
+TEST_F(SchedulerTest, LeavesOutRowsWhoseBudgetIsInFlight) {
+  decoding(2);
+  decoding(8);
+  step({1, 2});
+  EXPECT_EQ(rows_of(next().step), std::vector<RequestId>{2});
+}
+
+TEST_F(SchedulerTest, BringsAPauseToItsEnd) {
+  decode_with(1);
+  step({1});
+  launch({1});
+  state().pause();
+  EXPECT_EQ(next().action, Action::sample);
+  sample();
+  EXPECT_EQ(next().action, Action::start_commit);
+  commit();
+  commit();
+  EXPECT_EQ(next().action, Action::idle);
+  EXPECT_EQ(next().reason, "the pipeline is paused");
+}
+
+}  // namespace
+}  // namespace nodewright

@@ -1,0 +1,315 @@
+// Many requests at once through scheduler, pipeline and pool on a simulated device: each gets the tokens that it gets
+// alone, whatever arrives, ends, is cancelled, paused or fails beside it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "engine/scheduler.h"
+#include "tests/engine/simulated_device.h"
+
+namespace nodewright {
+namespace {
+
+constexpr int64_t kPageTokens = 4, kPages = 40, kContext = 40;
+constexpr int32_t kSequences = 7;
+constexpr int32_t kStop = 0, kA = 5, kB = 6;
+
+struct Job {
+  RequestSpec spec;
+  uint64_t seed = 0;
+};
+
+// The grammar (ab)*, which may stop after a b.
+Mask allowed_next(const Job& job, const std::vector<int32_t>& outputs) {
+  if (!job.spec.constrained) return kEverything;
+  return !outputs.empty() && outputs.back() == kA ? 1u << kB : 1u << kA | 1u << kStop;
+}
+
+std::vector<int32_t> served_alone(const Job& job) {
+  std::vector<uint64_t> keys;
+  std::vector<int32_t> outputs;
+  const auto read = [&keys](int32_t token) {
+    uint64_t attended = 0;
+    for (uint64_t key : keys) attended = mixed(attended, key);
+    keys.push_back(mixed(attended, static_cast<uint64_t>(token)));
+  };
+  for (int32_t token : job.spec.prompt) read(token);
+  const auto prompt = static_cast<int64_t>(job.spec.prompt.size());
+  const int64_t most = std::min(job.spec.max_tokens, kContext - prompt);
+  while (true) {
+    outputs.push_back(
+        chosen_token(keys.back(), job.seed, static_cast<int64_t>(outputs.size()), allowed_next(job, outputs)));
+    if (outputs.back() == kStop || static_cast<int64_t>(outputs.size()) == most) return outputs;
+    read(outputs.back());
+  }
+}
+
+struct Setting {
+  const char* name = "";
+  int depth = kSlots;
+  bool prefix_cache = true;
+  bool mixed = true;
+  int64_t chunk = 8;       // tokens of the largest prefill bucket
+  int largest_bucket = 4;  // below the sequences: some rows wait for the next step
+  bool allow_eager = false;
+  int eagerness = 0;  // of 4: how often the device runs ahead of what it must
+};
+
+// The loop of an engine, with nothing in it but what the host half asks for.
+class Serving {
+ public:
+  Serving(const Setting& setting, uint32_t seed)
+      : options_{BucketSet::up_to(setting.largest_bucket), BucketSet::up_to(static_cast<int>(setting.chunk)),
+                 setting.mixed, setting.allow_eager},
+        eagerness_(setting.eagerness),
+        random_(seed),
+        device_(kPages, kPageTokens, kSequences),
+        state_(KvPool({.pages = kPages,
+                       .page_tokens = kPageTokens,
+                       .sequences = kSequences,
+                       .prefix_cache = setting.prefix_cache}),
+               {.max_context = kContext, .depth = setting.depth}) {}
+
+  RequestId submit(const Job& job) {
+    const RequestId id = state_.submit(job.spec).id.value();
+    jobs_[id] = job;
+    return id;
+  }
+
+  // One action; false when there is nothing to do.
+  bool act() {
+    const Selection next = select_next(state_, options_);
+    EXPECT_FALSE(next.reason.empty());
+    switch (next.action) {
+      case Selection::Action::idle:
+        return false;
+      case Selection::Action::admit:
+        EXPECT_TRUE(state_.admit());
+        break;
+      case Selection::Action::launch:
+        launch(next.step);
+        break;
+      case Selection::Action::sample:
+        sample();
+        break;
+      case Selection::Action::start_commit:
+        commit();
+        break;
+    }
+    state_.check();
+    for (int i = 0; i < eagerness_; ++i)
+      if (random_() % 4 == 0) device_.run_one();
+    for (Resolution& resolution : state_.take_resolutions()) {
+      EXPECT_FALSE(resolutions.contains(resolution.request)) << "request " << resolution.request << " resolved again";
+      resolutions[resolution.request] = std::move(resolution);
+    }
+    return true;
+  }
+
+  PipelineState& state() { return state_; }
+  const Job& job(RequestId id) const { return jobs_.at(id); }
+
+  std::map<RequestId, Resolution> resolutions;
+  int refuse_launches = 0;  // of 8: how often a launch fails before it is dispatched
+  int64_t zombies = 0, eager_steps = 0, revoked = 0;
+
+ private:
+  void launch(const StepPlan& plan) {
+    EXPECT_TRUE(plan.bucket >= plan.tokens() || options_.allow_eager);
+    const InFlightStep& step = state_.launch(plan);
+    if (static_cast<int>(random_() % 8) < refuse_launches) {
+      ++revoked;
+      return state_.revoke();
+    }
+    eager_steps += plan.bucket == 0;
+    SimulatedDevice::Slot& slot = device_.slot(step.slot);
+    slot.rows.clear();
+    slot.masks.assign(plan.rows.size(), 0);  // nothing is allowed until sampling says otherwise
+    slot.tokens.assign(plan.rows.size(), -1);
+    for (const RowPlan& row : plan.rows) {
+      const Request& request = *state_.find(row.request);
+      const auto table = state_.pool().table(request.sequence());
+      const auto& prompt = request.spec().prompt;
+      std::vector<int32_t> tokens;
+      if (row.first < request.prompt_tokens())
+        tokens.assign(prompt.begin() + row.first, prompt.begin() + row.first + row.tokens);
+      slot.rows.push_back({request.sequence(),
+                           row.first,
+                           std::move(tokens),
+                           {table.begin(), table.end()},
+                           row.samples,
+                           jobs_.at(row.request).seed,
+                           row.output});
+    }
+    device_.submit_forward(step);
+  }
+
+  void sample() {
+    const std::vector<MaskKey> keys = state_.masks_needed().value();
+    const InFlightStep& step = state_.sample(keys);
+    SimulatedDevice::Slot& slot = device_.slot(step.slot);
+    for (size_t i = 0; i < step.plan.rows.size(); ++i) {
+      const RowPlan& row = step.plan.rows[i];
+      const Request* request = state_.find(row.request);
+      const bool needs = std::ranges::count(keys, MaskKey{row.request, row.output}) > 0;
+      slot.masks[i] = needs ? allowed_next(jobs_.at(row.request), request->outputs()) : kEverything;
+    }
+    device_.submit_sampling(step);
+  }
+
+  void commit() {
+    const InFlightStep& step = state_.start_commit();
+    device_.wait_for(step);
+    SimulatedDevice::Slot& slot = device_.slot(step.slot);
+    std::vector<RowResult> results;
+    for (int32_t token : slot.tokens) results.push_back({.token = token});
+    for (const RowPlan& row : step.plan.rows) zombies += state_.find(row.request)->is_resolved();
+    state_.finish_commit(results);
+    slot = {};  // free: whoever still reads it finds nothing
+    for (int32_t page = 0; page < kPages; ++page)
+      if (state_.pool().state_of(page) == PageState::free) device_.poison_page(page);
+  }
+
+  SchedulerOptions options_;
+  int eagerness_;
+  std::mt19937 random_;
+  SimulatedDevice device_;
+  PipelineState state_;
+  std::map<RequestId, Job> jobs_;
+};
+
+class ServingTest : public testing::Test {
+ protected:
+  std::mt19937 random_{5};
+
+  int64_t up_to(int64_t most) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(most + 1)); }
+
+  Job any_job() {
+    Job job{.spec = {.max_tokens = 1 + up_to(20), .stop_ids = {kStop}, .constrained = up_to(3) == 0},
+            .seed = random_()};
+    // Few beginnings, so that prompts share pages.
+    const auto beginning = static_cast<int32_t>(up_to(2));
+    for (int64_t i = up_to(3) * 4; i > 0; --i) job.spec.prompt.push_back(beginning);
+    for (int64_t i = up_to(5); i > 0 || job.spec.prompt.empty(); --i)
+      job.spec.prompt.push_back(static_cast<int32_t>(up_to(kVocabulary - 1)));
+    return job;
+  }
+
+  static void expect_like_alone(const Serving& serving, RequestId id) {
+    const Resolution& got = serving.resolutions.at(id);
+    std::vector<int32_t> expected = served_alone(serving.job(id));
+    if (got.reason == EndReason::cancelled) {
+      ASSERT_LE(got.outputs.size(), expected.size());
+      expected.resize(got.outputs.size());
+    } else {
+      EXPECT_EQ(got.reason, expected.back() == kStop ? EndReason::stop_id : EndReason::length);
+    }
+    EXPECT_EQ(got.outputs, expected) << "request " << id;
+  }
+};
+
+class ServingSimulation : public ServingTest, public testing::WithParamInterface<Setting> {};
+
+TEST_P(ServingSimulation, GivesEveryRequestTheTokensThatItGetsAlone) {
+  Serving serving(GetParam(), 1);
+  serving.refuse_launches = 1;
+  constexpr RequestId kRequests = 200;
+  RequestId submitted = 0;
+  while (static_cast<RequestId>(serving.resolutions.size()) < kRequests) {
+    if (submitted < kRequests && up_to(5) == 0)
+      for (int64_t i = up_to(3); i >= 0 && submitted < kRequests; --i) submitted = serving.submit(any_job());
+    if (submitted > 0 && up_to(60) == 0) serving.state().cancel(submitted - up_to(std::min<int64_t>(submitted - 1, 9)));
+    if (up_to(80) == 0 && serving.state().mode() == PipelineMode::running) serving.state().pause();
+    const bool acted = serving.act();
+    if (serving.state().mode() == PipelineMode::paused) {
+      EXPECT_EQ(serving.state().pool().sequences_closing(), 0);
+      serving.state().resume(up_to(1) ? PipelineState::Rebuilt::graphs : PipelineState::Rebuilt::nothing);
+    } else if (!acted) {
+      ASSERT_TRUE(submitted < kRequests || static_cast<RequestId>(serving.resolutions.size()) == kRequests)
+          << serving.state().describe();
+    }
+    if (HasFailure()) FAIL() << serving.state().describe();
+  }
+  while (serving.act()) continue;  // zombies
+  for (RequestId id = 1; id <= kRequests; ++id) expect_like_alone(serving, id);
+  EXPECT_EQ(serving.state().pool().owned_pages(), 0);
+  EXPECT_GT(serving.revoked, 10);
+  // The runs went where it is hard.
+  EXPECT_GT(serving.zombies, GetParam().depth == kSlots && GetParam().largest_bucket > 1 ? 5 : -1);
+  EXPECT_EQ(serving.eager_steps > 10, GetParam().allow_eager);
+  EXPECT_EQ(serving.state().pool().stats().found_tokens > 100, GetParam().prefix_cache);
+}
+
+TEST_P(ServingSimulation, ResolvesEveryRequestOnceWhereverTheDeviceIsLost) {
+  for (int lost_after = 0; lost_after < 150; ++lost_after) {
+    random_.seed(9);
+    Serving serving(GetParam(), 2);
+    RequestId submitted = 0;
+    for (int i = 0; i < 12; ++i) submitted = serving.submit(any_job());
+    for (int i = 0; i < lost_after; ++i) serving.act();
+    serving.state().fail("error 700");
+    serving.state().check();
+    for (const Resolution& resolution : serving.state().take_resolutions()) {
+      EXPECT_EQ(resolution.message, "error 700");
+      EXPECT_TRUE(serving.resolutions.emplace(resolution.request, resolution).second) << "resolved again";
+    }
+    EXPECT_EQ(static_cast<RequestId>(serving.resolutions.size()), submitted);
+    EXPECT_EQ(serving.state().pool().free_pages(), kPages);
+    EXPECT_FALSE(serving.act());
+    if (HasFailure()) FAIL() << "lost after " << lost_after << " actions";
+  }
+}
+
+TEST_F(ServingTest, ChoosesTheSameTokensAloneInABatchOfSevenAndAfterZombies) {
+  const Job job{.spec = {.prompt = {1, 2, 3, 4, 5}, .max_tokens = 20, .stop_ids = {kStop}}, .seed = 11};
+  ASSERT_GT(served_alone(job).size(), 5u);
+  for (const int others : {0, 6}) {
+    Serving serving({}, 3);
+    const auto finish = [&serving] {
+      while (serving.act()) continue;
+    };
+    for (int i = 0; i < others; ++i) serving.submit(any_job());
+    RequestId id = serving.submit(job);
+    finish();
+    expect_like_alone(serving, id);
+    for (int i = 0; i < others; ++i) serving.submit(any_job());
+    for (int i = 0; i < 12; ++i) serving.act();
+    for (RequestId other = 1; other <= 13; ++other) serving.state().cancel(other);
+    id = serving.submit(job);
+    finish();
+    expect_like_alone(serving, id);
+  }
+}
+
+TEST_F(ServingTest, KeepsEveryConstrainedRequestToItsGrammarInMixedBatches) {
+  Serving serving({.largest_bucket = 8}, 4);
+  std::vector<RequestId> constrained;
+  for (int i = 0; i < 30; ++i) {
+    Job job = any_job();
+    job.spec.constrained = i % 2 == 0;
+    const RequestId id = serving.submit(job);
+    if (job.spec.constrained) constrained.push_back(id);
+  }
+  while (serving.act()) continue;
+  for (RequestId id : constrained) {
+    const std::vector<int32_t>& outputs = serving.resolutions.at(id).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_TRUE(outputs[i] == (i % 2 == 0 ? kA : kB) || (i % 2 == 0 && outputs[i] == kStop)) << id << " at " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ServingSimulation,
+    testing::Values(Setting{.name = "Lazy"}, Setting{.name = "RunningAhead", .eagerness = 3},
+                    Setting{.name = "WithoutPipelining", .depth = 1},
+                    Setting{.name = "WithoutPrefixCache", .prefix_cache = false},
+                    Setting{.name = "PromptsApart", .mixed = false}, Setting{.name = "ChunksOfOneToken", .chunk = 1},
+                    Setting{.name = "WholePrompts", .chunk = 512}, Setting{.name = "BucketOfOne", .largest_bucket = 1},
+                    Setting{.name = "EveryBucket", .largest_bucket = 32},
+                    Setting{.name = "EagerPastTheLargest", .largest_bucket = 2, .allow_eager = true}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace nodewright
