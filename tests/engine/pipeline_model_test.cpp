@@ -403,8 +403,8 @@ class World {
   std::string key_;
 };
 
-// Visits every state that `depth` transitions can reach, and from a third of them lets the scheduler bring everything
-// to an end. Returns how many there are.
+// Visits every state that `depth` transitions can reach, and from each lets the scheduler bring everything to an end.
+// Returns how many there are.
 int64_t explore(const World& start, int depth) {
   std::unordered_set<std::string> seen{start.key()};
   std::vector<World> level{start};
