@@ -19,15 +19,6 @@ TEST(ErrorText, NamesActionObjectNumbersDriverAndAdviceInOneLine) {
   EXPECT_EQ(error.parts().fault, Fault::run_time);
 }
 
-TEST(ErrorText, AHostileNameIsCutBetweenCharacters) {
-  std::string name = "x";
-  for (int i = 0; i < 4000; ++i) name += "\xC3\xA9";
-  const Error error({.doing = "read", .object = name});
-  std::string head = name.substr(0, 4095);
-  EXPECT_EQ(std::string(error.what()), "cannot read '" + head + "... (8001 bytes)'");
-  EXPECT_EQ(error.parts().object, name);
-}
-
 TEST(ErrorText, LeavesOutWhatIsNotKnown) {
   EXPECT_STREQ(Error({.doing = "start"}).what(), "cannot start");
   EXPECT_STREQ(Error({.doing = "read", .object = "a.json"}).what(), "cannot read 'a.json'");
