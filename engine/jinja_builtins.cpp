@@ -13,7 +13,7 @@
 namespace nodewright::jinja {
 namespace {
 
-constexpr std::uint64_t kMostWork = 20'000'000;
+constexpr std::uint64_t kMostWork = 5'000'000;
 
 constexpr auto kFilters = std::to_array<std::string_view>(
     {"abs",     "capitalize", "count",  "d",          "default", "dictsort", "first", "float",  "indent",     "int",

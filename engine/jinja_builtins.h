@@ -27,7 +27,7 @@ class Work {
  public:
   Work(std::string file, std::time_t now) : file_(std::move(file)), now_(now) {}
 
-  // A unit is about one evaluated expression, or 4 bytes made. Throws Error beyond 20 million in all.
+  // A unit is about one evaluated expression, or 4 bytes made. Throws Error beyond 5 million in all.
   void spend(std::uint64_t units);
   void spend_bytes(std::uint64_t bytes) { spend(bytes / 4 + 1); }
 
