@@ -3,13 +3,14 @@
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big`,
 # `families` and `bench`.
 #   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [bench] [graph]      all sections by default
+# BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big`, `graph`, `bench` and of `families`.
 # Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); graph.json and three plots, where
 # there is matplotlib (graph): at most eight files for any two sections. Exits 1 when a check failed or was skipped. Each
 # section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-[ $# -ge 1 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift

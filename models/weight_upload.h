@@ -39,11 +39,13 @@ struct Progress {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
 };
 
+// Three quarters of the processors, so that the thread which submits copies finds one.
+unsigned usual_readers();
+
 // What an upload works with, measured with `nodewright bench load`: at 55 GB/s (PCIe 5 x16) a chunk of 8 MiB travels in
 // 0.15 ms, thirty times what submitting it costs. Two chunks travel or wait for it while the readers fill the others,
-// 1 MiB each. On sixteen processors twelve readers reach 95 % of the link and sixteen 84 %: the thread that submits
-// copies has to wait for a processor then.
-unsigned usual_readers();  // three quarters of the processors
+// 1 MiB each. On sixteen processors twelve readers reach 93 to 94 % of the link and sixteen 84 %
+// (bench/results/2026-11-21-h200-load.txt).
 struct UploadForm {
   uint64_t chunk_bytes = uint64_t{8} << 20;  // of each pinned chunk; at least the longest row
   size_t chunks = 6;                         // at least 2

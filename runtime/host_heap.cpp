@@ -13,8 +13,6 @@
 namespace nodewright {
 namespace {
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
-
 struct Range {
   uint64_t begin = 0, end = 0;
 };
@@ -27,12 +25,12 @@ uint64_t prefer_huge_heap(uint64_t bytes) {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's largest
   mallopt(M_TOP_PAD, static_cast<int>(std::min<uint64_t>(bytes, std::numeric_limits<int>::max())));
-  const auto begin = (reinterpret_cast<uint64_t>(sbrk(0)) + kHugePage - 1) / kHugePage * kHugePage;
-  const uint64_t more_than_is_free = mallinfo2().fordblks + kHugePage;
+  const auto begin = (reinterpret_cast<uint64_t>(sbrk(0)) + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  const uint64_t more_than_is_free = mallinfo2().fordblks + kHugePageBytes;
   void* volatile grows_the_heap = std::malloc(more_than_is_free);  // volatile: or the compiler drops malloc and free
   std::free(grows_the_heap);
-  mallopt(M_TOP_PAD, kHugePage);
-  const auto end = reinterpret_cast<uint64_t>(sbrk(0)) / kHugePage * kHugePage;
+  mallopt(M_TOP_PAD, kHugePageBytes);
+  const auto end = reinterpret_cast<uint64_t>(sbrk(0)) / kHugePageBytes * kHugePageBytes;
   if (end > begin && madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE) == 0) advised = {begin, end};
 #endif
   return advised.end - advised.begin;

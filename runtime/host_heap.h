@@ -5,11 +5,12 @@
 
 namespace nodewright {
 
+inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;  // x86-64
 inline constexpr uint64_t kHeapBytes = uint64_t{256} << 20;
 
 // Lets the next `bytes` of the heap lie in pages of 2 MiB, and keeps what is freed: call it first in main(). Plans and
 // the driver's graphs are many small allocations, and most of what building them costs is the faults of fresh pages of
-// 4 KiB: with this, 102 graphs of 101 nodes take 46 ms instead of 88 (medians of three; one H200, driver 580.159.04,
+// 4 KiB: with this, 102 graphs of 101 nodes take 47 ms instead of 88 (medians of three; one H200, driver 580.159.04,
 // 2026-11-21; bench/results/2026-11-21-h200-heap.txt). Nothing is resident until it is used.
 //
 // Returns how many bytes were advised: 0 where malloc is not glibc's or takes none of its memory from the heap, or the
@@ -20,8 +21,8 @@ uint64_t prefer_huge_heap(uint64_t bytes = kHeapBytes);
 inline constexpr uint64_t kGraphsBytes = uint64_t{160} << 20;
 
 // Makes the first `bytes` of those resident in a thread of its own, in the time that opening a device takes anyway: of
-// building those 102 graphs 31 ms are left, and the worst takes 7 us a node instead of 12. For a program that will
-// build many graphs; at most once.
+// building those 102 graphs 31 ms are left, and the worst takes 7.6 us a node instead of 12.5 (the same file, 128 MiB
+// filled). For a program that will build many graphs; at most once.
 void fill_huge_heap(uint64_t bytes = kGraphsBytes);
 
 }  // namespace nodewright

@@ -7,18 +7,17 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "runtime/host_heap.h"
 
 namespace nodewright {
 namespace {
 
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
-
-uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes; }
 
 }  // namespace
 
 StagingBuffer::StagingBuffer(Device& device, std::string name, uint64_t bytes)
-    : device_(&device), name_(std::move(name)), bytes_(bytes), mapped_bytes_(round_up(bytes, kHugePage) + kHugePage) {
+    : device_(&device), name_(std::move(name)), bytes_(bytes), mapped_bytes_(whole_pages(bytes) + kHugePageBytes) {
   void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED)
     throw Error({.doing = "map host memory",
@@ -26,8 +25,8 @@ StagingBuffer::StagingBuffer(Device& device, std::string name, uint64_t bytes)
                  .detail = std::to_string(mapped_bytes_) + " bytes: " + std::strerror(errno),
                  .advice = "free host memory"});
   mapping_ = mapping;
-  data_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uint64_t>(mapping), kHugePage));
-  madvise(data_, round_up(bytes, kHugePage), MADV_HUGEPAGE);  // a wish: small pages do as well
+  data_ = reinterpret_cast<std::byte*>(whole_pages(reinterpret_cast<uint64_t>(mapping)));
+  madvise(data_, whole_pages(bytes), MADV_HUGEPAGE);  // a wish: small pages do as well
 }
 
 StagingBuffer::~StagingBuffer() {
