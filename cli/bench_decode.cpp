@@ -14,7 +14,7 @@
 namespace nodewright::cli {
 namespace {
 
-struct BenchOptions {
+struct DecodeOptions {
   SessionOptions session;
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<std::string> modes{"explicit"};
@@ -23,7 +23,7 @@ struct BenchOptions {
   std::string commit = "unknown";  // of the program, for the record
 };
 
-nlohmann::ordered_json json_of(const DecodeBenchLine& line) {
+nlohmann::ordered_json line_json(const DecodeBenchLine& line) {
   return {{"batch", line.batch},
           {"context", line.context},
           {"mode", std::string(to_string(line.mode))},
@@ -46,7 +46,7 @@ void check_at_least(const char* option, const std::vector<int64_t>& values, int6
                    .fault = Fault::usage});
 }
 
-int bench_decode_command(const BenchOptions& options) {
+int bench_decode_command(const DecodeOptions& options) {
   DecodeBenchOptions bench{.batches = options.batches, .contexts = options.contexts, .modes = {}};
   for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
   check_at_least("--batch", options.batches, 1);
@@ -72,7 +72,7 @@ int bench_decode_command(const BenchOptions& options) {
   file["samples"] = options.samples;
   file["steps_per_sample"] = options.steps;
   file["lines"] = nlohmann::ordered_json::array();
-  for (const DecodeBenchLine& line : lines) file["lines"].push_back(json_of(line));
+  for (const DecodeBenchLine& line : lines) file["lines"].push_back(line_json(line));
   write_whole_file(options.out, file.dump(2) + "\n");
   return 0;
 }
@@ -80,7 +80,7 @@ int bench_decode_command(const BenchOptions& options) {
 }  // namespace
 
 void add_bench_decode(CLI::App& bench, Action& chosen) {
-  auto options = std::make_shared<BenchOptions>();
+  auto options = std::make_shared<DecodeOptions>();
   CLI::App* decode = bench.add_subcommand("decode", "Time a decode step beside the device's read bandwidth");
   add_session_options(*decode, options->session);
   decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();

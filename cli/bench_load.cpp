@@ -14,7 +14,7 @@
 namespace nodewright::cli {
 namespace {
 
-struct BenchOptions {
+struct LoadOptions {
   std::filesystem::path model;
   std::string device = "auto";
   LoadBenchOptions load;
@@ -23,7 +23,7 @@ struct BenchOptions {
   std::string commit = "unknown";  // of the program, for the record
 };
 
-int bench_load_command(BenchOptions options) {
+int bench_load_command(LoadOptions options) {
   options.load.form.chunk_bytes = options.chunk_mib << 20;
   check_model_folder(options.model);
   const OpenedDevice opened = open_device(options.device);
@@ -61,7 +61,7 @@ int bench_load_command(BenchOptions options) {
 }  // namespace
 
 void add_bench_load(CLI::App& bench, Action& chosen) {
-  auto options = std::make_shared<BenchOptions>();
+  auto options = std::make_shared<LoadOptions>();
   CLI::App* load = bench.add_subcommand("load", "Time loading a model beside the link to the device");
   load->add_option("--model", options->model, "Hugging Face checkpoint folder")->required();
   load->add_option("--device", options->device, "auto, cuda, cuda:N or cpu")->capture_default_str();

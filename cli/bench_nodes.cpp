@@ -26,7 +26,7 @@ struct NodesOptions {
 };
 
 // Nodes that do the same in different layers: "l0.qkv" and "l15.qkv" are "*.qkv".
-struct Fold {
+struct FoldedNode {
   std::string name;
   std::vector<const NodeTiming*> timings;
   double median(double NodeTiming::*member) const {
@@ -46,8 +46,8 @@ std::string folded_name(const PlanNode& node) {
   return layer.empty() ? node.name : "*" + node.name.substr(layer.size());
 }
 
-std::vector<Fold> fold_nodes(const NodeBench& bench) {
-  std::vector<Fold> folds;
+std::vector<FoldedNode> fold_nodes(const NodeBench& bench) {
+  std::vector<FoldedNode> folds;
   std::map<std::string, size_t> index;
   for (const NodeTiming& timing : bench.timings.nodes) {
     const std::string name = folded_name(bench.plan.nodes[timing.node]);
@@ -67,7 +67,7 @@ double share_of_peak(const PlanTimings& timings, double bytes_per_s) {
 void print_nodes(const NodeBench& bench) {
   fmt::print("{:<18} {:>5} {:>10} {:>11} {:>9} {:>7} {:>10} {:>10}\n", "node", "nodes", "us", "us in all", "GB/s",
              "share", "span us", "overlap us");
-  for (const Fold& fold : fold_nodes(bench)) {
+  for (const FoldedNode& fold : fold_nodes(bench)) {
     std::vector<double> rates;
     for (const NodeTiming* timing : fold.timings) rates.push_back(bytes_per_s(bench.plan.nodes[timing->node], *timing));
     const double rate = spread_of(rates).median;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr int kSteps = 8;
+constexpr int kSweptSteps = 8;
 
 // Calls that destructors make: nobody is left to tell that they failed.
 bool releases(std::string_view call) {
@@ -56,7 +56,7 @@ void decode(Driver& driver, int64_t bucket, RunMode mode, Interposer& interposer
     if (i == 1) rows.back().sampling = {.temperature = 1.0f, .seed = 3};
     decoder.append(rows.back().sequence, some_tokens(9, 1003, static_cast<uint64_t>(i)));
   }
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSweptSteps; ++step) {
     for (int32_t token : decoder.step(rows)) outcome.tokens.push_back(token);
     for (StepRow& row : rows) row.token.reset();
   }
@@ -115,7 +115,7 @@ TEST_P(FaultSweepOnCpuDriver, EveryCallThatFailsOnceEndsInOneErrorAndLeavesNothi
   const Outcome whole = run(bucket, mode);
   ASSERT_EQ(whole.error, "");
   ASSERT_EQ(whole.live, "");
-  ASSERT_EQ(whole.tokens.size(), static_cast<size_t>(kSteps * bucket));
+  ASSERT_EQ(whole.tokens.size(), static_cast<size_t>(kSweptSteps * bucket));
   ASSERT_GT(whole.calls.size(), 100u);
   RecordProperty("calls", static_cast<int>(whole.calls.size()));
   for (uint64_t call = 0; call < whole.calls.size(); ++call) {

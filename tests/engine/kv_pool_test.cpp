@@ -4,9 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "runtime/error.h"
+#include "tests/engine/counting_tokens.h"
 
 namespace nodewright {
 namespace {
@@ -17,12 +16,6 @@ constexpr int64_t kTokens = 4;  // a page
 
 KvPool pool_of(int64_t pages, int32_t sequences = 8, bool prefix_cache = true) {
   return KvPool({.pages = pages, .page_tokens = kTokens, .sequences = sequences, .prefix_cache = prefix_cache});
-}
-
-Tokens counting(int32_t first, int64_t count) {
-  Tokens tokens(static_cast<size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
 }
 
 // Opens, and says that the whole prompt has been computed.

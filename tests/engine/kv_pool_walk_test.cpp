@@ -14,9 +14,9 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-constexpr int64_t kTokens = 3;  // a page
-constexpr int64_t kPages = 14;
-constexpr int32_t kSequences = 5;
+constexpr int64_t kSmallPage = 3;  // a page
+constexpr int64_t kSmallPool = 14;
+constexpr int32_t kWalked = 5;
 
 Tokens first_of(const Tokens& tokens, int64_t count) { return {tokens.begin(), tokens.begin() + count}; }
 
@@ -33,29 +33,29 @@ class CountingModel {
   // The position to start at, or -1 when it does not fit.
   int64_t open(int32_t id, const Tokens& prompt, int64_t length) {
     const auto size = static_cast<int64_t>(prompt.size());
-    const int64_t pages = (length + kTokens - 1) / kTokens;
+    const int64_t pages = (length + kSmallPage - 1) / kSmallPage;
     int64_t found = 0;
-    while ((found + 1) * kTokens <= size && offers_.contains(first_of(prompt, (found + 1) * kTokens))) ++found;
+    while ((found + 1) * kSmallPage <= size && offers_.contains(first_of(prompt, (found + 1) * kSmallPage))) ++found;
     const auto fits = [&](int64_t use) {
       int64_t unowned = 0;
-      for (int64_t i = 1; i <= use; ++i) unowned += offers_.at(first_of(prompt, i * kTokens)).owners == 0;
-      return pages - use + (use * kTokens == size) <= free() + cached() - unowned;
+      for (int64_t i = 1; i <= use; ++i) unowned += offers_.at(first_of(prompt, i * kSmallPage)).owners == 0;
+      return pages - use + (use * kSmallPage == size) <= free() + cached() - unowned;
     };
     if (!fits(found)) {
-      if (found * kTokens < size || !fits(--found)) return -1;
+      if (found * kSmallPage < size || !fits(--found)) return -1;
     }
-    const bool copies = found * kTokens == size;
-    for (int64_t i = 1; i <= found; ++i) ++offers_.at(first_of(prompt, i * kTokens)).owners;
+    const bool copies = found * kSmallPage == size;
+    for (int64_t i = 1; i <= found; ++i) ++offers_.at(first_of(prompt, i * kSmallPage)).owners;
     take(pages - found + copies);
     if (copies) release(prompt, found);
-    sequences[id] = {first_of(prompt, copies ? size - 1 : found * kTokens), pages, found - copies};
-    return copies ? size - 1 : found * kTokens;
+    sequences[id] = {first_of(prompt, copies ? size - 1 : found * kSmallPage), pages, found - copies};
+    return copies ? size - 1 : found * kSmallPage;
   }
 
   bool grow(int32_t id, int64_t first, int64_t end) {
     Sequence& s = sequences.at(id);
-    const int64_t kept = std::min(s.offered, first / kTokens);
-    const int64_t more = std::max<int64_t>(0, (end + kTokens - 1) / kTokens - s.pages);
+    const int64_t kept = std::min(s.offered, first / kSmallPage);
+    const int64_t more = std::max<int64_t>(0, (end + kSmallPage - 1) / kSmallPage - s.pages);
     const int64_t replaced = s.offered - kept;
     if (more + replaced > free() + cached()) return false;
     take(more + replaced);
@@ -69,7 +69,7 @@ class CountingModel {
   void append(int32_t id, int32_t token, uint64_t launch) {
     Sequence& s = sequences.at(id);
     s.known.push_back(token);
-    if (!prefix_cache_ || s.known.size() % kTokens != 0) return;
+    if (!prefix_cache_ || s.known.size() % kSmallPage != 0) return;
     if (offers_.contains(s.known)) {
       closing.push_back({launch, false, {{}, 1, 0}});
     } else {
@@ -94,14 +94,13 @@ class CountingModel {
   }
 
   bool has_closed_sequence() const {
-    return static_cast<int32_t>(sequences.size()) + std::ranges::count(closing, true, &Closing::is_sequence) <
-           kSequences;
+    return static_cast<int32_t>(sequences.size()) + std::ranges::count(closing, true, &Closing::is_sequence) < kWalked;
   }
 
   int64_t cached() const {
     return std::ranges::count_if(offers_, [](const auto& entry) { return entry.second.owners == 0; });
   }
-  int64_t free() const { return kPages - static_cast<int64_t>(offers_.size()) - private_; }
+  int64_t free() const { return kSmallPool - static_cast<int64_t>(offers_.size()) - private_; }
 
   struct Closing {
     uint64_t launch;
@@ -135,7 +134,7 @@ class CountingModel {
   }
 
   void release(const Tokens& tokens, int64_t page) {
-    Offer& offer = offers_.at(first_of(tokens, page * kTokens));
+    Offer& offer = offers_.at(first_of(tokens, page * kSmallPage));
     if (--offer.owners == 0) offer.last_use = ++uses_;
   }
 
@@ -157,14 +156,14 @@ class Walk {
  public:
   Walk(uint32_t seed, bool prefix_cache, PageHash hash, bool weights_change)
       : random_(seed),
-        pool_({.pages = kPages,
-               .page_tokens = kTokens,
-               .sequences = kSequences,
+        pool_({.pages = kSmallPool,
+               .page_tokens = kSmallPage,
+               .sequences = kWalked,
                .prefix_cache = prefix_cache,
                .hash = hash}),
         model_(prefix_cache),
         weights_change_(weights_change),
-        memory_(kPages * kTokens, 0) {}
+        memory_(kSmallPool * kSmallPage, 0) {}
 
   void step() {
     switch (random_() % 8) {
@@ -195,8 +194,9 @@ class Walk {
     for (const auto& [id, mine] : mine_) {
       const auto table = pool_.table(id);
       for (int64_t i = 0; i < pool_.known(id); ++i)
-        ASSERT_EQ(memory_[static_cast<size_t>(table[static_cast<size_t>(i / kTokens)] * kTokens + i % kTokens)],
-                  history_of(mine.tokens, i + 1))
+        ASSERT_EQ(
+            memory_[static_cast<size_t>(table[static_cast<size_t>(i / kSmallPage)] * kSmallPage + i % kSmallPage)],
+            history_of(mine.tokens, i + 1))
             << "sequence " << id << " position " << i;
     }
   }
@@ -231,7 +231,7 @@ class Walk {
 
   void copy(const std::vector<PageCopy>& copies) {
     for (const PageCopy& c : copies)
-      std::copy_n(memory_.begin() + c.from * kTokens, kTokens, memory_.begin() + c.to * kTokens);
+      std::copy_n(memory_.begin() + c.from * kSmallPage, kSmallPage, memory_.begin() + c.to * kSmallPage);
   }
 
   void open() {
@@ -305,8 +305,8 @@ class Walk {
       if (mine.computed == static_cast<int64_t>(mine.tokens.size()))
         mine.tokens.push_back(static_cast<int32_t>(up_to(8) == 0));
       for (; mine.computed < static_cast<int64_t>(mine.tokens.size()); ++mine.computed) {
-        if (mine.computed >= static_cast<int64_t>(table.size()) * kTokens) break;
-        const int32_t page = table[static_cast<size_t>(mine.computed / kTokens)];
+        if (mine.computed >= static_cast<int64_t>(table.size()) * kSmallPage) break;
+        const int32_t page = table[static_cast<size_t>(mine.computed / kSmallPage)];
         ASSERT_EQ(pool_.owners(page), 1) << "a page that others read is written";
         writes.push_back({id, generation_[static_cast<size_t>(id)], page, mine.computed,
                           history_of(mine.tokens, mine.computed + 1), mine.tokens[static_cast<size_t>(mine.computed)]});
@@ -325,7 +325,7 @@ class Walk {
       for (const auto& [id, mine] : mine_)
         ASSERT_TRUE((is_mine && id == w.sequence) || std::ranges::count(pool_.table(id), w.page) == 0)
             << "page " << w.page << " went to sequence " << id << " before its launch completed";
-      memory_[static_cast<size_t>(w.page * kTokens + w.position % kTokens)] = w.history;
+      memory_[static_cast<size_t>(w.page * kSmallPage + w.position % kSmallPage)] = w.history;
     }
     // The pool has been told of the launch only when the results of its rows are known.
     for (const Write& w : writes) {
@@ -348,7 +348,7 @@ class Walk {
   std::vector<uint64_t> memory_;  // [pages, page tokens]
   std::map<int32_t, Mine> mine_;
   std::deque<std::vector<Write>> flights_;
-  std::vector<int32_t> generation_ = std::vector<int32_t>(kSequences, 0);
+  std::vector<int32_t> generation_ = std::vector<int32_t>(kWalked, 0);
   uint64_t launches_ = 0;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-constexpr int kSteps = 3;
+constexpr int kPaddedSteps = 3;
 
 // Sequences of other lengths that step along in other rows, some greedy and some sampled.
 class Neighbours {
@@ -43,7 +43,7 @@ class Padding : public testing::TestWithParam<std::pair<std::string, int64_t>> {
   size_t bucket = static_cast<size_t>(GetParam().second);
   Decoder decoder = loaded.decoder(decoder_options(GetParam().second));
   // Its second step is the first on its second page.
-  Tokens prompt = some_tokens(63, loaded.vocab(), 7), forced = some_tokens(kSteps, loaded.vocab(), 8);
+  Tokens prompt = some_tokens(63, loaded.vocab(), 7), forced = some_tokens(kPaddedSteps, loaded.vocab(), 8);
 
   // The logits of the sequence under test as row `at` of `live`.
   std::vector<Logits> logits_at(Neighbours& neighbours, size_t live, size_t at, bool poisoned) {

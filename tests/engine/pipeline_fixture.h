@@ -4,20 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "engine/pipeline.h"
 #include "runtime/error.h"
+#include "tests/engine/counting_tokens.h"
 
 namespace nodewright {
-
-inline std::vector<int32_t> counting(int32_t first, int64_t count) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
 
 inline constexpr int64_t kTestPageTokens = 4;
 inline constexpr int32_t kStop = 99;  // stop id of every test request

@@ -18,7 +18,7 @@
 namespace nodewright {
 namespace {
 
-constexpr int32_t kStop = 99, kNaN = -1, kOther = 7;
+constexpr int32_t kEnd = 99, kNaN = -1, kOther = 7;
 
 // The rules once more, with steps as lists of requests and no slots, pages or positions.
 struct Rules {
@@ -186,7 +186,7 @@ class World {
   // Lets the scheduler go on until nothing is left to do: every request ends, and no page has an owner.
   void finish_everything(int32_t token) {
     const SchedulerOptions options{BucketSet::up_to(4), BucketSet({4})};
-    if (pipeline_.committing()) apply({Action::Kind::finish, token == kStop ? 2 : 0});
+    if (pipeline_.committing()) apply({Action::Kind::finish, token == kEnd ? 2 : 0});
     if (pipeline_.mode() == PipelineMode::pausing || pipeline_.mode() == PipelineMode::paused)
       apply({Action::Kind::resume, 0});
     for (int i = 0; i < 200; ++i) {
@@ -201,7 +201,7 @@ class World {
           break;
         case Selection::Action::start_commit:
           ASSERT_TRUE(apply({Action::Kind::start}));
-          ASSERT_TRUE(apply({Action::Kind::finish, token == kStop ? 2 : 0}));
+          ASSERT_TRUE(apply({Action::Kind::finish, token == kEnd ? 2 : 0}));
           break;
         case Selection::Action::launch: {
           Rules::Flight flight{.prefill = next.step.kind == StepKind::prefill};
@@ -225,17 +225,17 @@ class World {
 
   // What request number `id` asks for. The second is constrained; the third begins like the first.
   static RequestSpec spec_of(int64_t id) {
-    if (id % 3 == 1) return {.prompt = {1, 2}, .max_tokens = 3, .stop_ids = {kStop}};
-    if (id % 3 == 2) return {.prompt = {5, 6, 7}, .max_tokens = 9, .stop_ids = {kStop}, .constrained = true};
-    return {.prompt = {1, 2}, .max_tokens = 2, .stop_ids = {kStop}};
+    if (id % 3 == 1) return {.prompt = {1, 2}, .max_tokens = 3, .stop_ids = {kEnd}};
+    if (id % 3 == 2) return {.prompt = {5, 6, 7}, .max_tokens = 9, .stop_ids = {kEnd}, .constrained = true};
+    return {.prompt = {1, 2}, .max_tokens = 2, .stop_ids = {kEnd}};
   }
 
   static int32_t result(int64_t pattern, size_t row) {
     switch (pattern) {
       case 1:
-        return row == 0 ? kStop : kOther;
+        return row == 0 ? kEnd : kOther;
       case 2:
-        return kStop;
+        return kEnd;
       case 3:
         return row == 0 ? kNaN : kOther;
       default:
@@ -369,7 +369,7 @@ class World {
       if (c.resolved || !c.decodes) continue;
       const int32_t token = result(pattern, i);
       if (token != kNaN) c.outputs.push_back(token);
-      if (token == kNaN || token == kStop || static_cast<int64_t>(c.outputs.size()) == c.most) c.resolved = 1;
+      if (token == kNaN || token == kEnd || static_cast<int64_t>(c.outputs.size()) == c.most) c.resolved = 1;
     }
   }
 
@@ -416,7 +416,7 @@ int64_t explore(const World& start, int depth) {
         const bool allowed = after.apply(action);
         if (testing::Test::HasFailure()) return 0;
         if (!allowed || !seen.insert(after.key()).second) continue;
-        World(after).finish_everything(seen.size() % 2 ? kStop : kOther);
+        World(after).finish_everything(seen.size() % 2 ? kEnd : kOther);
         if (testing::Test::HasFailure()) return 0;
         next.push_back(std::move(after));
       }

@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <ctime>
-#include <functional>
 #include <random>
 #include <thread>
 
 #include "engine/normalizer.h"
 #include "runtime/error.h"
 #include "tests/engine/tokenizer_goldens.h"
+#include "tests/support/processor_time.h"
 
 namespace nodewright {
 namespace {
@@ -193,22 +192,6 @@ TEST(Tokenizer, NamesTheIdAndTheVocabularySizeOfAnUnknownToken) {
   }
 }
 
-// Times are for an optimised build; a debug or sanitizer build may take ten times as long.
-double allowed_seconds() {
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  return 1.0;
-#else
-  return 10.0;
-#endif
-}
-
-// Processor time: what else the machine does must not fail a test.
-double seconds_of(const std::function<void()>& run) {
-  const std::clock_t begin = std::clock();
-  run();
-  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-}
-
 TEST(Tokenizer, MergesAMegabyteOfOneLetterInUnderASecond) {
   Json file = byte_tokenizer();
   std::string token = "a";
@@ -219,7 +202,7 @@ TEST(Tokenizer, MergesAMegabyteOfOneLetterInUnderASecond) {
   }
   const Tokenizer tokenizer = load(file);
   Ids ids;
-  EXPECT_LT(seconds_of([&] { ids = tokenizer.encode(std::string(1 << 20, 'a')); }), allowed_seconds());
+  EXPECT_LT(test::seconds_of([&] { ids = tokenizer.encode(std::string(1 << 20, 'a')); }), test::allowed_seconds(1));
   EXPECT_EQ(ids, Ids(1024, 265));
 }
 
@@ -233,7 +216,7 @@ TEST(Tokenizer, MergesAMegabyteOfOneLetterInUnderASecondAsOneWord) {
   }
   const Tokenizer tokenizer = load(file);
   Ids ids;
-  EXPECT_LT(seconds_of([&] { ids = tokenizer.encode(std::string(1 << 20, 'a')); }), allowed_seconds());
+  EXPECT_LT(test::seconds_of([&] { ids = tokenizer.encode(std::string(1 << 20, 'a')); }), test::allowed_seconds(1));
   EXPECT_EQ(ids, Ids(1024, 268));
 }
 
@@ -246,7 +229,8 @@ TEST(Tokenizer, EncodesAMegabyteOfAnyOneCharacterInUnderASecond) {
       std::string text;
       while (text.size() < 1 << 20) text += unit;
       Ids ids;
-      EXPECT_LT(seconds_of([&] { ids = tokenizer.encode(text); }), allowed_seconds()) << family << " '" << unit << "'";
+      EXPECT_LT(test::seconds_of([&] { ids = tokenizer.encode(text); }), test::allowed_seconds(1))
+          << family << " '" << unit << "'";
       EXPECT_GT(ids.size(), 1u);
     }
   }

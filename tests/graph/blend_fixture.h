@@ -5,11 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <initializer_list>
 #include <list>
 #include <memory>
-#include <sstream>
 
 #include "graph/graph_builder.h"
 #include "graph/plan_run.h"
@@ -17,8 +15,9 @@
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
 #include "tests/graph/host_model.h"
+#include "tests/graph/kernel_text.h"
+#include "tests/support/error_text.h"
 #include "tests/support/test_device.h"
-#include "tests/support/test_places.h"
 
 namespace nodewright {
 
@@ -27,10 +26,10 @@ class BlendMachine {
  public:
   explicit BlendMachine(const std::string& spec) : opened(open_device(spec, Observe::yes)) {
     KernelCacheOptions options;
-    options.extra_sources.push_back({"tests/graph/kernels/blend.h", read("blend.h")});
+    options.extra_sources.push_back({"tests/graph/kernels/blend.h", keep(kernel_text("blend.h"))});
     for (const char* name : {"blend", "hasty_blend", "accumulate", "decide", "count", "shared_probe"})
       options.extra_sources.push_back(
-          {keep("kernels_src/" + std::string(name) + ".cu"), read(name + std::string(".cu"))});
+          {keep("kernels_src/" + std::string(name) + ".cu"), keep(kernel_text(name + std::string(".cu")))});
     kernels = std::make_unique<KernelCache>(*opened.device, options);
     blend = typed_kernel<Blend>(*kernels, {"blend", {}}, blend_shape(1));
     // A checked run reports any access of a kernel that has not waited.
@@ -51,13 +50,6 @@ class BlendMachine {
   std::list<std::string> texts_;  // what the cache's sources refer to: outlives it
 
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
-  std::string_view read(const std::string& name) {
-    std::ifstream file(test::source_dir() / "tests/graph/kernels" / name);
-    std::stringstream text;
-    text << file.rdbuf();
-    EXPECT_FALSE(text.str().empty()) << name;
-    return keep(text.str());
-  }
 
  public:
   OpenedDevice opened;
@@ -202,21 +194,5 @@ class BlendTest : public ::testing::Test {
 inline constexpr std::initializer_list<RunMode> kAllRuns = {RunMode::eager, RunMode::captured, RunMode::explicit_};
 // Conditional nodes cannot be captured.
 inline constexpr std::initializer_list<RunMode> kUncapturedRuns = {RunMode::eager, RunMode::explicit_};
-
-// The message of the Error that `action` throws; empty when it throws none.
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline void expect_words(const std::string& message, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << word << "\nin: " << message;
-}
 
 }  // namespace nodewright

@@ -2,25 +2,10 @@
 
 #include "graph/hazard_check.h"
 #include "tests/graph/sketch.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
-
-// The message of the Error that `action` throws; empty when it throws none.
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-void expect_words(const std::string& message, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << word << "\nin: " << message;
-}
 
 using GraphBuilderTest = SketchTest;
 

@@ -6,38 +6,29 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "graph/node_timer.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
+#include "tests/graph/kernel_text.h"
 #include "tests/graph/sketch.h"
-#include "tests/support/test_places.h"
+#include "tests/support/error_text.h"
+#include "tests/support/test_device.h"
 
 namespace nodewright {
 
 inline constexpr uint64_t kCount = 500;  // floats in a buffer: not a multiple of any block
 
-inline std::string read_text(const std::string& path) {
-  std::ifstream file(test::source_dir() / path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_FALSE(text.str().empty()) << path;
-  return text.str();
-}
-
 // A device with its kernels: compiling them takes seconds, loading them again does not.
 struct Machine {
   std::string name;
   OpenedDevice opened;
-  std::string mix_h = read_text("tests/graph/kernels/mix.h"), mix = read_text("tests/graph/kernels/mix.cu"),
-              hasty_mix = read_text("tests/graph/kernels/hasty_mix.cu"),
-              slow_mix = read_text("tests/graph/kernels/slow_mix.cu");
+  std::string mix_h = kernel_text("mix.h"), mix = kernel_text("mix.cu"), hasty_mix = kernel_text("hasty_mix.cu"),
+              slow_mix = kernel_text("slow_mix.cu");
   std::unique_ptr<KernelCache> kernels;
   Kernel<Mix> waiting, hasty, slow;
   Kernel<Saxpy> saxpy;
@@ -135,15 +126,6 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
       if (plan.nodes[timing.node].name == name) return timing;
     ADD_FAILURE() << "no timing of " << name;
     return timings.nodes.front();
-  }
-
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
   }
 
   static inline std::unique_ptr<Machine> machine_;  // made by the first test that asks

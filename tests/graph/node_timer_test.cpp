@@ -84,7 +84,7 @@ TEST_P(NodeTimerTest, APatchedGraphIsTimedWithItsPatches) {
   PatchSet off(exec);
   off.enable(join, false);
   off.apply();
-  EXPECT_NE(message_of([&] { plan_as_patched(exec); }).find("'l1.join' is switched off"), std::string::npos);
+  EXPECT_NE(error_of([&] { plan_as_patched(exec); }).find("'l1.join' is switched off"), std::string::npos);
 }
 
 TEST_P(NodeTimerTest, TimesAndTimelinesCanBeReadBack) {

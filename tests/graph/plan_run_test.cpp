@@ -3,29 +3,21 @@
 
 #include <cstddef>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <tuple>
 
 #include "graph/eager_run.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
+#include "tests/graph/kernel_text.h"
 #include "tests/graph/sketch.h"
 #include "tests/graph/topological_order.h"
-#include "tests/support/test_places.h"
+#include "tests/support/error_text.h"
+#include "tests/support/test_device.h"
 
 namespace nodewright {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(test::source_dir() / path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_FALSE(text.str().empty()) << path;
-  return text.str();
-}
 
 // A device with its kernels, opened once: compiling them takes seconds.
 class RunTest : public ::testing::Test {
@@ -34,8 +26,7 @@ class RunTest : public ::testing::Test {
 
   struct Machine {
     OpenedDevice opened = open_device(test::test_device(), Observe::yes);
-    std::string mix_h = read_text("tests/graph/kernels/mix.h"), mix = read_text("tests/graph/kernels/mix.cu"),
-                hasty_mix = read_text("tests/graph/kernels/hasty_mix.cu");
+    std::string mix_h = kernel_text("mix.h"), mix = kernel_text("mix.cu"), hasty_mix = kernel_text("hasty_mix.cu");
     std::unique_ptr<KernelCache> kernels;
     Kernel<Mix> waiting, hasty;
     Kernel<Saxpy> saxpy;
@@ -235,12 +226,7 @@ TEST_F(RunTest, APatchOutsideTheEnvelopeIsRefusedAndChangesNothing) {
   Nodes nodes;
   ExplicitGraph exec(fork_join(EdgePolicy::programmatic, &nodes));
   const auto message_of = [&](auto field, auto value) {
-    try {
-      exec.patch(nodes.join, field, value);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return error_of([&] { exec.patch(nodes.join, field, value); });
   };
   const std::string elsewhere = message_of(&Mix::right, view(1));
   for (const char* word : {"'l1.join'", "field 'right'", "500 elements", "c[0,2000)"})

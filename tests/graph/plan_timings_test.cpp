@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/graph/sketch.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
@@ -40,15 +41,6 @@ class PlanTimingsTest : public SketchTest {
             .bracket_us = 0.75,
             .clock_step_us = 0.032,
             .samples = 7};
-  }
-
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
   }
 };
 
@@ -99,14 +91,14 @@ TEST_F(PlanTimingsTest, ThoseOfAnotherPlanAreRefusedWithBothNames) {
   other_node.nodes[1].name = "l0.else";
   fewer.nodes.pop_back();
   EXPECT_EQ(
-      message_of([&] { parse_timings(written, "t.json", other_name); }),
+      error_of([&] { parse_timings(written, "t.json", other_name); }),
       "cannot read timings 't.json': they are of plan 'chain.b1', not of 'chain.b2'; try: time this plan again and "
       "pass the file that is written then");
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(error_of([&] {
               parse_timings(written, "t.json", other_node);
             }).find("node 1 is 'l0.first' there and 'l0.else' in plan 'chain.b1'"),
             std::string::npos);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(error_of([&] {
               parse_timings(written, "t.json", fewer);
             }).find("it times node 2, and plan 'chain.b1' has 2 nodes"),
             std::string::npos);
@@ -117,7 +109,7 @@ TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
   const auto refused = [&](const std::function<void(nlohmann::json&)>& spoil, const std::string& words) {
     auto json = nlohmann::json::parse(to_json(timings(), plan));
     spoil(json);
-    EXPECT_NE(message_of([&] { parse_timings(json.dump(), "t.json", plan); }).find(words), std::string::npos) << words;
+    EXPECT_NE(error_of([&] { parse_timings(json.dump(), "t.json", plan); }).find(words), std::string::npos) << words;
   };
   refused([](auto& json) { json = nlohmann::json::array(); }, "not a JSON object");
   refused([](auto& json) { json.erase("plan"); }, "which \"plan\"");
@@ -132,7 +124,7 @@ TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
   refused([](auto& json) { json["nodes"][1].erase("bracketed"); }, "does not say if it is bracketed");
   refused([](auto& json) { json["nodes"][1]["time_us"] = -1; }, "time_us of node 'l0.first' is -1");
   refused([](auto& json) { json["nodes"][2] = json["nodes"][1]; }, "ids ascend");
-  EXPECT_NE(message_of([&] { parse_timings("{\"plan\": ", "t.json", plan); }).find("not a JSON object"),
+  EXPECT_NE(error_of([&] { parse_timings("{\"plan\": ", "t.json", plan); }).find("not a JSON object"),
             std::string::npos);
 }
 
@@ -140,7 +132,7 @@ TEST_F(PlanTimingsTest, TimesThatAreNoNumbersAreNotWritten) {
   const Plan plan = chain();
   PlanTimings broken = timings();
   broken.nodes[0].time_us = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_NE(message_of([&] { to_json(broken, plan); }).find("time_us of node 'clear' is nan"), std::string::npos);
+  EXPECT_NE(error_of([&] { to_json(broken, plan); }).find("time_us of node 'clear' is nan"), std::string::npos);
 }
 
 }  // namespace

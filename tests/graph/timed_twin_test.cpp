@@ -144,21 +144,20 @@ TEST_P(TimedTwinTest, ABlockWithoutStampsIsReportedByNodeAndNumber) {
   NodeTimer timer(plan, kernels(), stream_);
   stage();
   const std::vector<BlockStamps> stamps = timer.stamps_of_one_launch();
-  EXPECT_EQ(message_of([&] { node_spans(timer.twin(), stamps); }), "");
+  EXPECT_EQ(error_of([&] { node_spans(timer.twin(), stamps); }), "");
   const StampedNode& saxpy = timer.twin().nodes[4];
   std::vector<BlockStamps> lost = stamps, backwards = stamps;
   lost[saxpy.first_slot + 1] = {};
   std::swap(backwards[saxpy.first_slot].started, backwards[saxpy.first_slot].ended);
-  const std::string message = message_of([&] { node_spans(timer.twin(), lost); });
+  const std::string message = error_of([&] { node_spans(timer.twin(), lost); });
   EXPECT_NE(message.find("'l1.saxpy': block 1 of 2 has left none"), std::string::npos) << message;
   backwards[saxpy.first_slot].started += 1;  // the two may have been equal
-  EXPECT_NE(message_of([&] { node_spans(timer.twin(), backwards); }).find("started at"), std::string::npos);
+  EXPECT_NE(error_of([&] { node_spans(timer.twin(), backwards); }).find("started at"), std::string::npos);
 }
 
 TEST_P(TimedTwinTest, ATwinOfATwinIsRefused) {
   const TimedTwin twin = timed_twin(fork_join(EdgePolicy::full), kernels());
-  EXPECT_NE(message_of([&] { timed_twin(twin.plan, kernels()); }).find("runs a timed kernel already"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { timed_twin(twin.plan, kernels()); }).find("runs a timed kernel already"), std::string::npos);
 }
 
 TEST(StampsOnCpuDriver, BeyondTheDeclaredSlotsAreReportedByFieldAndNode) {

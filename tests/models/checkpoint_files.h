@@ -2,12 +2,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -16,33 +14,10 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "tests/support/error_text.h"
+#include "tests/support/scratch_folder.h"
 
 namespace nodewright::test {
-
-// A folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "nodewright-models-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed: " + name);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code unused;
-    std::filesystem::remove_all(path_, unused);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // The bytes of a safetensors file: the length of the header, the header, the data.
 inline std::string safetensors_bytes(const std::string& header, std::string_view data) {
@@ -74,18 +49,6 @@ inline std::string safetensors_of(const std::vector<TestTensor>& tensors) {
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-// Runs `action`, which must throw an Error with all of `words` in its message.
-inline void expect_error(const std::function<void()>& action, std::initializer_list<std::string_view> words) {
-  try {
-    action();
-    ADD_FAILURE() << "no Error was thrown; expected one with: " << *words.begin();
-  } catch (const Error& error) {
-    for (const std::string_view word : words)
-      EXPECT_NE(std::string_view(error.what()).find(word), std::string_view::npos)
-          << "'" << word << "' is not in: " << error.what();
-  }
 }
 
 }  // namespace nodewright::test

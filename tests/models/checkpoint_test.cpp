@@ -7,15 +7,13 @@ namespace nodewright {
 namespace {
 
 using nlohmann::json;
-using test::expect_error;
 using test::safetensors_of;
-using test::TemporaryFolder;
 
 const test::TestTensor kA = {"a", "F32", {2}, std::string(8, 'a')};
 const test::TestTensor kB = {"b", "BF16", {2, 3}, std::string(12, 'b')};
 const test::TestTensor kC = {"c", "I64", {1}, std::string(8, 'c')};
 
-void write_index(const TemporaryFolder& folder, const json& weight_map) {
+void write_index(const ScratchFolder& folder, const json& weight_map) {
   folder.write("model.safetensors.index.json",
                json{{"metadata", {{"total_size", 28}}}, {"weight_map", weight_map}}.dump());
 }
@@ -28,7 +26,7 @@ std::string data_of(const TensorInfo& tensor) {
 }
 
 TEST(Checkpoint, FindsTheTensorsOfASingleFile) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of({kB, kA}));
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
   ASSERT_EQ(checkpoint.tensors().size(), 2u);
@@ -39,7 +37,7 @@ TEST(Checkpoint, FindsTheTensorsOfASingleFile) {
 }
 
 TEST(Checkpoint, StaysUsableAfterAMove) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of({kA}));
   Checkpoint first = Checkpoint::open(folder.path());
   const Checkpoint second = std::move(first);
@@ -47,7 +45,7 @@ TEST(Checkpoint, StaysUsableAfterAMove) {
 }
 
 TEST(Checkpoint, GathersShards) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model-00001-of-00002.safetensors", safetensors_of({kA, kC}));
   folder.write("model-00002-of-00002.safetensors", safetensors_of({kB}));
   write_index(folder, {{"a", "model-00001-of-00002.safetensors"},
@@ -61,7 +59,7 @@ TEST(Checkpoint, GathersShards) {
 }
 
 TEST(Checkpoint, NamesExpectedAndFoundShapes) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of({kB, kC}));
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
   expect_error(
@@ -75,7 +73,7 @@ TEST(Checkpoint, NamesExpectedAndFoundShapes) {
 }
 
 TEST(Checkpoint, RefusesFoldersWithoutSafetensors) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   expect_error([&] { Checkpoint::open(folder.path()); },
                {"neither model.safetensors nor model.safetensors.index.json"});
   expect_error([&] { Checkpoint::open(folder.path() / "absent"); }, {"absent", "check the path"});
@@ -86,18 +84,18 @@ TEST(Checkpoint, RefusesFoldersWithoutSafetensors) {
 TEST(Checkpoint, RefusesShardNamesThatLeaveTheFolder) {
   for (const char* name :
        {"../a.safetensors", "/etc/passwd", "sub/a.safetensors", "sub\\a.safetensors", "", ".", ".."}) {
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     write_index(folder, {{"a", name}});
     expect_error([&] { Checkpoint::open(folder.path()); },
                  {"model.safetensors.index.json", "is not a plain file name", name});
   }
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_index(folder, {{"a", std::string("a\0b", 3)}});
   expect_error([&] { Checkpoint::open(folder.path()); }, {R"('a\x00b' is not a plain file name)"});
 }
 
 TEST(Checkpoint, FollowsLinksAndRefusesThoseThatLeadNowhere) {
-  const TemporaryFolder folder, blobs;
+  const ScratchFolder folder, blobs;
   const auto blob = blobs.write("0123abcd", safetensors_of({kA}));
   std::filesystem::create_symlink(blob, folder.path() / "1.safetensors");  // as the Hugging Face cache has them
   write_index(folder, {{"a", "1.safetensors"}});
@@ -110,7 +108,7 @@ TEST(Checkpoint, FollowsLinksAndRefusesThoseThatLeadNowhere) {
 }
 
 TEST(Checkpoint, RefusesIndexesThatDisagreeWithTheirShards) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("1.safetensors", safetensors_of({kA}));
   folder.write("2.safetensors", safetensors_of({kA, kB}));
   write_index(folder, {{"a", "1.safetensors"}, {"c", "3.safetensors"}});
@@ -123,7 +121,7 @@ TEST(Checkpoint, RefusesIndexesThatDisagreeWithTheirShards) {
 }
 
 TEST(Checkpoint, RefusesIndexesThatAreNotIndexes) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const char* text : {"", "{", "[]", "{}", R"({"weight_map": []})", R"({"weight_map": {"a": 1}})",
                            R"({"weight_map": {"a": "1", "a": "2"}})", "{\"weight_map\": {\"\xff\": \"1\"}}"}) {
     folder.write("model.safetensors.index.json", text);
@@ -132,7 +130,7 @@ TEST(Checkpoint, RefusesIndexesThatAreNotIndexes) {
 }
 
 TEST(Checkpoint, PassesOnTheErrorsOfABrokenShard) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("1.safetensors", safetensors_of({kA}).substr(0, 40));
   write_index(folder, {{"a", "1.safetensors"}});
   expect_error([&] { Checkpoint::open(folder.path()); }, {"1.safetensors", "the file has 40"});

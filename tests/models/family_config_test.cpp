@@ -7,11 +7,9 @@ namespace nodewright {
 namespace {
 
 using nlohmann::json;
-using test::expect_error;
-using test::TemporaryFolder;
 
 ModelConfig read(const json& config) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("config.json", config.dump());
   return read_model_config(folder.path());
 }

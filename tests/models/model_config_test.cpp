@@ -7,11 +7,9 @@ namespace nodewright {
 namespace {
 
 using nlohmann::json;
-using test::expect_error;
-using test::TemporaryFolder;
 
 ModelConfig read_text(const std::string& text, const std::string& generation = {}) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("config.json", text);
   if (!generation.empty()) folder.write("generation_config.json", generation);
   return read_model_config(folder.path());
@@ -218,7 +216,7 @@ TEST(ModelConfig, RefusesSizesThatAreNotBelievable) {
 }
 
 TEST(ModelConfig, RefusesFilesThatAreMissingOrNotJson) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   expect_error([&] { read_model_config(folder.path()); }, {"config.json", "No such file"});
   expect_error([&] { read_model_config(folder.path() / "absent"); }, {"absent/config.json"});
   for (const char* text : {"", "{", "not json", "{} {}", "{\"a\": NaN}", "{\"a\": 1e999}", "{\"\xff\": 1}", "{'a': 1}"})

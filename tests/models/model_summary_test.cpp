@@ -36,10 +36,10 @@ TEST(ModelSummary, SaysWhatLoadingTakes) {
 }
 
 TEST(ModelSummary, LeavesOutTensorsThatLoadingDoesNotRead) {
-  const test::TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("config.json", R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 2, "num_hidden_layers": 0})");
   // No layer at all is refused, so that the smallest model has one.
-  test::expect_error([&] { read_model_config(folder.path()); }, {"num_hidden_layers"});
+  expect_error([&] { read_model_config(folder.path()); }, {"num_hidden_layers"});
   ModelConfig c;
   c.hidden = 2;
   c.layers = c.heads = c.kv_heads = 1;

@@ -14,9 +14,7 @@
 namespace nodewright {
 namespace {
 
-using test::expect_error;
 using test::safetensors_of;
-using test::TemporaryFolder;
 using test::TestTensor;
 
 // No size is a multiple of 8, no two are equal, and heads * head_dim is not hidden.
@@ -132,7 +130,7 @@ class WeightsOnCpuDriver : public ::testing::Test {
   }
 
   DecoderWeights load_tensors(const std::vector<TestTensor>& tensors, const ModelConfig& config) {
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     folder.write("model.safetensors", safetensors_of(tensors));
     return load(folder.path(), config);
   }
@@ -300,7 +298,7 @@ TEST_F(WeightsOnCpuDriver, ArriveFromEveryAlignmentInTheFile) {
     std::memcpy(&header_bytes, whole.data(), sizeof(header_bytes));
     const std::string header = whole.substr(8, header_bytes), data = whole.substr(8 + header_bytes);
     for (size_t spaces = 0; spaces < 4; ++spaces) {
-      const TemporaryFolder folder;
+      const ScratchFolder folder;
       folder.write("model.safetensors", test::safetensors_bytes(header + std::string(spaces, ' '), data));
       expect_loaded(load(folder.path(), config), tensors, config);
     }
@@ -312,7 +310,7 @@ TEST_F(WeightsOnCpuDriver, OfShardsEqualThoseOfOneFile) {
   const std::vector<TestTensor> tensors = random_llama(config, "F32");
   const DecoderWeights whole = load_tensors(tensors, config);
 
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   std::vector<std::vector<TestTensor>> shards(3);
   nlohmann::json weight_map;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -376,7 +374,7 @@ TEST_F(WeightsOnCpuDriver, ShareTheTableOfATiedHeadAndIgnoreOneInTheFile) {
 
 TEST_F(WeightsOnCpuDriver, ReportTheirProgressUpToTheEnd) {
   const ModelConfig config = odd_config();
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
   std::vector<uint64_t> done;
   uint64_t total = 0;
@@ -432,7 +430,7 @@ TEST_F(WeightsOnCpuDriver, RefuseDtypesThatAreOnlyListed) {
 
 TEST_F(WeightsOnCpuDriver, TurnAFileThatShrinksDuringTheLoadIntoAnError) {
   const ModelConfig config = odd_config();
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto path = folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
@@ -444,7 +442,7 @@ TEST_F(WeightsOnCpuDriver, TurnAFileThatShrinksDuringTheLoadIntoAnError) {
 
 TEST_F(WeightsOnCpuDriver, LeakNothingWhicheverDriverCallFails) {
   const ModelConfig config = odd_config();
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
   Interposer& interposer = *opened_.interposer;
   const uint64_t handles = live_handles(), first = interposer.calls();
@@ -476,7 +474,7 @@ TEST_F(WeightsOnCpuDriver, LeakNothingWhenAnUploadOfManyChunksEndsEarly) {
   config.hidden = 500;
   config.vocab = 60'000;  // 60 MB
   config.tied = true;
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto path = folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
   Interposer& interposer = *opened_.interposer;
   const uint64_t handles = live_handles(), first = interposer.calls();
@@ -506,7 +504,7 @@ TEST_F(WeightsOnCpuDriver, LeakNothingWhenAnUploadOfManyChunksEndsEarly) {
 TEST_F(WeightsOnCpuDriver, ComeFromTheFileThatWasOpenedThoughAnotherTakesItsName) {
   const ModelConfig config = odd_config();
   const std::vector<TestTensor> tensors = random_llama(config, "BF16");
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of(tensors));
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
   folder.write("other", "nothing");
@@ -519,7 +517,7 @@ TEST(WeightsOnASmallDevice, StateNeededAndFreeBytesWhenMemoryIsShort) {
   Stream stream(*small.device, "small");
   ModelConfig config = odd_config();
   config.vocab = 100'000;
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   folder.write("model.safetensors", safetensors_of(random_llama(config, "BF16")));
   expect_error([&] { DecoderWeights::load(*small.device, stream, Checkpoint::open(folder.path()), config); },
                {"allocate device memory 'weights'", "needs 96", "are free"});

@@ -6,7 +6,7 @@
 #include "runtime/driver.h"
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
-#include "tests/runtime/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace nodewright {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tests/runtime/scratch_folder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace nodewright {
 namespace {

@@ -10,8 +10,8 @@
 #include "runtime/error.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
-#include "tests/runtime/scratch_folder.h"
 #include "tests/runtime/small_kernels.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/test_device.h"
 
 namespace nodewright {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "runtime/error.h"
-#include "tests/runtime/scratch_folder.h"
 #include "tests/runtime/small_kernels.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/test_places.h"
 
 namespace nodewright {

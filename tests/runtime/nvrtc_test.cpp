@@ -4,8 +4,8 @@
 
 #include "runtime/cubin_reader.h"
 #include "runtime/error.h"
-#include "tests/runtime/scratch_folder.h"
 #include "tests/runtime/small_kernels.h"
+#include "tests/support/scratch_folder.h"
 
 namespace nodewright {
 namespace {

@@ -1,4 +1,4 @@
-// A folder of its own for one test, removed with it.
+// Files of tests: a folder of its own for one test, removed with it, and whole files read and written.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,9 +8,20 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nodewright {
+
+inline std::string read_text(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  EXPECT_TRUE(stream) << file;
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+inline void write_text(const std::filesystem::path& file, std::string_view text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
 
 class ScratchFolder {
  public:
@@ -28,6 +39,11 @@ class ScratchFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
+  std::filesystem::path write(const std::string& name, std::string_view text) const {
+    write_text(path_ / name, text);
+    return path_ / name;
+  }
+
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) found.push_back(entry.path());
@@ -37,15 +53,6 @@ class ScratchFolder {
  private:
   std::filesystem::path path_;
 };
-
-inline std::string read_text(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-inline void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
 
 // Sets a variable of the environment, and puts back what it was.
 class EnvironmentValue {
