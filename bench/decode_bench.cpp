@@ -4,23 +4,11 @@
 #include <chrono>
 #include <memory>
 
+#include "bench/measured_work.h"
 #include "bench/read_bandwidth.h"
 
 namespace nodewright {
 namespace {
-
-std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<int32_t>((i * 7919 + 1) % static_cast<size_t>(vocab));
-  return tokens;
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                         const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
@@ -47,7 +35,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
   }
   for (StepRow& row : rows) row.token.reset();
   const int64_t wall_steps = std::min<int64_t>(options.samples, max_context - context);
-  for (int64_t i = 0; i < wall_steps; ++i) walls.push_back(seconds_of([&] { decoder.step(rows); }) * 1e3);
+  for (int64_t i = 0; i < wall_steps; ++i) walls.push_back(1e-6 * us_of([&] { decoder.step(rows); }) * 1e3);
 
   line.step_ms = spread_of(steps);
   line.wall_ms = spread_of(walls);

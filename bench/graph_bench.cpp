@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/alternation.h"
+#include "bench/measured_work.h"
 #include "graph/captured_run.h"
 #include "graph/eager_run.h"
 #include "graph/graph_exec.h"
@@ -19,17 +20,10 @@ namespace nodewright {
 namespace {
 
 using F = GraphFigure;
-using Clock = std::chrono::steady_clock;
 constexpr int kWarmUp = 2;
 constexpr int kLaunches = 15;            // timed one by one within a repetition; their median counts
 constexpr size_t kSinglePatches = 15;    // of different nodes, timed together
 constexpr float kStep = 1.0f / 1024.0f;  // small: values of a fork_join grow with every trunk node
-
-double us_of(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 class Samples {
  public:

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "bench/alternation.h"
+#include "bench/measured_work.h"
 #include "graph/eager_run.h"
 #include "graph/graph_reserve.h"
 #include "models/decoder_graph.h"
@@ -17,17 +18,8 @@
 namespace nodewright {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr int kWarmUp = 2;
-constexpr int kLaunches = 10;  // timed one by one within a repetition; their median counts
-
-double us_of(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
-
-int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+constexpr int kModelWarmUp = 2;
+constexpr int kModelLaunches = 10;  // timed one by one within a repetition; their median counts
 
 // The memory of a decode plan whose rows stand at the end of a context of zeros.
 struct StepMemory {
@@ -37,7 +29,7 @@ struct StepMemory {
         state(slot.state(rows)) {
     fill_device(device, cache.buffer().address(), std::byte{0}, cache.bytes(), cache.buffer().name());
     const StepInputs& in = state.host_inputs;
-    in.n_live.data[0] = static_cast<int32_t>(rows);
+    in.n_live.data[0] = in.n_sampled.data[0] = static_cast<int32_t>(rows);
     for (int64_t row = 0; row < rows; ++row) {
       in.tokens.data[row] = 1;
       in.positions.data[row] = static_cast<int32_t>(context - 1);
@@ -86,7 +78,7 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
   const Event start(device, "bench.start", true), end(device, "bench.end", true);
   const auto time_launches = [&](ModeSamples& samples, const std::function<void()>& launch, bool counted) {
     std::vector<double> cpu;
-    for (int i = 0; i < kLaunches; ++i) {
+    for (int i = 0; i < kModelLaunches; ++i) {
       stream.synchronize();
       cpu.push_back(us_of(launch));
     }
@@ -137,7 +129,7 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
             eager_samples, [&] { run_eager(plan, stream); }, counted);
       }};
   SteadyCore core;
-  alternate(variants, kWarmUp, options.repetitions, core);
+  alternate(variants, kModelWarmUp, options.repetitions, core);
 
   ModelGraphResult result;
   result.nodes = plan.nodes.size();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/measured_work.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 
@@ -14,13 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-// Any tokens do: the time of a step does not depend on them.
-std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((i * 7919 + 1) % vocab));
-  return tokens;
 }
 
 // The place of each mode in sample `round`: every rotation, forwards and backwards.

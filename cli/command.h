@@ -12,6 +12,7 @@ using Action = std::function<int()>;
 // Each adds one subcommand; `chosen` becomes its action when the parser meets it.
 void add_generate(CLI::App& app, Action& chosen);
 void add_chat(CLI::App& app, Action& chosen);
+void add_run(CLI::App& app, Action& chosen);
 void add_logits(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);

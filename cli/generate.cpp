@@ -149,6 +149,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "Continue a text");
   add_session_options(*command, options->session);
+  add_bucket_option(*command, options->session);
   command->add_option("--prompt", options->prompt, "text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
   command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")

@@ -50,12 +50,15 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--edges", options.edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();
-  command.add_option("--bucket", options.bucket, "rows of the decode graph")
-      ->check(whole_number<uint32_t>)
-      ->capture_default_str();
   command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+void add_bucket_option(CLI::App& command, SessionOptions& options) {
+  command.add_option("--bucket", options.bucket, "rows of the decode graph")
+      ->check(whole_number<uint32_t>)
+      ->capture_default_str();
 }
 
 Session::Session(const SessionOptions& options)

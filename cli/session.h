@@ -27,8 +27,10 @@ struct SessionOptions {
   bool trace = false;       // every driver call to stderr
 };
 
-// --model, --device, --mode, --edges, --bucket, --max-context, --trace.
+// --model, --device, --mode, --edges, --max-context, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
+// --bucket, of the commands that run one graph.
+void add_bucket_option(CLI::App& command, SessionOptions& options);
 
 // A device with a model on it. Loading shows a progress bar on stderr when that is a terminal.
 class Session {

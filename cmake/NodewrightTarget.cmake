@@ -45,7 +45,7 @@ function(nodewright_library name)
                         ${ARG_PRIVATE_DEPENDS})
   target_include_directories(nodewright_${name} PUBLIC "$<BUILD_INTERFACE:${NODEWRIGHT_INCLUDE_DIRS}>")
   target_compile_features(nodewright_${name} PUBLIC cxx_std_20)
-  set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name})
+  set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # nodewright_embed(OUTPUT LIST <file> HEADER <path> FUNCTION <name> FILES <paths from the root>): OUTPUT, a source file,

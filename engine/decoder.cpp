@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/option_range.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -15,17 +16,6 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-void check_option(const char* option, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return;
-  throw Error({.doing = "use option",
-               .object = option,
-               .detail = fmt::format("{} is outside {} to {}", value, least, most),
-               .fault = Fault::usage});
-}
-
-// Largest bucket: grid.y of the projections and of rope is the row, and 65535 is its limit; far above what pays.
-constexpr int64_t kMostRows = 1024;
-
 const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& config) {
   check_option("bucket", options.bucket, 1, kMostRows);
   check_option("prefill rows", options.prefill_rows, 1, kMostRows);
@@ -33,8 +23,6 @@ const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& 
   check_option("sequences", options.sequences, 1, 65536);
   return options;
 }
-
-int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 DecodeLimits limits_of(const DecoderOptions& options) {
   return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences};
@@ -134,17 +122,14 @@ void Decoder::reserve(Sequence& sequence, int32_t id, int64_t length) {
 
 void Decoder::fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
                        const Sampling& sampling) {
-  const StepInputs& in = state.host_inputs;
   const Sequence& s = sequences_[static_cast<size_t>(id)];
-  in.tokens.data[row] = token;
-  in.positions.data[row] = static_cast<int32_t>(position);
-  in.sequences.data[row] = id;
-  in.temperature.data[row] = sampling.temperature;
-  in.top_k.data[row] = sampling.top_k;
-  in.top_p.data[row] = sampling.top_p;
-  in.seed.data[row] = sampling.seed;
-  in.output_index.data[row] = s.outputs;
-  std::copy(s.pages.begin(), s.pages.end(), in.block_table.data + row * in.table_stride);
+  write_row(state.host_inputs, row,
+            {.token = token,
+             .position = position,
+             .sequence = id,
+             .output = s.outputs,
+             .sampling = sampling,
+             .pages = s.pages});
 }
 
 // To be called before the input block is written: what a failed launch left behind may still be reading it.
@@ -196,7 +181,8 @@ std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
         throw Error({.doing = "run a step", .detail = fmt::format("sequence {} has two rows", rows[i].sequence)});
   }
   settle();
-  step_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(rows.size());
+  step_state_.host_inputs.n_live.data[0] = step_state_.host_inputs.n_sampled.data[0] =
+      static_cast<int32_t>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
     reserve(s, rows[i].sequence, s.length + 1);

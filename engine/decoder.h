@@ -14,18 +14,11 @@
 #include <vector>
 
 #include "engine/page_pool.h"
+#include "engine/step_inputs.h"
 #include "graph/plan_run.h"
 #include "models/decoder_graph.h"
 
 namespace nodewright {
-
-// How a row's next token is chosen. Greedy below a temperature of 1e-5.
-struct Sampling {
-  float temperature = 0.0f;
-  int32_t top_k = 0;   // 0: all tokens; ties with the k-th are kept
-  float top_p = 1.0f;  // of what top_k keeps; 1: all
-  uint64_t seed = 0;   // with the index of the output, the whole random state
-};
 
 // One row of a step.
 struct StepRow {

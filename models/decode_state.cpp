@@ -19,11 +19,12 @@ constexpr uint64_t kUnbounded = uint64_t{1} << 62;
 StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
   const auto n = static_cast<uint64_t>(rows);
   StepInputs in;
-  in.table_stride = (max_context + kPageTokens - 1) / kPageTokens;
+  in.table_stride = pages_for(max_context);
   const auto take = [&]<class T>(View<T>& view, const char* name, uint64_t count) {
     view = arena.take<T>(name, count, "input", 16);
   };
   take(in.n_live, "n_live", 1);
+  take(in.n_sampled, "n_sampled", 1);
   take(in.tokens, "tokens", n);
   take(in.positions, "positions", n);
   take(in.sequences, "sequences", n);
@@ -96,15 +97,23 @@ int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count) 
 }
 
 DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
+    : DecodeSlot(device, config, limits, std::make_shared<DeviceBuffer>(device, "kept", kept_bytes(limits, config))) {
+  fill_device(device, kept_->address(), std::byte{0}, kept_->bytes(), kept_->name());
+}
+
+DecodeSlot::DecodeSlot(const DecodeSlot& first)
+    : DecodeSlot(first.device_, first.config_, first.limits_, first.kept_) {}
+
+DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                       std::shared_ptr<DeviceBuffer> kept)
     : device_(device),
       config_(config),
       limits_(limits),
       inputs_(device, "inputs", inputs_bytes(limits)),
       activations_(device, "activations", activations_bytes(limits, config, device.properties().sm_count)),
-      kept_(device, "kept", kept_bytes(limits, config)),
+      kept_(std::move(kept)),
       host_inputs_(device, "host.inputs", inputs_.bytes()),
       host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.rows) * sizeof(int32_t)) {
-  fill_device(device, kept_.address(), std::byte{0}, kept_.bytes(), kept_.name());
   // No value of a padded row matters, but every byte that is loaded or copied has been written once.
   fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
   std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
@@ -113,7 +122,7 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
 DecodeState DecodeSlot::state(int64_t rows) const {
   DecodeState s;
   s.rows = rows;
-  Arena inputs(inputs_), activations(activations_), kept(kept_);
+  Arena inputs(inputs_), activations(activations_), kept(*kept_);
   Arena host_inputs(host_inputs_.name(), reinterpret_cast<uint64_t>(host_inputs_.data()), host_inputs_.bytes());
   s.inputs = lay_out_inputs(inputs, rows, limits_.max_context);
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_.max_context);
@@ -128,7 +137,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   return s;
 }
 
-uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_.bytes(); }
+uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_->bytes(); }
 
 void DecodeSlot::poison() {
   fill_device(device_, activations_.address(), std::byte{0xff}, activations_.bytes(), activations_.name());

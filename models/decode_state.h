@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct DecodeLimits {
 // `data` may be dereferenced) and on the device.
 struct StepInputs {
   View<int32_t> n_live;        // [1] rows that count; the others store nothing
+  View<int32_t> n_sampled;     // [1] of those, the first rows: their next token is chosen
   View<int32_t> tokens;        // [rows] token id, or -1: the sequence's last token, already on the device
   View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
   View<int32_t> sequences;     // [rows] index into last_token
@@ -62,21 +64,27 @@ struct DecodeState {
 class DecodeSlot {
  public:
   DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits);
+  // Another slot for the same sequences, whose steps run on the same stream: inputs, activations and outputs of its
+  // own.
+  explicit DecodeSlot(const DecodeSlot& first);
 
   // The views of a bucket of `rows` rows, at most limits().rows. `splits`: of the bucket's attention.
   DecodeState state(int64_t rows) const;
   const DecodeLimits& limits() const { return limits_; }
-  uint64_t bytes() const;
+  uint64_t bytes() const;  // of device memory, with what slots share
 
   // Fills every activation and the pinned input block with NaN bytes, for tests: nothing may depend on what a step
   // leaves behind.
   void poison();
 
  private:
+  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits, std::shared_ptr<DeviceBuffer> kept);
+
   Device& device_;
   ModelConfig config_;
   DecodeLimits limits_;
-  DeviceBuffer inputs_, activations_, kept_;
+  DeviceBuffer inputs_, activations_;
+  std::shared_ptr<DeviceBuffer> kept_;
   PinnedBuffer host_inputs_, host_tokens_;
 };
 

@@ -130,7 +130,8 @@ void feed_forward_block(const LayerContext& c, const Layer& layer) {
   add_to_residual(c, "down", k.down, s.activated, w.down, w.feed_forward_post_norm);
 }
 
-void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s) {
+void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s,
+                     DecodePurpose purpose) {
   for (const NamedRange& range : model.weights().ranges()) g.declare(range, {.live_in = true});
   for (const NamedRange& range : model.frequencies_ranges()) g.declare(range, {.live_in = true});
   for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
@@ -140,7 +141,7 @@ void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& 
   for (const NamedRange& range : s.scratch)
     g.declare(range, {.live_in = range.kind == "workspace", .live_out = range.kind == "output"});
   for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
-  g.declare(s.host_tokens_range, {.live_out = true});
+  if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_out = true});
 }
 
 }  // namespace
@@ -149,9 +150,9 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
                   const DecodeState& s, DecodePurpose purpose, EdgePolicy policy) {
   const ModelConfig& config = model.config();
   const DecoderWeights& w = model.weights();
-  const bool step = purpose == DecodePurpose::step;
-  GraphBuilder g(device, (step ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
-  declare_buffers(g, model, cache, s);
+  const bool chooses = purpose != DecodePurpose::prefill;
+  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
+  declare_buffers(g, model, cache, s, purpose);
 
   g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
          CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
@@ -175,7 +176,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     attention_block(context, layer);
     feed_forward_block(context, layer);
   }
-  if (step) {
+  if (chooses) {
     g.launch("logits", k.norm_logits,
              {.x = s.residual,
               .gain = w.final_norm().gain,
@@ -183,7 +184,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .weight = w.head().data,
               .bias = {},
               .y = s.logits,
-              .n_live = s.inputs.n_live,
+              .n_live = s.inputs.n_sampled,
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
               .eps = config.eps});
@@ -195,14 +196,15 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .top_p = s.inputs.top_p,
               .seed = s.inputs.seed,
               .output_index = s.inputs.output_index,
-              .n_live = s.inputs.n_live,
+              .n_live = s.inputs.n_sampled,
               .tokens = s.tokens,
               .last_token = s.last_token,
               .vocab = config.vocab,
               .logits_stride = s.logits_stride});
+  }
+  if (purpose == DecodePurpose::step)
     g.copy("outputs", CopyEnd(s.host_tokens.address(), s.host_tokens.bytes(), true), CopyEnd(s.tokens),
            s.host_tokens.bytes());
-  }
   return std::move(g).finish(policy);
 }
 

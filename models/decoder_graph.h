@@ -12,8 +12,9 @@
 
 namespace nodewright {
 
-// step: ends in logits and the next token. prefill: fills the cache, ends with the last layer.
-enum class DecodePurpose : uint8_t { step, prefill };
+// step: ends in logits, the next token, and its copy to the host. serve: as step, and whoever launches it copies the
+// token, on another stream. prefill: fills the cache, ends with the last layer.
+enum class DecodePurpose : uint8_t { step, serve, prefill };
 
 // A plan named "decode.b<rows>" or "prefill.b<rows>". Everything is borrowed and must outlive its runs. Throws Error
 // naming the node that cannot be.

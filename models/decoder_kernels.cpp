@@ -44,14 +44,14 @@ struct Choices {
 };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
-constexpr int64_t kMostHeadDim = 256;
+constexpr int64_t kLargestHeadDim = 256;
 
 Choices choose(const ModelConfig& config, int64_t rows, int sm_count) {
-  if (config.head_dim > kMostHeadDim)
+  if (config.head_dim > kLargestHeadDim)
     throw Error({.doing = "build attention for",
                  .object = config.architecture,
                  .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
-                           std::to_string(kMostHeadDim)});
+                           std::to_string(kLargestHeadDim)});
   const auto over = [&](int64_t cols, int64_t outputs) { return MatvecShape{rows, cols, (cols + 7) / 8 * 8, outputs}; };
   const auto normed_over_hidden = [&](int64_t outputs, int64_t unit) {
     MatvecShape shape = over(config.hidden, outputs);

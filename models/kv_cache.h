@@ -12,6 +12,8 @@ namespace nodewright {
 // Tokens of a page: 64 x head_dim 64 x 2 bytes = 8 KiB contiguous a head, and a table of 16 entries at 1024 tokens.
 inline constexpr int64_t kPageTokens = 64;
 
+inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
 class KvCache {
  public:
   // `pages` pages of kPageTokens tokens, for every layer. The memory is not initialised: no kernel reads a position

@@ -132,4 +132,11 @@ void read_device_async(const Stream& stream, void* to, CUdeviceptr from, uint64_
                name, byte_count(bytes) + " on stream '" + stream.name() + "'");
 }
 
+void copy_device_async(const Stream& stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes, std::string_view name) {
+  if (bytes == 0) return;
+  Driver& driver = stream.device().driver();
+  driver.check(driver.cuMemcpyDtoDAsync(to, from, bytes, stream.get()), "cuMemcpyDtoDAsync",
+               "copy within device memory", name, byte_count(bytes) + " on stream '" + stream.name() + "'");
+}
+
 }  // namespace nodewright

@@ -140,5 +140,7 @@ void read_view(Device& device, std::span<T> to, View<T> from, std::string_view n
 // Copies submitted to a stream; the host memory must be pinned and stay as it is until the copy has run.
 void write_device_async(const Stream& stream, CUdeviceptr to, const void* from, uint64_t bytes, std::string_view name);
 void read_device_async(const Stream& stream, void* to, CUdeviceptr from, uint64_t bytes, std::string_view name);
+// Within device memory.
+void copy_device_async(const Stream& stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes, std::string_view name);
 
 }  // namespace nodewright

@@ -12,9 +12,9 @@
 namespace nodewright {
 namespace {
 
-constexpr int64_t kPageTokens = 4, kPages = 40, kContext = 40;
-constexpr int32_t kSequences = 7;
-constexpr int32_t kStop = 0, kA = 5, kB = 6;
+constexpr int64_t kSimulatedPage = 4, kSimulatedPages = 40, kSimulatedContext = 40;
+constexpr int32_t kSimulatedSequences = 7;
+constexpr int32_t kSimulatedStop = 0, kA = 5, kB = 6;
 
 struct Job {
   RequestSpec spec;
@@ -24,7 +24,7 @@ struct Job {
 // The grammar (ab)*, which may stop after a b.
 Mask allowed_next(const Job& job, const std::vector<int32_t>& outputs) {
   if (!job.spec.constrained) return kEverything;
-  return !outputs.empty() && outputs.back() == kA ? 1u << kB : 1u << kA | 1u << kStop;
+  return !outputs.empty() && outputs.back() == kA ? 1u << kB : 1u << kA | 1u << kSimulatedStop;
 }
 
 std::vector<int32_t> served_alone(const Job& job) {
@@ -37,11 +37,11 @@ std::vector<int32_t> served_alone(const Job& job) {
   };
   for (int32_t token : job.spec.prompt) read(token);
   const auto prompt = static_cast<int64_t>(job.spec.prompt.size());
-  const int64_t most = std::min(job.spec.max_tokens, kContext - prompt);
+  const int64_t most = std::min(job.spec.max_tokens, kSimulatedContext - prompt);
   while (true) {
     outputs.push_back(
         chosen_token(keys.back(), job.seed, static_cast<int64_t>(outputs.size()), allowed_next(job, outputs)));
-    if (outputs.back() == kStop || static_cast<int64_t>(outputs.size()) == most) return outputs;
+    if (outputs.back() == kSimulatedStop || static_cast<int64_t>(outputs.size()) == most) return outputs;
     read(outputs.back());
   }
 }
@@ -65,12 +65,12 @@ class Serving {
                  setting.mixed, setting.allow_eager},
         eagerness_(setting.eagerness),
         random_(seed),
-        device_(kPages, kPageTokens, kSequences),
-        state_(KvPool({.pages = kPages,
-                       .page_tokens = kPageTokens,
-                       .sequences = kSequences,
+        device_(kSimulatedPages, kSimulatedPage, kSimulatedSequences),
+        state_(KvPool({.pages = kSimulatedPages,
+                       .page_tokens = kSimulatedPage,
+                       .sequences = kSimulatedSequences,
                        .prefix_cache = setting.prefix_cache}),
-               {.max_context = kContext, .depth = setting.depth}) {}
+               {.max_context = kSimulatedContext, .depth = setting.depth}) {}
 
   RequestId submit(const Job& job) {
     const RequestId id = state_.submit(job.spec).id.value();
@@ -168,7 +168,7 @@ class Serving {
     for (const RowPlan& row : step.plan.rows) zombies += state_.find(row.request)->is_resolved();
     state_.finish_commit(results);
     slot = {};  // free: whoever still reads it finds nothing
-    for (int32_t page = 0; page < kPages; ++page)
+    for (int32_t page = 0; page < kSimulatedPages; ++page)
       if (state_.pool().state_of(page) == PageState::free) device_.poison_page(page);
   }
 
@@ -187,7 +187,7 @@ class ServingTest : public testing::Test {
   int64_t up_to(int64_t most) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(most + 1)); }
 
   Job any_job() {
-    Job job{.spec = {.max_tokens = 1 + up_to(20), .stop_ids = {kStop}, .constrained = up_to(3) == 0},
+    Job job{.spec = {.max_tokens = 1 + up_to(20), .stop_ids = {kSimulatedStop}, .constrained = up_to(3) == 0},
             .seed = random_()};
     // Few beginnings, so that prompts share pages.
     const auto beginning = static_cast<int32_t>(up_to(2));
@@ -204,7 +204,7 @@ class ServingTest : public testing::Test {
       ASSERT_LE(got.outputs.size(), expected.size());
       expected.resize(got.outputs.size());
     } else {
-      EXPECT_EQ(got.reason, expected.back() == kStop ? EndReason::stop_id : EndReason::length);
+      EXPECT_EQ(got.reason, expected.back() == kSimulatedStop ? EndReason::stop_id : EndReason::length);
     }
     EXPECT_EQ(got.outputs, expected) << "request " << id;
   }
@@ -256,14 +256,14 @@ TEST_P(ServingSimulation, ResolvesEveryRequestOnceWhereverTheDeviceIsLost) {
       EXPECT_TRUE(serving.resolutions.emplace(resolution.request, resolution).second) << "resolved again";
     }
     EXPECT_EQ(static_cast<RequestId>(serving.resolutions.size()), submitted);
-    EXPECT_EQ(serving.state().pool().free_pages(), kPages);
+    EXPECT_EQ(serving.state().pool().free_pages(), kSimulatedPages);
     EXPECT_FALSE(serving.act());
     if (HasFailure()) FAIL() << "lost after " << lost_after << " actions";
   }
 }
 
 TEST_F(ServingTest, ChoosesTheSameTokensAloneInABatchOfSevenAndAfterZombies) {
-  const Job job{.spec = {.prompt = {1, 2, 3, 4, 5}, .max_tokens = 20, .stop_ids = {kStop}}, .seed = 11};
+  const Job job{.spec = {.prompt = {1, 2, 3, 4, 5}, .max_tokens = 20, .stop_ids = {kSimulatedStop}}, .seed = 11};
   ASSERT_GT(served_alone(job).size(), 5u);
   for (const int others : {0, 6}) {
     Serving serving({}, 3);
@@ -296,7 +296,8 @@ TEST_F(ServingTest, KeepsEveryConstrainedRequestToItsGrammarInMixedBatches) {
   for (RequestId id : constrained) {
     const std::vector<int32_t>& outputs = serving.resolutions.at(id).outputs;
     for (size_t i = 0; i < outputs.size(); ++i)
-      EXPECT_TRUE(outputs[i] == (i % 2 == 0 ? kA : kB) || (i % 2 == 0 && outputs[i] == kStop)) << id << " at " << i;
+      EXPECT_TRUE(outputs[i] == (i % 2 == 0 ? kA : kB) || (i % 2 == 0 && outputs[i] == kSimulatedStop))
+          << id << " at " << i;
   }
 }
 

@@ -1,0 +1,330 @@
+// nodewright run: requests from a JSONL file, served together; one line of results for each, in the order of their
+// ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/sampling_options.h"
+#include "cli/session.h"
+#include "cli/standard_output.h"
+#include "cli/whole_number.h"
+#include "engine/engine.h"
+#include "engine/tokenizer.h"
+#include "models/model_config.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using RunClock = std::chrono::steady_clock;
+
+struct RunOptions {
+  SessionOptions session;
+  SamplingOptions sampling;  // of requests that do not say
+  std::string requests = "-";
+  int64_t max_tokens = 128;
+  EngineOptions engine{.chunk = 64};
+  bool no_prefix_cache = false, no_pipelining = false, stats = false;
+  std::optional<double> rate;  // requests a second
+};
+
+// One line of the input, and what has come of it.
+struct ServedLine {
+  ordered_json name;  // "id" of the line, or its number
+  RequestSpec spec;
+  Sampling sampling;
+  RunClock::time_point due, last_token;
+};
+
+class LineReader {
+ public:
+  LineReader(const RunOptions& options, const ModelConfig& config) : options_(options), config_(config) {}
+
+  std::vector<ServedLine> read(std::istream& input) {
+    std::vector<ServedLine> lines;
+    std::string text;
+    for (int64_t number = 1; std::getline(input, text); ++number) {
+      if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+      try {
+        lines.push_back(line(ordered_json::parse(text), number));
+      } catch (const ordered_json::exception& error) {
+        refuse(number, error.what());
+      } catch (const Error& error) {
+        refuse(number, error.what());
+      }
+    }
+    return lines;
+  }
+
+ private:
+  [[noreturn]] void refuse(int64_t number, const std::string& why) const {
+    throw Error({.doing = "read",
+                 .object = fmt::format("line {} of {}", number,
+                                       options_.requests == "-" ? "standard input" : options_.requests),
+                 .detail = why,
+                 .fault = Fault::usage});
+  }
+
+  ServedLine line(const ordered_json& json, int64_t number) {
+    static const std::vector<std::string> kKnown = {"id",    "prompt", "prompt_ids", "max_tokens", "temperature",
+                                                    "top_k", "top_p",  "seed",       "stop_ids",   "ignore_eos"};
+    if (!json.is_object()) refuse(number, "it is not a JSON object");
+    for (const auto& [key, value] : json.items())
+      if (std::ranges::count(kKnown, key) == 0) refuse(number, fmt::format("'{}' is not known", key));
+    if (json.contains("prompt") == json.contains("prompt_ids"))
+      refuse(number, "it needs either \"prompt\" or \"prompt_ids\"");
+    ServedLine line{
+        .name = json.value("id", ordered_json(number)), .spec = {}, .sampling = {}, .due = {}, .last_token = {}};
+    if (json.contains("prompt_ids"))
+      line.spec.prompt = json["prompt_ids"].get<std::vector<int32_t>>();
+    else
+      line.spec.prompt = tokenizer().encode(json["prompt"].get<std::string>(), {.add_special_tokens = true});
+    line.spec.max_tokens = json.value("max_tokens", options_.max_tokens);
+    line.spec.stop_ids = json.value("stop_ids", std::vector<int32_t>{});
+    if (!json.value("ignore_eos", false))
+      line.spec.stop_ids.insert(line.spec.stop_ids.end(), config_.eos.begin(), config_.eos.end());
+    SamplingOptions sampling = options_.sampling;
+    if (json.contains("temperature")) sampling.temperature = json["temperature"].get<double>();
+    if (json.contains("top_k")) sampling.top_k = json["top_k"].get<uint32_t>();
+    if (json.contains("top_p")) sampling.top_p = json["top_p"].get<double>();
+    sampling.seed = json.value("seed", sampling.seed);
+    check(sampling);
+    line.sampling = sampling_of(sampling, config_.generation);
+    return line;
+  }
+
+  const Tokenizer& tokenizer() {
+    if (!tokenizer_) tokenizer_.emplace(Tokenizer::from_file(options_.session.model / "tokenizer.json"));
+    return *tokenizer_;
+  }
+
+  const RunOptions& options_;
+  const ModelConfig& config_;
+  std::optional<Tokenizer> tokenizer_;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// Serves the lines until each has its end, and prints it.
+class Serving {
+ public:
+  Serving(Engine& engine, std::vector<ServedLine> lines, const std::optional<Tokenizer>& tokenizer)
+      : engine_(engine), lines_(std::move(lines)), tokenizer_(tokenizer) {}
+
+  void run() {
+    start_ = RunClock::now();
+    while (ended_ < lines_.size()) {
+      if (interrupted && !cancelled_) cancel_all();
+      submit_due();
+      const bool advanced = engine_.advance();
+      take();
+      if (!advanced && next_ < lines_.size()) std::this_thread::sleep_until(lines_[next_].due);
+    }
+    while (engine_.advance()) continue;
+    seconds_ = std::chrono::duration<double>(RunClock::now() - start_).count();
+  }
+
+  void spread_arrivals(double rate, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::exponential_distribution<double> gap(rate);
+    std::chrono::duration<double> at{0};
+    const auto now = RunClock::now();
+    for (ServedLine& line : lines_) {
+      at += std::chrono::duration<double>(gap(random));
+      line.due = now + std::chrono::duration_cast<RunClock::duration>(at);
+    }
+  }
+
+  void print_summary() const {
+    const EngineStats& stats = engine_.stats();
+    int64_t steps = 0;
+    std::string buckets;
+    for (const auto& [bucket, launches] : stats.launches) {
+      steps += launches;
+      buckets += fmt::format("{}{} of {}", buckets.empty() ? "" : ", ", launches, bucket);
+    }
+    std::string ends;
+    for (const auto& [reason, count] : ends_) ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", count, reason);
+    const KvPool::Stats& pool = engine_.pipeline().pool().stats();
+    fmt::print(stderr, "requests  {} in {:.3f} s: {}\n", lines_.size(), seconds_, ends);
+    fmt::print(stderr, "tokens    {} of prompts ({} found in the cache), {} chosen, {:.1f} a second\n",
+               pool.prompt_tokens, pool.found_tokens, stats.output_tokens,
+               static_cast<double>(stats.output_tokens) / seconds_);
+    fmt::print(stderr,
+               "steps     {} ({} with prompts); rows of the graphs: {}; {} padded, {} for requests that had ended\n",
+               steps, stats.prefill_steps, buckets, stats.padded_rows, stats.zombie_rows);
+    const auto times = [](const char* what, std::vector<double> ms) {
+      if (ms.empty()) return;
+      std::ranges::sort(ms);
+      const auto at = [&](double share) { return ms[static_cast<size_t>(share * static_cast<double>(ms.size() - 1))]; };
+      fmt::print(stderr, "{}{:.3f} ms at the median, {:.3f} at the 99th percentile\n", what, at(0.5), at(0.99));
+    };
+    times("first     token after ", first_ms_);
+    times("next      token after ", next_ms_);
+  }
+
+ private:
+  void submit_due() {
+    while (next_ < lines_.size() && (cancelled_ || lines_[next_].due <= RunClock::now())) {
+      ServedLine& line = lines_[next_++];
+      if (line.due == RunClock::time_point{}) line.due = start_;
+      if (cancelled_) {
+        print(line, "cancelled", {}, "");
+        continue;
+      }
+      const auto [id, reason] = engine_.submit(line.spec, line.sampling);
+      if (id)
+        by_id_[*id] = &line;
+      else
+        print(line, "refused", {}, reason);
+    }
+  }
+
+  void take() {
+    const std::vector<CommittedToken> tokens = engine_.take_tokens();
+    const auto now = RunClock::now();
+    const auto ms = [now](RunClock::time_point since) {
+      return std::chrono::duration<double, std::milli>(now - since).count();
+    };
+    for (const CommittedToken& token : tokens) {
+      ServedLine& line = *by_id_.at(token.request);
+      const bool first = line.last_token == RunClock::time_point{};
+      (first ? first_ms_ : next_ms_).push_back(ms(first ? line.due : line.last_token));
+      line.last_token = now;
+    }
+    for (const Resolution& end : engine_.take_resolutions()) {
+      const bool stopped = end.reason == EndReason::stop_id;
+      print(*by_id_.at(end.request), stopped ? "stop" : name_of(end.reason), end.outputs, end.message);
+      by_id_.erase(end.request);
+    }
+  }
+
+  // Ctrl-C: what was chosen so far is printed.
+  void cancel_all() {
+    cancelled_ = true;
+    for (const auto& [id, line] : by_id_) engine_.cancel(id);
+  }
+
+  void print(const ServedLine& line, std::string_view reason, std::vector<int32_t> outputs,
+             const std::string& message) {
+    ordered_json result{{"id", line.name}, {"reason", reason}, {"ids", outputs}};
+    if (reason == "stop") outputs.pop_back();  // no part of the text
+    if (tokenizer_) result["text"] = tokenizer_->decode(outputs, true);
+    if (!message.empty()) result["message"] = message;
+    write_standard_output(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    ++ends_[std::string(reason)];
+    ++ended_;
+  }
+
+  Engine& engine_;
+  std::vector<ServedLine> lines_;
+  const std::optional<Tokenizer>& tokenizer_;
+  std::map<RequestId, ServedLine*> by_id_;
+  size_t next_ = 0, ended_ = 0;
+  bool cancelled_ = false;
+  RunClock::time_point start_;
+  double seconds_ = 0;
+  std::map<std::string, int64_t> ends_;
+  std::vector<double> first_ms_, next_ms_;
+};
+
+std::vector<ServedLine> read_lines(const RunOptions& options, const ModelConfig& config) {
+  LineReader reader(options, config);
+  if (options.requests == "-") return reader.read(std::cin);
+  std::ifstream file(options.requests);
+  if (!file)
+    throw Error({.doing = "read", .object = options.requests, .detail = std::strerror(errno), .fault = Fault::usage});
+  return reader.read(file);
+}
+
+// Tokens of the longest request, where --max-context does not say.
+int64_t longest(const RunOptions& options, const std::vector<ServedLine>& lines) {
+  if (options.session.max_context > 0) return options.session.max_context;
+  int64_t most = 1;
+  for (const ServedLine& line : lines)
+    most = std::max(most, static_cast<int64_t>(line.spec.prompt.size()) + line.spec.max_tokens);
+  return most;
+}
+
+int run_requests(const RunOptions& options) {
+  check(options.sampling);
+  if (options.max_tokens < 1)
+    throw Error({.doing = "use", .object = "--max-tokens", .detail = "it is less than 1", .fault = Fault::usage});
+  if (options.rate && !(*options.rate > 0))
+    throw Error({.doing = "use",
+                 .object = "--rate",
+                 .detail = fmt::format("{} is not above 0", *options.rate),
+                 .fault = Fault::usage});
+  check_model_folder(options.session.model);
+  std::vector<ServedLine> lines = read_lines(options, read_model_config(options.session.model));
+  std::optional<Tokenizer> tokenizer;
+  if (std::filesystem::exists(options.session.model / "tokenizer.json"))
+    tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+
+  Session session(options.session);
+  EngineOptions engine_options = options.engine;
+  engine_options.max_context = std::min(longest(options, lines), session.context_limit());
+  engine_options.prefix_cache = !options.no_prefix_cache;
+  engine_options.depth = options.no_pipelining ? 1 : kSlots;
+  engine_options.mode = run_mode(options.session.mode);
+  engine_options.policy = edge_policy(options.session.edges);
+  Engine engine(session.device(), session.kernels(), session.model(), engine_options);
+
+  Serving serving(engine, std::move(lines), tokenizer);
+  if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  serving.run();
+  std::signal(SIGINT, SIG_DFL);
+  if (options.stats) serving.print_summary();
+  return engine.pipeline().mode() == PipelineMode::failed || interrupted ? 1 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
+  add_session_options(*command, options->session);
+  command
+      ->add_option("--requests", options->requests,
+                   "a request a line: prompt or prompt_ids, and id, max_tokens, temperature, top_k, top_p, seed, "
+                   "stop_ids, ignore_eos; -: standard input")
+      ->capture_default_str();
+  command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
+      ->check(whole_number<uint32_t>)
+      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
+  command->add_option("--max-batch", options->engine.max_batch, "requests served at once")
+      ->check(whole_number<int>)
+      ->capture_default_str();
+  command->add_option("--chunk", options->engine.chunk, "prompt tokens of a step")
+      ->check(whole_number<int>)
+      ->capture_default_str();
+  command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
+      ->delimiter(',')
+      ->check(whole_number<int>);
+  command
+      ->add_option(
+          "--pages", options->engine.pages,
+          fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
+      ->check(whole_number<uint32_t>);
+  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
+  command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
+  command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");
+  command->add_flag("--stats", options->stats, "print times and counts to stderr");
+  command->callback([options, &chosen] { chosen = [options] { return run_requests(*options); }; });
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,19 @@
+#include "engine/step_inputs.h"
+
+#include <algorithm>
+
+namespace nodewright {
+
+void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
+  in.tokens.data[row] = inputs.token;
+  in.positions.data[row] = static_cast<int32_t>(inputs.position);
+  in.sequences.data[row] = inputs.sequence;
+  in.temperature.data[row] = inputs.sampling.temperature;
+  in.top_k.data[row] = inputs.sampling.top_k;
+  in.top_p.data[row] = inputs.sampling.top_p;
+  in.seed.data[row] = inputs.sampling.seed;
+  in.output_index.data[row] = static_cast<int32_t>(inputs.output);
+  std::ranges::copy(inputs.pages, in.block_table.data + row * in.table_stride);
+}
+
+}  // namespace nodewright

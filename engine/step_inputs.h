@@ -1,0 +1,31 @@
+// What the host says about one row of a step, and where that goes in the slot's input block.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "models/decode_state.h"
+
+namespace nodewright {
+
+// How a row's next token is chosen. Greedy below a temperature of 1e-5.
+struct Sampling {
+  float temperature = 0.0f;
+  int32_t top_k = 0;   // 0: all tokens; ties with the k-th are kept
+  float top_p = 1.0f;  // of what top_k keeps; 1: all
+  uint64_t seed = 0;   // with the index of the output, the whole random state
+};
+
+struct RowInputs {
+  int32_t token = -1;    // -1: the sequence's last token, already on the device
+  int64_t position = 0;  // of that token
+  int32_t sequence = 0;  // index into last_token
+  int64_t output = 0;    // which output of its sequence the next token is
+  Sampling sampling;
+  std::span<const int32_t> pages;  // of the sequence, in order
+};
+
+// `in`: the pinned block of a bucket, with at least row + 1 rows.
+void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs);
+
+}  // namespace nodewright

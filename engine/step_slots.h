@@ -1,0 +1,99 @@
+// The device's half of the pipeline: two slots with inputs, outputs and graphs of their own over one cache, a stream
+// for steps and one for the copies of their tokens. Decides nothing: PipelineState says what is in which slot.
+//
+//   write_row(slots.inputs(0, 8), ...);        free to write when the slot is
+//   slots.launch({.slot = 0, .bucket = 8, .live = 5, .sampled = 5});
+//   slots.wait(0);                             [5] tokens
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/pipeline.h"
+#include "engine/step_inputs.h"
+#include "graph/bucket_set.h"
+#include "graph/plan_run.h"
+#include "models/decoder_graph.h"
+#include "runtime/event.h"
+
+namespace nodewright {
+
+// What one graph cost to make.
+struct BuiltBucket {
+  int slot = 0;
+  int bucket = 0;    // rows
+  size_t nodes = 0;  // 0 when eager
+  double ms = 0;
+  uint64_t free_bytes = 0;  // of device memory, afterwards
+};
+
+struct StepSlotsOptions {
+  BucketSet buckets{{1}};   // rows of the graphs
+  int64_t max_context = 0;  // tokens
+  int64_t sequences = 1;    // open at once
+  int64_t pages = 0;        // of the cache
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
+  std::function<void(const BuiltBucket&)> built;  // may be empty
+};
+
+class StepSlots {
+ public:
+  // Compiles or loads the kernels, takes the memory, builds a graph for each bucket and slot, the largest first. The
+  // model must outlive this. Throws Error where memory is short or a kernel does not compile.
+  StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
+  ~StepSlots();  // waits for both streams
+  StepSlots(const StepSlots&) = delete;
+  StepSlots& operator=(const StepSlots&) = delete;
+
+  // The pinned input block of a bucket. Buckets of one slot share memory.
+  const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
+
+  struct Launch {
+    int slot = 0;
+    int bucket = 0;                    // one of the buckets
+    int32_t live = 0;                  // rows that are written
+    int32_t sampled = 0;               // of those, the first rows: their next token is chosen
+    std::span<const PageCopy> copies;  // run before the step, in this order
+  };
+  // Submits the copies, the step, and on the other stream the copy of its tokens. Does not wait.
+  void launch(const Launch& launch);
+  // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
+  std::span<const int32_t> wait(int slot);
+
+  // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
+  void poison(int slot) { slot_at(slot).memory->poison(); }
+
+  KvCache& cache() { return cache_; }
+  uint64_t state_bytes() const;  // inputs, activations and outputs of all slots
+
+ private:
+  struct Graph {
+    DecodeState state;
+    std::unique_ptr<PlanRun> run;
+  };
+  struct Slot {
+    std::unique_ptr<DecodeSlot> memory;
+    Event sampled, copied;
+    std::map<int, Graph> graphs;  // by bucket
+    int bucket = 0;               // of the last launch
+    int32_t tokens = 0;           // that it chooses
+  };
+
+  Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
+  const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
+  void build(const DecoderModel& model, KernelCache& kernels, const StepSlotsOptions& options);
+
+  Device& device_;
+  KvCache cache_;
+  uint64_t page_bytes_;
+  int64_t layers_;
+  std::vector<Slot> slots_;  // [kSlots]
+  Stream compute_, copies_;  // destroyed first
+};
+
+}  // namespace nodewright

@@ -1,0 +1,97 @@
+# nodewright run as a black box: many requests at once get what each gets from generate.
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from command import DEMO, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
+
+ODD = golden_model("odd_sizes")
+REQUESTS = [
+    {"id": "a", "prompt_ids": [1, 2, 3], "max_tokens": 9},
+    {"id": "b", "prompt_ids": [5] * 70, "max_tokens": 3},
+    {"id": "c", "prompt_ids": [5] * 70 + [6], "max_tokens": 12},
+    {"id": "d", "prompt_ids": [7], "max_tokens": 1},
+    {"id": {"any": "JSON"}, "prompt_ids": [8, 9], "max_tokens": 20},
+    {"prompt_ids": [10, 11, 12, 13], "max_tokens": 5},
+]
+
+
+def lines_of(requests):
+    return "".join(json.dumps(request) + "\n" for request in requests).encode()
+
+
+class Run(CommandTest):
+    def serve(self, requests, *words, model=ODD):
+        """Results by the JSON of their id."""
+        text = self.succeed(*on_device("run", model, "--greedy", *words), stdin=lines_of(requests))
+        results = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual(len(requests), len(results))
+        return {json.dumps(result["id"]): result for result in results}
+
+    def test_each_request_gets_what_generate_gives_it(self):
+        expected = [self.succeed(*on_device("generate", ODD, "--prompt-ids", ",".join(map(str, r["prompt_ids"])), "--greedy",
+                                            "--max-tokens", str(r["max_tokens"]), "--ignore-eos")).strip()
+                    for r in REQUESTS]
+        requests = [{**request, "ignore_eos": True} for request in REQUESTS]
+        for words in ([], ["--max-batch", "2", "--no-pipelining"], ["--max-batch", "4", "--no-prefix-cache", "--rate", "200"],
+                      ["--pages", "4", "--buckets", "8"]):
+            results = self.serve(requests, "--chunk", "8", *words)
+            for i, (request, ids) in enumerate(zip(requests, expected)):
+                result = results[json.dumps(request.get("id", i + 1))]
+                self.assertEqual((ids, "length"), (",".join(map(str, result["ids"])), result["reason"]), words)
+
+    def test_texts_stops_and_what_is_refused(self):
+        first = self.serve([{"prompt": "Once upon a time", "max_tokens": 4}], model=DEMO)["1"]
+        self.assertEqual(self.succeed("tokenize", "--model", DEMO, "--decode", ",".join(map(str, first["ids"])))[:-1],
+                         first["text"])
+        stop = first["ids"][2]
+        results = self.serve([{"id": 1, "prompt": "Once upon a time", "stop_ids": [stop]},
+                              {"id": 2, "prompt_ids": [100000]}, {"id": 3, "prompt_ids": []}], model=DEMO)
+        self.assertEqual(("stop", first["ids"][:first["ids"].index(stop) + 1]), (results["1"]["reason"], results["1"]["ids"]))
+        self.assertEqual("refused", results["2"]["reason"])
+        self.assertIn("token 100000", results["2"]["message"])
+        self.assertEqual("refused", results["3"]["reason"])
+
+    def test_a_line_that_cannot_be_read_is_named_before_anything_is_served(self):
+        for line, named in ((b"{", ["line 2"]), (b"[1]", ["line 2", "JSON object"]), (b'{"prompt_ids": [1], "top": 1}', ["line 2", "'top'"]),
+                            (b'{"max_tokens": 3}', ["line 2", "prompt_ids"]), (b'{"prompt_ids": ["a"]}', ["line 2"]),
+                            (b'{"prompt_ids": [1], "top_p": 3}', ["line 2", "top-p"])):
+            self.assert_refused(USAGE, named, *on_device("run", ODD), stdin=b'{"prompt_ids": [1]}\n' + line + b"\n")
+        self.assert_refused(USAGE, ["nowhere.jsonl", "No such file"], *on_device("run", ODD, "--requests", "nowhere.jsonl"))
+        self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
+        self.assert_refused(USAGE, ["buckets", "max batch is 8"], *on_device("run", ODD, "--buckets", "1,2"),
+                            stdin=b'{"prompt_ids": [1]}\n')
+
+    def test_no_requests_are_no_results(self):
+        self.assertEqual("", self.succeed(*on_device("run", ODD), stdin=b"\n"))
+
+    def test_statistics_count_what_was_done(self):
+        done = run(*on_device("run", ODD, "--greedy", "--stats", "--chunk", "8"), stdin=lines_of(REQUESTS))
+        self.assertEqual(0, done.returncode, done.stderr)
+        text = done.stderr.decode()
+        for words in ("requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
+            self.assertIn(words, text)
+
+    def test_ctrl_c_gives_every_request_its_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "requests.jsonl")
+            with open(path, "wb") as file:
+                file.write(lines_of([{"prompt_ids": [1, i], "max_tokens": 200, "ignore_eos": True} for i in range(40)]
+                                    + [{"prompt_ids": [1], "max_tokens": 1}]))
+            with subprocess.Popen([PROGRAM, *on_device("run", ODD, "--requests", path, "--max-batch", "41", "--buckets", "64",
+                                                       "--chunk", "8")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                first = process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+                text = first + process.stdout.read()
+                self.assertEqual((RUN_TIME, b""), (process.wait(timeout=60), process.stderr.read()))
+            results = [json.loads(line) for line in text.splitlines()]
+            self.assertEqual(list(range(1, 42)), sorted(result["id"] for result in results))
+            self.assertIn("cancelled", {result["reason"] for result in results})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,228 @@
+// Many requests at once on a device: each gets the tokens that a Decoder gives it alone, whatever arrives, ends or is
+// cancelled beside it, with everything that no step may look at poisoned.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "tests/engine/golden_model.h"
+#include "tests/support/error_text.h"
+
+namespace nodewright {
+namespace {
+
+constexpr int64_t kServedContext = 192;
+constexpr int kServedRows = 8;
+
+struct ServedJob {
+  RequestSpec spec;
+  Sampling sampling;
+};
+
+// One sequence, nothing beside it, and no engine: the tokens up to the stop id or the length.
+std::vector<int32_t> decoded_alone(Decoder& decoder, const ServedJob& job) {
+  const std::vector<int32_t>& prompt = job.spec.prompt;
+  const int32_t sequence = decoder.open();
+  decoder.append(sequence, std::span(prompt).first(prompt.size() - 1));
+  StepRow row{.sequence = sequence, .token = prompt.back(), .sampling = job.sampling};
+  std::vector<int32_t> outputs;
+  const int64_t most = std::min(job.spec.max_tokens, kServedContext - static_cast<int64_t>(prompt.size()));
+  while (static_cast<int64_t>(outputs.size()) < most) {
+    outputs.push_back(decoder.step({row})[0]);
+    row.token.reset();
+    if (std::ranges::count(job.spec.stop_ids, outputs.back()) > 0) break;
+  }
+  decoder.close(sequence);
+  return outputs;
+}
+
+struct ServedSetting {
+  const char* name = "";
+  int depth = kSlots;
+  bool prefix_cache = true;
+  bool mixed = true;
+  int chunk = 8;
+  int max_batch = kServedRows;
+  int64_t pages = 0;
+  RunMode mode = RunMode::explicit_;
+};
+
+EngineOptions engine_options(const ServedSetting& setting = {}) {
+  return {.max_batch = setting.max_batch,
+          .chunk = setting.chunk,
+          .buckets = {kServedRows},  // one: across buckets attention splits differ, and with them the bits
+          .max_context = kServedContext,
+          .pages = setting.pages,
+          .prefix_cache = setting.prefix_cache,
+          .mixed = setting.mixed,
+          .depth = setting.depth,
+          .mode = setting.mode};
+}
+
+class EngineRun : public testing::TestWithParam<ServedSetting> {
+ protected:
+  std::mt19937 random_{17};
+
+  int64_t up_to(int64_t most) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(most + 1)); }
+
+  ServedJob any_job(size_t vocab) {
+    ServedJob job{.spec = {.prompt = {}, .max_tokens = 1 + up_to(9), .stop_ids = {}}, .sampling = {.seed = random_()}};
+    // Every other prompt begins with a page that others begin with, and some are that page and no more.
+    if (up_to(1) == 0) job.spec.prompt = test::some_tokens(kPageTokens, vocab, static_cast<uint64_t>(up_to(1)));
+    const std::vector<int32_t> rest = test::some_tokens(static_cast<size_t>(up_to(20)), vocab, random_());
+    job.spec.prompt.insert(job.spec.prompt.end(), rest.begin(), rest.end());
+    if (job.spec.prompt.empty()) job.spec.prompt.push_back(1);
+    if (up_to(2) == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50, job.sampling.top_p = 0.95f;
+    return job;
+  }
+
+  // What a free slot and a free page hold must not matter.
+  static void poison(Engine& engine, test::LoadedModel& loaded) {
+    const PipelineState& pipeline = engine.pipeline();
+    if (const std::optional<int> slot = pipeline.free_slot()) engine.slots().poison(*slot);
+    const uint64_t page_bytes = KvCache::page_bytes(loaded.model.config());
+    for (int32_t page = 0; page < pipeline.pool().options().pages; ++page)
+      if (pipeline.pool().state_of(page) == PageState::free)
+        for (int64_t layer = 0; layer < loaded.model.config().layers; ++layer)
+          fill_device(loaded.device,
+                      engine.slots().cache().layer(layer).address() + static_cast<uint64_t>(page) * page_bytes,
+                      std::byte{0xff}, page_bytes, "kv");
+  }
+};
+
+TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  Decoder alone = loaded.decoder(
+      {.bucket = kServedRows, .prefill_rows = kServedRows, .max_context = kServedContext, .sequences = 1});
+  Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
+  constexpr size_t kJobs = 40;
+  std::map<RequestId, ServedJob> jobs;
+  std::map<RequestId, std::vector<int32_t>> expected, streamed;
+  std::map<RequestId, Resolution> ended;
+  while (ended.size() < kJobs) {
+    if (jobs.size() < kJobs && up_to(6) == 0)
+      for (int64_t burst = up_to(4); burst >= 0 && jobs.size() < kJobs; --burst) {
+        ServedJob job = any_job(loaded.vocab());
+        std::vector<int32_t> tokens = decoded_alone(alone, job);
+        if (up_to(3) == 0) {  // stops at a token that it will choose
+          job.spec.stop_ids = {tokens[static_cast<size_t>(up_to(static_cast<int64_t>(tokens.size()) - 1))]};
+          tokens.resize(static_cast<size_t>(std::ranges::find(tokens, job.spec.stop_ids[0]) - tokens.begin()) + 1);
+        }
+        const RequestId id = engine.submit(job.spec, job.sampling).id.value();
+        jobs[id] = job;
+        expected[id] = std::move(tokens);
+      }
+    if (!jobs.empty() && up_to(50) == 0) engine.cancel(jobs.rbegin()->first);
+    if (up_to(70) == 0 && engine.pipeline().mode() == PipelineMode::running) engine.pause();
+    const bool advanced = engine.advance();
+    if (engine.pipeline().mode() == PipelineMode::paused) engine.resume();
+    ASSERT_TRUE(advanced || jobs.size() < kJobs || engine.pipeline().mode() == PipelineMode::running);
+    engine.pipeline().check();
+    poison(engine, loaded);
+    for (const CommittedToken& token : engine.take_tokens()) streamed[token.request].push_back(token.token);
+    for (Resolution& resolution : engine.take_resolutions())
+      ASSERT_TRUE(ended.emplace(resolution.request, resolution).second) << "request " << resolution.request;
+  }
+  for (auto& [id, resolution] : ended) {
+    std::vector<int32_t>& tokens = expected.at(id);
+    if (resolution.reason == EndReason::cancelled) tokens.resize(std::min(tokens.size(), resolution.outputs.size()));
+    EXPECT_EQ(resolution.outputs, tokens) << "request " << id << ", " << name_of(resolution.reason);
+    EXPECT_EQ(streamed[id], resolution.outputs) << "request " << id;
+  }
+  while (engine.advance()) continue;  // what is in flight for requests that have ended
+  EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
+  const EngineStats& stats = engine.stats();
+  EXPECT_GT(stats.prefill_steps, 10);
+  EXPECT_GT(stats.output_tokens, 100);
+  EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, GetParam().prefix_cache);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineRun,
+                         testing::Values(ServedSetting{.name = "Pipelined"},
+                                         ServedSetting{.name = "OneStepAtATime", .depth = 1},
+                                         ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false},
+                                         ServedSetting{.name = "PromptsApart", .mixed = false},
+                                         ServedSetting{.name = "ChunksOfThree", .chunk = 3},
+                                         ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+                                         ServedSetting{.name = "FewPages", .pages = 7},
+                                         ServedSetting{.name = "Eager", .mode = RunMode::eager},
+                                         ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Engine, RefusesRequestsThatItCannotServeAndSaysWhy) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options());
+  const auto reason = [&](RequestSpec spec, const Sampling& sampling = {}) {
+    const PipelineState::Submitted submitted = engine.submit(std::move(spec), sampling);
+    EXPECT_FALSE(submitted.id);
+    return submitted.reason;
+  };
+  expect_words(reason({.prompt = {1, 5000}}), {"token 5000", "1003 tokens"});
+  expect_words(reason({.prompt = {-1}}), {"token -1"});
+  expect_words(reason({.prompt = std::vector<int32_t>(kServedContext, 1)}), {"192"});
+  expect_words(reason({.prompt = {1}, .constrained = true}), {"constrained", "no masks"});
+  expect_words(reason({.prompt = {1}}, {.temperature = -1}), {"temperature of -1"});
+  expect_words(reason({.prompt = {1}}, {.top_k = -2}), {"top_k of -2"});
+  expect_words(reason({.prompt = {1}}, {.top_p = 0}), {"top_p of 0"});
+  EXPECT_FALSE(engine.advance());
+  EXPECT_TRUE(engine.take_resolutions().empty());
+}
+
+TEST(Engine, RefusesOptionsThatContradictEachOtherNamingBoth) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  const auto refusal = [&](const EngineOptions& options) {
+    return error_of([&] { const Engine engine(loaded.device, loaded.kernels, loaded.model, options); });
+  };
+  EngineOptions options = engine_options();
+  options.max_batch = 9;
+  expect_words(refusal(options), {"buckets", "8", "max batch is 9"});
+  options = engine_options();
+  options.max_context = loaded.model.config().max_position + 1;
+  expect_words(refusal(options), {"max context"});
+  options = engine_options();
+  options.depth = 3;
+  expect_words(refusal(options), {"depth", "3"});
+  options = engine_options();
+  options.buckets = {0, 8};
+  expect_words(refusal(options), {"buckets", "0"});
+}
+
+// Every fifth driver call of serving fails once in turn: each request is resolved once, as served or with the error.
+TEST(EngineOnCpuDriver, ResolvesEveryRequestOnceWhicheverCallFails) {
+  test::LoadedModel loaded("llama/odd_sizes", "cpu", Observe::yes);
+  Interposer& interposer = *loaded.opened.interposer;
+  (void)Engine(loaded.device, loaded.kernels, loaded.model, engine_options());  // loads the kernels
+  const std::string before = interposer.describe_live();
+  uint64_t failed = 0;
+  for (uint64_t call = 0;; call += 5) {
+    {
+      Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options({.pages = 7}));
+      for (uint64_t i = 0; i < 4; ++i)
+        ASSERT_TRUE(
+            engine.submit({.prompt = test::some_tokens(5 + 40 * i, loaded.vocab(), i / 2), .max_tokens = 4}).id);
+      const uint64_t injected = interposer.failures_injected();
+      interposer.fail_call(call, CUDA_ERROR_ILLEGAL_ADDRESS);
+      while (engine.advance()) engine.pipeline().check();
+      interposer.fail_none();
+      const std::vector<Resolution> ended = engine.take_resolutions();
+      ASSERT_EQ(ended.size(), 4u) << "call " << call;
+      EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
+      if (interposer.failures_injected() == injected) {
+        for (const Resolution& resolution : ended) EXPECT_EQ(resolution.reason, EndReason::length);
+        break;
+      }
+      ++failed;
+      EXPECT_EQ(engine.pipeline().mode(), PipelineMode::failed);
+      EXPECT_EQ(ended.back().reason, EndReason::failed);
+      expect_words(ended.back().message, {"cu"});
+      expect_words(engine.submit({.prompt = {1}}).reason, {"the engine has failed"});
+    }
+    EXPECT_EQ(interposer.describe_live(), before) << "call " << call;
+  }
+  EXPECT_GT(failed, 20u);
+}
+
+}  // namespace
+}  // namespace nodewright
