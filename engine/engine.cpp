@@ -99,7 +99,8 @@ bool Engine::advance() {
     case Selection::Action::launch:
       launch(next.step);
       break;
-    case Selection::Action::sample:  // the graph of a step samples, so that launch() has said so
+    case Selection::Action::sample:  // which the graph that was launched does, too
+      pipeline_.sample();
       break;
     case Selection::Action::start_commit:
       commit();
@@ -123,7 +124,6 @@ void Engine::launch(const StepPlan& plan) {
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }
-  pipeline_.sample();
   ++stats_.launches[plan.bucket];
   stats_.padded_rows += plan.bucket - plan.tokens();
   stats_.prefill_steps += plan.kind == StepKind::prefill;
