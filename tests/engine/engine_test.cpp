@@ -47,6 +47,7 @@ struct ServedSetting {
   int max_batch = kServedRows;
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
+  bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
 EngineOptions engine_options(const ServedSetting& setting = {}) {
@@ -71,7 +72,8 @@ class EngineRun : public testing::TestWithParam<ServedSetting> {
     ServedJob job{.spec = {.prompt = {}, .max_tokens = 1 + up_to(9), .stop_ids = {}}, .sampling = {.seed = random_()}};
     // Every other prompt begins with a page that others begin with, and some are that page and no more.
     if (up_to(1) == 0) job.spec.prompt = test::some_tokens(kPageTokens, vocab, static_cast<uint64_t>(up_to(1)));
-    const std::vector<int32_t> rest = test::some_tokens(static_cast<size_t>(up_to(20)), vocab, random_());
+    const std::vector<int32_t> rest =
+        test::some_tokens(static_cast<size_t>(std::max<int64_t>(up_to(30) - 10, 0)), vocab, random_());
     job.spec.prompt.insert(job.spec.prompt.end(), rest.begin(), rest.end());
     if (job.spec.prompt.empty()) job.spec.prompt.push_back(1);
     if (up_to(2) == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50, job.sampling.top_p = 0.95f;
@@ -120,7 +122,7 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
     if (engine.pipeline().mode() == PipelineMode::paused) engine.resume();
     ASSERT_TRUE(advanced || jobs.size() < kJobs || engine.pipeline().mode() == PipelineMode::running);
     engine.pipeline().check();
-    poison(engine, loaded);
+    if (GetParam().poisons) poison(engine, loaded);
     for (const CommittedToken& token : engine.take_tokens()) streamed[token.request].push_back(token.token);
     for (Resolution& resolution : engine.take_resolutions())
       ASSERT_TRUE(ended.emplace(resolution.request, resolution).second) << "request " << resolution.request;
@@ -137,18 +139,21 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   EXPECT_GT(stats.prefill_steps, 8);
   EXPECT_GT(stats.output_tokens, 80);
   EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, GetParam().prefix_cache);
+  EXPECT_EQ(engine.pipeline().pool().stats().copied_pages > 0, GetParam().prefix_cache);
 }
 
 std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
 INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
-                         testing::Values(ServedSetting{.name = "OneStepAtATime", .depth = 1},
-                                         ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false},
+                         testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
+                                         ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+                                         ServedSetting{
+                                             .name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
                                          ServedSetting{.name = "PromptsApart", .mixed = false},
                                          ServedSetting{.name = "ChunksOfThree", .chunk = 3},
                                          ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-                                         ServedSetting{.name = "FewPages", .pages = 7},
+                                         ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
                                          ServedSetting{.name = "Eager", .mode = RunMode::eager},
                                          ServedSetting{.name = "Captured", .mode = RunMode::captured}),
                          name_of_setting);
