@@ -258,6 +258,23 @@ int64_t longest(const RunOptions& options, const std::vector<ServedLine>& lines)
   return most;
 }
 
+// What starting the engine took: `before` and what each graph left are bytes of free device memory.
+void print_start(const std::vector<BuiltBucket>& built, uint64_t before, StepSlots& slots) {
+  size_t nodes = 0;
+  double ms = 0;
+  std::string buckets;
+  for (const BuiltBucket& one : built) {
+    nodes += one.nodes;
+    ms += one.ms;
+    if (one.slot == 0) buckets += fmt::format("{}{}", buckets.empty() ? "" : ", ", one.bucket);
+  }
+  const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  fmt::print(stderr, "graphs    {} of {} rows in {} slots: {} nodes, {:.1f} ms\n", built.size(), buckets, kSlots, nodes,
+             ms);
+  fmt::print(stderr, "memory    {:.1f} MB free before, {:.1f} after; {:.1f} of key/value pages, {:.1f} of state\n",
+             mb(before), mb(built.back().free_bytes), mb(slots.cache().bytes()), mb(slots.state_bytes()));
+}
+
 int run_requests(const RunOptions& options) {
   check(options.sampling);
   if (options.max_tokens < 1)
@@ -280,7 +297,11 @@ int run_requests(const RunOptions& options) {
   engine_options.depth = options.no_pipelining ? 1 : kSlots;
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
+  std::vector<BuiltBucket> built;
+  engine_options.built = [&built](const BuiltBucket& one) { built.push_back(one); };
+  const uint64_t free_before = session.device().free_bytes();
   Engine engine(session.device(), session.kernels(), session.model(), engine_options);
+  if (options.stats) print_start(built, free_before, engine.slots());
 
   Serving serving(engine, std::move(lines), tokenizer);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);

@@ -72,7 +72,7 @@ class Run(CommandTest):
         done = run(*on_device("run", ODD, "--greedy", "--stats", "--chunk", "8"), stdin=lines_of(REQUESTS))
         self.assertEqual(0, done.returncode, done.stderr)
         text = done.stderr.decode()
-        for words in ("requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
+        for words in ("graphs    8 of 8, 4, 2, 1 rows in 2 slots: 128 nodes", "MB free before", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
             self.assertIn(words, text)
 
     def test_ctrl_c_gives_every_request_its_end(self):
