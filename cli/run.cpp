@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "cli/command.h"
@@ -48,71 +49,84 @@ struct ServedLine {
   RunClock::time_point due, last_token;
 };
 
+// An integer from `least` to `most`; JSON's own conversion would cut 1.5 and wrap what is too large.
+int64_t integer(const ordered_json& value, const std::string& name, int64_t least, int64_t most) {
+  const bool wraps = value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX;
+  if (!value.is_number_integer() || wraps || value.get<int64_t>() < least || value.get<int64_t>() > most)
+    throw std::invalid_argument(
+        fmt::format("{} is {}, expected an integer from {} to {}", name, value.dump(), least, most));
+  return value.get<int64_t>();
+}
+
+std::vector<int32_t> token_ids(const ordered_json& value, const std::string& name) {
+  if (!value.is_array()) throw std::invalid_argument(name + " is no list of token ids");
+  std::vector<int32_t> ids;
+  for (const ordered_json& id : value) ids.push_back(static_cast<int32_t>(integer(id, name, INT32_MIN, INT32_MAX)));
+  return ids;
+}
+
 class LineReader {
  public:
-  LineReader(const RunOptions& options, const ModelConfig& config) : options_(options), config_(config) {}
+  LineReader(const RunOptions& options, const ModelConfig& config, const std::optional<Tokenizer>& tokenizer)
+      : options_(options), config_(config), tokenizer_(tokenizer) {}
 
-  std::vector<ServedLine> read(std::istream& input) {
+  std::vector<ServedLine> read(std::istream& input) const {
     std::vector<ServedLine> lines;
     std::string text;
     for (int64_t number = 1; std::getline(input, text); ++number) {
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
       try {
         lines.push_back(line(ordered_json::parse(text), number));
-      } catch (const ordered_json::exception& error) {
-        refuse(number, error.what());
-      } catch (const Error& error) {
-        refuse(number, error.what());
+      } catch (const std::exception& error) {
+        throw Error({.doing = "read",
+                     .object = fmt::format("line {} of {}", number,
+                                           options_.requests == "-" ? "standard input" : options_.requests),
+                     .detail = error.what(),
+                     .fault = Fault::usage});
       }
     }
     return lines;
   }
 
  private:
-  [[noreturn]] void refuse(int64_t number, const std::string& why) const {
-    throw Error({.doing = "read",
-                 .object = fmt::format("line {} of {}", number,
-                                       options_.requests == "-" ? "standard input" : options_.requests),
-                 .detail = why,
-                 .fault = Fault::usage});
-  }
-
-  ServedLine line(const ordered_json& json, int64_t number) {
+  ServedLine line(const ordered_json& json, int64_t number) const {
     static const std::vector<std::string> kKnown = {"id",    "prompt", "prompt_ids", "max_tokens", "temperature",
                                                     "top_k", "top_p",  "seed",       "stop_ids",   "ignore_eos"};
-    if (!json.is_object()) refuse(number, "it is not a JSON object");
+    if (!json.is_object()) throw std::invalid_argument("it is not a JSON object");
     for (const auto& [key, value] : json.items())
-      if (std::ranges::count(kKnown, key) == 0) refuse(number, fmt::format("'{}' is not known", key));
+      if (std::ranges::count(kKnown, key) == 0) throw std::invalid_argument(fmt::format("'{}' is not known", key));
     if (json.contains("prompt") == json.contains("prompt_ids"))
-      refuse(number, "it needs either \"prompt\" or \"prompt_ids\"");
+      throw std::invalid_argument("it needs either prompt or prompt_ids");
+    if (json.contains("prompt") && !tokenizer_)
+      throw std::invalid_argument("its prompt is text, and the model has no tokenizer.json");
     ServedLine line{
         .name = json.value("id", ordered_json(number)), .spec = {}, .sampling = {}, .due = {}, .last_token = {}};
-    if (json.contains("prompt_ids"))
-      line.spec.prompt = json["prompt_ids"].get<std::vector<int32_t>>();
-    else
-      line.spec.prompt = tokenizer().encode(json["prompt"].get<std::string>(), {.add_special_tokens = true});
-    line.spec.max_tokens = json.value("max_tokens", options_.max_tokens);
-    line.spec.stop_ids = json.value("stop_ids", std::vector<int32_t>{});
-    if (!json.value("ignore_eos", false))
-      line.spec.stop_ids.insert(line.spec.stop_ids.end(), config_.eos.begin(), config_.eos.end());
-    SamplingOptions sampling = options_.sampling;
-    if (json.contains("temperature")) sampling.temperature = json["temperature"].get<double>();
-    if (json.contains("top_k")) sampling.top_k = json["top_k"].get<uint32_t>();
-    if (json.contains("top_p")) sampling.top_p = json["top_p"].get<double>();
-    sampling.seed = json.value("seed", sampling.seed);
-    check(sampling);
-    line.sampling = sampling_of(sampling, config_.generation);
+    RequestSpec& spec = line.spec;
+    spec.prompt = json.contains("prompt_ids")
+                      ? token_ids(json["prompt_ids"], "prompt_ids")
+                      : tokenizer_->encode(json["prompt"].get<std::string>(), {.add_special_tokens = true});
+    spec.max_tokens = options_.max_tokens;
+    if (json.contains("max_tokens")) spec.max_tokens = integer(json["max_tokens"], "max_tokens", 1, UINT32_MAX);
+    if (json.contains("stop_ids")) spec.stop_ids = token_ids(json["stop_ids"], "stop_ids");
+    if (!json.contains("ignore_eos") || !json["ignore_eos"].get<bool>())
+      spec.stop_ids.insert(spec.stop_ids.end(), config_.eos.begin(), config_.eos.end());
+    line.sampling = sampling_of_line(json);
     return line;
   }
 
-  const Tokenizer& tokenizer() {
-    if (!tokenizer_) tokenizer_.emplace(Tokenizer::from_file(options_.session.model / "tokenizer.json"));
-    return *tokenizer_;
+  Sampling sampling_of_line(const ordered_json& json) const {
+    SamplingOptions sampling = options_.sampling;
+    if (json.contains("temperature")) sampling.temperature = json["temperature"].get<double>();
+    if (json.contains("top_k")) sampling.top_k = static_cast<uint32_t>(integer(json["top_k"], "top_k", 0, INT32_MAX));
+    if (json.contains("top_p")) sampling.top_p = json["top_p"].get<double>();
+    if (json.contains("seed")) sampling.seed = static_cast<uint64_t>(integer(json["seed"], "seed", 0, INT64_MAX));
+    check(sampling);
+    return sampling_of(sampling, config_.generation);
   }
 
   const RunOptions& options_;
   const ModelConfig& config_;
-  std::optional<Tokenizer> tokenizer_;
+  const std::optional<Tokenizer>& tokenizer_;
 };
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -240,11 +254,11 @@ class Serving {
   std::vector<double> first_ms_, next_ms_;
 };
 
-std::vector<ServedLine> read_lines(const RunOptions& options, const ModelConfig& config) {
-  LineReader reader(options, config);
+std::vector<ServedLine> read_lines(const RunOptions& options, const LineReader& reader) {
   if (options.requests == "-") return reader.read(std::cin);
   std::ifstream file(options.requests);
-  if (!file)
+  if (file && std::filesystem::is_directory(options.requests)) errno = EISDIR;
+  if (!file || std::filesystem::is_directory(options.requests))
     throw Error({.doing = "read", .object = options.requests, .detail = std::strerror(errno), .fault = Fault::usage});
   return reader.read(file);
 }
@@ -279,16 +293,17 @@ int run_requests(const RunOptions& options) {
   check(options.sampling);
   if (options.max_tokens < 1)
     throw Error({.doing = "use", .object = "--max-tokens", .detail = "it is less than 1", .fault = Fault::usage});
-  if (options.rate && !(*options.rate > 0))
+  if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
     throw Error({.doing = "use",
                  .object = "--rate",
-                 .detail = fmt::format("{} is not above 0", *options.rate),
+                 .detail = fmt::format("{} is outside 0.001 to 1e9", *options.rate),
                  .fault = Fault::usage});
   check_model_folder(options.session.model);
-  std::vector<ServedLine> lines = read_lines(options, read_model_config(options.session.model));
   std::optional<Tokenizer> tokenizer;
   if (std::filesystem::exists(options.session.model / "tokenizer.json"))
     tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+  const ModelConfig config = read_model_config(options.session.model);
+  std::vector<ServedLine> lines = read_lines(options, LineReader(options, config, tokenizer));
 
   Session session(options.session);
   EngineOptions engine_options = options.engine;

@@ -57,10 +57,18 @@ class Run(CommandTest):
 
     def test_a_line_that_cannot_be_read_is_named_before_anything_is_served(self):
         for line, named in ((b"{", ["line 2"]), (b"[1]", ["line 2", "JSON object"]), (b'{"prompt_ids": [1], "top": 1}', ["line 2", "'top'"]),
-                            (b'{"max_tokens": 3}', ["line 2", "prompt_ids"]), (b'{"prompt_ids": ["a"]}', ["line 2"]),
+                            (b'{"max_tokens": 3}', ["line 2", "prompt_ids"]), (b'{"prompt_ids": ["a"]}', ["line 2", "prompt_ids"]),
+                            (b'{"prompt_ids": [1.5]}', ["line 2", "1.5"]), (b'{"prompt_ids": [1e10]}', ["line 2"]),
+                            (b'{"prompt_ids": [99999999999]}', ["line 2", "99999999999"]), (b'{"prompt_ids": 1}', ["line 2"]),
+                            (b'{"prompt_ids": [1], "max_tokens": 2.5}', ["line 2", "max_tokens", "2.5"]),
+                            (b'{"prompt_ids": [1], "max_tokens": 0}', ["line 2", "max_tokens"]),
+                            (b'{"prompt_ids": [1], "top_k": -1}', ["line 2", "top_k"]),
+                            (b'{"prompt_ids": [1], "temperature": "hot"}', ["line 2"]),
+                            (b'{"prompt": "text"}', ["line 2", "tokenizer.json"]),
                             (b'{"prompt_ids": [1], "top_p": 3}', ["line 2", "top-p"])):
             self.assert_refused(USAGE, named, *on_device("run", ODD), stdin=b'{"prompt_ids": [1]}\n' + line + b"\n")
         self.assert_refused(USAGE, ["nowhere.jsonl", "No such file"], *on_device("run", ODD, "--requests", "nowhere.jsonl"))
+        self.assert_refused(USAGE, ["/", "directory"], *on_device("run", ODD, "--requests", "/"))
         self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
         self.assert_refused(USAGE, ["buckets", "max batch is 8"], *on_device("run", ODD, "--buckets", "1,2"),
                             stdin=b'{"prompt_ids": [1]}\n')
