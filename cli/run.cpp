@@ -312,6 +312,7 @@ int run_requests(const RunOptions& options) {
   engine_options.depth = options.no_pipelining ? 1 : kSlots;
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
+  engine_options.numerics = numerics_of(options.session.numerics);
   std::vector<BuiltBucket> built;
   engine_options.built = [&built](const BuiltBucket& one) { built.push_back(one); };
   const uint64_t free_before = session.device().free_bytes();

@@ -73,6 +73,7 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
               .max_context = options.max_context,
               .sequences = options.max_batch,
               .pages = pages_of(options),
+              .numerics = options.numerics,
               .mode = options.mode,
               .policy = options.policy,
               .built = options.built}) {}

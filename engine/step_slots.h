@@ -36,6 +36,7 @@ struct StepSlotsOptions {
   int64_t max_context = 0;  // tokens
   int64_t sequences = 1;    // open at once
   int64_t pages = 0;        // of the cache
+  Numerics numerics = Numerics::fast;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
