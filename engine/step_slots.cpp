@@ -80,7 +80,9 @@ void StepSlots::launch(const Launch& launch) {
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
+  if (clock_ != nullptr) clock_->begin(compute_);
   graph.run->launch();
+  if (clock_ != nullptr) clock_->end(compute_);
   // An event of its own, recorded now: what is submitted to the stream of steps later is not waited for.
   slot.sampled.record(compute_);
   copies_.wait(slot.sampled);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
 #include "graph/plan_run.h"
@@ -66,6 +67,8 @@ class StepSlots {
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   std::span<const int32_t> wait(int slot);
 
+  // Every later step is recorded there, until null; for measuring.
+  void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot) { slot_at(slot).memory->poison(); }
 
@@ -93,6 +96,7 @@ class StepSlots {
   KvCache cache_;
   uint64_t page_bytes_;
   int64_t layers_;
+  StepClock* clock_ = nullptr;
   std::vector<Slot> slots_;  // [kSlots]
   Stream compute_, copies_;  // destroyed first
 };
