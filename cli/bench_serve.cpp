@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/serve_bench.h"
 #include "cli/bench.h"
@@ -31,6 +32,11 @@ std::vector<NamedWay> ways_of(const ServeBenchLine& line) {
           {"one at a time", &line.one_at_a_time},
           {"pipelined, busy", &line.busy_pipelined},
           {"one at a time, busy", &line.busy_one_at_a_time}};
+}
+
+void print_head() {
+  fmt::print("{:>5} {:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "batch", "way", "step ms", "min", "p50 ms", "p99 ms",
+             "gap us", "gap p99");
 }
 
 void print_serve_line(const ServeBenchLine& line) {
@@ -62,9 +68,11 @@ int bench_serve_command(const ServeBenchWords& words) {
   bench.policy = edge_policy(words.session.edges);
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
-  fmt::print("{:>5} {:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "batch", "way", "step ms", "min", "p50 ms", "p99 ms",
-             "gap us", "gap p99");
-  const auto lines = bench_serve(session.device(), session.kernels(), session.model(), bench, print_serve_line);
+  const auto lines = bench_serve(session.device(), session.kernels(), session.model(), bench,
+                                 [first = true](const ServeBenchLine& line) mutable {
+                                   if (std::exchange(first, false)) print_head();
+                                   print_serve_line(line);
+                                 });
   if (words.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.commit);
   file["model"] = words.session.model.filename().string();
