@@ -60,6 +60,8 @@ class Request {
   int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
   // Prompt and outputs as one.
   int32_t token_at(int64_t position) const;
+  // False where that token is chosen by a step in flight.
+  bool knows(int64_t position) const { return position < prompt_tokens() + static_cast<int64_t>(outputs_.size()); }
   // Whether a step that chooses one more token may be launched. Counts the tokens of steps in flight as spent.
   bool can_decode() const;
 
