@@ -37,6 +37,7 @@ struct RunOptions {
   std::string requests = "-";
   int64_t max_tokens = 128;
   EngineOptions engine{.chunk = 64};
+  std::string reserve = "all";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   std::optional<double> rate;  // requests a second
 };
@@ -307,6 +308,7 @@ int run_requests(const RunOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.max_context = std::min(longest(options, lines), session.context_limit());
   engine_options.prefix_cache = !options.no_prefix_cache;
+  engine_options.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
   engine_options.depth = options.no_pipelining ? 1 : kSlots;
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
@@ -359,6 +361,12 @@ void add_run(CLI::App& app, Action& chosen) {
           "--pages", options->engine.pages,
           fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
       ->check(whole_number<uint32_t>);
+  command
+      ->add_option("--reserve", options->reserve,
+                   "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
+                   "preempted where they run out")
+      ->check(CLI::IsMember({"all", "prompt"}))
+      ->capture_default_str();
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");

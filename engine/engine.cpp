@@ -106,7 +106,7 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
                         .page_tokens = kPageTokens,
                         .sequences = options.max_batch,
                         .prefix_cache = options.prefix_cache}),
-                {.max_context = options.max_context, .depth = options.depth}),
+                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}),
       slots_(device, kernels, model, slots_of(options)) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling) {
@@ -128,6 +128,9 @@ bool Engine::advance() {
       return false;
     case Selection::Action::admit:
       pipeline_.admit();
+      break;
+    case Selection::Action::preempt:
+      pipeline_.preempt();
       break;
     case Selection::Action::launch:
       launch(next.step);

@@ -23,14 +23,15 @@
 namespace nodewright {
 
 struct EngineOptions {
-  int max_batch = 8;         // requests served at once, and rows of the largest decode step
-  int chunk = 8;             // prompt tokens of a step
-  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to the larger of both
-  int64_t max_context = 0;   // tokens of prompt and outputs
-  int64_t pages = 0;         // of the cache; 0: enough for max_batch requests of max_context tokens
-  bool prefix_cache = true;  // prompts that begin alike share pages
-  bool mixed = true;         // steps with prompt tokens take along the rows that decode
-  int depth = kSlots;        // steps in flight; 1: no pipelining
+  int max_batch = 8;               // requests served at once, and rows of the largest decode step
+  int chunk = 8;                   // prompt tokens of a step
+  std::vector<int> buckets;        // rows of the graphs; empty: BucketSet::up_to the larger of both
+  int64_t max_context = 0;         // tokens of prompt and outputs
+  int64_t pages = 0;               // of the cache; 0: enough for max_batch requests of max_context tokens
+  bool prefix_cache = true;        // prompts that begin alike share pages
+  Reserve reserve = Reserve::all;  // pages of a request when it is admitted
+  bool mixed = true;               // steps with prompt tokens take along the rows that decode
+  int depth = kSlots;              // steps in flight; 1: no pipelining
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
