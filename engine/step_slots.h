@@ -26,7 +26,7 @@ namespace nodewright {
 // What one graph cost to make.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;    // rows
+  int bucket = 0;    // rows; 0: the plan of eager_rows
   size_t nodes = 0;  // 0 when eager
   double ms = 0;
   uint64_t free_bytes = 0;  // of device memory, afterwards
@@ -34,6 +34,7 @@ struct BuiltBucket {
 
 struct StepSlotsOptions {
   BucketSet buckets{{1}};   // rows of the graphs
+  int eager_rows = 0;       // of a plan that is launched node by node, as bucket 0; 0: none
   int64_t max_context = 0;  // tokens
   int64_t sequences = 1;    // open at once
   int64_t pages = 0;        // of the cache
@@ -52,12 +53,17 @@ class StepSlots {
   StepSlots(const StepSlots&) = delete;
   StepSlots& operator=(const StepSlots&) = delete;
 
+  // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
+  // may be in flight, and last_token is lost: the next steps are told their tokens. After an Error only destruction is
+  // right.
+  void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
+
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
   struct Launch {
     int slot = 0;
-    int bucket = 0;                    // one of the buckets
+    int bucket = 0;                    // one of the buckets, or 0 with eager_rows
     int32_t live = 0;                  // rows that are written
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
@@ -83,16 +89,18 @@ class StepSlots {
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
     Event sampled, copied;
-    std::map<int, Graph> graphs;  // by bucket
+    std::map<int, Graph> graphs;  // by bucket; 0: eager
     int bucket = 0;               // of the last launch
     int32_t tokens = 0;           // that it chooses
   };
 
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
-  void build(const DecoderModel& model, KernelCache& kernels, const StepSlotsOptions& options);
+  void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  void build(const DecoderModel& model, const StepSlotsOptions& options);
 
   Device& device_;
+  KernelCache& kernels_;
   KvCache cache_;
   uint64_t page_bytes_;
   int64_t layers_;

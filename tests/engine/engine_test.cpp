@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tests/engine/golden_model.h"
+#include "tests/engine/poison_free.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {
@@ -92,19 +93,6 @@ class EngineRun : public testing::TestWithParam<ServedSetting> {
     if (up_to(2) == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50, job.sampling.top_p = 0.95f;
     return job;
   }
-
-  // What a free slot and a free page hold must not matter.
-  static void poison(Engine& engine, test::LoadedModel& loaded) {
-    const PipelineState& pipeline = engine.pipeline();
-    if (const std::optional<int> slot = pipeline.free_slot()) engine.slots().poison(*slot);
-    const uint64_t page_bytes = KvCache::page_bytes(loaded.model.config());
-    for (int32_t page = 0; page < pipeline.pool().options().pages; ++page)
-      if (pipeline.pool().state_of(page) == PageState::free)
-        for (int64_t layer = 0; layer < loaded.model.config().layers; ++layer)
-          fill_device(loaded.device,
-                      engine.slots().cache().layer(layer).address() + static_cast<uint64_t>(page) * page_bytes,
-                      std::byte{0xff}, page_bytes, "kv");
-  }
 };
 
 TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
@@ -138,7 +126,7 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
     if (engine.pipeline().mode() == PipelineMode::paused) engine.resume();
     ASSERT_TRUE(advanced || jobs.size() < job_count || engine.pipeline().mode() == PipelineMode::running);
     engine.pipeline().check();
-    if (GetParam().poisons) poison(engine, loaded);
+    if (GetParam().poisons) test::poison_free(engine, loaded);
     for (const CommittedToken& token : engine.take_tokens()) streamed[token.request].push_back(token.token);
     for (Resolution& resolution : engine.take_resolutions())
       ASSERT_TRUE(ended.emplace(resolution.request, resolution).second) << "request " << resolution.request;
