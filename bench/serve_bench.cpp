@@ -111,6 +111,7 @@ class ServeBench {
                      .sampling = {},
                      .pages = tables[static_cast<size_t>(row)]});
         slots.launch({.slot = slot, .bucket = batch_, .live = batch_, .sampled = batch_, .copies = {}});
+        slots.sample(slot, 0);
       }
       if (step == 0) continue;
       slots.wait(1 - slot);

@@ -15,7 +15,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "cli/choice_fields.h"
 #include "cli/command.h"
+#include "cli/json_numbers.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
@@ -47,17 +49,10 @@ struct ServedLine {
   ordered_json name;  // "id" of the line, or its number
   RequestSpec spec;
   Sampling sampling;
+  LineChoice choice;
+  std::vector<TokenLogprobs> logprobs;
   RunClock::time_point due, last_token;
 };
-
-// An integer from `least` to `most`; JSON's own conversion would cut 1.5 and wrap what is too large.
-int64_t integer(const ordered_json& value, const std::string& name, int64_t least, int64_t most) {
-  const bool wraps = value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX;
-  if (!value.is_number_integer() || wraps || value.get<int64_t>() < least || value.get<int64_t>() > most)
-    throw std::invalid_argument(
-        fmt::format("{} is {}, expected an integer from {} to {}", name, value.dump(), least, most));
-  return value.get<int64_t>();
-}
 
 std::vector<int32_t> token_ids(const ordered_json& value, const std::string& name) {
   if (!value.is_array()) throw std::invalid_argument(name + " is no list of token ids");
@@ -69,9 +64,9 @@ std::vector<int32_t> token_ids(const ordered_json& value, const std::string& nam
 class LineReader {
  public:
   LineReader(const RunOptions& options, const ModelConfig& config, const std::optional<Tokenizer>& tokenizer)
-      : options_(options), config_(config), tokenizer_(tokenizer) {}
+      : options_(options), config_(config), tokenizer_(tokenizer), choices_(config, tokenizer) {}
 
-  std::vector<ServedLine> read(std::istream& input) const {
+  std::vector<ServedLine> read(std::istream& input) {
     std::vector<ServedLine> lines;
     std::string text;
     for (int64_t number = 1; std::getline(input, text); ++number) {
@@ -90,18 +85,24 @@ class LineReader {
   }
 
  private:
-  ServedLine line(const ordered_json& json, int64_t number) const {
+  ServedLine line(const ordered_json& json, int64_t number) {
     static const std::vector<std::string> kKnown = {"id",    "prompt", "prompt_ids", "max_tokens", "temperature",
                                                     "top_k", "top_p",  "seed",       "stop_ids",   "ignore_eos"};
     if (!json.is_object()) throw std::invalid_argument("it is not a JSON object");
     for (const auto& [key, value] : json.items())
-      if (std::ranges::count(kKnown, key) == 0) throw std::invalid_argument(fmt::format("'{}' is not known", key));
+      if (std::ranges::count(kKnown, key) + std::ranges::count(kChoiceFields, key) == 0)
+        throw std::invalid_argument(fmt::format("'{}' is not known", key));
     if (json.contains("prompt") == json.contains("prompt_ids"))
       throw std::invalid_argument("it needs either prompt or prompt_ids");
     if (json.contains("prompt") && !tokenizer_)
       throw std::invalid_argument("its prompt is text, and the model has no tokenizer.json");
-    ServedLine line{
-        .name = json.value("id", ordered_json(number)), .spec = {}, .sampling = {}, .due = {}, .last_token = {}};
+    ServedLine line{.name = json.value("id", ordered_json(number)),
+                    .spec = {},
+                    .sampling = {},
+                    .choice = {},
+                    .logprobs = {},
+                    .due = {},
+                    .last_token = {}};
     RequestSpec& spec = line.spec;
     spec.prompt = json.contains("prompt_ids")
                       ? token_ids(json["prompt_ids"], "prompt_ids")
@@ -109,8 +110,10 @@ class LineReader {
     spec.max_tokens = options_.max_tokens;
     if (json.contains("max_tokens")) spec.max_tokens = integer(json["max_tokens"], "max_tokens", 1, UINT32_MAX);
     if (json.contains("stop_ids")) spec.stop_ids = token_ids(json["stop_ids"], "stop_ids");
-    if (!json.contains("ignore_eos") || !json["ignore_eos"].get<bool>())
-      spec.stop_ids.insert(spec.stop_ids.end(), config_.eos.begin(), config_.eos.end());
+    std::vector<int32_t> eos(config_.eos.begin(), config_.eos.end());
+    if (json.contains("ignore_eos") && json["ignore_eos"].get<bool>()) eos.clear();
+    spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
+    line.choice = choices_.read(json, eos);
     line.sampling = sampling_of_line(json);
     return line;
   }
@@ -128,6 +131,7 @@ class LineReader {
   const RunOptions& options_;
   const ModelConfig& config_;
   const std::optional<Tokenizer>& tokenizer_;
+  ChoiceReader choices_;
 };
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -197,7 +201,7 @@ class Serving {
         print(line, "cancelled", {}, "");
         continue;
       }
-      const auto [id, reason] = engine_.submit(line.spec, line.sampling);
+      const auto [id, reason] = engine_.submit(line.spec, line.sampling, line.choice.options);
       if (id)
         by_id_[*id] = &line;
       else
@@ -217,6 +221,7 @@ class Serving {
       (first ? first_ms_ : next_ms_).push_back(ms(first ? line.due : line.last_token));
       line.last_token = now;
     }
+    for (TokenLogprobs& one : engine_.take_logprobs()) by_id_.at(one.request)->logprobs.push_back(std::move(one));
     for (const Resolution& end : engine_.take_resolutions()) {
       const bool stopped = end.reason == EndReason::stop_id;
       print(*by_id_.at(end.request), stopped ? "stop" : name_of(end.reason), end.outputs, end.message);
@@ -234,7 +239,9 @@ class Serving {
              const std::string& message) {
     ordered_json result{{"id", line.name}, {"reason", reason}, {"ids", outputs}};
     if (reason == "stop") outputs.pop_back();  // no part of the text
-    if (tokenizer_) result["text"] = tokenizer_->decode(outputs, true);
+    if (line.choice.stops) line.choice.stops->finish();
+    if (tokenizer_) result["text"] = line.choice.stops ? line.choice.stops->text() : tokenizer_->decode(outputs, true);
+    if (line.choice.options.logprobs >= 0) result["logprobs"] = logprobs_json(line.logprobs);
     if (!message.empty()) result["message"] = message;
     write_standard_output(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     ++ends_[std::string(reason)];
@@ -253,7 +260,7 @@ class Serving {
   std::vector<double> first_ms_, next_ms_;
 };
 
-std::vector<ServedLine> read_lines(const RunOptions& options, const LineReader& reader) {
+std::vector<ServedLine> read_lines(const RunOptions& options, LineReader& reader) {
   if (options.requests == "-") return reader.read(std::cin);
   std::ifstream file(options.requests);
   if (file && std::filesystem::is_directory(options.requests)) errno = EISDIR;
@@ -302,10 +309,15 @@ int run_requests(const RunOptions& options) {
   if (std::filesystem::exists(options.session.model / "tokenizer.json"))
     tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
   const ModelConfig config = read_model_config(options.session.model);
-  std::vector<ServedLine> lines = read_lines(options, LineReader(options, config, tokenizer));
+  std::vector<ServedLine> lines = [&] {
+    LineReader reader(options, config, tokenizer);
+    return read_lines(options, reader);
+  }();
 
   Session session(options.session);
   EngineOptions engine_options = options.engine;
+  engine_options.choices =
+      std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.shapes(); });
   engine_options.max_context = std::min(longest(options, lines), session.context_limit());
   engine_options.prefix_cache = !options.no_prefix_cache;
   engine_options.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
@@ -340,7 +352,8 @@ void add_run(CLI::App& app, Action& chosen) {
   command
       ->add_option("--requests", options->requests,
                    "a request a line: prompt or prompt_ids, and id, max_tokens, temperature, top_k, top_p, seed, "
-                   "stop_ids, ignore_eos; -: standard input")
+                   "stop_ids, ignore_eos, stop, regex, json_schema, logprobs, min_p, min_tokens, logit_bias, bad_ids, "
+                   "repetition_penalty, presence_penalty, frequency_penalty; -: standard input")
       ->capture_default_str();
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
       ->check(whole_number<uint32_t>)

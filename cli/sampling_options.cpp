@@ -1,8 +1,9 @@
 #include "cli/sampling_options.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "cli/whole_number.h"
+#include "engine/sampling_range.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -18,15 +19,12 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
 }
 
 void check(const SamplingOptions& options) {
-  const auto refuse = [](const char* option, const std::string& detail) {
-    throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
-  };
-  if (options.temperature && !(*options.temperature >= 0 && *options.temperature <= 1e4))
-    refuse("--temperature", fmt::format("{} is outside 0 to 10000", *options.temperature));
-  if (options.top_p && !(*options.top_p > 0 && *options.top_p <= 1))
-    refuse("--top-p", fmt::format("{} is outside 0 to 1, 0 excluded", *options.top_p));
-  if (options.top_k && *options.top_k > INT32_MAX)
-    refuse("--top-k", fmt::format("{} is outside 0 to {}", *options.top_k, INT32_MAX));
+  const std::optional<SamplingFault> fault =
+      sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1));
+  if (!fault) return;
+  std::string option = "--" + fault->field;
+  std::ranges::replace(option, '_', '-');
+  throw Error({.doing = "use", .object = option, .detail = fault->detail, .fault = Fault::usage});
 }
 
 Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults) {

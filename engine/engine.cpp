@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/option_range.h"
+#include "engine/sampling_range.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -65,6 +66,7 @@ StepSlotsOptions slots_of(const EngineOptions& options) {
           .max_context = options.max_context,
           .sequences = options.max_batch,
           .pages = pages_of(options),
+          .choices = options.choices,
           .numerics = options.numerics,
           .mode = options.mode,
           .policy = options.policy,
@@ -88,13 +90,17 @@ void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t m
   check_option("max context", max_context, 1, next.max_position);
 }
 
-std::string why_not(const Sampling& sampling) {
-  if (!(sampling.temperature >= 0 && sampling.temperature <= 1e4f))
-    return fmt::format("a temperature of {} is outside 0 to 10000", sampling.temperature);
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    return fmt::format("a top_p of {} is outside 0 to 1, 0 excluded", sampling.top_p);
-  if (sampling.top_k < 0) return fmt::format("a top_k of {} is negative", sampling.top_k);
-  return "";
+// What `work` throws; empty when it does not.
+template <class Work>
+std::string failure_of(const Work& work) {
+  try {
+    work();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "it threw no std::exception";
+  }
 }
 
 }  // namespace
@@ -110,15 +116,23 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
                 {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}),
       slots_(device, kernels, model, slots_of(options)) {}
 
-PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling) {
+PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
   const int64_t vocab = model_->config().vocab;
   for (const int32_t token : spec.prompt)
     if (token < 0 || token >= vocab)
       return {std::nullopt, fmt::format("token {} of the prompt: the vocabulary has {} tokens", token, vocab)};
-  if (std::string reason = why_not(sampling); !reason.empty()) return {std::nullopt, std::move(reason)};
-  if (spec.constrained) return {std::nullopt, "it is constrained, and this engine takes no masks"};
+  if (const std::optional<SamplingFault> fault = sampling_fault(sampling))
+    return {std::nullopt, fmt::format("a {} of {}", fault->field, fault->detail)};
+  if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty())
+    return {std::nullopt, std::move(reason)};
+  if (spec.constrained && !choice.allow) return {std::nullopt, "it is constrained, and nothing gives its masks"};
+  if (choice.shapes() && !options_.choices)
+    return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
+  spec.constrained = choice.allow != nullptr;
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
-  if (submitted.id) sampling_.emplace(*submitted.id, sampling);
+  if (!submitted.id) return submitted;
+  sampling_.emplace(*submitted.id, sampling);
+  if (choice.shapes() || choice.ends) choices_.emplace(*submitted.id, std::move(choice));
   return submitted;
 }
 
@@ -136,8 +150,8 @@ bool Engine::advance() {
     case Selection::Action::launch:
       launch(next.step);
       break;
-    case Selection::Action::sample:  // which the graph that was launched does, too
-      pipeline_.sample();
+    case Selection::Action::sample:
+      sample();
       break;
     case Selection::Action::start_commit:
       commit();
@@ -151,7 +165,10 @@ bool Engine::advance() {
 
 std::vector<Resolution> Engine::take_resolutions() {
   std::vector<Resolution> resolutions = pipeline_.take_resolutions();
-  for (const Resolution& resolution : resolutions) sampling_.erase(resolution.request);
+  for (const Resolution& resolution : resolutions) {
+    sampling_.erase(resolution.request);
+    choices_.erase(resolution.request);
+  }
   return resolutions;
 }
 
@@ -238,6 +255,11 @@ void Engine::dispatch(const InFlightStep& step) {
                      .output = row.output,
                      .sampling = sampling_.at(row.request),
                      .pages = pipeline_.pool().table(request.sequence())};
+    // A first choice comes with a prompt, and a prompt is alone in flight: nothing on the device counts meanwhile.
+    const auto choice = choices_.find(row.request);
+    if (choice != choices_.end() && choice->second.penalises() && row.samples &&
+        request.phase() == RequestPhase::prefilling)
+      slots_.set_counts(request.sequence(), token_counts(prompt, request.outputs(), model_->config().vocab));
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
       inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;
@@ -253,22 +275,114 @@ void Engine::dispatch(const InFlightStep& step) {
                  .copies = step.copies});
 }
 
+// The second choice of the forward's rows, in the order of the rows.
+void Engine::sample() {
+  const InFlightStep& step = *pipeline_.forward();
+  const int slot = step.slot;
+  std::vector<int32_t>& choice_of = choice_of_row_[static_cast<size_t>(slot)];
+  choice_of.clear();
+  int32_t step_row = 0, choices = 0;
+  std::vector<MaskKey> masks;
+  for (const RowPlan& row : step.plan.rows) {
+    if (!row.samples) continue;
+    const bool again = choose_again(slot, row, step_row++, choices, masks);
+    choice_of.push_back(again ? choices++ : -1);
+  }
+  try {
+    pipeline_.sample(masks);
+    slots_.sample(slot, choices);
+  } catch (const Error& error) {
+    pipeline_.fail(error.what());
+  }
+}
+
+// False where nothing is to be chosen again: the request asks for nothing, or has ended, perhaps just now.
+bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row,
+                          std::vector<MaskKey>& masks) {
+  const auto choice = choices_.find(row.request);
+  const Request& request = *pipeline_.find(row.request);
+  if (choice == choices_.end() || !choice->second.shapes() || request.is_resolved()) return false;
+  const ChoiceInputs& in = slots_.choices(slot);
+  const ChoiceOptions& options = choice->second;
+  if (options.allow) {
+    const std::span<uint32_t> mask = cleared_mask(in, choice_row);
+    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
+    const std::string failure = failure_of([&] { options.allow(request.outputs(), mask); });
+    if (!failure.empty()) {
+      pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure));
+      return false;
+    }
+  }
+  write_choice(in, choice_row,
+               {.step_row = step_row,
+                .sequence = request.sequence(),
+                .output = row.output,
+                .sampling = sampling_.at(row.request),
+                .options = options,
+                .stop_ids = request.spec().stop_ids});
+  return true;
+}
+
 void Engine::commit() {
   const InFlightStep& step = pipeline_.start_commit();
+  const std::vector<int32_t>& choice_of = choice_of_row_[static_cast<size_t>(step.slot)];
   std::vector<RowResult> results;
+  std::map<RequestId, TokenLogprobs> logprobs;
   try {
     const std::span<const int32_t> tokens = slots_.wait(step.slot);
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
-      results.push_back({.token = row.samples ? tokens[next++] : 0});
+      results.emplace_back();
+      if (row.samples) {
+        RowResult& result = results.back();
+        const int32_t choice = choice_of[next];
+        result.token = tokens[next++];
+        if (choice >= 0) result = chosen_again(step.slot, row, choice, logprobs);
+        ask_for_end(row.request, result);
+      }
       stats_.zombie_rows += pipeline_.find(row.request)->is_resolved();
     }
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }
   const std::vector<CommittedToken> accepted = pipeline_.finish_commit(results);
+  for (const CommittedToken& token : accepted)
+    if (const auto found = logprobs.find(token.request); found != logprobs.end())
+      logprobs_.push_back(std::move(found->second));
   tokens_.insert(tokens_.end(), accepted.begin(), accepted.end());
   stats_.output_tokens += static_cast<int64_t>(accepted.size());
+}
+
+RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
+                               std::map<RequestId, TokenLogprobs>& logprobs) const {
+  const ChoiceOutputs& out = slots_.chosen(slot);
+  RowResult result{.token = out.tokens.data[choice]};
+  if (out.kept.data[choice] == 0)
+    result.failure =
+        fmt::format("nothing may be chosen as output {}: its mask and biases deny every token", row.output);
+  const auto asked = choices_.find(row.request);
+  if (asked == choices_.end() || asked->second.logprobs < 0) return result;
+  TokenLogprobs told{row.request, row.output, result.token, out.logprob.data[choice], {}};
+  for (int64_t k = choice * kMostLogprobs, end = k + asked->second.logprobs; k < end; ++k)
+    if (const int32_t token = out.top_tokens.data[k]; token >= 0)
+      told.top.emplace_back(token, out.top_logprobs.data[k]);
+  logprobs.emplace(row.request, std::move(told));
+  return result;
+}
+
+// What the request's owner says about the end that the token brings.
+void Engine::ask_for_end(RequestId id, RowResult& result) {
+  const auto choice = choices_.find(id);
+  const Request& request = *pipeline_.find(id);
+  if (choice == choices_.end() || !choice->second.ends || request.is_resolved() || result.token < 0) return;
+  if (std::ranges::count(request.spec().stop_ids, result.token) > 0) return;
+  const std::string failure = failure_of([&] {
+    const std::optional<EndReason> end = choice->second.ends(result.token);
+    result.completes_stop_string = end == EndReason::stop_string;
+    result.completes_grammar = end == EndReason::complete;
+  });
+  if (!failure.empty())
+    pipeline_.fail_request(id, fmt::format("the end after output {}: {}", request.outputs().size(), failure));
 }
 
 }  // namespace nodewright

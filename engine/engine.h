@@ -9,6 +9,7 @@
 //   engine.take_resolutions();     every request that was accepted, once
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/choice_options.h"
 #include "engine/engine_stats.h"
 #include "engine/scheduler.h"
 #include "engine/step_slots.h"
@@ -30,6 +32,7 @@ struct EngineOptions {
   int64_t pages = 0;                   // of the cache; 0: enough for max_batch requests of max_context tokens
   bool prefix_cache = true;            // prompts that begin alike share pages
   Reserve reserve = Reserve::all;      // pages of a request when it is admitted
+  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   bool mixed = true;                   // steps with prompt tokens take along the rows that decode
   int depth = kSlots;                  // steps in flight; 1: no pipelining
   Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
@@ -62,8 +65,8 @@ class Engine {
   Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options);
 
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of
-  // range, a constrained request (there are no masks yet), an engine that has failed.
-  PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {});
+  // range, what EngineOptions::choices makes no room for, an engine that has failed.
+  PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {}, ChoiceOptions choice = {});
   // False when it had ended.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }
 
@@ -73,6 +76,7 @@ class Engine {
 
   // Since the last call.
   std::vector<CommittedToken> take_tokens() { return std::exchange(tokens_, {}); }
+  std::vector<TokenLogprobs> take_logprobs() { return std::exchange(logprobs_, {}); }
   std::vector<Resolution> take_resolutions();
 
   // Launches no more; what is in flight is still to be advanced. Throws Error unless it is running.
@@ -96,18 +100,26 @@ class Engine {
  private:
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
+  void sample();
+  bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   void commit();
   void count(const StepPlan& plan);
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
+  RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
+                         std::map<RequestId, TokenLogprobs>& logprobs) const;
+  void ask_for_end(RequestId id, RowResult& result);
 
   EngineOptions options_;
   const DecoderModel* model_;
   SchedulerOptions scheduling_;
   PipelineState pipeline_;
   StepSlots slots_;
-  std::map<RequestId, Sampling> sampling_;  // of those whose end was not taken
+  std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
+  std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
+  std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
   std::vector<CommittedToken> tokens_;
+  std::vector<TokenLogprobs> logprobs_;
   EngineStats stats_;
   PipelineState::Rebuilt rebuilt_ = PipelineState::Rebuilt::nothing;  // since it was paused
 };

@@ -61,6 +61,14 @@ bool PipelineState::cancel(RequestId id) {
   return true;
 }
 
+bool PipelineState::fail_request(RequestId id, std::string message) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.is_resolved()) return false;
+  resolve(found->second, EndReason::failed, std::move(message));
+  erase_if_ended(id);
+  return true;
+}
+
 std::string PipelineState::why_not_admit() const {
   if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
   if (waiting_.empty()) return "no request waits";
@@ -270,12 +278,16 @@ std::vector<CommittedToken> PipelineState::finish_commit(std::span<const RowResu
     const RowPlan& row = step.plan.rows[i];
     Request& request = at(row.request);
     if (!request.is_resolved() && row.samples && results[i].token < 0) {
-      resolve(request, EndReason::failed, fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
+      resolve(request, EndReason::failed,
+              !results[i].failure.empty()
+                  ? results[i].failure
+                  : fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
     } else if (!request.is_resolved()) {
       for (int64_t p = row.first; p < row.first + row.tokens; ++p)
         pool_.append(request.sequence(), {{request.token_at(p)}});
       if (row.samples) {
-        const auto end = request.accept(results[i].token, results[i].completes_stop_string);
+        const auto end =
+            request.accept(results[i].token, results[i].completes_stop_string, results[i].completes_grammar);
         accepted.push_back({row.request, results[i].token, end});
         if (end) resolve(request, *end, "");
       }

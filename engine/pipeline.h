@@ -75,8 +75,10 @@ struct MaskKey {
 
 // What the device chose for a row.
 struct RowResult {
-  int32_t token = 0;  // below 0: its logits hold a NaN
+  int32_t token = 0;  // below 0: none could be chosen
   bool completes_stop_string = false;
+  bool completes_grammar = false;
+  std::string failure;  // why none could; empty: its logits hold a NaN
 };
 
 // What became of a row whose request was still waiting for it.
@@ -126,6 +128,8 @@ class PipelineState {
   Submitted submit(RequestSpec spec);
   // Resolves the request as cancelled. False when it was resolved before.
   bool cancel(RequestId id);
+  // Resolves this request alone as failed. False when it was resolved before.
+  bool fail_request(RequestId id, std::string message);
   // Gives the request that waits longest its sequence and its pages. False when why_not_admit() gives a reason.
   bool admit();
   std::string why_not_admit() const;

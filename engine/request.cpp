@@ -31,6 +31,8 @@ std::string_view name_of(EndReason reason) {
       return "stop id";
     case EndReason::stop_string:
       return "stop string";
+    case EndReason::complete:
+      return "complete";
     case EndReason::length:
       return "length";
     case EndReason::cancelled:
@@ -112,13 +114,14 @@ void Request::leave_step() {
   if (--in_flight_ == 0 && phase_ == RequestPhase::finishing) phase_ = RequestPhase::ended;
 }
 
-std::optional<EndReason> Request::accept(int32_t token, bool completes_stop_string) {
+std::optional<EndReason> Request::accept(int32_t token, bool completes_stop_string, bool completes_grammar) {
   demand((phase_ == RequestPhase::prefilling && computed_ == prefill_end_) || phase_ == RequestPhase::decoding,
          "accept a token of");
   demand(in_flight_ > 0 && static_cast<int64_t>(outputs_.size()) < most_outputs_, "accept a token of");
   outputs_.push_back(token);
   if (std::ranges::count(spec_.stop_ids, token) > 0) return EndReason::stop_id;
   if (completes_stop_string) return EndReason::stop_string;
+  if (completes_grammar) return EndReason::complete;
   if (static_cast<int64_t>(outputs_.size()) == most_outputs_) return EndReason::length;
   return std::nullopt;
 }

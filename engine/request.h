@@ -18,7 +18,8 @@ namespace nodewright {
 using RequestId = int64_t;  // 1, 2, ... in the order of submission
 
 enum class RequestPhase { waiting, prefilling, decoding, finishing, ended };
-enum class EndReason { stop_id, stop_string, length, cancelled, failed };
+// complete: what its grammar asks for is all there, and nothing may follow.
+enum class EndReason { stop_id, stop_string, complete, length, cancelled, failed };
 std::string_view name_of(RequestPhase phase);
 std::string_view name_of(EndReason reason);
 
@@ -76,7 +77,7 @@ class Request {
   void revoke(int64_t tokens);                  // the same step never reached the device
   void commit();                                // a step with its row has been committed, whatever became of the row
   // The token that a committed step chose, and the end that follows from it, if any. To be called before commit().
-  std::optional<EndReason> accept(int32_t token, bool completes_stop_string);
+  std::optional<EndReason> accept(int32_t token, bool completes_stop_string, bool completes_grammar = false);
   void resolve(EndReason reason);
 
  private:

@@ -3,6 +3,7 @@
 //
 //   write_row(slots.inputs(0, 8), ...);        free to write when the slot is
 //   slots.launch({.slot = 0, .bucket = 8, .live = 5, .sampled = 5});
+//   slots.sample(0);                           or with rows that are chosen again: write_choice(slots.choices(0), ...)
 //   slots.wait(0);                             [5] tokens
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
 #include "graph/plan_run.h"
+#include "models/choice_graph.h"
 #include "models/decoder_graph.h"
 #include "runtime/event.h"
 
@@ -39,6 +41,7 @@ struct StepSlotsOptions {
   int64_t sequences = 1;    // open at once
   int64_t pages = 0;        // of the cache
   Numerics numerics = Numerics::fast;
+  bool choices = false;  // rows may be chosen again
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
@@ -68,15 +71,22 @@ class StepSlots {
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
   };
-  // Submits the copies, the step, and on the other stream the copy of its tokens. Does not wait.
+  // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
+  // What the second choice of the slot's last launch takes and gives. Only with options.choices.
+  const ChoiceInputs& choices(int slot) const { return last_graph(slot).choice.host_inputs; }
+  const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
+  // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
+  void sample(int slot, int32_t choices = 0);
+  // Replaces what the penalties of a sequence count. Blocks; nothing may be in flight.
+  void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   std::span<const int32_t> wait(int slot);
 
   // Every later step is recorded there, until null; for measuring.
   void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
-  void poison(int slot) { slot_at(slot).memory->poison(); }
+  void poison(int slot);
 
   KvCache& cache() { return cache_; }
   uint64_t state_bytes() const;  // inputs, activations and outputs of all slots
@@ -84,10 +94,12 @@ class StepSlots {
  private:
   struct Graph {
     DecodeState state;
-    std::unique_ptr<PlanRun> run;
+    ChoiceState choice;
+    std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
   };
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
+    std::unique_ptr<ChoiceSlot> choices;  // may be null
     Event sampled, copied;
     std::map<int, Graph> graphs;  // by bucket; 0: eager
     int bucket = 0;               // of the last launch
@@ -96,6 +108,7 @@ class StepSlots {
 
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
+  const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
   void build(const DecoderModel& model, const StepSlotsOptions& options);
 

@@ -6,7 +6,7 @@
 namespace nodewright {
 namespace {
 
-constexpr char32_t kReplacement = 0xFFFD;
+constexpr char32_t kReplacementCharacter = 0xFFFD;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void TextAssembly::append_bytes(std::string_view bytes, std::string& text) {
 void TextAssembly::append_byte_of_run(char byte, std::string& text) {
   in_run_ = true;
   if (run_is_invalid_) {
-    append_utf8(kReplacement, text);
+    append_utf8(kReplacementCharacter, text);
     return;
   }
   waiting_ += byte;
@@ -26,7 +26,7 @@ void TextAssembly::append_byte_of_run(char byte, std::string& text) {
   if (step.kind == Utf8Kind::complete) complete_ += step.size;
   if (step.kind == Utf8Kind::invalid) {
     run_is_invalid_ = true;
-    for (std::size_t i = 0; i < waiting_.size(); ++i) append_utf8(kReplacement, text);
+    for (std::size_t i = 0; i < waiting_.size(); ++i) append_utf8(kReplacementCharacter, text);
     waiting_.clear();
   }
 }
@@ -38,7 +38,7 @@ void TextAssembly::append_text(std::string_view token, std::string& text) {
 
 void TextAssembly::finish(std::string& text) {
   if (in_run_ && complete_ < waiting_.size()) {
-    for (std::size_t i = 0; i < waiting_.size(); ++i) append_utf8(kReplacement, text);
+    for (std::size_t i = 0; i < waiting_.size(); ++i) append_utf8(kReplacementCharacter, text);
   } else {
     text += to_valid_utf8(waiting_);
   }

@@ -67,6 +67,11 @@ class Tokenizer {
   // anything.
   void append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const;
 
+  // Whether a token has this id.
+  bool has(TokenId id) const {
+    return id >= 0 && static_cast<std::size_t>(id) < tokens_.size() && tokens_[static_cast<std::size_t>(id)].exists;
+  }
+
   // Whether this is a special token. Throws like id_to_bytes.
   bool is_special(TokenId id) const;
 

@@ -3,6 +3,7 @@
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/logit_row.h"
 
 namespace nodewright {
 
@@ -21,7 +22,7 @@ struct Sample {
   int64_t logits_stride;
 };
 
-inline constexpr unsigned kSampleThreads = 512;
+inline constexpr unsigned kSampleThreads = kLogitRowThreads;
 inline constexpr unsigned kSampleBins = 256;
 constexpr LaunchShape sample_shape(unsigned rows) {
   return {{rows, 1, 1}, {kSampleThreads, 1, 1}, kSampleBins * 8 + 2 * 8 + 32 * 8};

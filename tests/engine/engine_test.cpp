@@ -50,6 +50,7 @@ struct ServedSetting {
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
   std::vector<int> buckets = {kServedRows};  // across buckets only invariant numerics give the same bits
+  bool masks = false;    // every other request is constrained to everything: chosen by the second graph
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -71,6 +72,7 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .pages = setting.pages,
           .prefix_cache = setting.prefix_cache,
           .mixed = setting.mixed,
+          .choices = setting.masks,
           .depth = setting.depth,
           .numerics = numerics_of(setting),
           .mode = setting.mode};
@@ -116,7 +118,10 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
           job.spec.stop_ids = {tokens[static_cast<size_t>(up_to(static_cast<int64_t>(tokens.size()) - 1))]};
           tokens.resize(static_cast<size_t>(std::ranges::find(tokens, job.spec.stop_ids[0]) - tokens.begin()) + 1);
         }
-        const RequestId id = engine.submit(job.spec, job.sampling).id.value();
+        ChoiceOptions choice;
+        if (GetParam().masks && jobs.size() % 2 == 0)
+          choice.allow = [](auto, std::span<uint32_t> allowed) { std::ranges::fill(allowed, ~0u); };
+        const RequestId id = engine.submit(job.spec, job.sampling, choice).id.value();
         jobs[id] = job;
         expected[id] = std::move(tokens);
       }
@@ -159,6 +164,9 @@ INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
                                          ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
                                          ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
                                          ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
+                                         ServedSetting{.name = "Masked", .masks = true},
+                                         ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
+                                         ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
                                          ServedSetting{.name = "Eager", .mode = RunMode::eager},
                                          ServedSetting{.name = "Captured", .mode = RunMode::captured}),
                          name_of_setting);
@@ -192,7 +200,7 @@ TEST(Engine, RefusesRequestsThatItCannotServeAndSaysWhy) {
   expect_words(reason({.prompt = {1, 5000}}), {"token 5000", "1003 tokens"});
   expect_words(reason({.prompt = {-1}}), {"token -1"});
   expect_words(reason({.prompt = std::vector<int32_t>(kServedContext, 1)}), {"192"});
-  expect_words(reason({.prompt = {1}, .constrained = true}), {"constrained", "no masks"});
+  expect_words(reason({.prompt = {1}, .constrained = true}), {"constrained", "masks"});
   expect_words(reason({.prompt = {1}}, {.temperature = -1}), {"temperature of -1"});
   expect_words(reason({.prompt = {1}}, {.top_k = -2}), {"top_k of -2"});
   expect_words(reason({.prompt = {1}}, {.top_p = 0}), {"top_p of 0"});

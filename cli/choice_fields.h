@@ -1,0 +1,48 @@
+// The fields of a request line that ask for more than temperature, top-k and top-p: min_p, penalties, logit_bias,
+// bad_ids, min_tokens, logprobs, stop, regex, json_schema.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/choice_options.h"
+#include "engine/grammar.h"
+#include "engine/stop_strings.h"
+#include "models/model_config.h"
+
+namespace nodewright::cli {
+
+extern const std::vector<std::string> kChoiceFields;
+
+struct LineChoice {
+  ChoiceOptions options;
+  std::shared_ptr<StopStrings> stops;  // null: the line has none. Filled as tokens come
+};
+
+class ChoiceReader {
+ public:
+  ChoiceReader(const ModelConfig& config, const std::optional<Tokenizer>& tokenizer)
+      : config_(config), tokenizer_(tokenizer) {}
+
+  // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
+  LineChoice read(const nlohmann::ordered_json& line, const std::vector<int32_t>& eos);
+
+ private:
+  std::shared_ptr<Grammar> grammar(const std::string& pattern);
+  void read_biases(const nlohmann::ordered_json& line, ChoiceOptions& options) const;
+  const Tokenizer& tokenizer_for(const char* field) const;
+
+  const ModelConfig& config_;
+  const std::optional<Tokenizer>& tokenizer_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;       // made for the first grammar
+  std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern
+};
+
+// "logprobs" of a line's result.
+nlohmann::ordered_json logprobs_json(const std::vector<TokenLogprobs>& all);
+
+}  // namespace nodewright::cli

@@ -1,0 +1,16 @@
+#include "engine/sampling_range.h"
+
+#include <fmt/format.h>
+
+namespace nodewright {
+
+std::optional<SamplingFault> sampling_fault(double temperature, int64_t top_k, double top_p) {
+  if (!(temperature >= 0 && temperature <= 1e4))
+    return SamplingFault{"temperature", fmt::format("{} is outside 0 to 10000", temperature)};
+  if (!(top_p > 0 && top_p <= 1)) return SamplingFault{"top_p", fmt::format("{} is outside 0 to 1, 0 excluded", top_p)};
+  if (top_k < 0 || top_k > INT32_MAX)
+    return SamplingFault{"top_k", fmt::format("{} is outside 0 to {}", top_k, INT32_MAX)};
+  return std::nullopt;
+}
+
+}  // namespace nodewright

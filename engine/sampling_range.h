@@ -1,0 +1,23 @@
+// The one place that says which temperatures, top-k and top-p there are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/step_inputs.h"
+
+namespace nodewright {
+
+struct SamplingFault {
+  std::string field;  // "temperature", "top_k" or "top_p"
+  std::string detail;
+};
+
+// Wider than a Sampling, so that what a user wrote is judged before it is cut.
+std::optional<SamplingFault> sampling_fault(double temperature, int64_t top_k, double top_p);
+inline std::optional<SamplingFault> sampling_fault(const Sampling& sampling) {
+  return sampling_fault(static_cast<double>(sampling.temperature), sampling.top_k, static_cast<double>(sampling.top_p));
+}
+
+}  // namespace nodewright

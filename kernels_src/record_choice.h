@@ -1,0 +1,32 @@
+// What is remembered of a choice: the token is counted for the penalties of later ones, and told with its log
+// probability and the likeliest tokens, of the distribution before anything was done to it.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+#include "kernels_src/logit_row.h"
+
+namespace nodewright {
+
+// Of one choice, beside the token itself.
+inline constexpr int kMostLogprobs = 20;
+
+struct RecordChoice {
+  In<float> logits;         // [step rows, stride], rows 16-byte aligned
+  In<int32_t> rows;         // [rows] of the step
+  In<int32_t> sequences;    // [rows] index into counts
+  In<int32_t> tokens;       // [rows] chosen; below 0: nothing is recorded
+  In<int32_t> counted;      // [rows] 0: not counted
+  In<int32_t> logprobs;     // [rows] of how many of the likeliest tokens; below 0: of none, nor of the chosen one
+  In<int32_t> n_live;       // [1]
+  InOut<int32_t> counts;    // [sequences, vocab]; a block touches its sequence's
+  Out<float> logprob;       // [rows] of the token
+  Out<int32_t> top_tokens;  // [rows, kMostLogprobs] the likeliest first, of equals the first; then -1
+  Out<float> top_logprobs;  // [rows, kMostLogprobs]
+  int64_t vocab;
+  int64_t stride;
+};
+
+constexpr LaunchShape record_choice_shape(unsigned rows) { return {{rows, 1, 1}, {kLogitRowThreads, 1, 1}, 32 * 8}; }
+
+}  // namespace nodewright

@@ -1,0 +1,84 @@
+#include "models/choice_graph.h"
+
+#include <string>
+
+namespace nodewright {
+
+std::vector<KernelRequest> choice_kernel_requests() { return {{"shape_logits", {}}, {"record_choice", {}}}; }
+
+ChoiceKernels choice_kernels(KernelCache& cache, const Kernel<Sample>& sample, int64_t rows) {
+  const auto n = static_cast<unsigned>(rows);
+  return {typed_kernel<ShapeLogits>(cache, {"shape_logits", {}}, shape_logits_shape(n)), sample,
+          typed_kernel<RecordChoice>(cache, {"record_choice", {}}, record_choice_shape(n))};
+}
+
+Plan choice_plan(Device& device, int64_t vocab, const ChoiceKernels& k, const DecodeState& step, const ChoiceState& s,
+                 EdgePolicy policy) {
+  GraphBuilder g(device, "choice.b" + std::to_string(s.rows), static_cast<int>(s.rows));
+  const auto declare = [&](const char* name, const auto& view, const char* kind, bool live_out) {
+    g.declare({name, view.address(), view.bytes(), kind}, {.live_in = true, .live_out = live_out});
+  };
+  declare("logits", step.logits, "output", false);
+  declare("last_token", step.last_token, "state", true);
+  declare("choice.counts", s.counts, "state", true);
+  g.declare(s.host_inputs_range, {.live_in = true});
+  g.declare(s.inputs_range);
+  g.declare(s.outputs_range, {.live_out = true});
+  // Written first by the kernel that then reads it, which a plan cannot see: it counts as always valid.
+  for (const NamedRange& range : s.scratch) g.declare(range, {.live_in = true});
+
+  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  const ChoiceInputs& in = s.inputs;
+  g.launch("shape", k.shape,
+           {.logits = step.logits,
+            .rows = in.rows,
+            .sequences = in.sequences,
+            .constrained = in.constrained,
+            .masks = in.masks,
+            .biases = in.biases,
+            .bias_tokens = in.bias_tokens,
+            .bias_values = in.bias_values,
+            .repetition_penalty = in.repetition_penalty,
+            .presence_penalty = in.presence_penalty,
+            .frequency_penalty = in.frequency_penalty,
+            .min_p = in.min_p,
+            .temperature = in.temperature,
+            .counts = s.counts,
+            .n_live = in.n_live,
+            .shaped = s.shaped,
+            .kept = s.outputs.kept,
+            .vocab = vocab,
+            .stride = step.logits_stride,
+            .mask_words = in.mask_words});
+  g.launch("sample", k.sample,
+           {.logits = s.shaped,
+            .sequences = in.sequences,
+            .temperature = in.temperature,
+            .top_k = in.top_k,
+            .top_p = in.top_p,
+            .seed = in.seed,
+            .output_index = in.output_index,
+            .n_live = in.n_live,
+            .tokens = s.outputs.tokens,
+            .last_token = step.last_token,
+            .vocab = vocab,
+            .logits_stride = step.logits_stride});
+  g.launch("record", k.record,
+           {.logits = step.logits,
+            .rows = in.rows,
+            .sequences = in.sequences,
+            .tokens = s.outputs.tokens,
+            .counted = in.counted,
+            .logprobs = in.logprobs,
+            .n_live = in.n_live,
+            .counts = s.counts,
+            .logprob = s.outputs.logprob,
+            .top_tokens = s.outputs.top_tokens,
+            .top_logprobs = s.outputs.top_logprobs,
+            .vocab = vocab,
+            .stride = step.logits_stride});
+  return std::move(g).finish(policy);
+}
+
+}  // namespace nodewright

@@ -1,0 +1,200 @@
+// Regular expressions and JSON schemas as masks over a vocabulary: what they allow against std::regex and JSON itself,
+// every mask against the automaton token by token.
+#include "engine/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+
+#include "engine/json_schema.h"
+#include "tests/engine/tokenizer_goldens.h"
+#include "tests/support/error_text.h"
+
+namespace nodewright {
+namespace {
+
+// Ids are bytes, but for one special token: then a text is its own list of tokens.
+std::shared_ptr<const GrammarVocabulary> byte_words() {
+  auto file = byte_tokenizer();
+  file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", true)});
+  return std::make_shared<GrammarVocabulary>(load(file), 260);
+}
+
+bool matches(Grammar& grammar, std::string_view text) {
+  int32_t state = grammar.start();
+  for (const char c : text)
+    if (state = grammar.after(state, static_cast<uint8_t>(c)); state < 0) return false;
+  return grammar.is_complete(state);
+}
+
+TEST(BytePattern, MatchesWhatTheLanguageOfTheExpressionHolds) {
+  const auto words = byte_words();
+  const struct {
+    const char* pattern;
+    std::vector<std::string> in, out;
+  } cases[] = {
+      {"(ab)*", {"", "ab", "abab"}, {"a", "ba", "aba"}},
+      {"^a|b{2,3}|c{2}d{0,}$", {"a", "bb", "bbb", "cc", "ccddd"}, {"", "b", "bbbb", "c", "ab"}},
+      {"[a-c\\d_-]+[^x]?", {"a", "0-_", "cé", "c\n"}, {"", "x", "ax", "\xff"}},
+      {".", {"a", "é", "\u20ac", "\U0001f600"}, {"", "\n", "ab", "\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"}},
+      {"[à-ÿ\u2000-\U0001f600]",
+       {"à", "ÿ", "\u2fff", "\uffff", "\U00010000", "\U0001f600"},
+       {"\u00df", "\u1fff", "\U0001f601", "\xc3"}},
+      {R"(\x41\u00e9\.\n\s\S\w\W(?:x|)y)", {"A\u00e9.\n\t!_-xy", "A\u00e9.\n zZ\u00e9y"}, {"A\u00e9.\n zZzy"}},
+      {"(a?){3}(b*c+)*", {"", "aaa", "c", "abccbc"}, {"aaaa", "b"}},
+      {"", {""}, {"a"}},
+  };
+  for (const auto& [pattern, in, out] : cases) {
+    Grammar grammar(words, pattern);
+    for (const std::string& text : in) EXPECT_TRUE(matches(grammar, text)) << pattern << " and " << text;
+    for (const std::string& text : out) EXPECT_FALSE(matches(grammar, text)) << pattern << " and " << text;
+  }
+}
+
+TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {{"a(b", {"without its )", "byte 3"}},
+                                                                    {"ab)", {"unmatched )"}},
+                                                                    {"*a", {"repetition of nothing", "byte 1"}},
+                                                                    {"a**", {"repetition of a repetition"}},
+                                                                    {"a+?", {"repetition"}},
+                                                                    {"a{3,2}", {"before its start"}},
+                                                                    {"a{99999}", {"10000"}},
+                                                                    {"((a{1000}){1000}){1000}", {"states"}},
+                                                                    {"(?=a)", {"(?"}},
+                                                                    {"\\bx", {"\\b, which"}},
+                                                                    {"[z-a]", {"ends before"}},
+                                                                    {"[", {"early"}},
+                                                                    {"a^", {"anchor"}},
+                                                                    {"\\p{L}", {"\\p, which"}},
+                                                                    {"\xff", {"UTF-8"}},
+                                                                    {"[^\\d\\D]", {"no character"}},
+                                                                    {"\\ud800", {"surrogate"}}};
+  for (const auto& [pattern, named] : cases)
+    for (const std::string& word : named) expect_words(error_of([&] { parse_byte_pattern(pattern); }), {word});
+  expect_words(error_of([&] { parse_byte_pattern(std::string(300, '(')); }), {"nested"});
+}
+
+// Random walks over the vocabularies of two golden tokenizers, one of bytes, one of characters: each mask is what the
+// automaton says of every token, and where the text is complete std::regex agrees.
+TEST(Grammar, AllowsExactlyTheTokensThatMayFollow) {
+  const char* const patterns[] = {"(ab|the )*[0-9]{1,3}", R"(\{"name": "[a-z ]{1,12}", "n": -?[0-9]+\})",
+                                  "(?:the|then|there)( [A-Za-z]+)+!"};
+  std::mt19937 random(5);
+  size_t masks = 0, complete = 0;
+  for (const char* family : {"llama3", "gemma"}) {
+    const Tokenizer tokenizer = Tokenizer::from_file(golden_tokenizer(family));
+    const auto columns = static_cast<int64_t>(tokenizer.vocab_size()) + 70;
+    const auto words = std::make_shared<GrammarVocabulary>(tokenizer, columns);
+    for (const char* pattern : patterns) {
+      Grammar grammar(words, pattern);
+      const std::regex expected(pattern);
+      for (int walk = 0; walk < 12; ++walk) {
+        int32_t state = grammar.start();
+        std::string text;
+        for (int step = 0; step < 12 && !grammar.is_final(state); ++step) {
+          const std::vector<uint32_t> mask = grammar.allowed(state);
+          std::vector<int32_t> allowed;
+          for (int32_t t = 0; t < columns; ++t) {
+            const bool bit = mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1;
+            const bool special = tokenizer.has(t) && tokenizer.is_special(t);
+            if (walk == 0 || bit) {
+              ASSERT_EQ(bit, !special && grammar.after(state, t) >= 0) << "token " << t;
+            }
+            if (bit) allowed.push_back(t);
+          }
+          ++masks;
+          ASSERT_FALSE(allowed.empty());
+          const int32_t token = allowed[random() % allowed.size()];
+          state = grammar.after(state, token);
+          text += tokenizer.id_to_bytes(token);
+          ASSERT_EQ(grammar.is_complete(state), std::regex_match(text, expected)) << text;
+          complete += grammar.is_complete(state);
+        }
+      }
+    }
+  }
+  EXPECT_GT(masks, 300u);
+  EXPECT_GT(complete, 20u);
+}
+
+TEST(Grammar, AllowsTheEndExactlyWhereTheTextIsComplete) {
+  const auto grammar = std::make_shared<Grammar>(byte_words(), "ab?c?");
+  const ChoiceOptions options = constrained_to(grammar, {256});
+  std::vector<int32_t> outputs;
+  const auto allowed = [&] {
+    std::vector<uint32_t> mask(9, 0);
+    options.allow(outputs, mask);
+    std::string tokens;
+    for (int32_t t = 0; t < 260; ++t)
+      if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) tokens += t == 256 ? '$' : static_cast<char>(t);
+    return tokens;
+  };
+  EXPECT_EQ(allowed(), "a");
+  EXPECT_EQ(options.ends('a'), std::nullopt);
+  outputs.push_back('a');
+  EXPECT_EQ(allowed(), "bc$");
+  EXPECT_EQ(options.ends('c'), EndReason::complete);
+  EXPECT_ANY_THROW(options.ends('c')) << "a token that no mask allowed";
+}
+
+std::string pattern_of(const char* schema) { return json_schema_pattern(nlohmann::ordered_json::parse(schema)); }
+
+TEST(JsonSchema, AllowsTheTextsThatFollowIt) {
+  const auto words = byte_words();
+  const struct {
+    const char* schema;
+    std::vector<std::string> in, out;
+  } cases[] = {
+      {R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+           "required": ["age", "name"], "additionalProperties": false, "title": "person"})",
+       {R"({"name": "Ada", "age": 36})", R"({"name":"","age":-1})", R"({"name": "\"\u00e9é\n\\", "age": 0})"},
+       {R"({"age": 36, "name": "Ada"})", R"({"name": "Ada"})", R"({"name": "Ada", "age": 036})", "{}",
+        "{\"name\": \"\n\", \"age\": 1}", R"({"name": "\ud800", "age": 1})"}},
+      {R"({"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3})",
+       {"[1]", "[1, 2.5,-3e+7]"},
+       {"[]", "[1, 2, 3, 4]", "[1,]", "[.5]", "[01]"}},
+      {R"({"type": "array", "items": {"type": ["boolean", "null"]}})", {"[]", "[true, null,false]"}, {"[True]", "[,]"}},
+      {R"({"type": "array", "items": {"type": "null"}, "maxItems": 0})", {"[]"}, {"[null]"}},
+      {R"({"enum": ["a.b", 3, null, {"x": [1]}]})", {R"("a.b")", "3", "null", R"({"x":[1]})"}, {R"("a_b")", "4"}},
+      {R"({"anyOf": [{"const": "yes"}, {"type": "string", "minLength": 2, "maxLength": 3}]})",
+       {R"("yes")", R"("ab")", R"("é\nz")"},
+       {R"("a")", R"("abcd")"}},
+      {R"({"type": "object"})", {"{}"}, {"{ }"}},
+  };
+  for (const auto& [schema, in, out] : cases) {
+    Grammar grammar(words, pattern_of(schema));
+    for (const std::string& text : in) {
+      EXPECT_TRUE(matches(grammar, text)) << schema << " and " << text;
+      EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+    }
+    for (const std::string& text : out) EXPECT_FALSE(matches(grammar, text)) << schema << " and " << text;
+  }
+}
+
+TEST(JsonSchema, RefusesWhatItDoesNotKnowByName) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {
+      {R"({"type": "string", "pattern": "a"})", {"#", "'pattern'"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]})",
+       {"#/properties/a", "'minimum'"}},
+      {R"({"type": "object", "properties": {"a": {"type": "null"}}})", {"'a'", "required"}},
+      {R"({"type": "object", "required": ["b"]})", {"\"b\""}},
+      {R"({"type": "object", "additionalProperties": true})", {"additionalProperties"}},
+      {R"({"$ref": "#"})", {"no type"}},
+      {R"({"type": "date"})", {"\"date\""}},
+      {R"({"type": "array"})", {"items"}},
+      {R"({"type": "array", "items": {"type": "null"}, "minItems": 3, "maxItems": 2})", {"maxItems"}},
+      {R"({"type": "string", "maxLength": -1})", {"maxLength", "-1"}},
+      {R"({"type": ["object", "null"]})", {"anyOf"}},
+      {R"({"enum": []})", {"#/enum", "empty"}},
+      {"[]", {"no object"}}};
+  for (const auto& [schema, named] : cases)
+    for (const std::string& word : named) expect_words(error_of([&] { pattern_of(schema); }), {word});
+  std::string deep = R"({"type": "null"})";
+  for (int i = 0; i < 40; ++i) deep = R"({"type": "array", "items": )" + deep + "}";
+  expect_words(error_of([&] { pattern_of(deep.c_str()); }), {"deeper than 32"});
+}
+
+}  // namespace
+}  // namespace nodewright
