@@ -34,6 +34,9 @@ struct DecoderOptions {
   int64_t sequences = 1;     // open at once
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
+
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
 };
 
 class Decoder {

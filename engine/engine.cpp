@@ -75,7 +75,8 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
               .pages = pages_of(options),
               .mode = options.mode,
               .policy = options.policy,
-              .built = options.built}) {}
+              .built = options.built,
+              .products_from = options.products_from}) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling) {
   for (const int32_t token : spec.prompt)

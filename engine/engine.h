@@ -32,6 +32,9 @@ struct EngineOptions {
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // progress of the start; may be empty
+
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
 };
 
 struct EngineStats {

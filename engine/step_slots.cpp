@@ -15,7 +15,7 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
       layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
-  const DecodeLimits limits{options.buckets.largest(), options.max_context, options.sequences};
+  const DecodeLimits limits{options.buckets.largest(), options.max_context, options.sequences, options.products_from};
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device, model.config(), limits)
@@ -41,11 +41,12 @@ void StepSlots::build(const DecoderModel& model, KernelCache& kernels, const Ste
   const ModelConfig& config = model.config();
   std::vector<KernelRequest> requests;
   for (const int bucket : options.buckets.sizes())
-    for (KernelRequest& request : decoder_kernel_requests(config, bucket, device_.properties().sm_count))
+    for (KernelRequest& request :
+         decoder_kernel_requests(config, slots_[0].memory->shape(bucket), device_.properties().sm_count))
       requests.push_back(std::move(request));
   kernels.prepare(requests);
   for (const int bucket : options.buckets.sizes() | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels, config, bucket);
+    const DecoderKernels bound = decoder_kernels(kernels, config, slots_[0].memory->shape(bucket));
     for (size_t i = 0; i < slots_.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       Slot& slot = slots_[i];

@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "models/model_config.h"
+#include "models/step_shape.h"
 #include "runtime/arena.h"
 #include "runtime/memory.h"
 
 namespace nodewright {
 
 struct DecodeLimits {
-  int64_t rows = 1;         // of the largest bucket
-  int64_t max_context = 0;  // tokens of the longest sequence
-  int64_t sequences = 1;    // that may be open at once
+  int64_t rows = 1;                           // of the largest bucket
+  int64_t max_context = 0;                    // tokens of the longest sequence
+  int64_t sequences = 1;                      // that may be open at once
+  int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
   bool operator==(const DecodeLimits&) const = default;
 };
 
@@ -43,13 +45,17 @@ struct DecodeState {
   StepInputs inputs;       // device
   StepInputs host_inputs;  // pinned
   NamedRange inputs_range, host_inputs_range;
+  int64_t sampled_rows = 0;   // rows of logits
   View<float> residual;       // [rows, hidden rounded up to 8], padding zero
   View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;              // [rows, heads, head_dim] rotated
   View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
   View<bf16> activated;       // [rows, intermediate rounded up to 8]
   View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
-  View<float> logits;         // [rows, logits_stride]
+  View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
+  View<bf16> gate_up;         // [rows, 2 intermediate rounded up to 8], of products; else empty
+  View<uint8_t> workspace;    // of products on a GPU
+  View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
@@ -68,8 +74,9 @@ class DecodeSlot {
   // own.
   explicit DecodeSlot(const DecodeSlot& first);
 
-  // The views of a bucket of `rows` rows, at most limits().rows. `splits`: of the bucket's attention.
+  // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
+  StepShape shape(int64_t rows) const { return step_shape(config_, rows, limits_.sequences, limits_.products_from); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
 

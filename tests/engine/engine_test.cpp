@@ -47,6 +47,7 @@ struct ServedSetting {
   int max_batch = kServedRows;
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
+  int64_t products_from = 0;
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -59,7 +60,8 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .prefix_cache = setting.prefix_cache,
           .mixed = setting.mixed,
           .depth = setting.depth,
-          .mode = setting.mode};
+          .mode = setting.mode,
+          .products_from = setting.products_from};
 }
 
 class EngineRun : public testing::TestWithParam<ServedSetting> {
@@ -96,8 +98,11 @@ class EngineRun : public testing::TestWithParam<ServedSetting> {
 
 TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   test::LoadedModel loaded("llama/odd_sizes");
-  Decoder alone = loaded.decoder(
-      {.bucket = kServedRows, .prefill_rows = kServedRows, .max_context = kServedContext, .sequences = 1});
+  Decoder alone = loaded.decoder({.bucket = kServedRows,
+                                  .prefill_rows = kServedRows,
+                                  .max_context = kServedContext,
+                                  .sequences = GetParam().max_batch,
+                                  .products_from = GetParam().products_from});
   Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
   constexpr size_t kJobs = 25;
   std::map<RequestId, ServedJob> jobs;
@@ -153,6 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
                                          ServedSetting{.name = "PromptsApart", .mixed = false},
                                          ServedSetting{.name = "ChunksOfThree", .chunk = 3},
                                          ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+                                         ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
                                          ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
                                          ServedSetting{.name = "Eager", .mode = RunMode::eager},
                                          ServedSetting{.name = "Captured", .mode = RunMode::captured}),
