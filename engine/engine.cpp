@@ -76,7 +76,8 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
               .mode = options.mode,
               .policy = options.policy,
               .built = options.built,
-              .products_from = options.products_from}) {}
+              .products_from = options.products_from,
+              .prefill = options.prefill}) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling) {
   for (const int32_t token : spec.prompt)
@@ -154,7 +155,8 @@ void Engine::dispatch(const InFlightStep& step) {
                  .bucket = step.plan.bucket,
                  .live = static_cast<int32_t>(step.plan.tokens()),
                  .sampled = static_cast<int32_t>(sampled),
-                 .copies = step.copies});
+                 .copies = step.copies,
+                 .prompt = step.plan.kind == StepKind::prefill});
 }
 
 void Engine::commit() {

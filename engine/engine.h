@@ -35,6 +35,7 @@ struct EngineOptions {
 
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 struct EngineStats {

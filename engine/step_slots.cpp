@@ -52,9 +52,10 @@ void StepSlots::build(const DecoderModel& model, KernelCache& kernels, const Ste
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
       graph.state = slot.memory->state(bucket);
-      graph.run = std::make_unique<PlanRun>(
-          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy), options.mode,
-          compute_);
+      Plan plan = decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy);
+      if (options.prefill != PrefillForm::graph)
+        graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
+      graph.run = std::make_unique<PlanRun>(std::move(plan), options.mode, compute_);
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
       const ExplicitGraph* built = graph.run->explicit_graph();
       if (options.built)
@@ -80,7 +81,10 @@ void StepSlots::launch(const Launch& launch) {
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
-  graph.run->launch();
+  if (launch.prompt && graph.prompt_run)
+    graph.prompt_run->launch();
+  else
+    graph.run->launch();
   // An event of its own, recorded now: what is submitted to the stream of steps later is not waited for.
   slot.sampled.record(compute_);
   copies_.wait(slot.sampled);

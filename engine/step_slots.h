@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/prefill_form.h"
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
 #include "graph/plan_run.h"
@@ -42,6 +43,7 @@ struct StepSlotsOptions {
 
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 class StepSlots {
@@ -62,6 +64,7 @@ class StepSlots {
     int32_t live = 0;                  // rows that are written
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
+    bool prompt = false;               // it has prompt tokens
   };
   // Submits the copies, the step, and on the other stream the copy of its tokens. Does not wait.
   void launch(const Launch& launch);
@@ -78,6 +81,7 @@ class StepSlots {
   struct Graph {
     DecodeState state;
     std::unique_ptr<PlanRun> run;
+    std::unique_ptr<PromptRun> prompt_run;  // of steps with prompt tokens; empty: as the others
   };
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;

@@ -290,4 +290,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   return std::move(g).finish(policy);
 }
 
+bool is_attention(const PlanNode& node) {
+  return node.kernel_name() == "attend" || node.kernel_name() == "attend_tiles";
+}
+
 }  // namespace nodewright

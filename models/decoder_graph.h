@@ -22,4 +22,7 @@ enum class DecodePurpose : uint8_t { step, serve, prefill };
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                   const DecodeState& state, DecodePurpose purpose, EdgePolicy policy);
 
+// A node that attends: where a piecewise run is cut.
+bool is_attention(const PlanNode& node);
+
 }  // namespace nodewright

@@ -48,6 +48,7 @@ struct ServedSetting {
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
   int64_t products_from = 0;
+  PrefillForm prefill = PrefillForm::graph;
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -61,7 +62,8 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .mixed = setting.mixed,
           .depth = setting.depth,
           .mode = setting.mode,
-          .products_from = setting.products_from};
+          .products_from = setting.products_from,
+          .prefill = setting.prefill};
 }
 
 class EngineRun : public testing::TestWithParam<ServedSetting> {
@@ -150,19 +152,20 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
 std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
-INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
-                         testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
-                                         ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
-                                         ServedSetting{
-                                             .name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
-                                         ServedSetting{.name = "PromptsApart", .mixed = false},
-                                         ServedSetting{.name = "ChunksOfThree", .chunk = 3},
-                                         ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-                                         ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
-                                         ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-                                         ServedSetting{.name = "Eager", .mode = RunMode::eager},
-                                         ServedSetting{.name = "Captured", .mode = RunMode::captured}),
-                         name_of_setting);
+INSTANTIATE_TEST_SUITE_P(
+    Runs, EngineRun,
+    testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
+                    ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+                    ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
+                    ServedSetting{.name = "PromptsApart", .mixed = false},
+                    ServedSetting{.name = "ChunksOfThree", .chunk = 3},
+                    ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+                    ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
+                    ServedSetting{.name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise},
+                    ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
+                    ServedSetting{.name = "Eager", .mode = RunMode::eager},
+                    ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+    name_of_setting);
 
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {
   test::LoadedModel loaded("llama/odd_sizes");
