@@ -66,11 +66,13 @@ StepSlotsOptions slots_of(const EngineOptions& options) {
           .max_context = options.max_context,
           .sequences = options.max_batch,
           .pages = pages_of(options),
-          .choices = options.choices,
           .numerics = options.numerics,
+          .choices = options.choices,
           .mode = options.mode,
           .policy = options.policy,
-          .built = options.built};
+          .built = options.built,
+          .products_from = options.products_from,
+          .prefill = options.prefill};
 }
 
 // What the cache holds, and what requests were checked against, must fit the new weights.
@@ -259,7 +261,7 @@ void Engine::dispatch(const InFlightStep& step) {
     const auto choice = choices_.find(row.request);
     if (choice != choices_.end() && choice->second.penalises() && row.samples &&
         request.phase() == RequestPhase::prefilling)
-      slots_.set_counts(request.sequence(), token_counts(prompt, request.outputs(), model_->config().vocab));
+      slots_.set_counts(request.sequence(), token_counts(request.spec().prompt, request.outputs(), model_->config().vocab));
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
       inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;
@@ -272,7 +274,8 @@ void Engine::dispatch(const InFlightStep& step) {
                  .bucket = step.plan.bucket,
                  .live = static_cast<int32_t>(step.plan.tokens()),
                  .sampled = static_cast<int32_t>(sampled),
-                 .copies = step.copies});
+                 .copies = step.copies,
+                 .prompt = step.plan.kind == StepKind::prefill});
 }
 
 // The second choice of the forward's rows, in the order of the rows.

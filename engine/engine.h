@@ -32,8 +32,8 @@ struct EngineOptions {
   int64_t pages = 0;                   // of the cache; 0: enough for max_batch requests of max_context tokens
   bool prefix_cache = true;            // prompts that begin alike share pages
   Reserve reserve = Reserve::all;      // pages of a request when it is admitted
-  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   bool mixed = true;                   // steps with prompt tokens take along the rows that decode
+  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   int depth = kSlots;                  // steps in flight; 1: no pipelining
   Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
   RunMode mode = RunMode::explicit_;
@@ -41,6 +41,9 @@ struct EngineOptions {
   bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
   std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 // How a decode step of so many rows would be run.

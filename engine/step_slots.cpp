@@ -29,7 +29,7 @@ void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& optio
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
   const DecodeLimits limits{std::max(options.buckets.largest(), options.eager_rows), options.max_context,
-                            options.sequences, options.numerics};
+                            options.sequences, options.products_from, options.numerics};
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)
@@ -61,21 +61,22 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
   std::vector<KernelRequest> requests;
   for (const int bucket : buckets)
     for (KernelRequest& request :
-         decoder_kernel_requests(config, rows_of(bucket), device_.properties().sm_count, options.numerics))
+         decoder_kernel_requests(config, slots_[0].memory->shape(rows_of(bucket)), device_.properties().sm_count))
       requests.push_back(std::move(request));
   if (options.choices)
     for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
   kernels_.prepare(requests);
   for (const int bucket : buckets | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels_, config, rows_of(bucket), options.numerics);
+    const DecoderKernels bound = decoder_kernels(kernels_, config, slots_[0].memory->shape(rows_of(bucket)));
     for (size_t i = 0; i < slots_.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
       graph.state = slot.memory->state(rows_of(bucket));
-      graph.run = std::make_unique<PlanRun>(
-          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy),
-          bucket == 0 ? RunMode::eager : options.mode, compute_);
+      Plan plan = decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy);
+      if (options.prefill != PrefillForm::graph)
+        graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
+      graph.run = std::make_unique<PlanRun>(std::move(plan), bucket == 0 ? RunMode::eager : options.mode, compute_);
       if (slot.choices) {
         graph.choice = slot.choices->state(rows_of(bucket));
         graph.choice_run = std::make_unique<PlanRun>(
@@ -109,7 +110,10 @@ void StepSlots::launch(const Launch& launch) {
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
   if (clock_ != nullptr) clock_->begin(compute_);
-  graph.run->launch();
+  if (launch.prompt && graph.prompt_run)
+    graph.prompt_run->launch();
+  else
+    graph.run->launch();
   if (clock_ != nullptr) clock_->end(compute_);
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/prefill_form.h"
 #include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
@@ -45,6 +46,10 @@ struct StepSlotsOptions {
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
+
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 class StepSlots {
@@ -70,6 +75,7 @@ class StepSlots {
     int32_t live = 0;                  // rows that are written
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
+    bool prompt = false;               // it has prompt tokens
   };
   // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
@@ -96,6 +102,7 @@ class StepSlots {
     DecodeState state;
     ChoiceState choice;
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
+    std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
   };
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
