@@ -12,7 +12,8 @@ namespace nodewright {
 namespace {
 
 int64_t pages_of(const EngineOptions& options) {
-  return options.pages > 0 ? options.pages : options.max_batch * pages_for(options.max_context);
+  if (options.pages > 0 || options.memory_limit > 0) return options.pages;
+  return options.max_batch * pages_for(options.max_context);
 }
 
 const EngineOptions& checked(const EngineOptions& options, const ModelConfig& config) {
@@ -65,6 +66,7 @@ StepSlotsOptions slots_of(const EngineOptions& options) {
           .max_context = options.max_context,
           .sequences = options.max_batch,
           .pages = pages_of(options),
+          .memory_limit = options.memory_limit,
           .mode = options.mode,
           .policy = options.policy,
           .built = options.built};
@@ -102,12 +104,12 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
     : options_(checked(options, model.config())),
       model_(&model),
       scheduling_(scheduling_of(options)),
-      pipeline_(KvPool({.pages = pages_of(options),
+      slots_(device, kernels, model, slots_of(options)),
+      pipeline_(KvPool({.pages = slots_.cache().pages(),
                         .page_tokens = kPageTokens,
                         .sequences = options.max_batch,
                         .prefix_cache = options.prefix_cache}),
-                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}),
-      slots_(device, kernels, model, slots_of(options)) {}
+                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling) {
   const int64_t vocab = model_->config().vocab;
@@ -125,6 +127,7 @@ bool Engine::advance() {
   const Selection next = select_next(pipeline_, scheduling_);
   switch (next.action) {
     case Selection::Action::idle:
+      drained_.reset();
       return false;
     case Selection::Action::admit:
       pipeline_.admit();
@@ -207,6 +210,13 @@ void Engine::launch(const StepPlan& plan) {
     return pipeline_.fail(error.what());
   }
   count(plan);
+  if (drained_) {
+    const std::chrono::duration<double, std::milli> gap = std::chrono::steady_clock::now() - *drained_;
+    ++stats_.idle_gaps;
+    stats_.idle_ms += gap.count();
+    stats_.longest_idle_ms = std::max(stats_.longest_idle_ms, gap.count());
+  }
+  drained_.reset();
 }
 
 void Engine::count(const StepPlan& plan) {
@@ -216,6 +226,7 @@ void Engine::count(const StepPlan& plan) {
   ++use.steps;
   use.rows += rows;
   use.exact += rows == of_plan;
+  stats_.most_pages = std::max(stats_.most_pages, pipeline_.pool().owned_pages());
   ++stats_.step_rows[static_cast<int>(rows)];
   stats_.padded_rows += of_plan - rows;
   stats_.prefill_steps += plan.kind == StepKind::prefill;
@@ -268,6 +279,7 @@ void Engine::commit() {
   const std::vector<CommittedToken> accepted = pipeline_.finish_commit(results);
   tokens_.insert(tokens_.end(), accepted.begin(), accepted.end());
   stats_.output_tokens += static_cast<int64_t>(accepted.size());
+  if (pipeline_.is_drained()) drained_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace nodewright

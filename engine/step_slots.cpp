@@ -5,25 +5,44 @@
 #include <ranges>
 #include <string>
 
+#include "engine/page_budget.h"
+#include "graph/exec_budget.h"
 #include "runtime/error.h"
 
 namespace nodewright {
+namespace {
+
+// Rows by bucket; 0: the eager plan's.
+std::map<int, int> plans_of(const StepSlotsOptions& options) {
+  std::map<int, int> rows;
+  for (const int bucket : options.buckets.sizes()) rows[bucket] = bucket;
+  if (options.eager_rows > 0) rows[0] = options.eager_rows;
+  return rows;
+}
+
+}  // namespace
 
 StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options)
     : device_(device),
       kernels_(kernels),
-      cache_(device, model.config(), options.pages),
       page_bytes_(KvCache::page_bytes(model.config())),
       layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
+  prepare_kernels(model, options);
   make_slots(model, options);
+  memory_.graphs = estimate_graphs(model, options);
+  cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(options));
+  memory_.pages = cache_->bytes();
   build(model, options);
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
   slots_.clear();
+  prepare_kernels(model, options);
   make_slots(model, options);
+  memory_.graphs = estimate_graphs(model, options);
+  check_within(options.memory_limit, memory_);
   build(model, options);
 }
 
@@ -38,6 +57,42 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
   }
+  memory_.weights = model.weights().bytes();
+  memory_.state = 0;
+  for (const Slot& slot : slots_) memory_.state += slot.memory->bytes();
+}
+
+void StepSlots::prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
+  std::vector<KernelRequest> requests;
+  for (const auto& [bucket, rows] : plans_of(options))
+    for (KernelRequest& request : decoder_kernel_requests(model.config(), rows, device_.properties().sm_count))
+      requests.push_back(std::move(request));
+  kernels_.prepare(requests);
+}
+
+// From the plans themselves, over a cache of one page.
+uint64_t StepSlots::estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options) {
+  if (options.mode == RunMode::eager) return 0;
+  const KvCache smallest(device_, model.config(), 1);
+  uint64_t bytes = 0;
+  for (const auto& [bucket, rows] : plans_of(options)) {
+    if (bucket == 0) continue;
+    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), rows);
+    bytes += kSlots * estimate_exec(decoder_plan(device_, model, bound, smallest, slots_[0].memory->state(rows),
+                                                 DecodePurpose::serve, options.policy))
+                          .bytes;
+  }
+  return bytes;
+}
+
+int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
+  const uint64_t page = static_cast<uint64_t>(layers_) * page_bytes_;
+  return pages_within({.wanted = options.pages,
+                       .page_bytes = page,
+                       .max_context = options.max_context,
+                       .limit = options.memory_limit,
+                       .free = device_.free_bytes(),
+                       .use = memory_});
 }
 
 // What is in flight reads memory that is about to go.
@@ -51,33 +106,32 @@ StepSlots::~StepSlots() {
 }
 
 void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
-  const ModelConfig& config = model.config();
-  std::vector<int> buckets(options.buckets.sizes().begin(), options.buckets.sizes().end());
-  if (options.eager_rows > 0) buckets.push_back(0);
-  const auto rows_of = [&](int bucket) { return bucket == 0 ? options.eager_rows : bucket; };
-  std::vector<KernelRequest> requests;
-  for (const int bucket : buckets)
-    for (KernelRequest& request : decoder_kernel_requests(config, rows_of(bucket), device_.properties().sm_count))
-      requests.push_back(std::move(request));
-  kernels_.prepare(requests);
-  for (const int bucket : buckets | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels_, config, rows_of(bucket));
+  const std::map<int, int> plans = plans_of(options);
+  int count = 0;
+  for (const auto& [bucket, rows] : plans | std::views::reverse) {
+    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), rows);
     for (size_t i = 0; i < slots_.size(); ++i) {
+      const uint64_t free_before = options.built ? device_.free_bytes() : 0;
       const auto start = std::chrono::steady_clock::now();
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
-      graph.state = slot.memory->state(rows_of(bucket));
-      graph.run = std::make_unique<PlanRun>(
-          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy),
-          bucket == 0 ? RunMode::eager : options.mode, compute_);
+      graph.state = slot.memory->state(rows);
+      Plan plan = decoder_plan(device_, model, bound, *cache_, graph.state, DecodePurpose::serve, options.policy);
+      const RunMode mode = bucket == 0 ? RunMode::eager : options.mode;
+      const uint64_t bytes = mode == RunMode::eager ? 0 : estimate_exec(plan).bytes;
+      graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
       const ExplicitGraph* built = graph.run->explicit_graph();
       if (options.built)
         options.built({.slot = static_cast<int>(i),
                        .bucket = bucket,
                        .nodes = built ? built->stats().nodes : 0,
+                       .bytes = bytes,
                        .ms = took.count(),
-                       .free_bytes = device_.free_bytes()});
+                       .free_before = free_before,
+                       .free_bytes = device_.free_bytes(),
+                       .built = ++count,
+                       .total = static_cast<int>(plans.size() * slots_.size())});
     }
   }
 }
@@ -91,7 +145,7 @@ void StepSlots::launch(const Launch& launch) {
   slot.tokens = launch.sampled;
   for (const PageCopy& copy : launch.copies)
     for (int64_t layer = 0; layer < layers_; ++layer) {
-      const CUdeviceptr pages = cache_.layer(layer).address();
+      const CUdeviceptr pages = cache_->layer(layer).address();
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
@@ -108,12 +162,6 @@ std::span<const int32_t> StepSlots::wait(int index) {
   Slot& slot = slot_at(index);
   slot.copied.synchronize();
   return {slot.graphs.at(slot.bucket).state.host_tokens.data, static_cast<size_t>(slot.tokens)};
-}
-
-uint64_t StepSlots::state_bytes() const {
-  uint64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory->bytes();
-  return bytes;
 }
 
 }  // namespace nodewright

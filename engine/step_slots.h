@@ -25,18 +25,30 @@ namespace nodewright {
 // What one graph cost to make.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;    // rows; 0: the plan of eager_rows
-  size_t nodes = 0;  // 0 when eager
+  int bucket = 0;      // rows; 0: the plan of eager_rows
+  size_t nodes = 0;    // 0 when eager
+  uint64_t bytes = 0;  // of device memory, as estimate_exec() says; 0 when eager
   double ms = 0;
-  uint64_t free_bytes = 0;  // of device memory, afterwards
+  uint64_t free_before = 0, free_bytes = 0;  // of device memory, before and afterwards
+  int built = 0, total = 0;                  // graphs so far, with this one, and in the end
+};
+
+// Device memory of an engine.
+struct MemoryUse {
+  uint64_t weights = 0;
+  uint64_t state = 0;   // inputs, activations and outputs of all slots
+  uint64_t graphs = 0;  // estimated
+  uint64_t pages = 0;
+  uint64_t total() const { return weights + state + graphs + pages; }
 };
 
 struct StepSlotsOptions {
-  BucketSet buckets{{1}};   // rows of the graphs
-  int eager_rows = 0;       // of a plan that is launched node by node, as bucket 0; 0: none
-  int64_t max_context = 0;  // tokens
-  int64_t sequences = 1;    // open at once
-  int64_t pages = 0;        // of the cache
+  BucketSet buckets{{1}};     // rows of the graphs
+  int eager_rows = 0;         // of a plan that is launched node by node, as bucket 0; 0: none
+  int64_t max_context = 0;    // tokens
+  int64_t sequences = 1;      // open at once
+  int64_t pages = 0;          // of the cache; 0: what the memory limit leaves
+  uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
@@ -44,8 +56,9 @@ struct StepSlotsOptions {
 
 class StepSlots {
  public:
-  // Compiles or loads the kernels, takes the memory, builds a graph for each bucket and slot, the largest first. The
-  // model must outlive this. Throws Error where memory is short or a kernel does not compile.
+  // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, the
+  // largest first. The model must outlive this. Throws Error where memory is short, naming the options that contradict
+  // each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -74,8 +87,9 @@ class StepSlots {
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot) { slot_at(slot).memory->poison(); }
 
-  KvCache& cache() { return cache_; }
-  uint64_t state_bytes() const;  // inputs, activations and outputs of all slots
+  KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
+  const MemoryUse& memory() const { return memory_; }
 
  private:
   struct Graph {
@@ -93,11 +107,15 @@ class StepSlots {
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  void prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options);
+  uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options);
+  int64_t pages_of(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options);
 
   Device& device_;
   KernelCache& kernels_;
-  KvCache cache_;
+  std::unique_ptr<KvCache> cache_;
+  MemoryUse memory_;
   uint64_t page_bytes_;
   int64_t layers_;
   std::vector<Slot> slots_;  // [kSlots]
