@@ -7,6 +7,8 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -333,6 +335,8 @@ int run_requests(const RunOptions& options) {
   serving.run();
   std::signal(SIGINT, SIG_DFL);
   if (options.stats) serving.print_summary();
+  // To free memory the driver would wait for a kernel that does not end.
+  if (engine.slots().timed_out()) std::fflush(nullptr), std::_Exit(1);
   return engine.pipeline().mode() == PipelineMode::failed || interrupted ? 1 : 0;
 }
 
@@ -376,6 +380,11 @@ void add_run(CLI::App& app, Action& chosen) {
                    "preempted where they run out")
       ->check(CLI::IsMember({"all", "prompt"}))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--step-timeout", options->engine.step_timeout_ms,
+          "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
+      ->check(whole_number<uint32_t>);
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");

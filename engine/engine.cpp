@@ -21,6 +21,7 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
   check_option("chunk", options.chunk, 1, kMostRows);
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
+  check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
   if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
     throw Error({.doing = "use option",
@@ -267,7 +268,7 @@ void Engine::commit() {
   const InFlightStep& step = pipeline_.start_commit();
   std::vector<RowResult> results;
   try {
-    const std::span<const int32_t> tokens = slots_.wait(step.slot);
+    const std::span<const int32_t> tokens = slots_.wait(step.slot, options_.step_timeout_ms);
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
       results.push_back({.token = row.samples ? tokens[next++] : 0});

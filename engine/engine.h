@@ -36,6 +36,7 @@ struct EngineOptions {
   Reserve reserve = Reserve::all;  // pages of a request when it is admitted
   bool mixed = true;               // steps with prompt tokens take along the rows that decode
   int depth = kSlots;              // steps in flight; 1: no pipelining
+  int64_t step_timeout_ms = 0;     // a step that takes longer fails the engine; 0: it is waited for
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused

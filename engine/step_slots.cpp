@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ranges>
 #include <string>
+#include <thread>
 
 #include "engine/page_budget.h"
 #include "graph/exec_budget.h"
@@ -97,6 +98,7 @@ int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
 
 // What is in flight reads memory that is about to go.
 StepSlots::~StepSlots() {
+  if (timed_out_) return;
   for (const Stream* stream : {&compute_, &copies_}) {
     try {
       stream->synchronize();
@@ -158,9 +160,26 @@ void StepSlots::launch(const Launch& launch) {
   slot.copied.record(copies_);
 }
 
-std::span<const int32_t> StepSlots::wait(int index) {
+std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
+  using Clock = std::chrono::steady_clock;
   Slot& slot = slot_at(index);
-  slot.copied.synchronize();
+  if (timeout_ms == 0) slot.copied.synchronize();
+  const auto start = Clock::now();
+  while (timeout_ms > 0 && !slot.copied.done()) {
+    const auto waited = Clock::now() - start;
+    timed_out_ = waited >= std::chrono::milliseconds(timeout_ms);
+    if (timed_out_)
+      throw Error({.doing = "wait for the step of bucket",
+                   .object = std::to_string(slot.bucket),
+                   .detail = "it has not ended after " + std::to_string(timeout_ms) + " ms",
+                   .advice = "a longer step timeout; otherwise a kernel does not end, and only the end of the process "
+                             "frees the device"});
+    // A usual step is over by then; who waits longer need not burn a core.
+    if (waited < std::chrono::milliseconds(5))
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
   return {slot.graphs.at(slot.bucket).state.host_tokens.data, static_cast<size_t>(slot.tokens)};
 }
 

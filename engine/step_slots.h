@@ -82,7 +82,10 @@ class StepSlots {
   // Submits the copies, the step, and on the other stream the copy of its tokens. Does not wait.
   void launch(const Launch& launch);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
-  std::span<const int32_t> wait(int slot);
+  // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.
+  std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
+  // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
+  bool timed_out() const { return timed_out_; }
 
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot) { slot_at(slot).memory->poison(); }
@@ -118,6 +121,7 @@ class StepSlots {
   MemoryUse memory_;
   uint64_t page_bytes_;
   int64_t layers_;
+  bool timed_out_ = false;
   std::vector<Slot> slots_;  // [kSlots]
   Stream compute_, copies_;  // destroyed first
 };
