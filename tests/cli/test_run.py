@@ -120,8 +120,29 @@ class Run(CommandTest):
         done = run(*on_device("run", ODD, "--greedy", "--stats", "--chunk", "8"), stdin=lines_of(REQUESTS))
         self.assertEqual(0, done.returncode, done.stderr)
         text = done.stderr.decode()
-        for words in ("graphs    8 of 8, 4, 2, 1 rows in 2 slots: 128 nodes", "MB free before", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
+        for words in ("bucket    8: 32 nodes", "MB free before", "graphs    8 in 2 slots: 128 nodes", "of key/value pages", "rows      8 (explicit)",
+                      "in use at most, 0 preemptions", "idle      ", "buckets   ", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
             self.assertIn(words, text)
+
+    def test_what_has_no_bucket_or_no_page_is_told(self):
+        requests = lines_of([{"prompt_ids": [1, i], "max_tokens": 6} for i in range(4)])
+        words = on_device("run", ODD, "--greedy", "--stats", "--max-batch", "3", "--buckets", "2")
+        self.assert_refused(USAGE, ["buckets", "max batch is 3", "allow eager"], *words, stdin=requests)
+        done = run(*words, "--allow-eager", stdin=requests)
+        self.assertEqual(0, done.returncode, done.stderr)
+        told = [line for line in done.stderr.decode().splitlines() if line.startswith("nodewright: ")]
+        self.assertEqual(["nodewright: a step runs without a graph: more rows than the largest bucket has, 2"], told)
+        words = on_device("run", ODD, "--greedy", "--buckets", "8", "--max-context", "128")
+        self.assert_refused(USAGE, ["max context", "memory limit of 1600000", "a memory limit of "], *words,
+                            "--memory-limit", "1600000", stdin=requests)
+        self.assert_refused(USAGE, ["pages", "memory limit of 4000000"], *words, "--memory-limit", "4000000", "--pages", "1000",
+                            stdin=requests)
+        for limit in ("x", "1.5", "0", "-1", "1e400"):
+            self.assert_refused(USAGE, ["--memory-limit", limit], *words, "--memory-limit=" + limit, stdin=requests)
+        # Two requests of two pages each in three pages.
+        results = self.serve([{"id": i, "prompt_ids": [i] * 50, "max_tokens": 70, "ignore_eos": True} for i in range(2)],
+                             "--max-batch", "2", "--buckets", "8", "--reserve", "prompt", "--pages", "3", "--chunk", "8")
+        self.assertEqual(["length", "length"], [result["reason"] for result in results.values()])
 
     def test_ctrl_c_gives_every_request_its_end(self):
         with tempfile.TemporaryDirectory() as folder:
