@@ -53,14 +53,12 @@ class EngineChoices : public testing::Test {
     return {.prompt = test::some_tokens(3 + salt % 20, loaded.vocab(), salt), .max_tokens = max_tokens};
   }
 
-  // Every end by request; `each` runs after every step of the loop.
+  // Every end by request; `each` runs after every step of the loop. Ends are taken late, as others may do.
   static std::map<RequestId, Resolution> serve(
       Engine& engine, const std::function<void()>& each = [] {}) {
+    do each();
+    while (engine.advance());
     std::map<RequestId, Resolution> ended;
-    do {
-      each();
-      for (Resolution& end : engine.take_resolutions()) EXPECT_TRUE(ended.emplace(end.request, end).second);
-    } while (engine.advance());
     for (Resolution& end : engine.take_resolutions()) EXPECT_TRUE(ended.emplace(end.request, end).second);
     EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
     return ended;
