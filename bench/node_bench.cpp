@@ -19,6 +19,7 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                   {.bucket = options.batch,
                    .max_context = options.max_context > 0 ? options.max_context : options.context,
                    .sequences = options.batch,
+                   .numerics = options.numerics,
                    .mode = RunMode::eager,
                    .policy = options.policy});
   decoder.step(fill_bucket(decoder, options.context, model.config().vocab));

@@ -10,6 +10,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_bench_nanogpt(*bench, chosen);
   add_bench_nodes(*bench, chosen);
   add_bench_graph(*bench, chosen);
+  add_bench_serve(*bench, chosen);
   add_bench_load(*bench, chosen);
 }
 

@@ -52,6 +52,7 @@ int bench_decode_command(const DecodeOptions& options) {
   check_at_least("--batch", options.batches, 1);
   check_at_least("--context", options.contexts, 2);
   bench.policy = edge_policy(options.session.edges);
+  bench.numerics = numerics_of(options.session.numerics);
   bench.max_context = options.session.max_context;
   bench.samples = options.samples;
   bench.steps_per_sample = options.steps;

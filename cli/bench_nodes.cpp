@@ -150,6 +150,7 @@ int bench_nodes_command(const NodesOptions& options) {
                                        .context = options.context,
                                        .max_context = options.session.max_context,
                                        .policy = edge_policy(options.session.edges),
+                                       .numerics = numerics_of(options.session.numerics),
                                        .samples = options.samples,
                                        .launches_per_sample = options.launches});
   const Totals totals = totals_of(bench);

@@ -39,6 +39,7 @@ struct RunOptions {
   std::string requests = "-";
   int64_t max_tokens = 128;
   EngineOptions engine{.chunk = 64};
+  std::string reserve = "all";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   std::optional<double> rate;  // requests a second
 };
@@ -167,12 +168,10 @@ class Serving {
 
   void print_summary() const {
     const EngineStats& stats = engine_.stats();
-    int64_t steps = 0;
     std::string buckets;
-    for (const auto& [bucket, launches] : stats.launches) {
-      steps += launches;
-      buckets += fmt::format("{}{} of {}", buckets.empty() ? "" : ", ", launches, bucket);
-    }
+    for (const auto& [plan, use] : stats.buckets)
+      buckets += fmt::format("{}{} of {}{}", buckets.empty() ? "" : ", ", use.steps, plan.first,
+                             plan.second == RunMode::eager ? " eager" : "");
     std::string ends;
     for (const auto& [reason, count] : ends_) ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", count, reason);
     const KvPool::Stats& pool = engine_.pipeline().pool().stats();
@@ -182,7 +181,7 @@ class Serving {
                static_cast<double>(stats.output_tokens) / seconds_);
     fmt::print(stderr,
                "steps     {} ({} with prompts); rows of the graphs: {}; {} padded, {} for requests that had ended\n",
-               steps, stats.prefill_steps, buckets, stats.padded_rows, stats.zombie_rows);
+               stats.steps(), stats.prefill_steps, buckets, stats.padded_rows, stats.zombie_rows);
     const auto times = [](const char* what, std::vector<double> ms) {
       if (ms.empty()) return;
       std::ranges::sort(ms);
@@ -287,7 +286,7 @@ void print_start(const std::vector<BuiltBucket>& built, uint64_t before, StepSlo
   for (const BuiltBucket& one : built) {
     nodes += one.nodes;
     ms += one.ms;
-    if (one.slot == 0) buckets += fmt::format("{}{}", buckets.empty() ? "" : ", ", one.bucket);
+    if (one.slot == 0 && one.bucket > 0) buckets += fmt::format("{}{}", buckets.empty() ? "" : ", ", one.bucket);
   }
   const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   fmt::print(stderr, "graphs    {} of {} rows in {} slots: {} nodes, {:.1f} ms\n", built.size(), buckets, kSlots, nodes,
@@ -321,11 +320,16 @@ int run_requests(const RunOptions& options) {
       std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.shapes(); });
   engine_options.max_context = std::min(longest(options, lines), session.context_limit());
   engine_options.prefix_cache = !options.no_prefix_cache;
+  engine_options.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
   engine_options.depth = options.no_pipelining ? 1 : kSlots;
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
+  engine_options.numerics = numerics_of(options.session.numerics);
   std::vector<BuiltBucket> built;
   engine_options.built = [&built](const BuiltBucket& one) { built.push_back(one); };
+  engine_options.fell_back = [](const std::string& reason) {
+    fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
+  };
   const uint64_t free_before = session.device().free_bytes();
   Engine engine(session.device(), session.kernels(), session.model(), engine_options);
   if (options.stats) print_start(built, free_before, engine.slots());
@@ -364,11 +368,19 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
       ->delimiter(',')
       ->check(whole_number<int>);
+  command->add_flag("--allow-eager", options->engine.allow_eager,
+                    "steps of more rows than the largest bucket run node by node, without a graph");
   command
       ->add_option(
           "--pages", options->engine.pages,
           fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
       ->check(whole_number<uint32_t>);
+  command
+      ->add_option("--reserve", options->reserve,
+                   "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
+                   "preempted where they run out")
+      ->check(CLI::IsMember({"all", "prompt"}))
+      ->capture_default_str();
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");

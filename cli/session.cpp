@@ -50,6 +50,9 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--edges", options.edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();
+  command.add_option("--numerics", options.numerics, "invariant: a row's bits do not depend on the size of its batch")
+      ->check(CLI::IsMember({"fast", "invariant"}))
+      ->capture_default_str();
   command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
@@ -86,6 +89,7 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                    DecoderOptions{.bucket = options_.bucket,
                                                   .max_context = context,
                                                   .sequences = sequences,
+                                                  .numerics = numerics_of(options_.numerics),
                                                   .mode = run_mode(options_.mode),
                                                   .policy = edge_policy(options_.edges)});
 }
@@ -94,6 +98,8 @@ EdgePolicy edge_policy(const std::string& word) {
   if (word == "serial") return EdgePolicy::serial;
   return word == "full" ? EdgePolicy::full : EdgePolicy::programmatic;
 }
+
+Numerics numerics_of(const std::string& word) { return word == "fast" ? Numerics::fast : Numerics::invariant; }
 
 void check_model_folder(const std::filesystem::path& folder) {
   std::error_code unused;  // a folder that cannot be looked at is as good as none

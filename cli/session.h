@@ -22,12 +22,13 @@ struct SessionOptions {
   std::string device = "auto";
   std::string mode = "explicit";
   std::string edges = "programmatic";
+  std::string numerics = "fast";
   int64_t bucket = 1;
   int64_t max_context = 0;  // 0: what the command needs
   bool trace = false;       // every driver call to stderr
 };
 
-// --model, --device, --mode, --edges, --max-context, --trace.
+// --model, --device, --mode, --edges, --numerics, --max-context, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --bucket, of the commands that run one graph.
 void add_bucket_option(CLI::App& command, SessionOptions& options);
@@ -60,8 +61,9 @@ class Session {
   KernelCache kernels_;
 };
 
-// `word`: one that the parser lets through for --edges.
+// `word`: one that the parser lets through for --edges, for --numerics.
 EdgePolicy edge_policy(const std::string& word);
+Numerics numerics_of(const std::string& word);
 
 // Throws Error naming a --model that is no folder.
 void check_model_folder(const std::filesystem::path& folder);

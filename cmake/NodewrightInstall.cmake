@@ -18,6 +18,7 @@ install(TARGETS nodewright_graph nodewright_runtime nodewright_kernel_sources no
         EXPORT nodewright ARCHIVE DESTINATION lib)
 set(public_headers
   graph/bucket_set.h
+  graph/buffer_watch.h
   graph/captured_run.h
   graph/eager_run.h
   graph/edge_derivation.h
@@ -60,6 +61,7 @@ set(public_headers
   runtime/interposer.h
   runtime/kernel_cache.h
   runtime/kernel_request.h
+  runtime/live_buffers.h
   runtime/matmul_library.h
   runtime/matmul_plan.h
   runtime/memory.h

@@ -25,7 +25,7 @@ const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& 
 }
 
 DecodeLimits limits_of(const DecoderOptions& options) {
-  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences};
+  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences, options.numerics};
 }
 
 }  // namespace
@@ -49,11 +49,11 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   auto start = Clock::now();
   std::vector<KernelRequest> requests;
   for (int64_t rows : {options.bucket, options.prefill_rows})
-    for (KernelRequest& r : decoder_kernel_requests(config_, rows, device.properties().sm_count))
+    for (KernelRequest& r : decoder_kernel_requests(config_, rows, device.properties().sm_count, options.numerics))
       requests.push_back(std::move(r));
   kernels.prepare(requests);
-  const DecoderKernels step_kernels = decoder_kernels(kernels, config_, options.bucket);
-  const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, options.prefill_rows);
+  const DecoderKernels step_kernels = decoder_kernels(kernels, config_, options.bucket, options.numerics);
+  const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, options.prefill_rows, options.numerics);
   stats_.kernels_ms = ms_since(start);
 
   const uint64_t free_before = device.free_bytes();

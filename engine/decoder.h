@@ -32,6 +32,7 @@ struct DecoderOptions {
   int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
   int64_t max_context = 0;   // tokens of the longest sequence
   int64_t sequences = 1;     // open at once
+  Numerics numerics = Numerics::fast;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
 };

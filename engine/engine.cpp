@@ -22,13 +22,13 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
-  if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch)
+  if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
     throw Error({.doing = "use option",
                  .object = "buckets",
                  .detail = fmt::format("the largest is {}, and max batch is {}", std::ranges::max(options.buckets),
                                        options.max_batch),
-                 .advice = fmt::format("a bucket of {}, or a max batch of {}", options.max_batch,
-                                       std::ranges::max(options.buckets)),
+                 .advice = fmt::format("a bucket of {}, a max batch of {}, or allow eager for steps without a graph",
+                                       options.max_batch, std::ranges::max(options.buckets)),
                  .fault = Fault::usage});
   return options;
 }
@@ -36,6 +36,11 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
 BucketSet buckets_of(const EngineOptions& options) {
   return options.buckets.empty() ? BucketSet::up_to(std::max(options.max_batch, options.chunk))
                                  : BucketSet(options.buckets);
+}
+
+// Rows of the plan that runs what is past the largest bucket.
+int eager_rows_of(const EngineOptions& options) {
+  return options.max_batch > buckets_of(options).largest() ? options.max_batch : 0;
 }
 
 // The buckets that steps of at most `most` tokens use: up to the one that holds so many.
@@ -46,6 +51,43 @@ BucketSet up_to(const BucketSet& buckets, int most) {
     if (size >= most) break;
   }
   return BucketSet(std::move(sizes));
+}
+
+SchedulerOptions scheduling_of(const EngineOptions& options) {
+  return {.decode_buckets = up_to(buckets_of(options), options.max_batch),
+          .prefill_buckets = up_to(buckets_of(options), options.chunk),
+          .mixed = options.mixed,
+          .allow_eager = options.allow_eager};
+}
+
+StepSlotsOptions slots_of(const EngineOptions& options) {
+  return {.buckets = buckets_of(options),
+          .eager_rows = eager_rows_of(options),
+          .max_context = options.max_context,
+          .sequences = options.max_batch,
+          .pages = pages_of(options),
+          .choices = options.choices,
+          .numerics = options.numerics,
+          .mode = options.mode,
+          .policy = options.policy,
+          .built = options.built};
+}
+
+// What the cache holds, and what requests were checked against, must fit the new weights.
+void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t max_context) {
+  const auto same = [](const char* name, int64_t is, int64_t was) {
+    if (is != was)
+      throw Error({.doing = "replace weights",
+                   .object = name,
+                   .detail = fmt::format("it is {}, and the engine was made for {}", is, was),
+                   .advice = "an engine of its own for a model of another shape",
+                   .fault = Fault::usage});
+  };
+  same("layers", next.layers, now.layers);
+  same("kv heads", next.kv_heads, now.kv_heads);
+  same("head_dim", next.head_dim, now.head_dim);
+  same("vocabulary", next.vocab, now.vocab);
+  check_option("max context", max_context, 1, next.max_position);
 }
 
 // What `work` throws; empty when it does not.
@@ -64,36 +106,27 @@ std::string failure_of(const Work& work) {
 }  // namespace
 
 Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
-    : vocab_(model.config().vocab),
-      takes_choices_(options.choices),
-      scheduling_{.decode_buckets = up_to(buckets_of(checked(options, model.config())), options.max_batch),
-                  .prefill_buckets = up_to(buckets_of(options), options.chunk),
-                  .mixed = options.mixed},
+    : options_(checked(options, model.config())),
+      model_(&model),
+      scheduling_(scheduling_of(options)),
       pipeline_(KvPool({.pages = pages_of(options),
                         .page_tokens = kPageTokens,
                         .sequences = options.max_batch,
                         .prefix_cache = options.prefix_cache}),
-                {.max_context = options.max_context, .depth = options.depth}),
-      slots_(device, kernels, model,
-             {.buckets = buckets_of(options),
-              .max_context = options.max_context,
-              .sequences = options.max_batch,
-              .pages = pages_of(options),
-              .choices = options.choices,
-              .mode = options.mode,
-              .policy = options.policy,
-              .built = options.built}) {}
+                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}),
+      slots_(device, kernels, model, slots_of(options)) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
+  const int64_t vocab = model_->config().vocab;
   for (const int32_t token : spec.prompt)
-    if (token < 0 || token >= vocab_)
-      return {std::nullopt, fmt::format("token {} of the prompt: the vocabulary has {} tokens", token, vocab_)};
+    if (token < 0 || token >= vocab)
+      return {std::nullopt, fmt::format("token {} of the prompt: the vocabulary has {} tokens", token, vocab)};
   if (const std::optional<SamplingFault> fault = sampling_fault(sampling))
     return {std::nullopt, fmt::format("a {} of {}", fault->field, fault->detail)};
-  if (std::string reason = why_not(choice, spec.stop_ids, vocab_); !reason.empty())
+  if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty())
     return {std::nullopt, std::move(reason)};
   if (spec.constrained && !choice.allow) return {std::nullopt, "it is constrained, and nothing gives its masks"};
-  if (choice.shapes() && !takes_choices_)
+  if (choice.shapes() && !options_.choices)
     return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
   spec.constrained = choice.allow != nullptr;
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
@@ -110,6 +143,9 @@ bool Engine::advance() {
       return false;
     case Selection::Action::admit:
       pipeline_.admit();
+      break;
+    case Selection::Action::preempt:
+      pipeline_.preempt();
       break;
     case Selection::Action::launch:
       launch(next.step);
@@ -136,15 +172,76 @@ std::vector<Resolution> Engine::take_resolutions() {
   return resolutions;
 }
 
+CanRun Engine::can_run(int rows) const {
+  if (rows > options_.max_batch)
+    return {.reason = fmt::format("{} rows, and at most {} requests are served at once", rows, options_.max_batch)};
+  const BucketChoice choice = scheduling_.decode_buckets.choose(rows);
+  if (choice.fit != BucketChoice::Fit::none) return {true, choice.bucket, options_.mode, choice.reason};
+  return {rows > 0 && options_.allow_eager, 0, RunMode::eager, choice.reason};
+}
+
+void Engine::resume() { pipeline_.resume(std::exchange(rebuilt_, PipelineState::Rebuilt::nothing)); }
+
+void Engine::rebuild_graphs(const GraphOptions& graphs) {
+  demand_paused("rebuild graphs");
+  EngineOptions options = options_;
+  options.buckets = graphs.buckets;
+  options.mode = graphs.mode;
+  options.policy = graphs.policy;
+  options_ = checked(options, model_->config());
+  scheduling_ = scheduling_of(options_);
+  rebuild(std::max(rebuilt_, PipelineState::Rebuilt::graphs));
+}
+
+void Engine::replace_weights(const DecoderModel& model) {
+  demand_paused("replace weights");
+  check_same_shape(model_->config(), model.config(), options_.max_context);
+  model_ = &model;
+  rebuild(PipelineState::Rebuilt::weights);
+}
+
+void Engine::demand_paused(const char* doing) const {
+  if (pipeline_.mode() != PipelineMode::paused)
+    throw Error({.doing = doing,
+                 .object = "engine",
+                 .detail = pipeline_.describe(),
+                 .advice = "pause(), and advance() until nothing is in flight"});
+}
+
+void Engine::rebuild(PipelineState::Rebuilt rebuilt) {
+  try {
+    slots_.rebuild(*model_, slots_of(options_));
+  } catch (const Error& error) {
+    pipeline_.fail(error.what());
+    throw;
+  }
+  rebuilt_ = rebuilt;
+}
+
 void Engine::launch(const StepPlan& plan) {
   try {
     dispatch(pipeline_.launch(plan));
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }
-  ++stats_.launches[plan.bucket];
-  stats_.padded_rows += plan.bucket - plan.tokens();
+  count(plan);
+}
+
+void Engine::count(const StepPlan& plan) {
+  const bool falls_back = plan.bucket == 0;
+  const int64_t rows = plan.tokens(), of_plan = falls_back ? eager_rows_of(options_) : plan.bucket;
+  BucketUse& use = stats_.buckets[{static_cast<int>(of_plan), falls_back ? RunMode::eager : options_.mode}];
+  ++use.steps;
+  use.rows += rows;
+  use.exact += rows == of_plan;
+  ++stats_.step_rows[static_cast<int>(rows)];
+  stats_.padded_rows += of_plan - rows;
   stats_.prefill_steps += plan.kind == StepKind::prefill;
+  if (!falls_back) return;
+  // The same words for every number of rows, so that they can be counted.
+  const std::string reason =
+      fmt::format("more rows than the largest bucket has, {}", scheduling_.decode_buckets.largest());
+  if (++stats_.fallbacks[reason] == 1 && options_.fell_back) options_.fell_back(reason);
 }
 
 // The rows whose next token is chosen come first, each the last token of its request in this step.
@@ -154,7 +251,6 @@ void Engine::dispatch(const InFlightStep& step) {
   int64_t next_sampled = 0, next_other = sampled;
   for (const RowPlan& row : step.plan.rows) {
     const Request& request = *pipeline_.find(row.request);
-    const std::vector<int32_t>& prompt = request.spec().prompt;
     RowInputs inputs{.sequence = request.sequence(),
                      .output = row.output,
                      .sampling = sampling_.at(row.request),
@@ -163,10 +259,10 @@ void Engine::dispatch(const InFlightStep& step) {
     const auto choice = choices_.find(row.request);
     if (choice != choices_.end() && choice->second.penalises() && row.samples &&
         request.phase() == RequestPhase::prefilling)
-      slots_.set_counts(request.sequence(), token_counts(prompt, request.outputs(), vocab_));
+      slots_.set_counts(request.sequence(), token_counts(prompt, request.outputs(), model_->config().vocab));
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
-      inputs.token = is_prompt ? prompt[static_cast<size_t>(inputs.position)] : -1;
+      inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;
       stats_.prompt_tokens += is_prompt;
       const bool chooses = row.samples && inputs.position == row.first + row.tokens - 1;
       write_row(in, chooses ? next_sampled++ : next_other++, inputs);

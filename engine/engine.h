@@ -13,42 +13,55 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/choice_options.h"
+#include "engine/engine_stats.h"
 #include "engine/scheduler.h"
 #include "engine/step_slots.h"
 
 namespace nodewright {
 
 struct EngineOptions {
-  int max_batch = 8;         // requests served at once, and rows of the largest decode step
-  int chunk = 8;             // prompt tokens of a step
-  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to the larger of both
-  int64_t max_context = 0;   // tokens of prompt and outputs
-  int64_t pages = 0;         // of the cache; 0: enough for max_batch requests of max_context tokens
-  bool prefix_cache = true;  // prompts that begin alike share pages
-  bool mixed = true;         // steps with prompt tokens take along the rows that decode
-  bool choices = false;      // requests may ask for what ChoiceOptions holds: memory and a small graph a bucket more
-  int depth = kSlots;        // steps in flight; 1: no pipelining
+  int max_batch = 8;                   // requests served at once, and rows of the largest decode step
+  int chunk = 8;                       // prompt tokens of a step
+  std::vector<int> buckets;            // rows of the graphs; empty: BucketSet::up_to the larger of both
+  int64_t max_context = 0;             // tokens of prompt and outputs
+  int64_t pages = 0;                   // of the cache; 0: enough for max_batch requests of max_context tokens
+  bool prefix_cache = true;            // prompts that begin alike share pages
+  Reserve reserve = Reserve::all;      // pages of a request when it is admitted
+  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
+  bool mixed = true;                   // steps with prompt tokens take along the rows that decode
+  int depth = kSlots;                  // steps in flight; 1: no pipelining
+  Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
-  std::function<void(const BuiltBucket&)> built;  // progress of the start; may be empty
+  bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
+  std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
+  std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
 };
 
-struct EngineStats {
-  std::map<int, int64_t> launches;  // of steps, by bucket
-  int64_t prefill_steps = 0;        // of those, with prompt tokens
-  int64_t prompt_tokens = 0;        // that went through the layers
-  int64_t output_tokens = 0;        // that requests accepted
-  int64_t padded_rows = 0;
-  int64_t zombie_rows = 0;  // computed for requests that had ended
+// How a decode step of so many rows would be run.
+struct CanRun {
+  bool can = false;
+  int bucket = 0;  // 0: none, or eager
+  RunMode mode = RunMode::explicit_;
+  std::string reason;  // why this bucket, why eager, why not
+};
+
+// What a rebuild may change.
+struct GraphOptions {
+  std::vector<int> buckets;  // as in EngineOptions
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
 };
 
 class Engine {
  public:
-  // Throws Error where an option is out of range or contradicts another, naming both, and as StepSlots does.
+  // Throws Error where an option is out of range or contradicts another, naming both, and as StepSlots does. Device,
+  // kernels and model must outlive this.
   Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options);
 
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of
@@ -68,7 +81,17 @@ class Engine {
 
   // Launches no more; what is in flight is still to be advanced. Throws Error unless it is running.
   void pause() { pipeline_.pause(); }
-  void resume() { pipeline_.resume(PipelineState::Rebuilt::nothing); }
+  void resume();
+
+  // Other graphs for the same requests, which go on where they were: destroys what was built, builds anew. Throws
+  // Error, and changes nothing, unless the engine is paused and the options are in range. When building fails, resolves
+  // every request as failed, and throws.
+  void rebuild_graphs(const GraphOptions& graphs);
+  // The same with the weights of another model of the same shape, which must outlive this. What open requests have
+  // computed stays; the prefix cache is emptied when it resumes.
+  void replace_weights(const DecoderModel& model);
+
+  CanRun can_run(int rows) const;
 
   const PipelineState& pipeline() const { return pipeline_; }
   StepSlots& slots() { return slots_; }
@@ -80,12 +103,15 @@ class Engine {
   void sample();
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   void commit();
+  void count(const StepPlan& plan);
+  void demand_paused(const char* doing) const;
+  void rebuild(PipelineState::Rebuilt rebuilt);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
   void ask_for_end(RequestId id, RowResult& result);
 
-  int64_t vocab_;
-  bool takes_choices_;
+  EngineOptions options_;
+  const DecoderModel* model_;
   SchedulerOptions scheduling_;
   PipelineState pipeline_;
   StepSlots slots_;
@@ -95,6 +121,7 @@ class Engine {
   std::vector<CommittedToken> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   EngineStats stats_;
+  PipelineState::Rebuilt rebuilt_ = PipelineState::Rebuilt::nothing;  // since it was paused
 };
 
 }  // namespace nodewright

@@ -73,19 +73,48 @@ std::string PipelineState::why_not_admit() const {
   if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
   if (waiting_.empty()) return "no request waits";
   const Request& first = requests_.at(waiting_.front());
-  return pool_.why_not_open(first.spec().prompt, first.reserved_length());
+  const std::vector<int32_t> tokens = first.tokens();
+  const int64_t length = admitted_length(first);
+  if (std::string why = pool_.why_not_open(tokens, length); !why.empty()) return why;
+  // A page for each that runs: or the request would be preempted by the next step, and be admitted again, for ever.
+  const auto running = std::ranges::count_if(admitted_, [this](RequestId id) { return !find(id)->is_resolved(); });
+  if (options_.reserve == Reserve::all || running == 0 ||
+      pool_.why_not_open(tokens, length + running * pool_.options().page_tokens).empty())
+    return "";
+  return fmt::format("{} tokens would leave less than a page for each of {} requests", length, running);
+}
+
+int64_t PipelineState::admitted_length(const Request& request) const {
+  return options_.reserve == Reserve::all ? request.reserved_length()
+                                          : std::min(request.reserved_length(), request.known_tokens() + 1);
 }
 
 bool PipelineState::admit() {
-  if (mode_ != PipelineMode::running || waiting_.empty()) return false;
+  if (!why_not_admit().empty()) return false;
   Request& first = at(waiting_.front());
-  const std::optional<KvPool::Opened> opened = pool_.open(first.spec().prompt, first.reserved_length());
+  const std::optional<KvPool::Opened> opened = pool_.open(first.tokens(), admitted_length(first));
   if (!opened) return false;
   first.admit(opened->sequence, opened->start);
   copies_.insert(copies_.end(), opened->copies.begin(), opened->copies.end());
   admitted_.push_back(first.id());
   waiting_.pop_front();
   return true;
+}
+
+void PipelineState::preempt() {
+  if (options_.reserve == Reserve::all) refuse("preempt", "pages are reserved for all that a request may write");
+  if (mode_ != PipelineMode::running) refuse("preempt", "it is not running");
+  const auto last =
+      std::find_if(admitted_.rbegin(), admitted_.rend(), [this](RequestId id) { return !find(id)->is_resolved(); });
+  if (last == admitted_.rend()) refuse("preempt", "no request has pages");
+  const RequestId id = *last;
+  Request& request = at(id);
+  if (request.in_flight() > 0) refuse("preempt", fmt::format("request {} is in a step in flight", id));
+  pool_.close(request.sequence());
+  request.preempt();
+  std::erase(admitted_, id);
+  waiting_.push_front(id);
+  ++preemptions_;
 }
 
 // Each request passes here once. Its pages stay its own until every launch made so far has completed.
@@ -138,12 +167,28 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
   if (const auto twice = std::ranges::adjacent_find(ids); twice != ids.end())
     refuse("launch", fmt::format("request {} has two rows", *twice));
   if (plan.kind == StepKind::prefill && !has_prompt) refuse("launch", "a prefill without a prompt");
+  if (const int64_t missing = pages_short(plan); missing > 0) refuse("launch", fmt::format("{} pages short", missing));
 
-  for (const RowPlan& row : plan.rows) at(row.request).launch(row.tokens, launched_ + 1);
+  for (const RowPlan& row : plan.rows) {
+    // Behind all that is known: nothing is shared there, and nothing to be copied.
+    if (pages_missing(row) > 0) pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
+    at(row.request).launch(row.tokens, launched_ + 1);
+  }
   const int slot = *free_slot();
   pool_.launched(++launched_);
   forward_ = {launched_, slot, std::move(plan), std::exchange(copies_, {}), ++submitted_, 0};
   return *forward_;
+}
+
+int64_t PipelineState::pages_missing(const RowPlan& row) const {
+  const auto held = static_cast<int64_t>(pool_.table(find(row.request)->sequence()).size());
+  return std::max<int64_t>(0, pool_.pages_for(row.first + row.tokens) - held);
+}
+
+int64_t PipelineState::pages_short(const StepPlan& plan) const {
+  int64_t missing = 0;
+  for (const RowPlan& row : plan.rows) missing += pages_missing(row);
+  return std::max<int64_t>(0, missing - pool_.free_pages() - pool_.cached_pages());
 }
 
 std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row) const {

@@ -3,6 +3,7 @@
 // for nothing; whoever drives the device calls one transition beside each thing it does.
 //
 //   submit, admit        a request is accepted; it gets its pages
+//   preempt              the one admitted last gives its pages back and waits again
 //   launch, revoke       a forward goes to the device; it did not get there
 //   sample               the token is chosen, when the masks of constrained rows are known
 //   start_commit         the oldest sampled step's tokens are awaited and read
@@ -99,10 +100,16 @@ struct Resolution {
 enum class PipelineMode { running, pausing, paused, failed };
 std::string_view name_of(PipelineMode mode);
 
+// Pages that a request gets when it is admitted: for all it may ever write, so that none runs out; or for the tokens it
+// has and the next one, so that more requests run at once, a page is taken when a step needs it, and where there is
+// none the request admitted last is preempted.
+enum class Reserve { all, prompt };
+
 struct PipelineOptions {
   int64_t max_context = 0;  // tokens of prompt and outputs
   int64_t max_waiting = std::numeric_limits<int64_t>::max();
   int depth = kSlots;  // steps in flight; 1: no pipelining
+  Reserve reserve = Reserve::all;
 };
 
 // A value: a copy goes its own way. Not thread-safe. A transition that the state does not allow throws Error, which
@@ -123,16 +130,23 @@ class PipelineState {
   bool cancel(RequestId id);
   // Resolves this request alone as failed. False when it was resolved before.
   bool fail_request(RequestId id, std::string message);
-  // Gives the request that waits longest its sequence and pages for all it may ever write. False when why_not_admit()
-  // gives a reason.
+  // Gives the request that waits longest its sequence and its pages. False when why_not_admit() gives a reason.
   bool admit();
   std::string why_not_admit() const;
+  // Takes all pages of the unresolved request admitted last, which waits before all others until it is admitted again
+  // and its outputs are computed anew. Throws Error, too, while a step in flight has its row, or when pages are
+  // reserved for all.
+  void preempt();
+  int64_t preemptions() const { return preemptions_; }
   // Those that have ended since the last call, in the order of their ends.
   std::vector<Resolution> take_resolutions();
 
   // Steps
 
-  // Counts each row and takes a slot. The device may be given the forward only after this returns.
+  // Pages that the rows of the step need beyond those that are free or cached. Only with Reserve::prompt above 0.
+  int64_t pages_short(const StepPlan& plan) const;
+  // Counts each row, gives it the pages that it needs, and takes a slot. The device may be given the forward only after
+  // this returns.
   const InFlightStep& launch(StepPlan plan);
   // Why no step of this kind can be launched, whatever its rows; empty when one can.
   std::string why_not_launch(StepKind kind) const;
@@ -182,6 +196,8 @@ class PipelineState {
  private:
   Request& at(RequestId id) { return requests_.at(id); }
   [[noreturn]] void refuse(const char* transition, const std::string& why) const;
+  int64_t admitted_length(const Request& request) const;
+  int64_t pages_missing(const RowPlan& row) const;
   std::string why_not_row(const StepPlan& plan, const RowPlan& row) const;
   void resolve(Request& request, EndReason reason, std::string message);
   void erase_if_ended(RequestId id);
@@ -204,6 +220,7 @@ class PipelineState {
   std::vector<PageCopy> copies_;  // of admitted requests, for the next launch
   std::vector<Resolution> resolutions_;
   RequestId last_id_ = 0;
+  int64_t preemptions_ = 0;
   uint64_t launched_ = 0, committed_ = 0;  // numbers of steps
   uint64_t submitted_ = 0;                 // to the compute stream
 };

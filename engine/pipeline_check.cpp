@@ -77,11 +77,16 @@ void PipelineState::check_requests() const {
            request.most_outputs());
     demand(request.computed() <= request.reserved_length(), "budget", "request {} computes {} positions of {}", id,
            request.computed(), request.reserved_length());
+    demand((phase == RequestPhase::waiting) == (request.sequence() < 0), "pages", "request {} is {} with sequence {}",
+           id, name_of(phase), request.sequence());
     if (request.is_resolved() || phase == RequestPhase::waiting) continue;
     ++sequences;
     demand(pool_.is_open(request.sequence()), "pages", "request {} has no sequence", id);
-    demand(static_cast<int64_t>(pool_.table(request.sequence()).size()) == pool_.pages_for(request.reserved_length()),
-           "pages", "request {} has {} pages", id, pool_.table(request.sequence()).size());
+    const auto held = static_cast<int64_t>(pool_.table(request.sequence()).size());
+    const int64_t most = pool_.pages_for(request.reserved_length());
+    const int64_t least = options_.reserve == Reserve::all ? most : pool_.pages_for(request.computed());
+    demand(held >= least && held <= most, "pages", "request {} has {} pages, and needs {} to {}", id, held, least,
+           most);
     if (phase == RequestPhase::decoding)
       demand(request.computed() == request.prompt_tokens() + outputs + members - 1, "budget",
              "request {} has computed {} positions with {} outputs and {} in flight", id, request.computed(), outputs,

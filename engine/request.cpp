@@ -64,15 +64,29 @@ int32_t Request::token_at(int64_t position) const {
   return index < spec_.prompt.size() ? spec_.prompt[index] : outputs_.at(index - spec_.prompt.size());
 }
 
+std::vector<int32_t> Request::tokens() const {
+  std::vector<int32_t> all = spec_.prompt;
+  all.insert(all.end(), outputs_.begin(), outputs_.end());
+  return all;
+}
+
 bool Request::can_decode() const {
   return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && next_output() < most_outputs_;
 }
 
 void Request::admit(int32_t sequence, int64_t start) {
-  demand(phase_ == RequestPhase::waiting && start >= 0 && start < prompt_tokens(), "admit");
+  demand(phase_ == RequestPhase::waiting && start >= 0 && start < known_tokens(), "admit");
   phase_ = RequestPhase::prefilling;
   sequence_ = sequence;
   computed_ = start;
+  prefill_end_ = known_tokens();
+}
+
+void Request::preempt() {
+  demand(sequence_ >= 0 && !is_resolved() && in_flight_ == 0, "preempt");
+  phase_ = RequestPhase::waiting;
+  sequence_ = -1;
+  computed_ = 0;
 }
 
 void Request::launch(int64_t tokens, uint64_t step) {
@@ -93,7 +107,7 @@ void Request::revoke(int64_t tokens) {
 void Request::commit() {
   demand(in_flight_ > 0, "commit a row of");
   leave_step();
-  if (phase_ == RequestPhase::prefilling && computed_ == prompt_tokens()) phase_ = RequestPhase::decoding;
+  if (phase_ == RequestPhase::prefilling && computed_ == prefill_end_) phase_ = RequestPhase::decoding;
 }
 
 void Request::leave_step() {
@@ -101,7 +115,7 @@ void Request::leave_step() {
 }
 
 std::optional<EndReason> Request::accept(int32_t token, bool completes_stop_string, bool completes_grammar) {
-  demand((phase_ == RequestPhase::prefilling && computed_ == prompt_tokens()) || phase_ == RequestPhase::decoding,
+  demand((phase_ == RequestPhase::prefilling && computed_ == prefill_end_) || phase_ == RequestPhase::decoding,
          "accept a token of");
   demand(in_flight_ > 0 && static_cast<int64_t>(outputs_.size()) < most_outputs_, "accept a token of");
   outputs_.push_back(token);

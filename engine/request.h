@@ -3,6 +3,7 @@
 //
 //   waiting -> prefilling -> decoding -> finishing -> ended       finishing: resolved, but a step in flight has its row
 //
+// A preempted request waits again, and what it has put out is computed anew as if it were a part of its prompt.
 // From waiting, prefilling and decoding it may be resolved at any time, and ends at once when no step has its row.
 #pragma once
 
@@ -52,7 +53,9 @@ class Request {
   int64_t computed() const { return computed_; }
   uint64_t last_step() const { return last_step_; }  // number of the last step launched, revoked ones included
   int64_t prompt_tokens() const { return static_cast<int64_t>(spec_.prompt.size()); }
-  int64_t prompt_left() const { return phase_ == RequestPhase::prefilling ? prompt_tokens() - computed_ : 0; }
+  int64_t known_tokens() const { return prompt_tokens() + static_cast<int64_t>(outputs_.size()); }
+  // Tokens of the prompt, and of outputs that are computed anew, that no launched step has.
+  int64_t prompt_left() const { return phase_ == RequestPhase::prefilling ? prefill_end_ - computed_ : 0; }
   // The least of max_tokens and what the prompt leaves of the context.
   int64_t most_outputs() const { return most_outputs_; }
   // Positions that it may write. Those of the prompt and of every output but the last, which nothing reads.
@@ -60,12 +63,16 @@ class Request {
   // Index of the output that the next step to be launched chooses.
   int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
   // Prompt and outputs as one.
+  std::vector<int32_t> tokens() const;
   int32_t token_at(int64_t position) const;
+  // False where that token is chosen by a step in flight.
+  bool knows(int64_t position) const { return position < known_tokens(); }
   // Whether a step that chooses one more token may be launched. Counts the tokens of steps in flight as spent.
   bool can_decode() const;
 
   // Each throws Error, and changes nothing, in a phase that does not allow it.
-  void admit(int32_t sequence, int64_t start);  // the first `start` tokens of the prompt were found in the cache
+  void admit(int32_t sequence, int64_t start);  // the first `start` known tokens were found in the cache
+  void preempt();                               // its pages are gone; in no step in flight
   void launch(int64_t tokens, uint64_t step);   // a step with a row of this request was launched
   void revoke(int64_t tokens);                  // the same step never reached the device
   void commit();                                // a step with its row has been committed, whatever became of the row
@@ -85,6 +92,7 @@ class Request {
   std::vector<int32_t> outputs_;
   int32_t sequence_ = -1;
   int64_t computed_ = 0;
+  int64_t prefill_end_ = 0;  // tokens known when it was admitted
   int in_flight_ = 0;
   uint64_t last_step_ = 0;
 };

@@ -45,7 +45,13 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
   }
   const bool wants_prefill = has_prompt_left(pipeline);
   Selection launch = wants_prefill ? select_prefill(pipeline, options) : select_decode(pipeline, options);
-  if (launch.action == Action::launch) return launch;
+  if (launch.action == Action::launch) {
+    const int64_t missing = pipeline.pages_short(launch.step);
+    if (missing == 0) return launch;
+    launch = {
+        pipeline.is_drained() ? Action::preempt : Action::idle, {}, fmt::format("the step is {} pages short", missing)};
+    if (pipeline.is_drained()) return launch;
+  }
   if (!pipeline.sampled().empty()) return {Action::start_commit, {}, launch.reason};
   return launch;
 }
@@ -72,7 +78,8 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
     const int64_t tokens = std::min(room, request.prompt_left());
-    if (tokens > 0) plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), 0});
+    if (tokens > 0)
+      plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), request.next_output()});
     room -= tokens;
   }
   if (plan.rows.empty()) return {Action::idle, {}, "no admitted request has a prompt left"};

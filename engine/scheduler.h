@@ -17,15 +17,16 @@ struct SchedulerOptions {
 };
 
 struct Selection {
-  enum class Action { admit, launch, sample, start_commit, idle };
+  enum class Action { admit, preempt, launch, sample, start_commit, idle };
   Action action = Action::idle;
   StepPlan step;  // of a launch
   // Why this bucket, or none; why nothing can be done. Never empty.
   std::string reason;
 };
 
-// The masks of a forward come late: it is sampled as soon as they can be known, and until then the step before it is
-// committed. A prompt waits until nothing is in flight, and is then preferred to rows that decode.
+// Where pages run out, what is in flight is committed first: a request may end, and whoever is preempted then is in no
+// step. The masks of a forward come late: it is sampled as soon as they can be known, and until then the step before it
+// is committed. A prompt waits until nothing is in flight, and is then preferred to rows that decode.
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the

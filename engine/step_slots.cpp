@@ -1,5 +1,6 @@
 #include "engine/step_slots.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ranges>
 #include <string>
@@ -10,24 +11,36 @@ namespace nodewright {
 
 StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options)
     : device_(device),
+      kernels_(kernels),
       cache_(device, model.config(), options.pages),
       page_bytes_(KvCache::page_bytes(model.config())),
       layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
-  const DecodeLimits limits{options.buckets.largest(), options.max_context, options.sequences};
+  make_slots(model, options);
+  build(model, options);
+}
+
+void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
+  slots_.clear();
+  make_slots(model, options);
+  build(model, options);
+}
+
+void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
+  const DecodeLimits limits{std::max(options.buckets.largest(), options.eager_rows), options.max_context,
+                            options.sequences, options.numerics};
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
-    slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device, model.config(), limits)
+    slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)
                                        : std::make_unique<DecodeSlot>(*slots_[0].memory),
                       .choices = !options.choices ? nullptr
-                                 : i == 0         ? std::make_unique<ChoiceSlot>(device, model.config(), limits)
+                                 : i == 0         ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
                                                   : std::make_unique<ChoiceSlot>(*slots_[0].choices),
-                      .sampled = Event(device, name + ".sampled"),
-                      .copied = Event(device, name + ".copied"),
+                      .sampled = Event(device_, name + ".sampled"),
+                      .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
   }
-  build(model, kernels, options);
 }
 
 // What is in flight reads memory that is about to go.
@@ -40,31 +53,35 @@ StepSlots::~StepSlots() {
   }
 }
 
-void StepSlots::build(const DecoderModel& model, KernelCache& kernels, const StepSlotsOptions& options) {
+void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
   const ModelConfig& config = model.config();
+  std::vector<int> buckets(options.buckets.sizes().begin(), options.buckets.sizes().end());
+  if (options.eager_rows > 0) buckets.push_back(0);
+  const auto rows_of = [&](int bucket) { return bucket == 0 ? options.eager_rows : bucket; };
   std::vector<KernelRequest> requests;
-  for (const int bucket : options.buckets.sizes())
-    for (KernelRequest& request : decoder_kernel_requests(config, bucket, device_.properties().sm_count))
+  for (const int bucket : buckets)
+    for (KernelRequest& request :
+         decoder_kernel_requests(config, rows_of(bucket), device_.properties().sm_count, options.numerics))
       requests.push_back(std::move(request));
   if (options.choices)
     for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
-  kernels.prepare(requests);
-  for (const int bucket : options.buckets.sizes() | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels, config, bucket);
+  kernels_.prepare(requests);
+  for (const int bucket : buckets | std::views::reverse) {
+    const DecoderKernels bound = decoder_kernels(kernels_, config, rows_of(bucket), options.numerics);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
-      graph.state = slot.memory->state(bucket);
+      graph.state = slot.memory->state(rows_of(bucket));
       graph.run = std::make_unique<PlanRun>(
-          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy), options.mode,
-          compute_);
+          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy),
+          bucket == 0 ? RunMode::eager : options.mode, compute_);
       if (slot.choices) {
-        graph.choice = slot.choices->state(bucket);
-        graph.choice_run =
-            std::make_unique<PlanRun>(choice_plan(device_, config.vocab, choice_kernels(kernels, bound.sample, bucket),
-                                                  graph.state, graph.choice, options.policy),
-                                      options.mode, compute_);
+        graph.choice = slot.choices->state(rows_of(bucket));
+        graph.choice_run = std::make_unique<PlanRun>(
+            choice_plan(device_, config.vocab, choice_kernels(kernels_, bound.sample, rows_of(bucket)), graph.state,
+                        graph.choice, options.policy),
+            bucket == 0 ? RunMode::eager : options.mode, compute_);
       }
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
       const ExplicitGraph* built = graph.run->explicit_graph();
@@ -91,7 +108,9 @@ void StepSlots::launch(const Launch& launch) {
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
+  if (clock_ != nullptr) clock_->begin(compute_);
   graph.run->launch();
+  if (clock_ != nullptr) clock_->end(compute_);
 }
 
 void StepSlots::sample(int index, int32_t choices) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
 #include "graph/plan_run.h"
@@ -27,7 +28,7 @@ namespace nodewright {
 // What one graph cost to make.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;    // rows
+  int bucket = 0;    // rows; 0: the plan of eager_rows
   size_t nodes = 0;  // 0 when eager
   double ms = 0;
   uint64_t free_bytes = 0;  // of device memory, afterwards
@@ -35,10 +36,12 @@ struct BuiltBucket {
 
 struct StepSlotsOptions {
   BucketSet buckets{{1}};   // rows of the graphs
+  int eager_rows = 0;       // of a plan that is launched node by node, as bucket 0; 0: none
   int64_t max_context = 0;  // tokens
   int64_t sequences = 1;    // open at once
   int64_t pages = 0;        // of the cache
-  bool choices = false;     // rows may be chosen again
+  Numerics numerics = Numerics::fast;
+  bool choices = false;  // rows may be chosen again
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
@@ -53,12 +56,17 @@ class StepSlots {
   StepSlots(const StepSlots&) = delete;
   StepSlots& operator=(const StepSlots&) = delete;
 
+  // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
+  // may be in flight, and last_token is lost: the next steps are told their tokens. After an Error only destruction is
+  // right.
+  void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
+
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
   struct Launch {
     int slot = 0;
-    int bucket = 0;                    // one of the buckets
+    int bucket = 0;                    // one of the buckets, or 0 with eager_rows
     int32_t live = 0;                  // rows that are written
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
@@ -75,6 +83,8 @@ class StepSlots {
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   std::span<const int32_t> wait(int slot);
 
+  // Every later step is recorded there, until null; for measuring.
+  void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot);
 
@@ -91,7 +101,7 @@ class StepSlots {
     std::unique_ptr<DecodeSlot> memory;
     std::unique_ptr<ChoiceSlot> choices;  // may be null
     Event sampled, copied;
-    std::map<int, Graph> graphs;  // by bucket
+    std::map<int, Graph> graphs;  // by bucket; 0: eager
     int bucket = 0;               // of the last launch
     int32_t tokens = 0;           // that it chooses
   };
@@ -99,12 +109,15 @@ class StepSlots {
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
-  void build(const DecoderModel& model, KernelCache& kernels, const StepSlotsOptions& options);
+  void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  void build(const DecoderModel& model, const StepSlotsOptions& options);
 
   Device& device_;
+  KernelCache& kernels_;
   KvCache cache_;
   uint64_t page_bytes_;
   int64_t layers_;
+  StepClock* clock_ = nullptr;
   std::vector<Slot> slots_;  // [kSlots]
   Stream compute_, copies_;  // destroyed first
 };

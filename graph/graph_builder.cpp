@@ -93,7 +93,8 @@ void GraphBuilder::declare(NamedRange range, Live live) {
   buffers_by_address_.insert(next, {range.address, index});
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
-  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out});
+  const uint64_t serial = plan_.device->buffers().serial_at(range.address);
+  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, serial});
 }
 
 GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {

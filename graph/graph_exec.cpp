@@ -213,6 +213,7 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 
 void ExplicitGraph::launch(const Stream& stream) const {
   host_calls_.before_launch();
+  buffers_.check(*plan_);
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);
 }
 

@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "graph/buffer_watch.h"
 #include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
 #include "graph/host_call.h"
@@ -55,7 +56,8 @@ class ExplicitGraph {
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
-  // One run at a time. Throws Error with what a host node threw in an earlier run. The graph may be destroyed while it
+  // One run at a time. Throws Error with what a host node threw in an earlier run, or when a buffer that the plan was
+  // built over has been freed. The graph may be destroyed while it
   // runs; with host nodes that waits for the device.
   void launch(const Stream& stream) const;
 
@@ -116,6 +118,7 @@ class ExplicitGraph {
 
   std::shared_ptr<const Plan> plan_;
   GraphBudget::Share share_;
+  BufferWatch buffers_;
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;

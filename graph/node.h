@@ -62,6 +62,7 @@ std::string_view to_string(ConditionalKind kind);
 struct Buffer {
   NamedRange range;
   bool live_in = false, live_out = false;
+  uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
 
 // One range that one node touches.

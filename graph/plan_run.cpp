@@ -44,7 +44,10 @@ PlanRun::PlanRun(Plan plan, RunMode mode, const Stream& stream) : stream_(stream
 }
 
 void PlanRun::launch() {
-  if (const Plan* plan = std::get_if<Plan>(&run_)) run_eager(*plan, stream_);
+  if (const Plan* plan = std::get_if<Plan>(&run_)) {
+    buffers_.check(*plan);
+    run_eager(*plan, stream_);
+  }
   if (const CapturedGraph* captured = std::get_if<CapturedGraph>(&run_)) captured->launch(stream_);
   if (const ExplicitGraph* exec = std::get_if<ExplicitGraph>(&run_)) exec->launch(stream_);
 }

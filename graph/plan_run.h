@@ -20,6 +20,7 @@ class PlanRun {
   // Builds and uploads what the mode needs. `stream` must outlive the run; launches go there.
   PlanRun(Plan plan, RunMode mode, const Stream& stream);
 
+  // As ExplicitGraph::launch; a captured run does not look after its buffers.
   void launch();
   RunMode mode() const { return static_cast<RunMode>(run_.index()); }
   // The graph of an explicit run, for patches; null otherwise.
@@ -27,6 +28,7 @@ class PlanRun {
 
  private:
   const Stream& stream_;
+  BufferWatch buffers_;  // of an eager run
   std::variant<Plan, CapturedGraph, ExplicitGraph> run_;  // in the order of RunMode
 };
 

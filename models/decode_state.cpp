@@ -37,10 +37,10 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
   return in;
 }
 
-void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, int sm_count) {
+void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, int sm_count, Numerics numerics) {
   const auto n = static_cast<uint64_t>(s.rows);
   const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, s.rows, sm_count)};
+                           attention_splits(config, s.rows, sm_count, numerics)};
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
@@ -74,7 +74,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
     Arena arena("activations", kNowhere, kUnbounded);
     DecodeState s;
     s.rows = rows;
-    lay_out_activations(arena, s, config, sm_count);
+    lay_out_activations(arena, s, config, sm_count, limits.numerics);
     most = std::max(most, arena.used_bytes());
   }
   return most;
@@ -90,9 +90,9 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 
 }  // namespace
 
-int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count) {
+int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics) {
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
-  const int64_t blocks = rows * shape.head_tiles();
+  const int64_t blocks = (numerics == Numerics::invariant ? 1 : rows) * shape.head_tiles();
   return std::clamp<int64_t>((2 * sm_count + blocks - 1) / blocks, 1, 64);
 }
 
@@ -128,7 +128,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_.max_context);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
-  lay_out_activations(activations, s, config_, device_.properties().sm_count);
+  lay_out_activations(activations, s, config_, device_.properties().sm_count, limits_.numerics);
   lay_out_kept(kept, s, config_, limits_.sequences);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();

@@ -13,10 +13,15 @@
 
 namespace nodewright {
 
+// fast: the arithmetic of a row may be ordered as suits the bucket, so that its last bits differ from bucket to bucket.
+// invariant: one order for all buckets and chunks of a device, at some cost in speed.
+enum class Numerics : uint8_t { fast, invariant };
+
 struct DecodeLimits {
   int64_t rows = 1;         // of the largest bucket
   int64_t max_context = 0;  // tokens of the longest sequence
   int64_t sequences = 1;    // that may be open at once
+  Numerics numerics = Numerics::fast;
   bool operator==(const DecodeLimits&) const = default;
 };
 
@@ -88,8 +93,9 @@ class DecodeSlot {
   PinnedBuffer host_inputs_, host_tokens_;
 };
 
-// Blocks that share a row's context: enough to give every SM two, whatever the bucket; at most 64. Depends on the
-// bucket and the device only, so a row's bits do not depend on its length's neighbours or on max_context.
-int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count);
+// Blocks that share a row's context: enough to give every SM two, with the rows of the bucket or, where numerics are
+// invariant, with one; at most 64. Depends on these and the device only, so a row's bits do not depend on its
+// neighbours' lengths or on max_context.
+int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics);
 
 }  // namespace nodewright

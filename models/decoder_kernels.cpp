@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels_src/matvec_shape.h"
-#include "models/decode_state.h"
 #include "models/kv_cache.h"
 #include "runtime/error.h"
 
@@ -46,7 +45,7 @@ struct Choices {
 // A warp holds one key at least: 32 lanes of 8 elements.
 constexpr int64_t kLargestHeadDim = 256;
 
-Choices choose(const ModelConfig& config, int64_t rows, int sm_count) {
+Choices choose(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics) {
   if (config.head_dim > kLargestHeadDim)
     throw Error({.doing = "build attention for",
                  .object = config.architecture,
@@ -60,7 +59,7 @@ Choices choose(const ModelConfig& config, int64_t rows, int sm_count) {
     return shape;
   };
   const AttendShape attend{rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, rows, sm_count)};
+                           attention_splits(config, rows, sm_count, numerics)};
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -104,8 +103,9 @@ Choices choose(const ModelConfig& config, int64_t rows, int sm_count) {
 
 }  // namespace
 
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count) {
-  const Choices c = choose(config, rows, sm_count);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count,
+                                                   Numerics numerics) {
+  const Choices c = choose(config, rows, sm_count, numerics);
   std::vector<KernelRequest> requests = {c.embed.request,  c.norm_qkv.request,      c.rope_append.request,
                                          c.attend.request, c.attention_out.request, c.norm_gate_up.request,
                                          c.down.request,   c.norm_logits.request,   c.sample.request};
@@ -113,8 +113,8 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, in
   return requests;
 }
 
-DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows) {
-  const Choices c = choose(config, rows, cache.device().properties().sm_count);
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows, Numerics numerics) {
+  const Choices c = choose(config, rows, cache.device().properties().sm_count, numerics);
   const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
     kernel = typed_kernel<A>(cache, choice.request, choice.shape);
   };

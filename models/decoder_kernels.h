@@ -13,6 +13,7 @@
 #include "kernels_src/project_add.h"
 #include "kernels_src/rope_append.h"
 #include "kernels_src/sample.h"
+#include "models/decode_state.h"
 #include "models/model_config.h"
 #include "runtime/kernel_cache.h"
 
@@ -39,9 +40,11 @@ struct DecoderKernels {
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count,
+                                                   Numerics numerics = Numerics::fast);
 
 // Throws Error when a kernel does not compile, with the compiler's words.
-DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows);
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows,
+                               Numerics numerics = Numerics::fast);
 
 }  // namespace nodewright

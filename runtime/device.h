@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/driver.h"
+#include "runtime/live_buffers.h"
 
 namespace nodewright {
 
@@ -33,6 +34,8 @@ class Device {
   CUcontext context() const { return context_; }
   const DeviceProperties& properties() const { return properties_; }
   const std::string& name() const { return properties_.name; }
+  LiveBuffers& buffers() { return buffers_; }
+  const LiveBuffers& buffers() const { return buffers_; }
 
   // Free device memory now, in bytes, as the driver sees it.
   uint64_t free_bytes() const;
@@ -49,6 +52,7 @@ class Device {
   CUcontext context_ = nullptr;
   CUcontext previous_ = nullptr;  // current again once this device is closed
   DeviceProperties properties_;
+  LiveBuffers buffers_;
 };
 
 }  // namespace nodewright

@@ -24,7 +24,10 @@ DeviceBuffer::DeviceBuffer(Device& device, std::string name, uint64_t bytes)
   if (bytes == 0) return;
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemAlloc(&address_, bytes);
-  if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_SUCCESS) {
+    device.buffers().add(address_, bytes);
+    return;
+  }
   address_ = 0;
   driver.check(result, "cuMemAlloc", "allocate device memory", name_, need_and_free(device, bytes),
                result == CUDA_ERROR_OUT_OF_MEMORY ? "free memory on the device, or ask for less" : "");
@@ -49,7 +52,9 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 void DeviceBuffer::release() noexcept {
-  if (address_ != 0) device_->driver().cuMemFree(std::exchange(address_, 0));
+  if (address_ == 0) return;
+  device_->buffers().remove(address_);
+  device_->driver().cuMemFree(std::exchange(address_, 0));
 }
 
 PinnedBuffer::PinnedBuffer(Device& device, std::string name, uint64_t bytes)
@@ -57,7 +62,10 @@ PinnedBuffer::PinnedBuffer(Device& device, std::string name, uint64_t bytes)
   if (bytes == 0) return;
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemHostAlloc(&data_, bytes, 0);
-  if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_SUCCESS) {
+    device.buffers().add(reinterpret_cast<uint64_t>(data_), bytes);
+    return;
+  }
   data_ = nullptr;
   driver.check(result, "cuMemHostAlloc", "allocate pinned host memory", name_, "needs " + byte_count(bytes),
                result == CUDA_ERROR_OUT_OF_MEMORY ? "free host memory, or raise the limit of locked memory" : "");
@@ -82,7 +90,9 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 }
 
 void PinnedBuffer::release() noexcept {
-  if (data_ != nullptr) device_->driver().cuMemFreeHost(std::exchange(data_, nullptr));
+  if (data_ == nullptr) return;
+  device_->buffers().remove(reinterpret_cast<uint64_t>(data_));
+  device_->driver().cuMemFreeHost(std::exchange(data_, nullptr));
 }
 
 void check_subview(uint64_t offset, uint64_t count, uint64_t have) {

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "tests/engine/golden_model.h"
+#include "tests/engine/poison_free.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {
@@ -47,20 +49,32 @@ struct ServedSetting {
   int max_batch = kServedRows;
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
+  std::vector<int> buckets = {kServedRows};  // across buckets only invariant numerics give the same bits
   bool masks = false;    // every other request is constrained to everything: chosen by the second graph
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
+Numerics numerics_of(const ServedSetting& setting) {
+  return setting.buckets.size() == 1 ? Numerics::fast : Numerics::invariant;
+}
+
+// NODEWRIGHT_ENGINE_JOBS: requests of a run, more than in CI.
+size_t served_jobs() {
+  const char* jobs = std::getenv("NODEWRIGHT_ENGINE_JOBS");
+  return jobs == nullptr ? 25 : std::stoul(jobs);
+}
+
 EngineOptions engine_options(const ServedSetting& setting = {}) {
   return {.max_batch = setting.max_batch,
           .chunk = setting.chunk,
-          .buckets = {kServedRows},  // one: across buckets attention splits differ, and with them the bits
+          .buckets = setting.buckets,
           .max_context = kServedContext,
           .pages = setting.pages,
           .prefix_cache = setting.prefix_cache,
           .mixed = setting.mixed,
           .choices = setting.masks,
           .depth = setting.depth,
+          .numerics = numerics_of(setting),
           .mode = setting.mode};
 }
 
@@ -81,33 +95,23 @@ class EngineRun : public testing::TestWithParam<ServedSetting> {
     if (up_to(2) == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50, job.sampling.top_p = 0.95f;
     return job;
   }
-
-  // What a free slot and a free page hold must not matter.
-  static void poison(Engine& engine, test::LoadedModel& loaded) {
-    const PipelineState& pipeline = engine.pipeline();
-    if (const std::optional<int> slot = pipeline.free_slot()) engine.slots().poison(*slot);
-    const uint64_t page_bytes = KvCache::page_bytes(loaded.model.config());
-    for (int32_t page = 0; page < pipeline.pool().options().pages; ++page)
-      if (pipeline.pool().state_of(page) == PageState::free)
-        for (int64_t layer = 0; layer < loaded.model.config().layers; ++layer)
-          fill_device(loaded.device,
-                      engine.slots().cache().layer(layer).address() + static_cast<uint64_t>(page) * page_bytes,
-                      std::byte{0xff}, page_bytes, "kv");
-  }
 };
 
 TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   test::LoadedModel loaded("llama/odd_sizes");
-  Decoder alone = loaded.decoder(
-      {.bucket = kServedRows, .prefill_rows = kServedRows, .max_context = kServedContext, .sequences = 1});
+  Decoder alone = loaded.decoder({.bucket = GetParam().buckets.front(),
+                                  .prefill_rows = kServedRows,
+                                  .max_context = kServedContext,
+                                  .sequences = 1,
+                                  .numerics = numerics_of(GetParam())});
   Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
-  constexpr size_t kJobs = 25;
+  const size_t job_count = served_jobs();
   std::map<RequestId, ServedJob> jobs;
   std::map<RequestId, std::vector<int32_t>> expected, streamed;
   std::map<RequestId, Resolution> ended;
-  while (ended.size() < kJobs) {
-    if (jobs.size() < kJobs && up_to(6) == 0)
-      for (int64_t burst = up_to(4); burst >= 0 && jobs.size() < kJobs; --burst) {
+  while (ended.size() < job_count) {
+    if (jobs.size() < job_count && up_to(6) == 0)
+      for (int64_t burst = up_to(4); burst >= 0 && jobs.size() < job_count; --burst) {
         ServedJob job = any_job(loaded.vocab());
         std::vector<int32_t> tokens = decoded_alone(alone, job);
         if (up_to(3) == 0) {  // stops at a token that it will choose
@@ -125,9 +129,9 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
     if (up_to(70) == 0 && engine.pipeline().mode() == PipelineMode::running) engine.pause();
     const bool advanced = engine.advance();
     if (engine.pipeline().mode() == PipelineMode::paused) engine.resume();
-    ASSERT_TRUE(advanced || jobs.size() < kJobs || engine.pipeline().mode() == PipelineMode::running);
+    ASSERT_TRUE(advanced || jobs.size() < job_count || engine.pipeline().mode() == PipelineMode::running);
     engine.pipeline().check();
-    if (GetParam().poisons) poison(engine, loaded);
+    if (GetParam().poisons) test::poison_free(engine, loaded);
     for (const CommittedToken& token : engine.take_tokens()) streamed[token.request].push_back(token.token);
     for (Resolution& resolution : engine.take_resolutions())
       ASSERT_TRUE(ended.emplace(resolution.request, resolution).second) << "request " << resolution.request;
@@ -159,6 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
                                          ServedSetting{.name = "ChunksOfThree", .chunk = 3},
                                          ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
                                          ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
+                                         ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
                                          ServedSetting{.name = "Masked", .masks = true},
                                          ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
                                          ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},

@@ -23,7 +23,7 @@ constexpr int32_t kEnd = 99, kNaN = -1, kOther = 7;
 // The rules once more, with steps as lists of requests and no slots, pages or positions.
 struct Rules {
   struct Client {
-    int64_t most = 0, prompt = 0;
+    int64_t most = 0, prompt = 0;  // the prompt grows by the outputs of whoever is preempted
     bool constrained = false;
     bool admitted = false;
     int64_t prompt_launched = 0;
@@ -86,7 +86,7 @@ struct Rules {
 };
 
 struct Action {
-  enum class Kind { submit, cancel, admit, launch, revoke, sample, start, finish, pause, resume, fail } kind;
+  enum class Kind { submit, cancel, admit, launch, revoke, sample, start, finish, pause, resume, fail, preempt } kind;
   int64_t argument = 0;       // cancel: request; finish: pattern of results; resume: what was rebuilt
   Rules::Flight flight = {};  // launch
 };
@@ -95,6 +95,7 @@ struct Shape {
   int64_t requests = 2;  // submitted in all
   int64_t pages = 5;
   int32_t sequences = 2;
+  Reserve reserve = Reserve::all;
 };
 
 class World {
@@ -102,7 +103,7 @@ class World {
   explicit World(const Shape& shape)
       : shape_(shape),
         pipeline_(KvPool({.pages = shape.pages, .page_tokens = 2, .sequences = shape.sequences}),
-                  {.max_context = 7, .max_waiting = 4}),
+                  {.max_context = 7, .max_waiting = 4, .reserve = shape.reserve}),
         key_(make_key()) {}
 
   const PipelineState& pipeline() const { return pipeline_; }
@@ -115,6 +116,7 @@ class World {
     std::vector<Action> all = {{Kind::admit},     {Kind::revoke},    {Kind::sample},    {Kind::start},
                                {Kind::finish, 0}, {Kind::finish, 1}, {Kind::finish, 2}, {Kind::finish, 3},
                                {Kind::pause},     {Kind::resume, 0}, {Kind::resume, 2}, {Kind::fail}};
+    if (shape_.reserve == Reserve::prompt) all.push_back({Kind::preempt});
     if (static_cast<int64_t>(rules_.clients.size()) < shape_.requests) all.push_back({Kind::submit});
     for (const auto& [id, client] : rules_.clients) all.push_back({Kind::cancel, id});
     // Each request alone and all that could have a row, as decode, as whole prompts, and as chunks of one token.
@@ -177,7 +179,7 @@ class World {
 
   static std::string name(const Action& action) {
     static const char* const kNames[] = {"submit", "cancel", "admit", "launch", "revoke", "sample",
-                                         "start",  "finish", "pause", "resume", "fail"};
+                                         "start",  "finish", "pause", "resume", "fail",   "preempt"};
     std::string name = fmt::format("{} {}", kNames[static_cast<int>(action.kind)], action.argument);
     for (const auto& [id, tokens] : action.flight.rows) name += fmt::format(" {}+{}", id, tokens);
     return name;
@@ -195,6 +197,9 @@ class World {
       switch (next.action) {
         case Selection::Action::admit:
           apply({Action::Kind::admit});
+          break;
+        case Selection::Action::preempt:
+          ASSERT_TRUE(apply({Action::Kind::preempt}));
           break;
         case Selection::Action::sample:
           apply({Action::Kind::sample});
@@ -272,6 +277,8 @@ class World {
         return pipeline_.resume(static_cast<PipelineState::Rebuilt>(action.argument)), true;
       case Action::Kind::fail:
         return pipeline_.fail("lost"), true;
+      case Action::Kind::preempt:
+        return pipeline_.preempt(), true;
     }
     return false;
   }
@@ -295,7 +302,7 @@ class World {
         const auto id = static_cast<RequestId>(m.clients.size()) + 1;
         const RequestSpec spec = spec_of(id);
         const auto prompt = static_cast<int64_t>(spec.prompt.size());
-        if (waiting() == 4) return false;
+        if (waiting() >= 4) return false;  // more where some were preempted
         m.clients[id] = {std::min(spec.max_tokens, 7 - prompt), prompt, spec.constrained};
         return true;
       }
@@ -320,6 +327,7 @@ class World {
       }
       case Action::Kind::launch:
         if (!m.may_launch(action.flight)) return false;
+        if (pipeline_.pages_short(plan_of(action.flight)) > 0) return false;
         for (const auto& [id, tokens] : action.flight.rows) m.clients[id].prompt_launched += tokens;
         m.flights.push_back(action.flight);
         return true;
@@ -357,6 +365,20 @@ class World {
         m.flights.clear();
         for (auto& [id, c] : m.clients) c.resolved = 1;
         return true;
+      case Action::Kind::preempt: {
+        if (m.mode != PipelineMode::running || shape_.reserve == Reserve::all) return false;
+        // Whoever was submitted later was admitted later, again, too.
+        for (auto last = m.clients.rbegin(); last != m.clients.rend(); ++last) {
+          auto& [id, c] = *last;
+          if (!c.admitted || c.resolved) continue;
+          if (m.flying(id) > 0) return false;
+          c.admitted = c.decodes = false;
+          c.prompt_launched = 0;
+          c.prompt = static_cast<int64_t>(spec_of(id).prompt.size() + c.outputs.size());
+          return true;
+        }
+        return false;
+      }
     }
     return false;
   }
@@ -428,6 +450,10 @@ int64_t explore(const World& start, int depth) {
 // No more states come after 38 transitions.
 TEST(PipelineModel, HoldsInEveryStateOfTwoRequests) { EXPECT_GT(explore(World({}), 100), 5000); }
 
+TEST(PipelineModel, HoldsInEveryStateOfTwoRequestsThatPreemptEachOther) {
+  EXPECT_GT(explore(World({.pages = 4, .reserve = Reserve::prompt}), 100), 5000);
+}
+
 TEST(PipelineModel, HoldsInEveryStateOfThreeRequestsUpToDepth12) {
   EXPECT_GT(explore(World({.requests = 3}), 12), 2000);
 }
@@ -438,7 +464,7 @@ TEST(PipelineModel, HoldsInLongRandomWalksOfManyRequests) {
   for (uint32_t seed = 0; seed < kWalks; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    World world({.requests = 12, .pages = 9, .sequences = 4});
+    World world({.requests = 12, .pages = 9, .sequences = 4, .reserve = seed % 2 ? Reserve::prompt : Reserve::all});
     for (int i = 0; i < kSteps; ++i) {
       const std::vector<Action> actions = world.actions();
       const Action& action = actions[random() % actions.size()];

@@ -55,6 +55,8 @@ struct Setting {
   int largest_bucket = 4;  // below the sequences: some rows wait for the next step
   bool allow_eager = false;
   int eagerness = 0;  // of 4: how often the device runs ahead of what it must
+  Reserve reserve = Reserve::all;
+  int64_t pages = kSimulatedPages;
 };
 
 // The loop of an engine, with nothing in it but what the host half asks for.
@@ -65,12 +67,13 @@ class Serving {
                  setting.mixed, setting.allow_eager},
         eagerness_(setting.eagerness),
         random_(seed),
-        device_(kSimulatedPages, kSimulatedPage, kSimulatedSequences),
-        state_(KvPool({.pages = kSimulatedPages,
+        pages_(setting.pages),
+        device_(setting.pages, kSimulatedPage, kSimulatedSequences),
+        state_(KvPool({.pages = setting.pages,
                        .page_tokens = kSimulatedPage,
                        .sequences = kSimulatedSequences,
                        .prefix_cache = setting.prefix_cache}),
-               {.max_context = kSimulatedContext, .depth = setting.depth}) {}
+               {.max_context = kSimulatedContext, .depth = setting.depth, .reserve = setting.reserve}) {}
 
   RequestId submit(const Job& job) {
     const RequestId id = state_.submit(job.spec).id.value();
@@ -87,6 +90,9 @@ class Serving {
         return false;
       case Selection::Action::admit:
         EXPECT_TRUE(state_.admit());
+        break;
+      case Selection::Action::preempt:
+        state_.preempt();
         break;
       case Selection::Action::launch:
         launch(next.step);
@@ -131,10 +137,9 @@ class Serving {
     for (const RowPlan& row : plan.rows) {
       const Request& request = *state_.find(row.request);
       const auto table = state_.pool().table(request.sequence());
-      const auto& prompt = request.spec().prompt;
       std::vector<int32_t> tokens;
-      if (row.first < request.prompt_tokens())
-        tokens.assign(prompt.begin() + row.first, prompt.begin() + row.first + row.tokens);
+      if (request.phase() == RequestPhase::prefilling)
+        for (int64_t p = row.first; p < row.first + row.tokens; ++p) tokens.push_back(request.token_at(p));
       slot.rows.push_back({request.sequence(),
                            row.first,
                            std::move(tokens),
@@ -168,13 +173,14 @@ class Serving {
     for (const RowPlan& row : step.plan.rows) zombies += state_.find(row.request)->is_resolved();
     state_.finish_commit(results);
     slot = {};  // free: whoever still reads it finds nothing
-    for (int32_t page = 0; page < kSimulatedPages; ++page)
+    for (int32_t page = 0; page < pages_; ++page)
       if (state_.pool().state_of(page) == PageState::free) device_.poison_page(page);
   }
 
   SchedulerOptions options_;
   int eagerness_;
   std::mt19937 random_;
+  int64_t pages_;
   SimulatedDevice device_;
   PipelineState state_;
   std::map<RequestId, Job> jobs_;
@@ -239,6 +245,7 @@ TEST_P(ServingSimulation, GivesEveryRequestTheTokensThatItGetsAlone) {
   // The runs went where it is hard.
   EXPECT_GT(serving.zombies, GetParam().depth == kSlots && GetParam().largest_bucket > 1 ? 5 : -1);
   EXPECT_EQ(serving.eager_steps > 10, GetParam().allow_eager);
+  EXPECT_EQ(serving.state().preemptions() > 5, GetParam().reserve == Reserve::prompt);
   EXPECT_EQ(serving.state().pool().stats().found_tokens > 100, GetParam().prefix_cache);
 }
 
@@ -256,7 +263,7 @@ TEST_P(ServingSimulation, ResolvesEveryRequestOnceWhereverTheDeviceIsLost) {
       EXPECT_TRUE(serving.resolutions.emplace(resolution.request, resolution).second) << "resolved again";
     }
     EXPECT_EQ(static_cast<RequestId>(serving.resolutions.size()), submitted);
-    EXPECT_EQ(serving.state().pool().free_pages(), kSimulatedPages);
+    EXPECT_EQ(serving.state().pool().free_pages(), GetParam().pages);
     EXPECT_FALSE(serving.act());
     if (HasFailure()) FAIL() << "lost after " << lost_after << " actions";
   }
@@ -303,13 +310,21 @@ TEST_F(ServingTest, KeepsEveryConstrainedRequestToItsGrammarInMixedBatches) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ServingSimulation,
-    testing::Values(Setting{.name = "Lazy"}, Setting{.name = "RunningAhead", .eagerness = 3},
-                    Setting{.name = "WithoutPipelining", .depth = 1},
-                    Setting{.name = "WithoutPrefixCache", .prefix_cache = false},
-                    Setting{.name = "PromptsApart", .mixed = false}, Setting{.name = "ChunksOfOneToken", .chunk = 1},
-                    Setting{.name = "WholePrompts", .chunk = 512}, Setting{.name = "BucketOfOne", .largest_bucket = 1},
-                    Setting{.name = "EveryBucket", .largest_bucket = 32},
-                    Setting{.name = "EagerPastTheLargest", .largest_bucket = 2, .allow_eager = true}),
+    testing::Values(
+        Setting{.name = "Lazy"}, Setting{.name = "RunningAhead", .eagerness = 3},
+        Setting{.name = "WithoutPipelining", .depth = 1}, Setting{.name = "WithoutPrefixCache", .prefix_cache = false},
+        Setting{.name = "PromptsApart", .mixed = false}, Setting{.name = "ChunksOfOneToken", .chunk = 1},
+        Setting{.name = "WholePrompts", .chunk = 512}, Setting{.name = "BucketOfOne", .largest_bucket = 1},
+        Setting{.name = "EveryBucket", .largest_bucket = 32},
+        Setting{.name = "EagerPastTheLargest", .largest_bucket = 2, .allow_eager = true},
+        Setting{.name = "Preempting", .reserve = Reserve::prompt, .pages = 12},
+        Setting{.name = "PreemptingRunningAhead",
+                .largest_bucket = 32,
+                .eagerness = 3,
+                .reserve = Reserve::prompt,
+                .pages = 12},
+        Setting{
+            .name = "PreemptingWithoutPrefixCache", .prefix_cache = false, .reserve = Reserve::prompt, .pages = 11}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,0 +1,26 @@
+#include "runtime/live_buffers.h"
+
+#include <iterator>
+
+namespace nodewright {
+
+void LiveBuffers::add(uint64_t address, uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  entries_[address] = {bytes, ++serials_};
+}
+
+void LiveBuffers::remove(uint64_t address) {
+  const std::scoped_lock lock(mutex_);
+  entries_.erase(address);
+  removed_.fetch_add(1, std::memory_order_release);
+}
+
+uint64_t LiveBuffers::serial_at(uint64_t address) const {
+  const std::scoped_lock lock(mutex_);
+  const auto after = entries_.upper_bound(address);
+  if (after == entries_.begin()) return 0;
+  const auto& [begin, entry] = *std::prev(after);
+  return address - begin < entry.bytes ? entry.serial : 0;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,33 @@
+// The buffers of a device that exist. Whoever keeps an address can ask cheaply whether any buffer is gone since, and
+// only then whether it is the one that the address lies in.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace nodewright {
+
+// May be used by several threads.
+class LiveBuffers {
+ public:
+  void add(uint64_t address, uint64_t bytes);
+  void remove(uint64_t address);
+
+  // How many were removed so far: while that stays, every buffer is still there.
+  uint64_t removed() const { return removed_.load(std::memory_order_acquire); }
+  // Of the buffer that holds `address`: no other ever gets the same number. 0: none does.
+  uint64_t serial_at(uint64_t address) const;
+
+ private:
+  struct Entry {
+    uint64_t bytes = 0, serial = 0;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Entry> entries_;  // by address
+  uint64_t serials_ = 0;
+  std::atomic<uint64_t> removed_ = 0;
+};
+
+}  // namespace nodewright
