@@ -53,14 +53,12 @@ class EngineChoices : public testing::Test {
     return {.prompt = test::some_tokens(3 + salt % 20, loaded.vocab(), salt), .max_tokens = max_tokens};
   }
 
-  // Every end by request; `each` runs after every step of the loop.
+  // Every end by request; `each` runs after every step of the loop. Ends are taken late, as others may do.
   static std::map<RequestId, Resolution> serve(
       Engine& engine, const std::function<void()>& each = [] {}) {
+    do each();
+    while (engine.advance());
     std::map<RequestId, Resolution> ended;
-    do {
-      each();
-      for (Resolution& end : engine.take_resolutions()) EXPECT_TRUE(ended.emplace(end.request, end).second);
-    } while (engine.advance());
     for (Resolution& end : engine.take_resolutions()) EXPECT_TRUE(ended.emplace(end.request, end).second);
     EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
     return ended;
@@ -85,21 +83,30 @@ TEST_F(EngineChoices, KeepAGrammarAtEveryStepInMixedBatchesWithPausesAndCancella
       if (is_constrained) constrained[id] = length;
     }
     int turn = 0;
+    bool cancelled = false;
     const auto ended = serve(served, [&] {
       ++turn;
-      if (turn == 9) served.cancel(ids[2]);  // with a row in flight: a zombie, whose mask nobody is asked for
+      // With a row in flight that waits for its mask: a zombie, whose mask nobody is asked for.
+      const Request* doomed = served.pipeline().find(ids[2]);
+      if (!cancelled && doomed && doomed->outputs().size() == 1 && served.pipeline().forward() &&
+          doomed->in_flight() == 1)
+        cancelled = served.cancel(ids[2]);
       if (turn % 7 == 0 && served.pipeline().mode() == PipelineMode::running) served.pause();
-      if (served.pipeline().mode() == PipelineMode::paused) served.resume();
+      if (served.pipeline().mode() == PipelineMode::paused) {
+        EXPECT_TRUE(served.pipeline().is_drained()) << "a row that waited for its mask is committed before";
+        served.resume();
+      }
       served.pipeline().check();
     });
     ASSERT_EQ(ended.size(), ids.size());
+    EXPECT_TRUE(cancelled);
     for (const auto& [id, length] : constrained) {
       const Resolution& end = ended.at(id);
       EXPECT_EQ(end.outputs, ab(end.outputs.size())) << "request " << id;
       EXPECT_EQ(end.reason, id == ids[2] ? EndReason::cancelled : EndReason::length) << end.message;
-      if (id == ids[2]) continue;
-      EXPECT_EQ(static_cast<int64_t>(end.outputs.size()), length);
-      for (size_t i = 0; i < asked[id].size(); ++i) EXPECT_EQ(asked[id][i], i) << "asked once for each output";
+      EXPECT_EQ(static_cast<int64_t>(end.outputs.size()), id == ids[2] ? 1 : length);
+      EXPECT_EQ(asked[id].size(), end.outputs.size()) << "asked once for each output";
+      for (size_t i = 0; i < asked[id].size(); ++i) EXPECT_EQ(asked[id][i], i);
     }
   }
 }
@@ -140,6 +147,23 @@ TEST_F(EngineChoices, FailClosedAndAlone) {
   EXPECT_EQ(served.pipeline().mode(), PipelineMode::running);
 }
 
+TEST_F(EngineChoices, FailWhereTheLogitsHoldANaNAsEveryRequestDoes) {
+  Engine served = engine();
+  const Weight<bf16> gain = loaded.model.weights().final_norm().gain;
+  fill_device(loaded.device, gain.address(), std::byte{0xff}, gain.bytes(), "final norm");
+  served.submit(spec(1, 8));
+  served.submit(spec(2, 8), {.temperature = 1}, {.logprobs = 2});
+  served.submit(spec(3, 8), {}, {.allow = a_then_b()});
+  const auto ended = serve(served);
+  EXPECT_EQ(ended.size(), 3u);
+  for (const auto& [id, end] : ended) {
+    EXPECT_EQ(end.reason, EndReason::failed);
+    expect_words(end.message, {"output 0", "NaN"});
+  }
+  EXPECT_TRUE(served.take_logprobs().empty());
+  EXPECT_EQ(served.pipeline().mode(), PipelineMode::running);
+}
+
 TEST_F(EngineChoices, EndWhereTheTextSaysSo) {
   Engine served = engine();
   const auto after = [](int count, EndReason reason) {
@@ -162,9 +186,11 @@ TEST_F(EngineChoices, EndWhereTheTextSaysSo) {
   RequestSpec stops = spec(1, 8);
   stops.stop_ids = {greedy[4]};
   const auto first = static_cast<size_t>(std::ranges::find(greedy, greedy[4]) - greedy.begin());
-  EXPECT_EQ(end_of(stops, after(static_cast<int>(first) + 1, EndReason::stop_string)),
-            std::pair(EndReason::stop_id, first + 1))
-      << "a stop id is no part of the text";
+  const auto not_the_stop_id = [&](int32_t token) -> std::optional<EndReason> {
+    if (token == stops.stop_ids[0]) throw std::runtime_error("a stop id is no part of the text");
+    return std::nullopt;
+  };
+  EXPECT_EQ(end_of(stops, not_the_stop_id), std::pair(EndReason::stop_id, first + 1));
 }
 
 // Each request's tokens follow from its history by the reference: the logits of a Decoder that is fed what the engine
@@ -193,6 +219,8 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
       {.allow = [](auto, std::span<uint32_t> mask) { std::ranges::fill(mask.first(4), 0x0f0f0f0fu); },
        .biases = {{1, -INFINITY}, {2, 3}, {900, 100}},
        .presence_penalty = 2});
+  const int32_t of_prompt = spec(40 + jobs.size(), 10).prompt[0];  // chosen at once if the prompt were not counted
+  add({}, {.biases = {{of_prompt, 100}}, .repetition_penalty = 100});
   Engine served = engine();
   std::map<RequestId, const Job*> of;
   for (const Job& job : jobs) of[served.submit(job.spec, job.sampling, job.choice).id.value()] = &job;
@@ -283,6 +311,26 @@ TEST_F(EngineChoices, AreRefusedOutOfRangeAndWhereTheEngineHasNoRoom) {
   none.choices = false;
   Engine plain(loaded.device, loaded.kernels, loaded.model, none);
   expect_words(plain.submit({.prompt = {1}}, {}, {.logprobs = 1}).reason, {"no choices"});
+}
+
+// Every third driver call of building an engine with room for choices fails once in turn.
+TEST(EngineChoicesOnCpuDriver, LeaveNothingWhereTheEngineCannotBeBuilt) {
+  test::LoadedModel loaded("llama/odd_sizes", "cpu", Observe::yes);
+  Interposer& interposer = *loaded.opened.interposer;
+  (void)Engine(loaded.device, loaded.kernels, loaded.model, choice_engine());  // loads the kernels
+  const std::string before = interposer.describe_live();
+  uint64_t failed = 0;
+  for (uint64_t call = 0;; call += 3) {
+    const uint64_t injected = interposer.failures_injected();
+    interposer.fail_call(call, CUDA_ERROR_OUT_OF_MEMORY);
+    const std::string error =
+        error_of([&] { (void)Engine(loaded.device, loaded.kernels, loaded.model, choice_engine()); });
+    interposer.fail_none();
+    EXPECT_EQ(interposer.describe_live(), before) << "call " << call;
+    if (interposer.failures_injected() == injected) break;
+    failed += !error.empty();  // a release that fails is no error
+  }
+  EXPECT_GT(failed, 30u);
 }
 
 // Every fourth driver call of serving fails once in turn: each request is resolved once, constrained ones too.

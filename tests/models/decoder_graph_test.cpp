@@ -18,6 +18,7 @@
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
+#include "models/choice_graph.h"
 #include "runtime/device_selection.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_places.h"
@@ -38,10 +39,17 @@ struct Planned {
         cache(device, model.config(), 8),
         slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows}),
         state(slot.state(rows)),
+        choice_slot(device, model.config(), slot.limits()),
+        choice_state(choice_slot.state(rows)),
         decoder_kernels_(decoder_kernels(kernels, model.config(), rows)) {}
 
   Plan plan(DecodePurpose purpose = DecodePurpose::step, EdgePolicy policy = EdgePolicy::programmatic) {
     return decoder_plan(device, model, decoder_kernels_, cache, state, purpose, policy);
+  }
+
+  Plan second_choice(EdgePolicy policy = EdgePolicy::programmatic) {
+    return choice_plan(device, model.config().vocab, choice_kernels(kernels, decoder_kernels_.sample, state.rows),
+                       state, choice_state, policy);
   }
 
   OpenedDevice opened = open_device(test::test_device());
@@ -52,6 +60,8 @@ struct Planned {
   KvCache cache;
   DecodeSlot slot;
   DecodeState state;
+  ChoiceSlot choice_slot;
+  ChoiceState choice_state;
   DecoderKernels decoder_kernels_;
 };
 
@@ -60,10 +70,11 @@ class DecoderGraph : public testing::TestWithParam<std::pair<std::string, int64_
   Planned planned{GetParam().first, GetParam().second};
 
   std::vector<Plan> plans(EdgePolicy policy = EdgePolicy::programmatic) {
-    std::vector<Plan> both;
+    std::vector<Plan> all;
     for (DecodePurpose purpose : {DecodePurpose::step, DecodePurpose::prefill})
-      both.push_back(planned.plan(purpose, policy));
-    return both;
+      all.push_back(planned.plan(purpose, policy));
+    all.push_back(planned.second_choice(policy));
+    return all;
   }
 };
 
@@ -84,6 +95,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   EXPECT_EQ(names(prefill), expected);
   expected.insert(expected.end(), {"logits", "sample", "outputs"});
   EXPECT_EQ(names(step), expected);
+  EXPECT_EQ(names(planned.second_choice()), (std::vector<std::string>{"inputs", "shape", "sample", "record"}));
   const std::string rows = std::to_string(GetParam().second);
   EXPECT_EQ(step.name, "decode.b" + rows);
   EXPECT_EQ(prefill.name, "prefill.b" + rows);
