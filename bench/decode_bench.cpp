@@ -13,9 +13,13 @@ namespace {
 DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                         const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
                         int64_t max_context, RunMode mode) {
-  Decoder decoder(
-      device, stream, kernels, model,
-      {.bucket = batch, .max_context = max_context, .sequences = batch, .mode = mode, .policy = options.policy});
+  Decoder decoder(device, stream, kernels, model,
+                  {.bucket = batch,
+                   .max_context = max_context,
+                   .sequences = batch,
+                   .mode = mode,
+                   .policy = options.policy,
+                   .products_from = options.products_from});
   // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
   std::vector<StepRow> rows = fill_bucket(decoder, context, model.config().vocab);
   decoder.step(rows);

@@ -17,10 +17,11 @@ struct DecodeBenchOptions {
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
-  int64_t max_context = 0;    // of the graphs; 0: the longest of `contexts`, plus the step
-  int samples = 20;           // of each figure; medians are reported
-  int steps_per_sample = 20;  // launches back to back between two events
-  uint64_t read_bytes = 0;    // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
+  int64_t products_from = kProductsFromRows;  // rows from which on steps are library products; 0: never
+  int64_t max_context = 0;                    // of the graphs; 0: the longest of `contexts`, plus the step
+  int samples = 20;                           // of each figure; medians are reported
+  int steps_per_sample = 20;                  // launches back to back between two events
+  uint64_t read_bytes = 0;                    // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
 };
 
 struct DecodeBenchLine {

@@ -37,6 +37,7 @@ struct RunOptions {
   std::string requests = "-";
   int64_t max_tokens = 128;
   EngineOptions engine{.chunk = 64};
+  std::string prefill = "graph";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   std::optional<double> rate;  // requests a second
 };
@@ -312,6 +313,7 @@ int run_requests(const RunOptions& options) {
   engine_options.depth = options.no_pipelining ? 1 : kSlots;
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
+  engine_options.prefill = prefill_form(options.prefill);
   std::vector<BuiltBucket> built;
   engine_options.built = [&built](const BuiltBucket& one) { built.push_back(one); };
   const uint64_t free_before = session.device().free_bytes();
@@ -347,6 +349,15 @@ void add_run(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--chunk", options->engine.chunk, "prompt tokens of a step")
       ->check(whole_number<int>)
+      ->capture_default_str();
+  command
+      ->add_option("--prefill", options->prefill,
+                   "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
+      ->capture_default_str();
+  command
+      ->add_option("--products-from", options->engine.products_from,
+                   "rows from which on steps are library products (needs cuBLASLt); 0: never")
+      ->check(whole_number<uint32_t>)
       ->capture_default_str();
   command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
       ->delimiter(',')
