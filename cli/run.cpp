@@ -45,6 +45,7 @@ struct RunOptions {
   int64_t max_tokens = 128;
   EngineOptions engine{.chunk = 64};
   std::string reserve = "all", memory_limit;
+  std::string prefill = "graph";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   std::optional<double> rate;  // requests a second
 };
@@ -328,6 +329,7 @@ int run_requests(const RunOptions& options) {
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
   engine_options.numerics = numerics_of(options.session.numerics);
+  engine_options.prefill = prefill_form(options.prefill);
   std::vector<BuiltBucket> built;
   ProgressBar progress("building graphs");
   engine_options.built = [&](const BuiltBucket& one) {
@@ -374,6 +376,15 @@ void add_run(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--chunk", options->engine.chunk, "prompt tokens of a step")
       ->check(whole_number<int>)
+      ->capture_default_str();
+  command
+      ->add_option("--prefill", options->prefill,
+                   "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
+      ->capture_default_str();
+  command
+      ->add_option("--products-from", options->engine.products_from,
+                   "rows from which on steps are library products (needs cuBLASLt); 0: never")
+      ->check(whole_number<uint32_t>)
       ->capture_default_str();
   command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
       ->delimiter(',')

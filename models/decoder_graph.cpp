@@ -253,7 +253,9 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     attention_block(context, layer);
     feed_forward_block(context, layer);
   }
+  View<float> logits = s.logits;
   if (k.shape.has_head_product() && chooses) {
+    logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product
     context.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
     context.product("logits", k.products.head, s.normed, w.head(), s.logits);
   } else if (chooses) {
@@ -271,7 +273,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   }
   if (chooses) {
     g.launch("sample", k.sample,
-             {.logits = s.logits,
+             {.logits = logits,
               .sequences = s.inputs.sequences,
               .temperature = s.inputs.temperature,
               .top_k = s.inputs.top_k,

@@ -33,9 +33,9 @@ TEST_P(DecoderParity, LogitsAreThoseOfTransformersInTheLargestBucket) {
         << "prompt of " << one.prompt.size();
 }
 
-// Chunks of 40 rows end inside a tile, a page and a prompt; a step has 16 rows of which 8 may choose.
+// Chunks of 40 rows end inside a tile, a page and a prompt.
 DecoderOptions with_products() {
-  return {.bucket = 16, .prefill_rows = 40, .max_context = 256, .sequences = 8, .products_from = 16};
+  return {.bucket = 16, .prefill_rows = 40, .max_context = 256, .sequences = 16, .products_from = 16};
 }
 
 TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {
@@ -55,7 +55,7 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
   Decoder decoder = loaded.decoder(with_products());
   size_t products = 0;
   for (const PlanNode& node : decoder.step_plan().nodes) products += node.kind == NodeKind::product;
-  EXPECT_EQ(products, static_cast<size_t>(4 * loaded.model.config().layers));  // 8 rows choose: no head
+  EXPECT_EQ(products, static_cast<size_t>(4 * loaded.model.config().layers + 1));
   for (const GoldenCase& one : golden_cases_of(GetParam()))
     EXPECT_LE(relative_error(forced_logits(decoder, loaded, one.prompt, one.continuation), one.expected), kLimit)
         << "prompt of " << one.prompt.size();

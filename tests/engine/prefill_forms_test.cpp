@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "engine/engine.h"
 #include "engine/prefill_form.h"
 #include "engine/step_inputs.h"
 #include "tests/engine/golden_model.h"
@@ -119,24 +120,57 @@ INSTANTIATE_TEST_SUITE_P(Golden, PrefillForms,
                                          FormCase{"Windows", "gemma3/window_16", 80, 16}),
                          [](const testing::TestParamInfo<FormCase>& info) { return info.param.name; });
 
+// Calls by their names.
+class CallCounts {
+ public:
+  explicit CallCounts(Interposer& interposer) : interposer_(interposer) {
+    interposer_.trace_to([this](std::string_view line) {
+      const size_t begin = line.find(' ') + 1;
+      ++counts_[std::string(line.substr(begin, line.find('(') - begin))];
+    });
+  }
+  ~CallCounts() { interposer_.trace_to({}); }
+  CallCounts(const CallCounts&) = delete;
+  CallCounts& operator=(const CallCounts&) = delete;
+  int64_t of(const std::string& name) { return counts_[name]; }
+
+ private:
+  Interposer& interposer_;
+  std::map<std::string, int64_t> counts_;
+};
+
+TEST(PrefillFormTrace, AnEngineLaunchesStepsWithPromptTokensInTheFormThatWasAskedFor) {
+  LoadedModel loaded("llama/odd_sizes", test_device(), Observe::yes);
+  const int64_t layers = loaded.model.config().layers;
+  for (const PrefillForm form : {PrefillForm::graph, PrefillForm::piecewise, PrefillForm::eager}) {
+    SCOPED_TRACE(to_string(form));
+    Engine engine(loaded.device, loaded.kernels, loaded.model,
+                  {.max_batch = 8, .buckets = {8}, .max_context = 64, .prefill = form});
+    ASSERT_TRUE(engine.submit({.prompt = {1, 2, 3, 4, 5}, .max_tokens = 3}).id);
+    CallCounts calls(*loaded.opened.interposer);
+    while (engine.advance()) continue;
+    ASSERT_EQ(engine.stats().prefill_steps, 1);
+    const int64_t others = engine.stats().launches.at(8) - 1;  // decode
+    const bool is_graph = form == PrefillForm::graph, is_piecewise = form == PrefillForm::piecewise;
+    EXPECT_EQ(calls.of("cuGraphLaunch"), others + (is_graph ? 1 : is_piecewise ? layers + 1 : 0));
+    EXPECT_EQ(calls.of("cuLaunchKernelEx"), is_graph ? 0 : is_piecewise ? layers : 3 + 6 * layers);
+  }
+}
+
 TEST(PrefillFormTrace, PiecesAreCutAtAttentionAndTheOthersAreNot) {
   LoadedModel loaded("llama/odd_sizes", test_device(), Observe::yes);
   MixedStep step(loaded, 40, 16);
   PlanRun graph(step.plan(), RunMode::explicit_, step.stream());
   PromptRun piecewise(step.plan(), PrefillForm::piecewise, step.stream());
   PromptRun eager(step.plan(), PrefillForm::eager, step.stream());
-  std::map<std::string, int64_t> calls;
   const auto calls_of = [&](const auto& launch) {
-    calls.clear();
+    int64_t graphs = 0, launches = 0;
     step.run([&] {
-      loaded.opened.interposer->trace_to([&](std::string_view line) {
-        const size_t begin = line.find(' ') + 1;
-        ++calls[std::string(line.substr(begin, line.find('(') - begin))];
-      });
+      CallCounts calls(*loaded.opened.interposer);
       launch();
-      loaded.opened.interposer->trace_to({});
+      graphs += calls.of("cuGraphLaunch"), launches += calls.of("cuLaunchKernelEx");
     });
-    return std::pair(calls["cuGraphLaunch"], calls["cuLaunchKernelEx"]);  // of two steps
+    return std::pair(graphs, launches);  // of two steps
   };
   const int64_t layers = loaded.model.config().layers;
   int64_t kernels = 0;
