@@ -161,6 +161,8 @@ class Serving {
     seconds_ = std::chrono::duration<double>(RunClock::now() - start_).count();
   }
 
+  const std::optional<Error>& unwritten() const { return unwritten_; }
+
   void spread_arrivals(double rate, uint64_t seed) {
     std::mt19937_64 random(seed);
     std::exponential_distribution<double> gap(rate);
@@ -243,9 +245,20 @@ class Serving {
     if (tokenizer_) result["text"] = line.choice.stops ? line.choice.stops->text() : tokenizer_->decode(outputs, true);
     if (line.choice.options.logprobs >= 0) result["logprobs"] = logprobs_json(line.logprobs);
     if (!message.empty()) result["message"] = message;
-    write_standard_output(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    write(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     ++ends_[std::string(reason)];
     ++ended_;
+  }
+
+  // Nobody reads any more: what is left is cancelled, and the first failure told in the end.
+  void write(const std::string& text) {
+    if (unwritten_) return;
+    try {
+      write_standard_output(text);
+    } catch (const Error& error) {
+      unwritten_ = error;
+      cancel_all();
+    }
   }
 
   Engine& engine_;
@@ -254,6 +267,7 @@ class Serving {
   std::map<RequestId, ServedLine*> by_id_;
   size_t next_ = 0, ended_ = 0;
   bool cancelled_ = false;
+  std::optional<Error> unwritten_;
   RunClock::time_point start_;
   double seconds_ = 0;
   std::map<std::string, int64_t> ends_;
@@ -347,11 +361,13 @@ int run_requests(const RunOptions& options) {
   Serving serving(engine, std::move(lines), tokenizer);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);
   std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
   serving.run();
   std::signal(SIGINT, SIG_DFL);
   if (options.stats) serving.print_summary();
   // To free memory the driver would wait for a kernel that does not end.
   if (engine.slots().timed_out()) std::fflush(nullptr), std::_Exit(1);
+  if (serving.unwritten()) throw *serving.unwritten();
   return engine.pipeline().mode() == PipelineMode::failed || interrupted ? 1 : 0;
 }
 

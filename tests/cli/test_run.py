@@ -162,6 +162,22 @@ class Run(CommandTest):
             self.assertEqual(list(range(1, 42)), sorted(result["id"] for result in results))
             self.assertIn("cancelled", {result["reason"] for result in results})
 
+    def test_a_reader_that_is_gone_ends_it_with_an_error_and_no_signal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "requests.jsonl")
+            with open(path, "wb") as file:
+                file.write(lines_of([{"prompt_ids": [1], "max_tokens": 1}]
+                                    + [{"prompt_ids": [1, i], "max_tokens": 40, "ignore_eos": True} for i in range(20)]))
+            with subprocess.Popen([PROGRAM, *on_device("run", ODD, "--requests", path, "--chunk", "8", "--buckets", "8")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stdout.readline()
+                process.stdout.close()
+                self.assertEqual(RUN_TIME, process.wait(timeout=60))
+                message = process.stderr.read().decode()
+            self.assertEqual(1, message.count("\n"), message)
+            for words in ("standard output", "Broken pipe"):
+                self.assertIn(words, message)
+
 
 if __name__ == "__main__":
     unittest.main()
