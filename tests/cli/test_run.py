@@ -140,9 +140,10 @@ class Run(CommandTest):
                             stdin=requests)
         for limit in ("x", "1.5", "0", "-1", "1e400"):
             self.assert_refused(USAGE, ["--memory-limit", limit], *words, "--memory-limit=" + limit, stdin=requests)
+        self.assert_refused(USAGE, ["step timeout", "3000000000"], *words, "--step-timeout", "3000000000", stdin=requests)
         # Two requests of two pages each in three pages.
         results = self.serve([{"id": i, "prompt_ids": [i] * 50, "max_tokens": 70, "ignore_eos": True} for i in range(2)],
-                             "--max-batch", "2", "--buckets", "8", "--reserve", "prompt", "--pages", "3", "--chunk", "8")
+                             "--max-batch", "2", "--buckets", "8", "--reserve", "prompt", "--pages", "3", "--chunk", "8", "--step-timeout", "60000")
         self.assertEqual(["length", "length"], [result["reason"] for result in results.values()])
 
     def test_ctrl_c_gives_every_request_its_end(self):
