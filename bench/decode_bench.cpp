@@ -19,7 +19,8 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                    .sequences = batch,
                    .numerics = options.numerics,
                    .mode = mode,
-                   .policy = options.policy});
+                   .policy = options.policy,
+                   .products_from = options.products_from});
   // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
   std::vector<StepRow> rows = fill_bucket(decoder, context, model.config().vocab);
   decoder.step(rows);

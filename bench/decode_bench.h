@@ -17,6 +17,7 @@ struct DecodeBenchOptions {
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
+  int64_t products_from = kProductsFromRows;  // rows from which on steps are library products; 0: never
   Numerics numerics = Numerics::fast;
   int64_t max_context = 0;    // of the graphs; 0: the longest of `contexts`, plus the step
   int samples = 20;           // of each figure; medians are reported

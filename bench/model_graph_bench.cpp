@@ -151,7 +151,7 @@ BucketBench::BucketBench(Device& device, const Stream& stream, KernelCache& kern
       context_(std::min(context, model.config().max_position)),
       cache_(device, model.config(), pages_for(context_)) {
   const int64_t most_rows = *std::max_element(buckets_.begin(), buckets_.end());
-  const DecodeLimits limits{.rows = most_rows, .max_context = context_, .sequences = most_rows};
+  const DecodeLimits limits{.rows = most_rows, .max_context = context_, .sequences = most_rows, .products_from = 0};
   for (int slot = 0; slot < slots; ++slot)
     memory_.push_back(std::make_unique<DecodeSlot>(device, model.config(), limits));
 }

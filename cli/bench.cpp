@@ -7,6 +7,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "Measure");
   bench->require_subcommand(0, 1);  // as the program does
   add_bench_decode(*bench, chosen);
+  add_bench_prefill(*bench, chosen);
   add_bench_nanogpt(*bench, chosen);
   add_bench_nodes(*bench, chosen);
   add_bench_graph(*bench, chosen);

@@ -19,6 +19,7 @@ struct DecodeOptions {
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<std::string> modes{"explicit"};
   int samples = 20, steps = 20;
+  int64_t products_from = kProductsFromRows;
   std::filesystem::path out;
   std::string commit = "unknown";  // of the program, for the record
 };
@@ -54,6 +55,7 @@ int bench_decode_command(const DecodeOptions& options) {
   bench.policy = edge_policy(options.session.edges);
   bench.numerics = numerics_of(options.session.numerics);
   bench.max_context = options.session.max_context;
+  bench.products_from = options.products_from;
   bench.samples = options.samples;
   bench.steps_per_sample = options.steps;
   Session session(options.session);
@@ -70,6 +72,7 @@ int bench_decode_command(const DecodeOptions& options) {
   nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
   file["model"] = options.session.model.filename().string();
   file["edges"] = options.session.edges;
+  file["products_from"] = options.products_from;
   file["samples"] = options.samples;
   file["steps_per_sample"] = options.steps;
   file["lines"] = nlohmann::ordered_json::array();
@@ -87,6 +90,10 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();
   decode->add_option("--context", options->contexts, "keys a row attends to, one or more")->capture_default_str();
   decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();
+  decode
+      ->add_option("--products-from", options->products_from, "rows from which on steps are library products; 0: never")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
   decode->add_option("--samples", options->samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -18,11 +21,13 @@
 #include "cli/choice_fields.h"
 #include "cli/command.h"
 #include "cli/json_numbers.h"
+#include "cli/progress_bar.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
 #include "engine/engine.h"
+#include "engine/engine_report.h"
 #include "engine/tokenizer.h"
 #include "models/model_config.h"
 #include "runtime/error.h"
@@ -39,7 +44,8 @@ struct RunOptions {
   std::string requests = "-";
   int64_t max_tokens = 128;
   EngineOptions engine{.chunk = 64};
-  std::string reserve = "all";
+  std::string reserve = "all", memory_limit;
+  std::string prefill = "graph";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   std::optional<double> rate;  // requests a second
 };
@@ -155,6 +161,8 @@ class Serving {
     seconds_ = std::chrono::duration<double>(RunClock::now() - start_).count();
   }
 
+  const std::optional<Error>& unwritten() const { return unwritten_; }
+
   void spread_arrivals(double rate, uint64_t seed) {
     std::mt19937_64 random(seed);
     std::exponential_distribution<double> gap(rate);
@@ -168,10 +176,6 @@ class Serving {
 
   void print_summary() const {
     const EngineStats& stats = engine_.stats();
-    std::string buckets;
-    for (const auto& [plan, use] : stats.buckets)
-      buckets += fmt::format("{}{} of {}{}", buckets.empty() ? "" : ", ", use.steps, plan.first,
-                             plan.second == RunMode::eager ? " eager" : "");
     std::string ends;
     for (const auto& [reason, count] : ends_) ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", count, reason);
     const KvPool::Stats& pool = engine_.pipeline().pool().stats();
@@ -179,9 +183,7 @@ class Serving {
     fmt::print(stderr, "tokens    {} of prompts ({} found in the cache), {} chosen, {:.1f} a second\n",
                pool.prompt_tokens, pool.found_tokens, stats.output_tokens,
                static_cast<double>(stats.output_tokens) / seconds_);
-    fmt::print(stderr,
-               "steps     {} ({} with prompts); rows of the graphs: {}; {} padded, {} for requests that had ended\n",
-               stats.steps(), stats.prefill_steps, buckets, stats.padded_rows, stats.zombie_rows);
+    fmt::print(stderr, "{}", serving_report(engine_));
     const auto times = [](const char* what, std::vector<double> ms) {
       if (ms.empty()) return;
       std::ranges::sort(ms);
@@ -243,9 +245,20 @@ class Serving {
     if (tokenizer_) result["text"] = line.choice.stops ? line.choice.stops->text() : tokenizer_->decode(outputs, true);
     if (line.choice.options.logprobs >= 0) result["logprobs"] = logprobs_json(line.logprobs);
     if (!message.empty()) result["message"] = message;
-    write_standard_output(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    write(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     ++ends_[std::string(reason)];
     ++ended_;
+  }
+
+  // Nobody reads any more: what is left is cancelled, and the first failure told in the end.
+  void write(const std::string& text) {
+    if (unwritten_) return;
+    try {
+      write_standard_output(text);
+    } catch (const Error& error) {
+      unwritten_ = error;
+      cancel_all();
+    }
   }
 
   Engine& engine_;
@@ -254,6 +267,7 @@ class Serving {
   std::map<RequestId, ServedLine*> by_id_;
   size_t next_ = 0, ended_ = 0;
   bool cancelled_ = false;
+  std::optional<Error> unwritten_;
   RunClock::time_point start_;
   double seconds_ = 0;
   std::map<std::string, int64_t> ends_;
@@ -278,21 +292,25 @@ int64_t longest(const RunOptions& options, const std::vector<ServedLine>& lines)
   return most;
 }
 
-// What starting the engine took: `before` and what each graph left are bytes of free device memory.
-void print_start(const std::vector<BuiltBucket>& built, uint64_t before, StepSlots& slots) {
-  size_t nodes = 0;
-  double ms = 0;
-  std::string buckets;
-  for (const BuiltBucket& one : built) {
-    nodes += one.nodes;
-    ms += one.ms;
-    if (one.slot == 0 && one.bucket > 0) buckets += fmt::format("{}{}", buckets.empty() ? "" : ", ", one.bucket);
-  }
-  const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  fmt::print(stderr, "graphs    {} of {} rows in {} slots: {} nodes, {:.1f} ms\n", built.size(), buckets, kSlots, nodes,
-             ms);
-  fmt::print(stderr, "memory    {:.1f} MB free before, {:.1f} after; {:.1f} of key/value pages, {:.1f} of state\n",
-             mb(before), mb(built.back().free_bytes), mb(slots.cache().bytes()), mb(slots.state_bytes()));
+// "0.9" of the device's memory, or bytes.
+uint64_t memory_limit(const std::string& text, const Device& device) {
+  if (text.empty()) return 0;
+  double share = 0;
+  uint64_t bytes = 0;
+  const char* end = text.data() + text.size();
+  const auto as_bytes = std::from_chars(text.data(), end, bytes);
+  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > 1) return bytes;
+  const auto as_share = std::from_chars(text.data(), end, share);
+  if (as_share.ec != std::errc() || as_share.ptr != end || !(share > 0 && share <= 1))
+    throw Error(
+        {.doing = "use",
+         .object = "--memory-limit",
+         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a whole "
+                               "number of bytes",
+                               text),
+         .advice = "0.9, or 8000000000",
+         .fault = Fault::usage});
+  return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
 }
 
 int run_requests(const RunOptions& options) {
@@ -325,21 +343,31 @@ int run_requests(const RunOptions& options) {
   engine_options.mode = run_mode(options.session.mode);
   engine_options.policy = edge_policy(options.session.edges);
   engine_options.numerics = numerics_of(options.session.numerics);
+  engine_options.prefill = prefill_form(options.prefill);
   std::vector<BuiltBucket> built;
-  engine_options.built = [&built](const BuiltBucket& one) { built.push_back(one); };
+  ProgressBar progress("building graphs");
+  engine_options.built = [&](const BuiltBucket& one) {
+    built.push_back(one);
+    progress.show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
+  };
+  engine_options.memory_limit = memory_limit(options.memory_limit, session.device());
   engine_options.fell_back = [](const std::string& reason) {
     fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
   };
-  const uint64_t free_before = session.device().free_bytes();
   Engine engine(session.device(), session.kernels(), session.model(), engine_options);
-  if (options.stats) print_start(built, free_before, engine.slots());
+  progress.wipe();
+  if (options.stats) fmt::print(stderr, "{}", start_report(built, engine.slots().memory()));
 
   Serving serving(engine, std::move(lines), tokenizer);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);
   std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
   serving.run();
   std::signal(SIGINT, SIG_DFL);
   if (options.stats) serving.print_summary();
+  // To free memory the driver would wait for a kernel that does not end.
+  if (engine.slots().timed_out()) std::fflush(nullptr), std::_Exit(1);
+  if (serving.unwritten()) throw *serving.unwritten();
   return engine.pipeline().mode() == PipelineMode::failed || interrupted ? 1 : 0;
 }
 
@@ -365,6 +393,15 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--chunk", options->engine.chunk, "prompt tokens of a step")
       ->check(whole_number<int>)
       ->capture_default_str();
+  command
+      ->add_option("--prefill", options->prefill,
+                   "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
+      ->capture_default_str();
+  command
+      ->add_option("--products-from", options->engine.products_from,
+                   "rows from which on steps are library products (needs cuBLASLt); 0: never")
+      ->check(whole_number<uint32_t>)
+      ->capture_default_str();
   command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
       ->delimiter(',')
       ->check(whole_number<int>);
@@ -375,12 +412,20 @@ void add_run(CLI::App& app, Action& chosen) {
           "--pages", options->engine.pages,
           fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
       ->check(whole_number<uint32_t>);
+  command->add_option("--memory-limit", options->memory_limit,
+                      "of weights, state, graphs and pages: bytes, or a share of the device's memory such as 0.9; the "
+                      "cache gets what is left");
   command
       ->add_option("--reserve", options->reserve,
                    "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
                    "preempted where they run out")
       ->check(CLI::IsMember({"all", "prompt"}))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--step-timeout", options->engine.step_timeout_ms,
+          "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
+      ->check(whole_number<uint32_t>);
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");

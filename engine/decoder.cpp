@@ -25,7 +25,8 @@ const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& 
 }
 
 DecodeLimits limits_of(const DecoderOptions& options) {
-  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences, options.numerics};
+  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences,
+          options.products_from, options.numerics};
 }
 
 }  // namespace
@@ -49,11 +50,11 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   auto start = Clock::now();
   std::vector<KernelRequest> requests;
   for (int64_t rows : {options.bucket, options.prefill_rows})
-    for (KernelRequest& r : decoder_kernel_requests(config_, rows, device.properties().sm_count, options.numerics))
+    for (KernelRequest& r : decoder_kernel_requests(config_, slot_.shape(rows), device.properties().sm_count))
       requests.push_back(std::move(r));
   kernels.prepare(requests);
-  const DecoderKernels step_kernels = decoder_kernels(kernels, config_, options.bucket, options.numerics);
-  const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, options.prefill_rows, options.numerics);
+  const DecoderKernels step_kernels = decoder_kernels(kernels, config_, slot_.shape(options.bucket));
+  const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, slot_.shape(options.prefill_rows));
   stats_.kernels_ms = ms_since(start);
 
   const uint64_t free_before = device.free_bytes();
@@ -155,6 +156,7 @@ void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
   while (!tokens.empty()) {
     const auto chunk = tokens.first(std::min(tokens.size(), static_cast<size_t>(options_.prefill_rows)));
     prefill_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(chunk.size());
+    prefill_state_.host_inputs.n_sampled.data[0] = 0;
     for (size_t i = 0; i < chunk.size(); ++i)
       fill_row(prefill_state_, static_cast<int64_t>(i), sequence, s.length + static_cast<int64_t>(i), chunk[i], {});
     run(*prefill_run_);

@@ -35,6 +35,9 @@ struct DecoderOptions {
   Numerics numerics = Numerics::fast;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
+
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
 };
 
 class Decoder {

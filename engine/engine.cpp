@@ -13,7 +13,8 @@ namespace nodewright {
 namespace {
 
 int64_t pages_of(const EngineOptions& options) {
-  return options.pages > 0 ? options.pages : options.max_batch * pages_for(options.max_context);
+  if (options.pages > 0 || options.memory_limit > 0) return options.pages;
+  return options.max_batch * pages_for(options.max_context);
 }
 
 const EngineOptions& checked(const EngineOptions& options, const ModelConfig& config) {
@@ -21,6 +22,7 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
   check_option("chunk", options.chunk, 1, kMostRows);
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
+  check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
   if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
     throw Error({.doing = "use option",
@@ -66,11 +68,14 @@ StepSlotsOptions slots_of(const EngineOptions& options) {
           .max_context = options.max_context,
           .sequences = options.max_batch,
           .pages = pages_of(options),
-          .choices = options.choices,
+          .memory_limit = options.memory_limit,
           .numerics = options.numerics,
+          .choices = options.choices,
           .mode = options.mode,
           .policy = options.policy,
-          .built = options.built};
+          .built = options.built,
+          .products_from = options.products_from,
+          .prefill = options.prefill};
 }
 
 // What the cache holds, and what requests were checked against, must fit the new weights.
@@ -109,12 +114,12 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
     : options_(checked(options, model.config())),
       model_(&model),
       scheduling_(scheduling_of(options)),
-      pipeline_(KvPool({.pages = pages_of(options),
+      slots_(device, kernels, model, slots_of(options)),
+      pipeline_(KvPool({.pages = slots_.cache().pages(),
                         .page_tokens = kPageTokens,
                         .sequences = options.max_batch,
                         .prefix_cache = options.prefix_cache}),
-                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}),
-      slots_(device, kernels, model, slots_of(options)) {}
+                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}) {}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
   const int64_t vocab = model_->config().vocab;
@@ -140,6 +145,7 @@ bool Engine::advance() {
   const Selection next = select_next(pipeline_, scheduling_);
   switch (next.action) {
     case Selection::Action::idle:
+      drained_.reset();
       return false;
     case Selection::Action::admit:
       pipeline_.admit();
@@ -233,6 +239,13 @@ void Engine::launch(const StepPlan& plan) {
     return pipeline_.fail(error.what());
   }
   count(plan);
+  if (drained_) {
+    const std::chrono::duration<double, std::milli> gap = std::chrono::steady_clock::now() - *drained_;
+    ++stats_.idle_gaps;
+    stats_.idle_ms += gap.count();
+    stats_.longest_idle_ms = std::max(stats_.longest_idle_ms, gap.count());
+  }
+  drained_.reset();
 }
 
 void Engine::count(const StepPlan& plan) {
@@ -242,6 +255,7 @@ void Engine::count(const StepPlan& plan) {
   ++use.steps;
   use.rows += rows;
   use.exact += rows == of_plan;
+  stats_.most_pages = std::max(stats_.most_pages, pipeline_.pool().owned_pages());
   ++stats_.step_rows[static_cast<int>(rows)];
   stats_.padded_rows += of_plan - rows;
   stats_.prefill_steps += plan.kind == StepKind::prefill;
@@ -277,7 +291,8 @@ void Engine::dispatch(const InFlightStep& step) {
                  .bucket = step.plan.bucket,
                  .live = static_cast<int32_t>(step.plan.tokens()),
                  .sampled = static_cast<int32_t>(sampled),
-                 .copies = step.copies});
+                 .copies = step.copies,
+                 .prompt = step.plan.kind == StepKind::prefill});
 }
 
 // The second choice of the forward's rows, in the order of the rows.
@@ -334,7 +349,7 @@ void Engine::commit() {
   std::vector<RowResult> results;
   std::map<RequestId, TokenLogprobs> logprobs;
   try {
-    const std::span<const int32_t> tokens = slots_.wait(step.slot);
+    const std::span<const int32_t> tokens = slots_.wait(step.slot, options_.step_timeout_ms);
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
       results.emplace_back();
@@ -356,6 +371,7 @@ void Engine::commit() {
       logprobs_.push_back(std::move(found->second));
   tokens_.insert(tokens_.end(), accepted.begin(), accepted.end());
   stats_.output_tokens += static_cast<int64_t>(accepted.size());
+  if (pipeline_.is_drained()) drained_ = std::chrono::steady_clock::now();
 }
 
 RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,

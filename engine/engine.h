@@ -10,9 +10,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,22 +27,28 @@
 namespace nodewright {
 
 struct EngineOptions {
-  int max_batch = 8;                   // requests served at once, and rows of the largest decode step
-  int chunk = 8;                       // prompt tokens of a step
-  std::vector<int> buckets;            // rows of the graphs; empty: BucketSet::up_to the larger of both
-  int64_t max_context = 0;             // tokens of prompt and outputs
-  int64_t pages = 0;                   // of the cache; 0: enough for max_batch requests of max_context tokens
+  int max_batch = 8;         // requests served at once, and rows of the largest decode step
+  int chunk = 8;             // prompt tokens of a step
+  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to the larger of both
+  int64_t max_context = 0;   // tokens of prompt and outputs
+  // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
+  int64_t pages = 0;
+  uint64_t memory_limit = 0;           // bytes of weights, state, graphs and pages; 0: none
   bool prefix_cache = true;            // prompts that begin alike share pages
   Reserve reserve = Reserve::all;      // pages of a request when it is admitted
-  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   bool mixed = true;                   // steps with prompt tokens take along the rows that decode
+  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   int depth = kSlots;                  // steps in flight; 1: no pipelining
+  int64_t step_timeout_ms = 0;         // a step that takes longer fails the engine; 0: it is waited for
   Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
   std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 // How a decode step of so many rows would be run.
@@ -95,6 +103,7 @@ class Engine {
 
   const PipelineState& pipeline() const { return pipeline_; }
   StepSlots& slots() { return slots_; }
+  const StepSlots& slots() const { return slots_; }
   const EngineStats& stats() const { return stats_; }
 
  private:
@@ -114,14 +123,15 @@ class Engine {
   EngineOptions options_;
   const DecoderModel* model_;
   SchedulerOptions scheduling_;
-  PipelineState pipeline_;
   StepSlots slots_;
+  PipelineState pipeline_;
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
   std::vector<CommittedToken> tokens_;
   std::vector<TokenLogprobs> logprobs_;
   EngineStats stats_;
+  std::optional<std::chrono::steady_clock::time_point> drained_;  // since when nothing is in flight, with work to do
   PipelineState::Rebuilt rebuilt_ = PipelineState::Rebuilt::nothing;  // since it was paused
 };
 

@@ -26,6 +26,10 @@ struct EngineStats {
   int64_t output_tokens = 0;                             // that requests accepted
   int64_t padded_rows = 0;
   int64_t zombie_rows = 0;  // computed for requests that had ended
+  int64_t most_pages = 0;   // owned at once
+  // From the commit of a last step in flight to the next launch, with requests to serve: the device waits for the host.
+  int64_t idle_gaps = 0;
+  double idle_ms = 0, longest_idle_ms = 0;
 
   int64_t steps() const {
     int64_t sum = 0;

@@ -4,32 +4,56 @@
 #include <chrono>
 #include <ranges>
 #include <string>
+#include <thread>
 
+#include "engine/page_budget.h"
+#include "graph/exec_budget.h"
 #include "runtime/error.h"
 
 namespace nodewright {
+namespace {
+
+// Rows by bucket; 0: the eager plan's.
+std::map<int, int> plans_of(const StepSlotsOptions& options) {
+  std::map<int, int> rows;
+  for (const int bucket : options.buckets.sizes()) rows[bucket] = bucket;
+  if (options.eager_rows > 0) rows[0] = options.eager_rows;
+  return rows;
+}
+
+StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
+  return step_shape(model.config(), rows, options.sequences, options.products_from, options.numerics);
+}
+
+}  // namespace
 
 StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options)
     : device_(device),
       kernels_(kernels),
-      cache_(device, model.config(), options.pages),
       page_bytes_(KvCache::page_bytes(model.config())),
       layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
+  prepare_kernels(model, options);
   make_slots(model, options);
+  memory_.graphs = estimate_graphs(model, options);
+  cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(options));
+  memory_.pages = cache_->bytes();
   build(model, options);
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
   slots_.clear();
+  prepare_kernels(model, options);
   make_slots(model, options);
+  memory_.graphs = estimate_graphs(model, options);
+  check_within(options.memory_limit, memory_);
   build(model, options);
 }
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
   const DecodeLimits limits{std::max(options.buckets.largest(), options.eager_rows), options.max_context,
-                            options.sequences, options.numerics};
+                            options.sequences, options.products_from, options.numerics};
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)
@@ -41,10 +65,53 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
   }
+  memory_.weights = model.weights().bytes();
+  memory_.state = 0;
+  for (const Slot& slot : slots_) memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0);
+}
+
+void StepSlots::prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
+  std::vector<KernelRequest> requests;
+  for (const auto& [bucket, rows] : plans_of(options))
+    for (KernelRequest& request :
+         decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties().sm_count))
+      requests.push_back(std::move(request));
+  if (options.choices)
+    for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
+  kernels_.prepare(requests);
+}
+
+// From the plans themselves, over a cache of one page.
+uint64_t StepSlots::estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options) {
+  if (options.mode == RunMode::eager) return 0;
+  const KvCache smallest(device_, model.config(), 1);
+  uint64_t bytes = 0;
+  for (const auto& [bucket, rows] : plans_of(options)) {
+    if (bucket == 0) continue;
+    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), shape_of(model, options, rows));
+    const DecodeState state = slots_[0].memory->state(rows);
+    const auto add = [&bytes](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
+    add(decoder_plan(device_, model, bound, smallest, state, DecodePurpose::serve, options.policy));
+    if (options.choices)
+      add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, bound.sample, rows), state,
+                      slots_[0].choices->state(rows), options.policy));
+  }
+  return bytes;
+}
+
+int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
+  const uint64_t page = static_cast<uint64_t>(layers_) * page_bytes_;
+  return pages_within({.wanted = options.pages,
+                       .page_bytes = page,
+                       .max_context = options.max_context,
+                       .limit = options.memory_limit,
+                       .free = device_.free_bytes(),
+                       .use = memory_});
 }
 
 // What is in flight reads memory that is about to go.
 StepSlots::~StepSlots() {
+  if (timed_out_) return;
   for (const Stream* stream : {&compute_, &copies_}) {
     try {
       stream->synchronize();
@@ -54,34 +121,28 @@ StepSlots::~StepSlots() {
 }
 
 void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
-  const ModelConfig& config = model.config();
-  std::vector<int> buckets(options.buckets.sizes().begin(), options.buckets.sizes().end());
-  if (options.eager_rows > 0) buckets.push_back(0);
-  const auto rows_of = [&](int bucket) { return bucket == 0 ? options.eager_rows : bucket; };
-  std::vector<KernelRequest> requests;
-  for (const int bucket : buckets)
-    for (KernelRequest& request :
-         decoder_kernel_requests(config, rows_of(bucket), device_.properties().sm_count, options.numerics))
-      requests.push_back(std::move(request));
-  if (options.choices)
-    for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
-  kernels_.prepare(requests);
-  for (const int bucket : buckets | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels_, config, rows_of(bucket), options.numerics);
+  const std::map<int, int> plans = plans_of(options);
+  int count = 0;
+  for (const auto& [bucket, rows] : plans | std::views::reverse) {
+    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), shape_of(model, options, rows));
     for (size_t i = 0; i < slots_.size(); ++i) {
+      const uint64_t free_before = options.built ? device_.free_bytes() : 0;
       const auto start = std::chrono::steady_clock::now();
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
-      graph.state = slot.memory->state(rows_of(bucket));
-      graph.run = std::make_unique<PlanRun>(
-          decoder_plan(device_, model, bound, cache_, graph.state, DecodePurpose::serve, options.policy),
-          bucket == 0 ? RunMode::eager : options.mode, compute_);
+      graph.state = slot.memory->state(rows);
+      Plan plan = decoder_plan(device_, model, bound, *cache_, graph.state, DecodePurpose::serve, options.policy);
+      const RunMode mode = bucket == 0 ? RunMode::eager : options.mode;
+      const uint64_t bytes = mode == RunMode::eager ? 0 : estimate_exec(plan).bytes;
+      if (options.prefill != PrefillForm::graph)
+        graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
+      graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
       if (slot.choices) {
-        graph.choice = slot.choices->state(rows_of(bucket));
+        graph.choice = slot.choices->state(rows);
         graph.choice_run = std::make_unique<PlanRun>(
-            choice_plan(device_, config.vocab, choice_kernels(kernels_, bound.sample, rows_of(bucket)), graph.state,
+            choice_plan(device_, model.config().vocab, choice_kernels(kernels_, bound.sample, rows), graph.state,
                         graph.choice, options.policy),
-            bucket == 0 ? RunMode::eager : options.mode, compute_);
+            mode, compute_);
       }
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
       const ExplicitGraph* built = graph.run->explicit_graph();
@@ -89,8 +150,12 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
         options.built({.slot = static_cast<int>(i),
                        .bucket = bucket,
                        .nodes = built ? built->stats().nodes : 0,
+                       .bytes = bytes,
                        .ms = took.count(),
-                       .free_bytes = device_.free_bytes()});
+                       .free_before = free_before,
+                       .free_bytes = device_.free_bytes(),
+                       .built = ++count,
+                       .total = static_cast<int>(plans.size() * slots_.size())});
     }
   }
 }
@@ -104,12 +169,15 @@ void StepSlots::launch(const Launch& launch) {
   slot.tokens = launch.sampled;
   for (const PageCopy& copy : launch.copies)
     for (int64_t layer = 0; layer < layers_; ++layer) {
-      const CUdeviceptr pages = cache_.layer(layer).address();
+      const CUdeviceptr pages = cache_->layer(layer).address();
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
   if (clock_ != nullptr) clock_->begin(compute_);
-  graph.run->launch();
+  if (launch.prompt && graph.prompt_run)
+    graph.prompt_run->launch();
+  else
+    graph.run->launch();
   if (clock_ != nullptr) clock_->end(compute_);
 }
 
@@ -131,9 +199,26 @@ void StepSlots::sample(int index, int32_t choices) {
   slot.copied.record(copies_);
 }
 
-std::span<const int32_t> StepSlots::wait(int index) {
+std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
+  using Clock = std::chrono::steady_clock;
   Slot& slot = slot_at(index);
-  slot.copied.synchronize();
+  if (timeout_ms == 0) slot.copied.synchronize();
+  const auto start = Clock::now();
+  while (timeout_ms > 0 && !slot.copied.done()) {
+    const auto waited = Clock::now() - start;
+    timed_out_ = waited >= std::chrono::milliseconds(timeout_ms);
+    if (timed_out_)
+      throw Error({.doing = "wait for the step of bucket",
+                   .object = std::to_string(slot.bucket),
+                   .detail = "it has not ended after " + std::to_string(timeout_ms) + " ms",
+                   .advice = "a longer step timeout; otherwise a kernel does not end, and only the end of the process "
+                             "frees the device"});
+    // A usual step is over by then; who waits longer need not burn a core.
+    if (waited < std::chrono::milliseconds(5))
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
   return {slot.graphs.at(slot.bucket).state.host_tokens.data, static_cast<size_t>(slot.tokens)};
 }
 
@@ -145,12 +230,6 @@ void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
 void StepSlots::poison(int slot) {
   slot_at(slot).memory->poison();
   if (slot_at(slot).choices) slot_at(slot).choices->poison();
-}
-
-uint64_t StepSlots::state_bytes() const {
-  uint64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0);
-  return bytes;
 }
 
 }  // namespace nodewright

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/prefill_form.h"
 #include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "graph/bucket_set.h"
@@ -28,29 +29,46 @@ namespace nodewright {
 // What one graph cost to make.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;    // rows; 0: the plan of eager_rows
-  size_t nodes = 0;  // 0 when eager
+  int bucket = 0;      // rows; 0: the plan of eager_rows
+  size_t nodes = 0;    // 0 when eager
+  uint64_t bytes = 0;  // of device memory, as estimate_exec() says; 0 when eager
   double ms = 0;
-  uint64_t free_bytes = 0;  // of device memory, afterwards
+  uint64_t free_before = 0, free_bytes = 0;  // of device memory, before and afterwards
+  int built = 0, total = 0;                  // graphs so far, with this one, and in the end
+};
+
+// Device memory of an engine.
+struct MemoryUse {
+  uint64_t weights = 0;
+  uint64_t state = 0;   // inputs, activations and outputs of all slots
+  uint64_t graphs = 0;  // estimated
+  uint64_t pages = 0;
+  uint64_t total() const { return weights + state + graphs + pages; }
 };
 
 struct StepSlotsOptions {
-  BucketSet buckets{{1}};   // rows of the graphs
-  int eager_rows = 0;       // of a plan that is launched node by node, as bucket 0; 0: none
-  int64_t max_context = 0;  // tokens
-  int64_t sequences = 1;    // open at once
-  int64_t pages = 0;        // of the cache
+  BucketSet buckets{{1}};     // rows of the graphs
+  int eager_rows = 0;         // of a plan that is launched node by node, as bucket 0; 0: none
+  int64_t max_context = 0;    // tokens
+  int64_t sequences = 1;      // open at once
+  int64_t pages = 0;          // of the cache; 0: what the memory limit leaves
+  uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
   Numerics numerics = Numerics::fast;
   bool choices = false;  // rows may be chosen again
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
+
+  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
 };
 
 class StepSlots {
  public:
-  // Compiles or loads the kernels, takes the memory, builds a graph for each bucket and slot, the largest first. The
-  // model must outlive this. Throws Error where memory is short or a kernel does not compile.
+  // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, the
+  // largest first. The model must outlive this. Throws Error where memory is short, naming the options that contradict
+  // each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -70,6 +88,7 @@ class StepSlots {
     int32_t live = 0;                  // rows that are written
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
+    bool prompt = false;               // it has prompt tokens
   };
   // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
@@ -81,21 +100,26 @@ class StepSlots {
   // Replaces what the penalties of a sequence count. Blocks; nothing may be in flight.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
-  std::span<const int32_t> wait(int slot);
+  // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.
+  std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
+  // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
+  bool timed_out() const { return timed_out_; }
 
   // Every later step is recorded there, until null; for measuring.
   void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot);
 
-  KvCache& cache() { return cache_; }
-  uint64_t state_bytes() const;  // inputs, activations and outputs of all slots
+  KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
+  const MemoryUse& memory() const { return memory_; }
 
  private:
   struct Graph {
     DecodeState state;
     ChoiceState choice;
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
+    std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
   };
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
@@ -110,14 +134,19 @@ class StepSlots {
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  void prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options);
+  uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options);
+  int64_t pages_of(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options);
 
   Device& device_;
   KernelCache& kernels_;
-  KvCache cache_;
+  std::unique_ptr<KvCache> cache_;
+  MemoryUse memory_;
   uint64_t page_bytes_;
   int64_t layers_;
   StepClock* clock_ = nullptr;
+  bool timed_out_ = false;
   std::vector<Slot> slots_;  // [kSlots]
   Stream compute_, copies_;  // destroyed first
 };

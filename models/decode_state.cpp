@@ -37,21 +37,33 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
   return in;
 }
 
-void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, int sm_count, Numerics numerics) {
-  const auto n = static_cast<uint64_t>(s.rows);
-  const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, s.rows, sm_count, numerics)};
+// cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace). The reference product takes none.
+constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
+
+void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
+                         const Device& device) {
+  s.rows = shape.rows;
+  s.sampled_rows = shape.sampled_rows;
+  const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
+  const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, shape, device.properties().sm_count)};
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
+  if (shape.with_products()) {
+    s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
+    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
+    if (!device.driver().is_cpu())
+      s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
+  }
   s.partials = arena.take<float>(
-      "attention.partials", n * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()),
-      "workspace");
+      "attention.partials",
+      sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
-  s.logits = arena.take<float>("logits", n * round_up_8(config.vocab), "output");
+  s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   s.tokens = arena.take<int32_t>("tokens", n, "output");
 }
 
@@ -68,13 +80,13 @@ uint64_t inputs_bytes(const DecodeLimits& limits) {
 }
 
 // Buckets below the largest split a row's attention over more blocks, so the largest layout is not always the last.
-uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, int sm_count) {
+uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, const Device& device) {
   uint64_t most = 0;
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
     Arena arena("activations", kNowhere, kUnbounded);
     DecodeState s;
-    s.rows = rows;
-    lay_out_activations(arena, s, config, sm_count, limits.numerics);
+    lay_out_activations(arena, s, config,
+                        step_shape(config, rows, limits.sequences, limits.products_from, limits.numerics), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
@@ -90,9 +102,10 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 
 }  // namespace
 
-int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics) {
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count) {
+  const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
-  const int64_t blocks = (numerics == Numerics::invariant ? 1 : rows) * shape.head_tiles();
+  const int64_t blocks = rows * shape.head_tiles();
   return std::clamp<int64_t>((2 * sm_count + blocks - 1) / blocks, 1, 64);
 }
 
@@ -110,7 +123,7 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
       config_(config),
       limits_(limits),
       inputs_(device, "inputs", inputs_bytes(limits)),
-      activations_(device, "activations", activations_bytes(limits, config, device.properties().sm_count)),
+      activations_(device, "activations", activations_bytes(limits, config, device)),
       kept_(std::move(kept)),
       host_inputs_(device, "host.inputs", inputs_.bytes()),
       host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.rows) * sizeof(int32_t)) {
@@ -128,7 +141,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_.max_context);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
-  lay_out_activations(activations, s, config_, device_.properties().sm_count, limits_.numerics);
+  lay_out_activations(activations, s, config_, shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_.sequences);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();

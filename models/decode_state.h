@@ -8,19 +8,17 @@
 #include <vector>
 
 #include "models/model_config.h"
+#include "models/step_shape.h"
 #include "runtime/arena.h"
 #include "runtime/memory.h"
 
 namespace nodewright {
 
-// fast: the arithmetic of a row may be ordered as suits the bucket, so that its last bits differ from bucket to bucket.
-// invariant: one order for all buckets and chunks of a device, at some cost in speed.
-enum class Numerics : uint8_t { fast, invariant };
-
 struct DecodeLimits {
-  int64_t rows = 1;         // of the largest bucket
-  int64_t max_context = 0;  // tokens of the longest sequence
-  int64_t sequences = 1;    // that may be open at once
+  int64_t rows = 1;                           // of the largest bucket
+  int64_t max_context = 0;                    // tokens of the longest sequence
+  int64_t sequences = 1;                      // that may be open at once
+  int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
   Numerics numerics = Numerics::fast;
   bool operator==(const DecodeLimits&) const = default;
 };
@@ -48,13 +46,17 @@ struct DecodeState {
   StepInputs inputs;       // device
   StepInputs host_inputs;  // pinned
   NamedRange inputs_range, host_inputs_range;
+  int64_t sampled_rows = 0;   // rows of logits
   View<float> residual;       // [rows, hidden rounded up to 8], padding zero
   View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;              // [rows, heads, head_dim] rotated
   View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
   View<bf16> activated;       // [rows, intermediate rounded up to 8]
   View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
-  View<float> logits;         // [rows, logits_stride]
+  View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
+  View<bf16> gate_up;         // [rows, 2 intermediate rounded up to 8], of products; else empty
+  View<uint8_t> workspace;    // of products on a GPU
+  View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
@@ -73,8 +75,11 @@ class DecodeSlot {
   // own.
   explicit DecodeSlot(const DecodeSlot& first);
 
-  // The views of a bucket of `rows` rows, at most limits().rows. `splits`: of the bucket's attention.
+  // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
+  StepShape shape(int64_t rows) const {
+    return step_shape(config_, rows, limits_.sequences, limits_.products_from, limits_.numerics);
+  }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
 
@@ -93,9 +98,9 @@ class DecodeSlot {
   PinnedBuffer host_inputs_, host_tokens_;
 };
 
-// Blocks that share a row's context: enough to give every SM two, with the rows of the bucket or, where numerics are
+// Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
 // invariant, with one; at most 64. Depends on these and the device only, so a row's bits do not depend on its
 // neighbours' lengths or on max_context.
-int64_t attention_splits(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics);
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count);
 
 }  // namespace nodewright

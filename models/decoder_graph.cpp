@@ -16,6 +16,26 @@ struct LayerContext {
   const DecoderKernels& k;
   const DecodeState& s;
   int64_t hidden_stride;
+  bool chooses;  // the plan has rows that choose a token
+
+  // y = x W^T, or y += x W^T, as the product was planned.
+  template <class T, class U>
+  void product(const std::string& name, const std::shared_ptr<const MatmulPlan>& plan, View<T> x, const WeightMatrix& w,
+               View<U> y) const {
+    g.product(name, plan,
+              {.a = x,
+               .b = w.data,
+               .c = {},
+               .bias = {},
+               .y = y,
+               .workspace = plan->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
+  }
+  // s.normed = norm(s.residual) of all rows, or of those that choose.
+  void norm(const std::string& name, const Kernel<NormRows>& kernel, Weight<bf16> gain, View<int32_t> n_live) const {
+    g.launch(
+        name, kernel,
+        {.x = s.residual, .gain = gain, .y = s.normed, .n_live = n_live, .stride = hidden_stride, .eps = config.eps});
+  }
 };
 
 // What differs from layer to layer of one network.
@@ -27,10 +47,14 @@ struct Layer {
 };
 
 // x += W y + b or, in a family with post norms, x += norm(W y)
-void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k, View<bf16> y,
-                     const WeightMatrix& w, Weight<bf16> post_norm) {
-  const auto& [g, config, kernels, s, hidden_stride] = c;
-  if (!config.post_norms) {
+void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k,
+                     const std::shared_ptr<const MatmulPlan>& product, View<bf16> y, const WeightMatrix& w,
+                     Weight<bf16> post_norm) {
+  const auto& [g, config, kernels, s, hidden_stride, chooses] = c;
+  if (product) {
+    c.product(name, product, y, w, config.post_norms ? s.projected : s.residual);
+    if (!config.post_norms) return;
+  } else if (!config.post_norms) {
     g.launch(name, k.project_add,
              {.x = y,
               .weight = w.data,
@@ -41,18 +65,21 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
               .x_stride = w.stride,
               .residual_stride = hidden_stride});
     return;
+  } else {
+    g.launch(name, k.project,
+             {.x = y,
+              .weight = w.data,
+              .bias = w.bias,
+              .y = s.projected,
+              .n_live = s.inputs.n_live,
+              .outputs = w.rows,
+              .x_stride = w.stride,
+              .y_stride = hidden_stride});
   }
-  g.launch(name, k.project,
-           {.x = y,
-            .weight = w.data,
-            .bias = w.bias,
-            .y = s.projected,
-            .n_live = s.inputs.n_live,
-            .outputs = w.rows,
-            .x_stride = w.stride,
-            .y_stride = hidden_stride});
+  // A product writes no padding behind its last row.
+  const uint64_t projected = unsigned_of((s.rows - 1) * hidden_stride + config.hidden);
   g.launch(name + "_norm", k.norm_add,
-           {.x = s.projected,
+           {.x = s.projected.subview(0, projected),
             .gain = post_norm,
             .residual = s.residual,
             .n_live = s.inputs.n_live,
@@ -60,11 +87,13 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
             .eps = config.eps});
 }
 
-// x += Wo attention(rope(Wqkv norm(x)))
-void attention_block(const LayerContext& c, const Layer& layer) {
-  const auto& [g, config, k, s, hidden_stride] = c;
-  const LayerWeights& w = layer.w;
-  const StepInputs& in = s.inputs;
+// s.qkv = Wqkv norm(x)
+void project_qkv(const LayerContext& c, const LayerWeights& w) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  if (k.shape.with_products()) {
+    c.norm("norm", k.products.norm, w.attention_norm.gain, s.inputs.n_live);
+    return c.product("qkv", k.products.qkv, s.normed, w.qkv, s.qkv);
+  }
   g.launch("qkv", k.norm_qkv,
            {.x = s.residual,
             .gain = w.attention_norm.gain,
@@ -72,10 +101,64 @@ void attention_block(const LayerContext& c, const Layer& layer) {
             .weight = w.qkv.data,
             .bias = w.qkv.bias,
             .y = s.qkv,
-            .n_live = in.n_live,
+            .n_live = s.inputs.n_live,
             .outputs = w.qkv.rows,
             .y_stride = config.qkv_width(),
             .eps = config.eps});
+}
+
+// s.attended = attention(s.q): with products each row that chooses by itself, and the others in tiles.
+void attend(const LayerContext& c, const Layer& layer) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const StepInputs& in = s.inputs;
+  // At most: every row at the end of the longest context, or of its window.
+  const int64_t context = in.table_stride * kPageTokens,
+                keys = layer.window ? std::min(layer.window, context) : context;
+  const auto scale =
+      static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
+  const bool with_products = k.shape.with_products();
+  if (!with_products || chooses) {
+    const int64_t rows = s.sampled_rows;
+    g.launch("attend", k.attend,
+             {.q = s.q,
+              .kv = layer.kv,
+              .positions = in.positions,
+              .block_table = in.block_table,
+              .n_live = with_products ? in.n_sampled : in.n_live,
+              .y = s.attended,
+              .partials = s.partials,
+              .arrivals = s.arrivals,
+              .table_stride = in.table_stride,
+              .y_stride = layer.w.out.stride,
+              .window = layer.window,
+              .scale = scale},
+             Traffic{sizeof(float) * unsigned_of(rows * config.query_width()) +
+                         sizeof(bf16) * unsigned_of(2 * rows * keys * config.kv_width()),
+                     sizeof(bf16) * unsigned_of(rows * layer.w.out.stride)});
+  }
+  if (with_products)
+    g.launch("attend_tiles", k.products.attend_tiles,
+             {.q = s.q,
+              .kv = layer.kv,
+              .positions = in.positions,
+              .sequences = in.sequences,
+              .block_table = in.block_table,
+              .n_first = in.n_sampled,
+              .n_live = in.n_live,
+              .y = s.attended,
+              .table_stride = in.table_stride,
+              .y_stride = layer.w.out.stride,
+              .window = layer.window,
+              .scale = scale},
+             Traffic{s.q.bytes() + sizeof(bf16) * unsigned_of(2 * keys * config.kv_width()), s.attended.bytes()});
+}
+
+// x += Wo attention(rope(Wqkv norm(x)))
+void attention_block(const LayerContext& c, const Layer& layer) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const LayerWeights& w = layer.w;
+  const StepInputs& in = s.inputs;
+  project_qkv(c, w);
   g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
            {.qkv = s.qkv,
             .frequencies = layer.frequencies,
@@ -90,44 +173,38 @@ void attention_block(const LayerContext& c, const Layer& layer) {
             .table_stride = in.table_stride,
             .eps = config.eps},
            Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
-  // At most: every row at the end of the longest context, or of its window.
-  const int64_t context = in.table_stride * kPageTokens,
-                keys = layer.window ? std::min(layer.window, context) : context;
-  const double query_scale = config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim)));
-  g.launch(
-      "attend", k.attend,
-      {.q = s.q,
-       .kv = layer.kv,
-       .positions = in.positions,
-       .block_table = in.block_table,
-       .n_live = in.n_live,
-       .y = s.attended,
-       .partials = s.partials,
-       .arrivals = s.arrivals,
-       .table_stride = in.table_stride,
-       .y_stride = w.out.stride,
-       .window = layer.window,
-       .scale = static_cast<float>(M_LOG2E * query_scale)},
-      Traffic{s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * keys * config.kv_width()), s.attended.bytes()});
-  add_to_residual(c, "out", k.attention_out, s.attended, w.out, w.attention_post_norm);
+  attend(c, layer);
+  add_to_residual(c, "out", k.attention_out, k.products.out, s.attended, w.out, w.attention_post_norm);
 }
 
 // x += Wdown (f(Wgate norm(x)) * (Wup norm(x))), or without a gate x += Wdown f(Wup norm(x) + b) + b
 void feed_forward_block(const LayerContext& c, const Layer& layer) {
-  const auto& [g, config, k, s, hidden_stride] = c;
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const LayerWeights& w = layer.w;
-  g.launch(config.gated ? "gate_up" : "up", k.norm_gate_up,
-           {.x = s.residual,
-            .gain = w.feed_forward_norm.gain,
-            .shift = w.feed_forward_norm.shift,
-            .weight = w.gate_up.data,
-            .bias = w.gate_up.bias,
-            .y = s.activated,
-            .n_live = s.inputs.n_live,
-            .outputs = w.gate_up.rows,
-            .y_stride = w.down.stride,
-            .eps = config.eps});
-  add_to_residual(c, "down", k.down, s.activated, w.down, w.feed_forward_post_norm);
+  if (k.shape.with_products()) {
+    c.norm("feed_forward_norm", k.products.norm, w.feed_forward_norm.gain, s.inputs.n_live);
+    c.product("gate_up", k.products.gate_up, s.normed, w.gate_up, s.gate_up);
+    g.launch("gate", k.products.gate,
+             {.x = s.gate_up,
+              .y = s.activated,
+              .n_live = s.inputs.n_live,
+              .outputs = config.intermediate,
+              .x_stride = (2 * config.intermediate + 7) / 8 * 8,
+              .y_stride = w.down.stride});
+  } else {
+    g.launch(config.gated ? "gate_up" : "up", k.norm_gate_up,
+             {.x = s.residual,
+              .gain = w.feed_forward_norm.gain,
+              .shift = w.feed_forward_norm.shift,
+              .weight = w.gate_up.data,
+              .bias = w.gate_up.bias,
+              .y = s.activated,
+              .n_live = s.inputs.n_live,
+              .outputs = w.gate_up.rows,
+              .y_stride = w.down.stride,
+              .eps = config.eps});
+  }
+  add_to_residual(c, "down", k.down, k.products.down, s.activated, w.down, w.feed_forward_post_norm);
 }
 
 void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s,
@@ -169,14 +246,19 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
             .vocab = config.vocab,
             .scale = config.embedding_scale},
            Traffic{sizeof(bf16) * unsigned_of(s.rows * w.embedding().stride), s.residual.bytes()});
-  const LayerContext context{g, config, k, s, w.embedding().stride};
+  const LayerContext context{g, config, k, s, w.embedding().stride, chooses};
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(l));
     const Layer layer{w.layers()[unsigned_of(l)], cache.layer(l), model.frequencies(l), config.window_of(l)};
     attention_block(context, layer);
     feed_forward_block(context, layer);
   }
-  if (chooses) {
+  View<float> logits = s.logits;
+  if (k.shape.has_head_product() && chooses) {
+    logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product
+    context.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
+    context.product("logits", k.products.head, s.normed, w.head(), s.logits);
+  } else if (chooses) {
     g.launch("logits", k.norm_logits,
              {.x = s.residual,
               .gain = w.final_norm().gain,
@@ -188,8 +270,10 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
               .eps = config.eps});
+  }
+  if (chooses) {
     g.launch("sample", k.sample,
-             {.logits = s.logits,
+             {.logits = logits,
               .sequences = s.inputs.sequences,
               .temperature = s.inputs.temperature,
               .top_k = s.inputs.top_k,
@@ -206,6 +290,10 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     g.copy("outputs", CopyEnd(s.host_tokens.address(), s.host_tokens.bytes(), true), CopyEnd(s.tokens),
            s.host_tokens.bytes());
   return std::move(g).finish(policy);
+}
+
+bool is_attention(const PlanNode& node) {
+  return node.kernel_name() == "attend" || node.kernel_name() == "attend_tiles";
 }
 
 }  // namespace nodewright

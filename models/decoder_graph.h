@@ -1,7 +1,8 @@
 // Start reading here: one decode step of a network as a plan. Families differ in the fields of ModelConfig.
 //
 // Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
-// key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head.
+// key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With
+// products (models/step_shape.h) such rows lie together, behind the n_sampled rows that choose a token.
 #pragma once
 
 #include "graph/graph_builder.h"
@@ -20,5 +21,8 @@ enum class DecodePurpose : uint8_t { step, serve, prefill };
 // naming the node that cannot be.
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                   const DecodeState& state, DecodePurpose purpose, EdgePolicy policy);
+
+// A node that attends: where a piecewise run is cut.
+bool is_attention(const PlanNode& node);
 
 }  // namespace nodewright

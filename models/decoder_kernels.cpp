@@ -36,30 +36,41 @@ Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vec
   return {{name, std::move(constants)}, shape.launch_shape(sm_count)};
 }
 
-// attention_out and down: project_add or, in a family with post norms, project, which norm_add follows.
+// attention_out and down: project_add or, in a family with post norms, project, which norm_add follows. With products
+// `projections` is empty and `of_products` is not.
+struct Projections {
+  Choice norm_qkv, attention_out, norm_gate_up, down;
+};
+struct OfProducts {
+  Choice norm, norm_sampled, attend_tiles, gate;
+};
 struct Choices {
-  Choice embed, norm_qkv, rope_append, attend, attention_out, norm_gate_up, down, norm_logits, sample;
-  std::optional<Choice> norm_add;
+  Choice embed, rope_append, attend, sample;
+  std::optional<Projections> projections;
+  std::optional<OfProducts> of_products;
+  std::optional<Choice> norm_add, norm_logits;
 };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
 constexpr int64_t kLargestHeadDim = 256;
 
-Choices choose(const ModelConfig& config, int64_t rows, int sm_count, Numerics numerics) {
+Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
   if (config.head_dim > kLargestHeadDim)
     throw Error({.doing = "build attention for",
                  .object = config.architecture,
                  .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
                            std::to_string(kLargestHeadDim)});
-  const auto over = [&](int64_t cols, int64_t outputs) { return MatvecShape{rows, cols, (cols + 7) / 8 * 8, outputs}; };
-  const auto normed_over_hidden = [&](int64_t outputs, int64_t unit) {
-    MatvecShape shape = over(config.hidden, outputs);
+  const auto over = [&](int64_t cols, int64_t outputs, int64_t rows) {
+    return MatvecShape{rows, cols, (cols + 7) / 8 * 8, outputs};
+  };
+  const auto normed_over_hidden = [&](int64_t outputs, int64_t unit, int64_t rows) {
+    MatvecShape shape = over(config.hidden, outputs, rows);
     shape.unit = unit;
     shape.normed = true;
     return shape;
   };
-  const AttendShape attend{rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, rows, sm_count, numerics)};
+  const AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, step, sm_count)};
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -70,69 +81,129 @@ Choices choose(const ModelConfig& config, int64_t rows, int sm_count, Numerics n
                                    constant("kHeadNorm", config.head_norm), constant("kNorm", config.norm)});
   tiling.insert(tiling.end(),
                 {{"kHeadTile", attend.head_tile()}, {"kLanes", attend.lanes()}, {"kSplits", attend.splits}});
-  const auto n = static_cast<unsigned>(rows);
-  const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases);
-  const auto normed = [&](int64_t outputs, const Constant& with_bias) {
-    return matvec("norm_project", normed_over_hidden(outputs, 1), sm_count, {norm, with_bias});
-  };
-  const auto output = [&](int64_t cols) {
-    return matvec(config.post_norms ? "project" : "project_add", over(cols, config.hidden), sm_count, {bias});
-  };
-  const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
+  const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
+  const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
+                 activation = constant("kActivation", config.activation);
   Choices c{
       .embed = {{"embed",
                  {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions)}},
                 embed_shape(n)},
-      .norm_qkv = normed(config.qkv_width(), bias),
       .rope_append = {{"rope_append", rotation},
                       rope_append_shape(n, static_cast<unsigned>(config.heads), static_cast<unsigned>(config.kv_heads),
                                         config.head_norm)},
       .attend = {{"attend", tiling}, attend.launch_shape()},
-      .attention_out = output(config.query_width()),
-      .norm_gate_up =
-          matvec("norm_gate_up", normed_over_hidden(unit * config.intermediate, unit), sm_count,
-                 {norm, bias, constant("kGated", config.gated), constant("kActivation", config.activation)}),
-      .down = output(config.intermediate),
-      .norm_logits = normed(config.vocab, {"kBias", 0}),
-      .sample = {{"sample", {}}, sample_shape(n)},
+      .sample = {{"sample", {}}, sample_shape(sampled)},
+      .projections = {},
+      .of_products = {},
       .norm_add = {},
+      .norm_logits = {},
   };
+  const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
+    return matvec("norm_project", normed_over_hidden(outputs, 1, rows), sm_count, {norm, with_bias});
+  };
+  if (step.with_products()) {
+    const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
+    c.of_products = {.norm = {{"norm_rows", {norm}}, norm_rows_shape(n)},
+                     .norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)},
+                     .attend_tiles = {{"attend_tiles", heads}, tiles.launch_shape()},
+                     .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
+  } else {
+    const auto output = [&](int64_t cols) {
+      return matvec(config.post_norms ? "project" : "project_add", over(cols, config.hidden, step.rows), sm_count,
+                    {bias});
+    };
+    const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
+    c.projections = {
+        .norm_qkv = normed(config.qkv_width(), step.rows, bias),
+        .attention_out = output(config.query_width()),
+        .norm_gate_up = matvec("norm_gate_up", normed_over_hidden(unit * config.intermediate, unit, step.rows),
+                               sm_count, {norm, bias, constant("kGated", config.gated), activation}),
+        .down = output(config.intermediate)};
+  }
+  if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, {"kBias", 0});
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   return c;
 }
 
+// x . W^T, of `rows` rows that lie as far apart as W's, and of f32 or bf16 results.
+std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const char* name, int64_t rows, int64_t cols,
+                                          int64_t outputs, Element output, int64_t y_stride, float beta = 0) {
+  const int64_t stride = (cols + 7) / 8 * 8;
+  return planner.plan(name, {.m = rows,
+                             .n = outputs,
+                             .k = cols,
+                             .transpose_b = true,
+                             .output = output,
+                             .lda = stride,
+                             .ldb = stride,
+                             .ldy = y_stride,
+                             .beta = beta});
+}
+
+void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+  const MatmulPlanner planner(cache.device(), cache);
+  const auto round_up = [](int64_t n) { return (n + 7) / 8 * 8; };
+  const float added = config.post_norms ? 0 : 1;  // to the residual, in place
+  k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width());
+  k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32, round_up(config.hidden),
+                  added);
+  k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
+                      round_up(2 * config.intermediate));
+  k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
+                   round_up(config.hidden), added);
+  if (step.has_head_product())
+    k.head =
+        product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32, round_up(config.vocab));
+}
+
 }  // namespace
 
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count,
-                                                   Numerics numerics) {
-  const Choices c = choose(config, rows, sm_count, numerics);
-  std::vector<KernelRequest> requests = {c.embed.request,  c.norm_qkv.request,      c.rope_append.request,
-                                         c.attend.request, c.attention_out.request, c.norm_gate_up.request,
-                                         c.down.request,   c.norm_logits.request,   c.sample.request};
-  if (c.norm_add) requests.push_back(c.norm_add->request);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step, int sm_count) {
+  const Choices c = choose(config, step, sm_count);
+  std::vector<KernelRequest> requests = {c.embed.request, c.rope_append.request, c.attend.request, c.sample.request};
+  const auto add = [&](const Choice& choice) { requests.push_back(choice.request); };
+  if (const auto& p = c.projections)
+    for (const Choice* choice : {&p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down}) add(*choice);
+  if (const auto& p = c.of_products)
+    for (const Choice* choice : {&p->norm, &p->attend_tiles, &p->gate}) add(*choice);
+  if (c.norm_logits) add(*c.norm_logits);
+  if (c.norm_add) add(*c.norm_add);
   return requests;
 }
 
-DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows, Numerics numerics) {
-  const Choices c = choose(config, rows, cache.device().properties().sm_count, numerics);
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+  const Choices c = choose(config, step, cache.device().properties().sm_count);
   const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
     kernel = typed_kernel<A>(cache, choice.request, choice.shape);
   };
-  const auto get_output = [&](OutputKernels& kernels, const Choice& choice) {
-    if (!c.norm_add) return get(kernels.project_add, choice);
-    get(kernels.project, choice);
-    get(kernels.norm_add, *c.norm_add);
-  };
   DecoderKernels k;
+  k.shape = step;
   get(k.embed, c.embed);
-  get(k.norm_qkv, c.norm_qkv);
   get(k.rope_append, c.rope_append);
   get(k.attend, c.attend);
-  get_output(k.attention_out, c.attention_out);
-  get(k.norm_gate_up, c.norm_gate_up);
-  get_output(k.down, c.down);
-  get(k.norm_logits, c.norm_logits);
   get(k.sample, c.sample);
+  const auto get_output = [&](OutputKernels& kernels, const Choice& choice) {
+    if (config.post_norms)
+      get(kernels.project, choice);
+    else
+      get(kernels.project_add, choice);
+  };
+  if (const auto& p = c.projections) {
+    get(k.norm_qkv, p->norm_qkv);
+    get_output(k.attention_out, p->attention_out);
+    get(k.norm_gate_up, p->norm_gate_up);
+    get_output(k.down, p->down);
+  }
+  if (const auto& p = c.of_products) {
+    get(k.products.norm, p->norm);
+    get(k.products.norm_sampled, p->norm_sampled);
+    get(k.products.attend_tiles, p->attend_tiles);
+    get(k.products.gate, p->gate);
+    plan_products(k.products, cache, config, step);
+  }
+  if (c.norm_logits) get(k.norm_logits, *c.norm_logits);
+  if (c.norm_add)
+    for (OutputKernels* kernels : {&k.attention_out, &k.down}) get(kernels->norm_add, *c.norm_add);
   return k;
 }
 

@@ -2,20 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels_src/attend.h"
+#include "kernels_src/attend_tiles.h"
 #include "kernels_src/embed.h"
+#include "kernels_src/gate.h"
 #include "kernels_src/norm_add.h"
 #include "kernels_src/norm_gate_up.h"
 #include "kernels_src/norm_project.h"
+#include "kernels_src/norm_rows.h"
 #include "kernels_src/project.h"
 #include "kernels_src/project_add.h"
 #include "kernels_src/rope_append.h"
 #include "kernels_src/sample.h"
 #include "models/decode_state.h"
 #include "models/model_config.h"
+#include "models/step_shape.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/matmul_plan.h"
 
 namespace nodewright {
 
@@ -27,7 +33,19 @@ struct OutputKernels {
   Kernel<NormAdd> norm_add;
 };
 
+// What a step of library products has in place of the fused projections: see StepShape.
+struct ProductKernels {
+  Kernel<NormRows> norm, norm_sampled;  // of all rows; of those that choose
+  Kernel<AttendTiles> attend_tiles;
+  Kernel<Gate> gate;
+  std::shared_ptr<const MatmulPlan> qkv, out, gate_up, down, head;
+};
+
+// With products norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only, and
+// norm_logits is empty where the head is a product.
 struct DecoderKernels {
+  StepShape shape = 1;
+  ProductKernels products;
   Kernel<Embed> embed;
   Kernel<NormProject> norm_qkv;
   Kernel<RopeAppend> rope_append;
@@ -40,11 +58,10 @@ struct DecoderKernels {
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, int64_t rows, int sm_count,
-                                                   Numerics numerics = Numerics::fast);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& shape, int sm_count);
 
-// Throws Error when a kernel does not compile, with the compiler's words.
-DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, int64_t rows,
-                               Numerics numerics = Numerics::fast);
+// Throws Error when a kernel does not compile, with the compiler's words, and where a step of products is asked for and
+// there is no cuBLASLt.
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& shape);
 
 }  // namespace nodewright

@@ -17,12 +17,14 @@
 
 #ifdef __CUDACC_RTC__
 
-// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early.
-#define NODEWRIGHT_BOUNDS(threads) __launch_bounds__(threads, (threads) >= 512 ? 1 : 512 / (threads))
+// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early;
+// NODEWRIGHT_KERNEL_OF says itself how many of its blocks an SM is to hold.
+#define NODEWRIGHT_BOUNDS(threads) (threads) >= 512 ? 1 : 512 / (threads)
+#define NODEWRIGHT_KERNEL(name, Args, threads) NODEWRIGHT_KERNEL_OF(name, Args, threads, NODEWRIGHT_BOUNDS(threads))
 #ifdef NODEWRIGHT_TIMED
-#define NODEWRIGHT_KERNEL(name, Args, threads)                                      \
+#define NODEWRIGHT_KERNEL_OF(name, Args, threads, blocks_of_an_sm)                  \
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args);               \
-  extern "C" __global__ void NODEWRIGHT_BOUNDS(threads)                             \
+  extern "C" __global__ void __launch_bounds__(threads, blocks_of_an_sm)            \
       name(const __grid_constant__ ::nodewright::Timed<::nodewright::Args> timed) { \
     ::nodewright::stamp_start(timed.stamps.data);                                   \
     name##_body(timed.args);                                                        \
@@ -30,8 +32,9 @@
   }                                                                                 \
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args)
 #else
-#define NODEWRIGHT_KERNEL(name, Args, threads) \
-  extern "C" __global__ void NODEWRIGHT_BOUNDS(threads) name(const __grid_constant__ ::nodewright::Args args)
+#define NODEWRIGHT_KERNEL_OF(name, Args, threads, blocks_of_an_sm)       \
+  extern "C" __global__ void __launch_bounds__(threads, blocks_of_an_sm) \
+      name(const __grid_constant__ ::nodewright::Args args)
 #endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")

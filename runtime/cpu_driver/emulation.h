@@ -371,6 +371,8 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
           &::nodewright::emulation::hooks};                                                                         \
   static void kernel([[maybe_unused]] const ::nodewright::Args& __restrict args)
 
+#define NODEWRIGHT_KERNEL_OF(kernel, Args, threads, blocks_of_an_sm) NODEWRIGHT_KERNEL(kernel, Args, threads)
+
 #define threadIdx (::nodewright::emulation::view()->thread)
 #define blockIdx (::nodewright::emulation::view()->block->block)
 #define blockDim (::nodewright::emulation::view()->block->block_size)

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from command import DEVICE, PROGRAM, USAGE, CommandTest
+from command import DEMO, DEVICE, PROGRAM, USAGE, CommandTest
 
 MODES = ("eager", "captured", "explicit")
 
@@ -55,10 +55,38 @@ class Nanogpt(CommandTest):
         self.assert_refused(USAGE, ["1 tokens", "2 to 57"], *self.WORDS, "--lengths", "1")
 
 
+class Prefill(CommandTest):
+    WORDS = ("bench", "prefill", "--model", DEMO, "--device", DEVICE)
+
+    def test_every_form_is_timed_beside_the_matrix_rate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "prefill.json")
+            text = self.succeed(*self.WORDS, "--tokens", "1", "16", "--samples", "1", "--out", path, "--commit", "c0ffee")
+            with open(path) as file:
+                record = json.load(file)
+        forms = ["graph", "piecewise", "eager"]
+        self.assertEqual([[tokens, form] for tokens in ("1", "16") for form in forms],
+                         [line.split()[:2] for line in text.splitlines()[1:]])
+        self.assertEqual("c0ffee", record["commit"])
+        self.assertEqual(6, len(record["lines"]))
+        for line in record["lines"]:
+            self.assertLess(0, line["ms"]["median"])
+            self.assertAlmostEqual((line["weight_flops"] + line["attention_flops"]) / (line["ms"]["median"] * 1e-3)
+                                   / line["product_flops_per_s"]["median"], line["share_of_matrix_rate"])
+        # 16 tokens multiply 16 times as often but with the head, and attend to 136 times as many keys.
+        one, many = record["lines"][0], record["lines"][3]
+        self.assertLess(one["weight_flops"], many["weight_flops"])
+        self.assertAlmostEqual(136, many["attention_flops"] / one["attention_flops"])
+
+    def test_forms_and_lengths_that_are_none_are_refused(self):
+        self.assert_refused(USAGE, ["whole", "graph, piecewise or eager"], *self.WORDS, "--forms", "whole")
+        self.assert_refused(USAGE, ["0", "1 to 8192"], *self.WORDS, "--tokens", "0")
+
+
 class Bench(CommandTest):
     def test_its_measurements_are_listed(self):
         help_text = self.succeed("bench", "--help")
-        for measurement in ("decode", "nanogpt"):
+        for measurement in ("decode", "prefill", "nanogpt"):
             self.assertIn(measurement, help_text)
 
 

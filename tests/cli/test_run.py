@@ -37,7 +37,7 @@ class Run(CommandTest):
                     for r in REQUESTS]
         requests = [{**request, "ignore_eos": True} for request in REQUESTS]
         for words in ([], ["--max-batch", "2", "--no-pipelining"], ["--max-batch", "4", "--no-prefix-cache", "--rate", "200"],
-                      ["--pages", "4", "--buckets", "8"]):
+                      ["--pages", "4", "--buckets", "8"], ["--prefill", "piecewise"], ["--prefill", "eager"]):
             results = self.serve(requests, "--chunk", "8", *words)
             for i, (request, ids) in enumerate(zip(requests, expected)):
                 result = results[json.dumps(request.get("id", i + 1))]
@@ -110,6 +110,7 @@ class Run(CommandTest):
         self.assert_refused(USAGE, ["nowhere.jsonl", "No such file"], *on_device("run", ODD, "--requests", "nowhere.jsonl"))
         self.assert_refused(USAGE, ["/", "directory"], *on_device("run", ODD, "--requests", "/"))
         self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
+        self.assert_refused(USAGE, ["whole", "piecewise"], *on_device("run", ODD, "--prefill", "whole"), stdin=b"")
         self.assert_refused(USAGE, ["buckets", "max batch is 8"], *on_device("run", ODD, "--buckets", "1,2"),
                             stdin=b'{"prompt_ids": [1]}\n')
 
@@ -120,8 +121,29 @@ class Run(CommandTest):
         done = run(*on_device("run", ODD, "--greedy", "--stats", "--chunk", "8"), stdin=lines_of(REQUESTS))
         self.assertEqual(0, done.returncode, done.stderr)
         text = done.stderr.decode()
-        for words in ("graphs    8 of 8, 4, 2, 1 rows in 2 slots: 128 nodes", "MB free before", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
+        for words in ("bucket    8: 32 nodes", "MB free before", "graphs    8 in 2 slots: 128 nodes", "of key/value pages", "rows      8 (explicit)",
+                      "in use at most, 0 preemptions", "idle      ", "buckets   ", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
             self.assertIn(words, text)
+
+    def test_what_has_no_bucket_or_no_page_is_told(self):
+        requests = lines_of([{"prompt_ids": [1, i], "max_tokens": 6} for i in range(4)])
+        words = on_device("run", ODD, "--greedy", "--stats", "--max-batch", "3", "--buckets", "2")
+        self.assert_refused(USAGE, ["buckets", "max batch is 3", "allow eager"], *words, stdin=requests)
+        done = run(*words, "--allow-eager", stdin=requests)
+        self.assertEqual(0, done.returncode, done.stderr)
+        told = [line for line in done.stderr.decode().splitlines() if line.startswith("nodewright: ")]
+        self.assertEqual(["nodewright: a step runs without a graph: more rows than the largest bucket has, 2"], told)
+        words = on_device("run", ODD, "--greedy", "--buckets", "8", "--max-context", "128")
+        self.assert_refused(USAGE, ["max context", "memory limit of 1600000", "a memory limit of "], *words,
+                            "--memory-limit", "1600000", stdin=requests)
+        self.assert_refused(USAGE, ["pages", "memory limit of 4000000"], *words, "--memory-limit", "4000000", "--pages", "1000",
+                            stdin=requests)
+        for limit in ("x", "1.5", "0", "-1", "1e400"):
+            self.assert_refused(USAGE, ["--memory-limit", limit], *words, "--memory-limit=" + limit, stdin=requests)
+        # Two requests of two pages each in three pages.
+        results = self.serve([{"id": i, "prompt_ids": [i] * 50, "max_tokens": 70, "ignore_eos": True} for i in range(2)],
+                             "--max-batch", "2", "--buckets", "8", "--reserve", "prompt", "--pages", "3", "--chunk", "8")
+        self.assertEqual(["length", "length"], [result["reason"] for result in results.values()])
 
     def test_ctrl_c_gives_every_request_its_end(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -139,6 +161,22 @@ class Run(CommandTest):
             results = [json.loads(line) for line in text.splitlines()]
             self.assertEqual(list(range(1, 42)), sorted(result["id"] for result in results))
             self.assertIn("cancelled", {result["reason"] for result in results})
+
+    def test_a_reader_that_is_gone_ends_it_with_an_error_and_no_signal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "requests.jsonl")
+            with open(path, "wb") as file:
+                file.write(lines_of([{"prompt_ids": [1], "max_tokens": 1}]
+                                    + [{"prompt_ids": [1, i], "max_tokens": 40, "ignore_eos": True} for i in range(20)]))
+            with subprocess.Popen([PROGRAM, *on_device("run", ODD, "--requests", path, "--chunk", "8", "--buckets", "8")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stdout.readline()
+                process.stdout.close()
+                self.assertEqual(RUN_TIME, process.wait(timeout=60))
+                message = process.stderr.read().decode()
+            self.assertEqual(1, message.count("\n"), message)
+            for words in ("standard output", "Broken pipe"):
+                self.assertIn(words, message)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,11 @@ TEST_P(DecoderParity, LogitsAreThoseOfTransformersInTheLargestBucket) {
         << "prompt of " << one.prompt.size();
 }
 
+// Chunks of 40 rows end inside a tile, a page and a prompt.
+DecoderOptions with_products() {
+  return {.bucket = 16, .prefill_rows = 40, .max_context = 256, .sequences = 16, .products_from = 16};
+}
+
 TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {
   LoadedModel loaded(GetParam());
   Decoder decoder = loaded.decoder(decoder_options(1));
@@ -43,11 +48,29 @@ TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderParity, testing::ValuesIn(kGoldenModels), golden_test_name);
 
+class DecoderProducts : public testing::TestWithParam<std::string> {};
+
+TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
+  LoadedModel loaded(GetParam());
+  Decoder decoder = loaded.decoder(with_products());
+  size_t products = 0;
+  for (const PlanNode& node : decoder.step_plan().nodes) products += node.kind == NodeKind::product;
+  EXPECT_EQ(products, static_cast<size_t>(4 * loaded.model.config().layers + 1));
+  for (const GoldenCase& one : golden_cases_of(GetParam()))
+    EXPECT_LE(relative_error(forced_logits(decoder, loaded, one.prompt, one.continuation), one.expected), kLimit)
+        << "prompt of " << one.prompt.size();
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, DecoderProducts,
+                         testing::Values("llama/odd_sizes", "llama/unaligned", "qwen3/normed_heads",
+                                         "gemma3/window_16"),
+                         golden_test_name);
+
 // Around the prefill bucket of 8 rows and the page of 64 tokens.
-TEST(DecoderPrefill, APromptAppendedAtOnceGivesTheBitsOfOneAppendedTokenByToken) {
-  LoadedModel loaded("llama/odd_sizes");
-  Decoder decoder = loaded.decoder(decoder_options(1));
-  for (size_t length : {1, 7, 8, 9, 63, 64, 65, 130}) {
+void expect_same_bits_however_appended(LoadedModel& loaded, const DecoderOptions& options,
+                                       std::initializer_list<size_t> lengths) {
+  Decoder decoder = loaded.decoder(options);
+  for (size_t length : lengths) {
     const Tokens prompt = some_tokens(length, loaded.vocab(), length);
     const int32_t once = decoder.open(), singly = decoder.open(), split = decoder.open();
     decoder.append(once, prompt);
@@ -67,6 +90,16 @@ TEST(DecoderPrefill, APromptAppendedAtOnceGivesTheBitsOfOneAppendedTokenByToken)
       decoder.close(sequence);
     }
   }
+}
+
+TEST(DecoderPrefill, APromptAppendedAtOnceGivesTheBitsOfOneAppendedTokenByToken) {
+  LoadedModel loaded("llama/odd_sizes");
+  expect_same_bits_however_appended(loaded, decoder_options(1), {1, 7, 8, 9, 63, 64, 65, 130});
+}
+
+TEST(DecoderPrefill, DoesSoWithProductsOnTensorCores) {
+  LoadedModel loaded("llama/odd_sizes");
+  expect_same_bits_however_appended(loaded, with_products(), {1, 41});
 }
 
 }  // namespace

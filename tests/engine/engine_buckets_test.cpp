@@ -66,6 +66,10 @@ TEST(EngineBucketsOnCpuDriver, RunMoreRowsThanTheLargestEagerOnlyWhenAllowedWith
   EXPECT_EQ(told.size(), 1u);
   expect_words(told[0], {"more rows than the largest bucket has, 32"});
   EXPECT_TRUE(without.fallbacks.empty());
+  EXPECT_EQ(with.most_pages, 33);
+  EXPECT_GE(with.idle_gaps, 2);  // each prompt step waits until nothing is in flight
+  EXPECT_GE(with.idle_ms, with.longest_idle_ms);
+  EXPECT_GT(with.longest_idle_ms, 0);
   EXPECT_FALSE(without.step_rows.contains(33));
   EXPECT_GT(without.buckets.at({32, RunMode::explicit_}).exact, 3);
   EXPECT_EQ(with.steps(), [&] {

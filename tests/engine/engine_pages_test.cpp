@@ -58,5 +58,50 @@ TEST(EnginePages, PreemptsTheLastAdmittedWithoutRepeatingOrChangingAToken) {
   EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
 }
 
+EngineOptions limited_options(uint64_t limit) {
+  return {.max_batch = 3, .buckets = {8}, .max_context = 2 * kPageTokens, .memory_limit = limit};
+}
+
+TEST(EnginePages, AreWhatAMemoryLimitLeavesAndNeverMore) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  const auto use_with = [&](uint64_t limit) {
+    return Engine(loaded.device, loaded.kernels, loaded.model, limited_options(limit)).slots().memory();
+  };
+  const MemoryUse unlimited = use_with(0);
+  EXPECT_EQ(unlimited.weights, loaded.model.weights().bytes());
+  EXPECT_GT(unlimited.state, 0u);
+  EXPECT_GE(unlimited.graphs, 2u * 16 * 2048);
+  const uint64_t page = unlimited.pages / 6;  // three requests of two
+  const uint64_t others = unlimited.total() - unlimited.pages;
+  EXPECT_EQ(use_with(others + 17 * page).pages, 17 * page);
+  EXPECT_EQ(use_with(others + 17 * page - 1).pages, 16 * page);
+  EXPECT_EQ(use_with(others + 2 * page).pages, 2 * page);
+}
+
+TEST(EnginePages, AreRefusedWhereTheLimitIsTooSmallNamingBothAndWhatWouldDo) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  const auto refusal = [&](const EngineOptions& options) {
+    return error_of([&] { const Engine engine(loaded.device, loaded.kernels, loaded.model, options); });
+  };
+  uint64_t others = 0, page = 0;
+  {
+    const Engine engine(loaded.device, loaded.kernels, loaded.model, limited_options(0));
+    page = engine.slots().memory().pages / 6;
+    others = engine.slots().memory().total() - 6 * page;
+  }
+  const std::string enough = std::to_string(others + 2 * page), short_of = std::to_string(others + 2 * page - 1);
+  EXPECT_EQ(refusal(limited_options(others + 2 * page)), "");
+  expect_words(refusal(limited_options(others + 2 * page - 1)),
+               {"'max context'", "128 tokens", "a memory limit of " + short_of, "room for 1",
+                "a memory limit of " + enough, "a max context of 64"});
+  expect_words(refusal(limited_options(5)), {"'max context'", "a memory limit of 5", "room for 0"});
+  EngineOptions options = limited_options(others + 4 * page);
+  options.pages = 5;
+  expect_words(refusal(options), {"'pages'", "5 pages", "a memory limit of", "room for 4"});
+  options.memory_limit = 0;
+  options.pages = 1 << 30;
+  expect_words(refusal(options), {"'pages'", "free device memory of", "max batch"});
+}
+
 }  // namespace
 }  // namespace nodewright

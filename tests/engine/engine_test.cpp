@@ -50,7 +50,9 @@ struct ServedSetting {
   int64_t pages = 0;
   RunMode mode = RunMode::explicit_;
   std::vector<int> buckets = {kServedRows};  // across buckets only invariant numerics give the same bits
-  bool masks = false;    // every other request is constrained to everything: chosen by the second graph
+  bool masks = false;  // every other request is constrained to everything: chosen by the second graph
+  int64_t products_from = 0;
+  PrefillForm prefill = PrefillForm::graph;
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -75,7 +77,9 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .choices = setting.masks,
           .depth = setting.depth,
           .numerics = numerics_of(setting),
-          .mode = setting.mode};
+          .mode = setting.mode,
+          .products_from = setting.products_from,
+          .prefill = setting.prefill};
 }
 
 class EngineRun : public testing::TestWithParam<ServedSetting> {
@@ -102,8 +106,9 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   Decoder alone = loaded.decoder({.bucket = GetParam().buckets.front(),
                                   .prefill_rows = kServedRows,
                                   .max_context = kServedContext,
-                                  .sequences = 1,
-                                  .numerics = numerics_of(GetParam())});
+                                  .sequences = GetParam().max_batch,
+                                  .numerics = numerics_of(GetParam()),
+                                  .products_from = GetParam().products_from});
   Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
   const size_t job_count = served_jobs();
   std::map<RequestId, ServedJob> jobs;
@@ -154,22 +159,24 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
 std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
-INSTANTIATE_TEST_SUITE_P(Runs, EngineRun,
-                         testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
-                                         ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
-                                         ServedSetting{
-                                             .name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
-                                         ServedSetting{.name = "PromptsApart", .mixed = false},
-                                         ServedSetting{.name = "ChunksOfThree", .chunk = 3},
-                                         ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-                                         ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-                                         ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
-                                         ServedSetting{.name = "Masked", .masks = true},
-                                         ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
-                                         ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
-                                         ServedSetting{.name = "Eager", .mode = RunMode::eager},
-                                         ServedSetting{.name = "Captured", .mode = RunMode::captured}),
-                         name_of_setting);
+INSTANTIATE_TEST_SUITE_P(
+    Runs, EngineRun,
+    testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
+                    ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+                    ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
+                    ServedSetting{.name = "PromptsApart", .mixed = false},
+                    ServedSetting{.name = "ChunksOfThree", .chunk = 3},
+                    ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+                    ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
+                    ServedSetting{.name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise},
+                    ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
+                    ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
+                    ServedSetting{.name = "Masked", .masks = true},
+                    ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
+                    ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
+                    ServedSetting{.name = "Eager", .mode = RunMode::eager},
+                    ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+    name_of_setting);
 
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {
   test::LoadedModel loaded("llama/odd_sizes");

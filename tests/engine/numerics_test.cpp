@@ -28,7 +28,7 @@ TEST_P(NumericsOf, InvariantSplitARowsKeysAlike) {
   const ModelConfig& config = loaded_.model.config();
   const int sm_count = loaded_.device.properties().sm_count;
   const auto splits = [&](int64_t rows, Numerics numerics) {
-    return attention_splits(config, rows, sm_count, numerics);
+    return attention_splits(config, {rows, numerics}, sm_count);
   };
   EXPECT_GT(splits(1, Numerics::fast), splits(64, Numerics::fast));
   for (const int64_t rows : {1, 2, 8, 64, 512})

@@ -96,6 +96,9 @@ std::map<std::string, uint64_t> args_bytes() {
           {"norm_add", sizeof(NormAdd)},
           {"rope_append", sizeof(RopeAppend)},
           {"attend", sizeof(Attend)},
+          {"attend_tiles", sizeof(AttendTiles)},
+          {"norm_rows", sizeof(NormRows)},
+          {"gate", sizeof(Gate)},
           {"sample", sizeof(Sample)},
           {"shape_logits", sizeof(ShapeLogits)},
           {"record_choice", sizeof(RecordChoice)},
@@ -238,6 +241,17 @@ TEST(KernelBudgets, HoldForGpt2CheckpointsOnHopper) {
 TEST(KernelBudgets, HoldForGpt2OnHopper) { check_budgets(gpt2_requests(), kHopper); }
 TEST(KernelBudgets, HoldForGpt2OnAmpere) { check_budgets(gpt2_requests(), kAmpere); }
 
+TEST(KernelBudgets, HoldForStepsOfProductsOnHopper) {
+  std::map<std::string, KernelRequest> requests;
+  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})  // heads of 64, 128 and 256
+    for (const KernelRequest& request :
+         decoder_kernel_requests(config, StepShape(1024, 16, Arithmetic::products), kHopper.sm_count))
+      if (request.name == "attend_tiles" || request.name == "norm_rows" || request.name == "gate")
+        requests.emplace(to_string(request), request);
+  EXPECT_EQ(requests.size(), 7u);
+  check_budgets(requests, kHopper);
+}
+
 // The stamps are the same code in every form.
 TEST(KernelBudgets, HoldForTheTimedFormsOfLlama1bOnHopper) {
   check_budgets(timed_forms_of(requests_of(llama_1b(), kHopper)), kHopper);
@@ -269,7 +283,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
           layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
           layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
-          layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
+          layout_asserts<AttendTiles>("AttendTiles") + layout_asserts<NormRows>("NormRows") +
+          layout_asserts<Gate>("Gate") + layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
           layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
