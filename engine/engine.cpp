@@ -217,11 +217,19 @@ void Engine::demand_paused(const char* doing) const {
 void Engine::rebuild(PipelineState::Rebuilt rebuilt) {
   try {
     slots_.rebuild(*model_, slots_of(options_));
+    for (const RequestId id : pipeline_.admitted()) set_counts(*pipeline_.find(id));
   } catch (const Error& error) {
     pipeline_.fail(error.what());
     throw;
   }
   rebuilt_ = rebuilt;
+}
+
+// What its penalties count, told to a device on which none of its rows is in flight.
+void Engine::set_counts(const Request& request) {
+  const auto choice = choices_.find(request.id());
+  if (choice == choices_.end() || !choice->second.penalises()) return;
+  slots_.set_counts(request.sequence(), token_counts(request.spec().prompt, request.outputs(), model_->config().vocab));
 }
 
 void Engine::launch(const StepPlan& plan) {
@@ -270,11 +278,7 @@ void Engine::dispatch(const InFlightStep& step) {
                      .sampling = sampling_.at(row.request),
                      .pages = pipeline_.pool().table(request.sequence())};
     // A first choice comes with a prompt, and a prompt is alone in flight: nothing on the device counts meanwhile.
-    const auto choice = choices_.find(row.request);
-    if (choice != choices_.end() && choice->second.penalises() && row.samples &&
-        request.phase() == RequestPhase::prefilling)
-      slots_.set_counts(request.sequence(),
-                        token_counts(request.spec().prompt, request.outputs(), model_->config().vocab));
+    if (row.samples && request.phase() == RequestPhase::prefilling) set_counts(request);
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
       inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;

@@ -118,6 +118,7 @@ class Engine {
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
   void ask_for_end(RequestId id, RowResult& result);
+  void set_counts(const Request& request);
 
   EngineOptions options_;
   const DecoderModel* model_;

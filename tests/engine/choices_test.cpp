@@ -273,21 +273,38 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
   EXPECT_EQ(told.size(), asked);
 }
 
-// Requests with penalties come and go in the same sequences: what an earlier one counted is gone, and each gets what it
-// gets alone.
+// Requests with penalties come and go in the same sequences, are preempted, and see the graphs rebuilt: what an earlier
+// one counted is gone, what they counted is not, and each gets what it gets alone.
 TEST_F(EngineChoices, CountForEachRequestAnew) {
   Engine served = engine();
   const ChoiceOptions penalised{.repetition_penalty = 1.3f, .frequency_penalty = 2};
   const auto alone = [&](uint64_t salt) {
-    served.submit(spec(salt, 6), {}, penalised);
+    served.submit(spec(salt, 14), {}, penalised);
     return serve(served).begin()->second.outputs;
   };
   std::vector<std::vector<int32_t>> expected;
   for (uint64_t salt = 0; salt < 10; ++salt) expected.push_back(alone(salt));
-  for (uint64_t salt = 0; salt < 10; ++salt) served.submit(spec(salt, 6), {}, penalised);
-  const auto ended = serve(served);
-  size_t next = 0;
-  for (const auto& [id, end] : ended) EXPECT_EQ(end.outputs, expected[next++]) << "request " << id;
+  EngineOptions few_pages = choice_engine();
+  few_pages.pages = 8;
+  few_pages.reserve = Reserve::prompt;
+  Engine crowded(loaded.device, loaded.kernels, loaded.model, few_pages);
+  bool rebuilt = false;
+  for (Engine* one : {&served, &crowded}) {
+    std::map<RequestId, size_t> number;
+    for (size_t salt = 0; salt < 10; ++salt) number[one->submit(spec(salt, 14), {}, penalised).id.value()] = salt;
+    int turn = 0;
+    const auto ended = serve(*one, [&] {
+      if (one == &crowded) return;
+      if (++turn == 20) one->pause();
+      if (one->pipeline().mode() != PipelineMode::paused) return;
+      one->rebuild_graphs({.buckets = {kChoiceRows}});
+      one->resume();
+      rebuilt = true;
+    });
+    for (const auto& [id, end] : ended) EXPECT_EQ(end.outputs, expected[number.at(id)]) << "request " << id;
+  }
+  EXPECT_TRUE(rebuilt);
+  EXPECT_GT(crowded.pipeline().preemptions(), 0);
 }
 
 TEST_F(EngineChoices, AreRefusedOutOfRangeAndWhereTheEngineHasNoRoom) {
