@@ -150,7 +150,7 @@ TEST(PrefillFormTrace, AnEngineLaunchesStepsWithPromptTokensInTheFormThatWasAske
     CallCounts calls(*loaded.opened.interposer);
     while (engine.advance()) continue;
     ASSERT_EQ(engine.stats().prefill_steps, 1);
-    const int64_t others = engine.stats().launches.at(8) - 1;  // decode
+    const int64_t others = engine.stats().buckets.at({8, RunMode::explicit_}).steps - 1;  // decode
     const bool is_graph = form == PrefillForm::graph, is_piecewise = form == PrefillForm::piecewise;
     EXPECT_EQ(calls.of("cuGraphLaunch"), others + (is_graph ? 1 : is_piecewise ? layers + 1 : 0));
     EXPECT_EQ(calls.of("cuLaunchKernelEx"), is_graph ? 0 : is_piecewise ? layers : 3 + 6 * layers);
