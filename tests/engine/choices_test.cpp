@@ -278,20 +278,23 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
 TEST_F(EngineChoices, CountForEachRequestAnew) {
   Engine served = engine();
   const ChoiceOptions penalised{.repetition_penalty = 1.3f, .frequency_penalty = 2};
+  const auto longer = [&](uint64_t salt) {  // the outputs need a second page
+    return RequestSpec{.prompt = test::some_tokens(kPageTokens - 9 + salt, loaded.vocab(), salt), .max_tokens = 14};
+  };
   const auto alone = [&](uint64_t salt) {
-    served.submit(spec(salt, 14), {}, penalised);
+    served.submit(longer(salt), {}, penalised);
     return serve(served).begin()->second.outputs;
   };
   std::vector<std::vector<int32_t>> expected;
-  for (uint64_t salt = 0; salt < 10; ++salt) expected.push_back(alone(salt));
+  for (uint64_t salt = 0; salt < 5; ++salt) expected.push_back(alone(salt));
   EngineOptions few_pages = choice_engine();
-  few_pages.pages = 8;
+  few_pages.pages = 5;
   few_pages.reserve = Reserve::prompt;
   Engine crowded(loaded.device, loaded.kernels, loaded.model, few_pages);
   bool rebuilt = false;
   for (Engine* one : {&served, &crowded}) {
     std::map<RequestId, size_t> number;
-    for (size_t salt = 0; salt < 10; ++salt) number[one->submit(spec(salt, 14), {}, penalised).id.value()] = salt;
+    for (size_t salt = 0; salt < 5; ++salt) number[one->submit(longer(salt), {}, penalised).id.value()] = salt;
     int turn = 0;
     const auto ended = serve(*one, [&] {
       if (one == &crowded) return;
