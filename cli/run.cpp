@@ -43,7 +43,8 @@ struct RunOptions {
   SamplingOptions sampling;  // of requests that do not say
   std::string requests = "-";
   int64_t max_tokens = 128;
-  EngineOptions engine{.chunk = 64};
+  EngineOptions engine;
+  std::optional<int> chunk;
   std::string reserve = "all", memory_limit;
   std::string prefill = "graph";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
@@ -283,6 +284,14 @@ std::vector<ServedLine> read_lines(const RunOptions& options, LineReader& reader
   return reader.read(file);
 }
 
+// Prompt tokens of a step, where --chunk does not say: enough that the step takes its time by the token, on the CPU
+// driver what takes a second; no more than all prompts have.
+int usual_chunk(const std::vector<ServedLine>& lines, int max_batch, bool is_cpu) {
+  size_t tokens = 0;
+  for (const ServedLine& line : lines) tokens += line.spec.prompt.size();
+  return std::max(max_batch, static_cast<int>(std::min<size_t>(tokens, is_cpu ? 64 : 512)));
+}
+
 // Tokens of the longest request, where --max-context does not say.
 int64_t longest(const RunOptions& options, const std::vector<ServedLine>& lines) {
   if (options.session.max_context > 0) return options.session.max_context;
@@ -336,6 +345,8 @@ int run_requests(const RunOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.choices =
       std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.shapes(); });
+  engine_options.chunk =
+      options.chunk.value_or(usual_chunk(lines, options.engine.max_batch, session.device().driver().is_cpu()));
   engine_options.max_context = std::min(longest(options, lines), session.context_limit());
   engine_options.prefix_cache = !options.no_prefix_cache;
   engine_options.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
@@ -390,9 +401,8 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--max-batch", options->engine.max_batch, "requests served at once")
       ->check(whole_number<int>)
       ->capture_default_str();
-  command->add_option("--chunk", options->engine.chunk, "prompt tokens of a step")
-      ->check(whole_number<int>)
-      ->capture_default_str();
+  command->add_option("--chunk", options->chunk, "prompt tokens of a step (default: at most 512, on the CPU driver 64)")
+      ->check(whole_number<int>);
   command
       ->add_option("--prefill", options->prefill,
                    "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
@@ -402,7 +412,9 @@ void add_run(CLI::App& app, Action& chosen) {
                    "rows from which on steps are library products (needs cuBLASLt); 0: never")
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
-  command->add_option("--buckets", options->engine.buckets, "rows of the graphs (default: 1, 2, 4, 8, 16, ...)")
+  command
+      ->add_option("--buckets", options->engine.buckets,
+                   "rows of the graphs (default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
       ->delimiter(',')
       ->check(whole_number<int>);
   command->add_flag("--allow-eager", options->engine.allow_eager,

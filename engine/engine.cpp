@@ -35,9 +35,18 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
   return options;
 }
 
+// By default every size that a batch may have, and past it, for prompts, sizes of which each is at most half again as
+// large as the one before: a step of so many rows takes its time by the row, and a padded third costs less than a
+// graph.
 BucketSet buckets_of(const EngineOptions& options) {
-  return options.buckets.empty() ? BucketSet::up_to(std::max(options.max_batch, options.chunk))
-                                 : BucketSet(options.buckets);
+  if (!options.buckets.empty()) return BucketSet(options.buckets);
+  const BucketSet of_batches = BucketSet::up_to(options.max_batch);
+  std::vector<int> sizes(of_batches.sizes().begin(), of_batches.sizes().end());
+  if (options.chunk > options.max_batch) sizes.push_back(options.chunk);
+  for (int size = 8; size < options.chunk; size *= 2)
+    for (const int next : {size, size + size / 2})
+      if (next > options.max_batch && next < options.chunk) sizes.push_back(next);
+  return BucketSet(std::move(sizes));
 }
 
 // Rows of the plan that runs what is past the largest bucket.

@@ -29,7 +29,7 @@ namespace nodewright {
 struct EngineOptions {
   int max_batch = 8;         // requests served at once, and rows of the largest decode step
   int chunk = 8;             // prompt tokens of a step
-  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to the larger of both
+  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts some up to chunk
   int64_t max_context = 0;   // tokens of prompt and outputs
   // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
   int64_t pages = 0;

@@ -18,6 +18,9 @@ SETTINGS = {
     "one bucket": ["--max-batch", "8", "--chunk", "8", "--buckets", "8"],
     "buckets 1, 5 and 13": ["--max-batch", "13", "--chunk", "5", "--buckets", "1,5,13"],
     "few pages": ["--max-batch", "16", "--chunk", "16", "--pages", "24"],
+    "few pages, taken as needed": ["--max-batch", "16", "--chunk", "16", "--pages", "24", "--reserve", "prompt"],
+    "prompts in pieces": ["--max-batch", "16", "--chunk", "32", "--prefill", "piecewise"],
+    "prompts node by node": ["--max-batch", "16", "--chunk", "32", "--prefill", "eager"],
     "arrivals over a second": ["--max-batch", "16", "--chunk", "16", "--rate", "200"],
 }
 
