@@ -144,6 +144,27 @@ TEST(EngineBuckets, GoOnWithTheSameTokensThroughAThousandPausesAndFiftyRebuildsT
   EXPECT_GT(engine.stats().buckets.at({8, RunMode::eager}).steps, 0);
 }
 
+// Building runs no step over the cache, so that nothing is to be put back.
+TEST(EngineBuckets, AreBuiltWithoutTouchingAPage) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  Engine engine(loaded.device, loaded.kernels, loaded.model, rebuilt_options());
+  submit_some(engine, loaded.vocab());
+  for (int i = 0; i < 9; ++i) engine.advance();
+  pause_and_drain(engine);
+  const DeviceBuffer& cache = engine.slots().cache().buffer();
+  const auto bytes = [&] {
+    std::vector<std::byte> all(cache.bytes());
+    read_device(loaded.device, all, cache.address(), "kv");
+    return all;
+  };
+  const std::vector<std::byte> before = bytes();
+  const int64_t owned = engine.pipeline().pool().owned_pages();
+  EXPECT_GT(owned, 0);
+  engine.rebuild_graphs({.buckets = {8, 32}});
+  EXPECT_TRUE(bytes() == before);
+  EXPECT_EQ(engine.pipeline().pool().owned_pages(), owned);
+}
+
 TEST(EngineBuckets, RefuseARebuildThatCannotBeAndGoOn) {
   test::LoadedModel loaded("llama/odd_sizes");
   Engine engine(loaded.device, loaded.kernels, loaded.model, rebuilt_options());

@@ -161,21 +161,21 @@ std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) {
 INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
 INSTANTIATE_TEST_SUITE_P(
     Runs, EngineRun,
-    testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
-                    ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
-                    ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
-                    ServedSetting{.name = "PromptsApart", .mixed = false},
-                    ServedSetting{.name = "ChunksOfThree", .chunk = 3},
-                    ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-                    ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
-                    ServedSetting{.name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise},
-                    ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-                    ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
-                    ServedSetting{.name = "Masked", .masks = true},
-                    ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
-                    ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
-                    ServedSetting{.name = "Eager", .mode = RunMode::eager},
-                    ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+    testing::Values(
+        ServedSetting{.name = "Poisoned", .poisons = true},
+        ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+        ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
+        ServedSetting{.name = "PromptsApart", .mixed = false}, ServedSetting{.name = "ChunksOfThree", .chunk = 3},
+        ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+        ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
+        ServedSetting{
+            .name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise, .poisons = true},
+        ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
+        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}}, ServedSetting{.name = "Masked", .masks = true},
+        ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
+        ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
+        ServedSetting{.name = "Eager", .mode = RunMode::eager},
+        ServedSetting{.name = "Captured", .mode = RunMode::captured}),
     name_of_setting);
 
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {
