@@ -53,6 +53,7 @@ struct ServedSetting {
   bool masks = false;  // every other request is constrained to everything: chosen by the second graph
   int64_t products_from = 0;
   PrefillForm prefill = PrefillForm::graph;
+  int speculate = 0;
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -79,7 +80,8 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .numerics = numerics_of(setting),
           .mode = setting.mode,
           .products_from = setting.products_from,
-          .prefill = setting.prefill};
+          .prefill = setting.prefill,
+          .speculate = setting.speculate};
 }
 
 class EngineRun : public testing::TestWithParam<ServedSetting> {
@@ -106,13 +108,22 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   Decoder alone = loaded.decoder({.bucket = GetParam().buckets.front(),
                                   .prefill_rows = kServedRows,
                                   .max_context = kServedContext,
-                                  .sequences = GetParam().max_batch,
+                                  .sequences = GetParam().speculate > 0 ? kServedRows : GetParam().max_batch,
                                   .numerics = numerics_of(GetParam()),
                                   .products_from = GetParam().products_from});
-  Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
+  std::map<RequestId, std::vector<int32_t>> expected, streamed;
+  EngineOptions options = engine_options(GetParam());
+  // What will be chosen, but for every fifth output, and more of it than is used.
+  options.drafts = [&expected](const Request& request) {
+    std::vector<int32_t> drafts(5, 1);
+    const std::vector<int32_t>& tokens = expected.at(request.id());
+    for (size_t i = 0, output = request.outputs().size(); i < drafts.size() && output < tokens.size(); ++i, ++output)
+      drafts[i] = output % 5 == 4 ? 2 : tokens[output];
+    return drafts;
+  };
+  Engine engine(loaded.device, loaded.kernels, loaded.model, options);
   const size_t job_count = served_jobs();
   std::map<RequestId, ServedJob> jobs;
-  std::map<RequestId, std::vector<int32_t>> expected, streamed;
   std::map<RequestId, Resolution> ended;
   while (ended.size() < job_count) {
     if (jobs.size() < job_count && up_to(6) == 0)
@@ -152,6 +163,8 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   const EngineStats& stats = engine.stats();
   EXPECT_GT(stats.prefill_steps, 8);
   EXPECT_GT(stats.output_tokens, 80);
+  EXPECT_EQ(stats.accepted_drafts > 10, GetParam().speculate > 0);
+  EXPECT_EQ(stats.drafted > stats.accepted_drafts, GetParam().speculate > 0);
   EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, GetParam().prefix_cache);
   EXPECT_EQ(engine.pipeline().pool().stats().copied_pages > 0, GetParam().prefix_cache);
 }
@@ -161,21 +174,27 @@ std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) {
 INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
 INSTANTIATE_TEST_SUITE_P(
     Runs, EngineRun,
-    testing::Values(ServedSetting{.name = "Poisoned", .poisons = true},
-                    ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
-                    ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
-                    ServedSetting{.name = "PromptsApart", .mixed = false},
-                    ServedSetting{.name = "ChunksOfThree", .chunk = 3},
-                    ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-                    ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
-                    ServedSetting{.name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise},
-                    ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-                    ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
-                    ServedSetting{.name = "Masked", .masks = true},
-                    ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
-                    ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
-                    ServedSetting{.name = "Eager", .mode = RunMode::eager},
-                    ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+    testing::Values(
+        ServedSetting{.name = "Poisoned", .poisons = true},
+        ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+        ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
+        ServedSetting{.name = "PromptsApart", .mixed = false}, ServedSetting{.name = "ChunksOfThree", .chunk = 3},
+        ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+        ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
+        ServedSetting{.name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise},
+        ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
+        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
+        ServedSetting{.name = "Speculating", .max_batch = 3, .speculate = 3},
+        ServedSetting{
+            .name = "SpeculatingMaskedAndPoisoned", .max_batch = 3, .masks = true, .speculate = 3, .poisons = true},
+        ServedSetting{
+            .name = "SpeculatingWithProducts", .max_batch = 2, .products_from = 1, .speculate = 3, .poisons = true},
+        ServedSetting{.name = "SpeculatingAcrossBuckets", .max_batch = 3, .buckets = {1, 2, 3, 8}, .speculate = 3},
+        ServedSetting{.name = "Masked", .masks = true},
+        ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
+        ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
+        ServedSetting{.name = "Eager", .mode = RunMode::eager},
+        ServedSetting{.name = "Captured", .mode = RunMode::captured}),
     name_of_setting);
 
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {
