@@ -124,6 +124,7 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   Engine engine(loaded.device, loaded.kernels, loaded.model, options);
   const size_t job_count = served_jobs();
   std::map<RequestId, ServedJob> jobs;
+  std::map<size_t, std::vector<int32_t>> asked;  // about its end, by the number of the job
   std::map<RequestId, Resolution> ended;
   while (ended.size() < job_count) {
     if (jobs.size() < job_count && up_to(6) == 0)
@@ -137,6 +138,10 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
         ChoiceOptions choice;
         if (GetParam().masks && jobs.size() % 2 == 0)
           choice.allow = [](auto, std::span<uint32_t> allowed) { std::ranges::fill(allowed, ~0u); };
+        choice.ends = [&asked = asked[jobs.size()]](int32_t token) {
+          asked.push_back(token);
+          return std::nullopt;
+        };
         const RequestId id = engine.submit(job.spec, job.sampling, choice).id.value();
         jobs[id] = job;
         expected[id] = std::move(tokens);
@@ -157,6 +162,8 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
     if (resolution.reason == EndReason::cancelled) tokens.resize(std::min(tokens.size(), resolution.outputs.size()));
     EXPECT_EQ(resolution.outputs, tokens) << "request " << id << ", " << name_of(resolution.reason);
     EXPECT_EQ(streamed[id], resolution.outputs) << "request " << id;
+    if (resolution.reason == EndReason::stop_id) resolution.outputs.pop_back();
+    EXPECT_EQ(asked[static_cast<size_t>(id) - 1], resolution.outputs) << "request " << id;
   }
   while (engine.advance()) continue;  // what is in flight for requests that have ended
   EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
