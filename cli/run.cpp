@@ -408,6 +408,12 @@ void add_run(CLI::App& app, Action& chosen) {
                    "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
       ->capture_default_str();
   command
+      ->add_option("--speculate", options->engine.speculate,
+                   "tokens that a step checks for each request beyond the one it chooses, guessed from what its own "
+                   "tokens repeat: up to 16; 0: none")
+      ->check(whole_number<int>)
+      ->capture_default_str();
+  command
       ->add_option("--products-from", options->engine.products_from,
                    "rows from which on steps are library products (needs cuBLASLt); 0: never")
       ->check(whole_number<uint32_t>)

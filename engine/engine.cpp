@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/drafts.h"
 #include "engine/option_range.h"
 #include "engine/sampling_range.h"
 #include "runtime/error.h"
@@ -17,11 +18,15 @@ int64_t pages_of(const EngineOptions& options) {
   return options.max_batch * pages_for(options.max_context);
 }
 
+// Of a request in a step. What repeats for longer is taken in the next one.
+constexpr int kMostDrafts = 16;
+
 const EngineOptions& checked(const EngineOptions& options, const ModelConfig& config) {
   check_option("max batch", options.max_batch, 1, kMostRows);
   check_option("chunk", options.chunk, 1, kMostRows);
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
+  check_option("speculate", options.speculate, 0, kMostDrafts);
   check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
   if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
@@ -35,17 +40,28 @@ const EngineOptions& checked(const EngineOptions& options, const ModelConfig& co
   return options;
 }
 
-// By default every size that a batch may have, and past it, for prompts, sizes of which each is at most half again as
-// large as the one before: a step of so many rows takes its time by the row, and a padded third costs less than a
-// graph.
+// Past so many rows a step no longer reads weights alone: a draft is not nearly free there.
+constexpr int64_t kDraftRows = 64;
+
+// The most tokens that decode steps may have, and those for which there are graphs by default.
+int64_t drafted_rows_of(const EngineOptions& options) { return int64_t{options.max_batch} * (1 + options.speculate); }
+int decode_rows_of(const EngineOptions& options) {
+  return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
+}
+
+// By default every size that a batch may have, and past it, for prompts and drafts, sizes of which each is at most half
+// again as large as the one before: a step of so many rows takes its time by the row, and a padded third costs less
+// than a graph.
 BucketSet buckets_of(const EngineOptions& options) {
   if (!options.buckets.empty()) return BucketSet(options.buckets);
   const BucketSet of_batches = BucketSet::up_to(options.max_batch);
   std::vector<int> sizes(of_batches.sizes().begin(), of_batches.sizes().end());
-  if (options.chunk > options.max_batch) sizes.push_back(options.chunk);
-  for (int size = 8; size < options.chunk; size *= 2)
+  for (const int most : {options.chunk, decode_rows_of(options)})
+    if (most > options.max_batch) sizes.push_back(most);
+  const int largest = *std::ranges::max_element(sizes);
+  for (int size = 8; size < largest; size *= 2)
     for (const int next : {size, size + size / 2})
-      if (next > options.max_batch && next < options.chunk) sizes.push_back(next);
+      if (next > options.max_batch && next < largest) sizes.push_back(next);
   return BucketSet(std::move(sizes));
 }
 
@@ -64,18 +80,29 @@ BucketSet up_to(const BucketSet& buckets, int most) {
   return BucketSet(std::move(sizes));
 }
 
+// For a batch and, where there is one, for its drafts: no bucket that is larger than both.
+BucketSet decode_buckets_of(const EngineOptions& options) {
+  const BucketSet buckets = buckets_of(options);
+  int most = options.max_batch;
+  for (const int size : buckets.sizes())
+    if (size <= decode_rows_of(options)) most = std::max(most, size);
+  return up_to(buckets, most);
+}
+
 SchedulerOptions scheduling_of(const EngineOptions& options) {
-  return {.decode_buckets = up_to(buckets_of(options), options.max_batch),
+  return {.decode_buckets = decode_buckets_of(options),
           .prefill_buckets = up_to(buckets_of(options), options.chunk),
           .mixed = options.mixed,
           .allow_eager = options.allow_eager};
 }
 
 StepSlotsOptions slots_of(const EngineOptions& options) {
+  const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
   return {.buckets = buckets_of(options),
           .eager_rows = eager_rows_of(options),
           .max_context = options.max_context,
           .sequences = options.max_batch,
+          .most_sampled = std::max<int64_t>(options.max_batch, drafted),
           .pages = pages_of(options),
           .memory_limit = options.memory_limit,
           .numerics = options.numerics,
@@ -122,13 +149,32 @@ std::string failure_of(const Work& work) {
 Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
     : options_(checked(options, model.config())),
       model_(&model),
-      scheduling_(scheduling_of(options)),
+      scheduling_(scheduling()),
       slots_(device, kernels, model, slots_of(options)),
       pipeline_(KvPool({.pages = slots_.cache().pages(),
                         .page_tokens = kPageTokens,
                         .sequences = options.max_batch,
                         .prefix_cache = options.prefix_cache}),
                 {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}) {}
+
+SchedulerOptions Engine::scheduling() const {
+  SchedulerOptions options = scheduling_of(options_);
+  if (options_.speculate > 0) options.drafts = [this](const Request& request) { return drafts_of(request); };
+  return options;
+}
+
+// A row that is chosen again, by its mask or its penalties, has no drafts: they would be those of another output.
+std::vector<int32_t> Engine::drafts_of(const Request& request) const {
+  const auto choice = choices_.find(request.id());
+  if (choice != choices_.end() && choice->second.shapes()) return {};
+  if (!options_.drafts) return ngram_draft(request.tokens(), options_.speculate);
+  std::vector<int32_t> drafts = options_.drafts(request);
+  drafts.resize(std::min(drafts.size(), static_cast<size_t>(options_.speculate)));
+  const int64_t vocab = model_->config().vocab;
+  const auto unknown = std::ranges::find_if(drafts, [vocab](int32_t token) { return token < 0 || token >= vocab; });
+  drafts.erase(unknown, drafts.end());
+  return drafts;
+}
 
 PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
   const int64_t vocab = model_->config().vocab;
@@ -204,7 +250,7 @@ void Engine::rebuild_graphs(const GraphOptions& graphs) {
   options.mode = graphs.mode;
   options.policy = graphs.policy;
   options_ = checked(options, model_->config());
-  scheduling_ = scheduling_of(options_);
+  scheduling_ = scheduling();
   rebuild(std::max(rebuilt_, PipelineState::Rebuilt::graphs));
 }
 
@@ -275,10 +321,11 @@ void Engine::count(const StepPlan& plan) {
   if (++stats_.fallbacks[reason] == 1 && options_.fell_back) options_.fell_back(reason);
 }
 
-// The rows whose next token is chosen come first, each the last token of its request in this step.
+// The rows whose next token is chosen come first: each the last token of its request in this step, and before drafts
+// the one that they follow.
 void Engine::dispatch(const InFlightStep& step) {
   const StepInputs& in = slots_.inputs(step.slot, step.plan.bucket);
-  const auto sampled = std::ranges::count_if(step.plan.rows, &RowPlan::samples);
+  const int64_t sampled = step.plan.chosen();
   int64_t next_sampled = 0, next_other = sampled;
   for (const RowPlan& row : step.plan.rows) {
     const Request& request = *pipeline_.find(row.request);
@@ -292,7 +339,12 @@ void Engine::dispatch(const InFlightStep& step) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
       inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;
       stats_.prompt_tokens += is_prompt;
-      const bool chooses = row.samples && inputs.position == row.first + row.tokens - 1;
+      const int64_t left = row.first + row.tokens - inputs.position;
+      const bool chooses = left <= row.chosen();
+      if (const auto behind = row.chosen() - left; chooses && behind > 0) {
+        inputs.token = row.drafts[static_cast<size_t>(behind - 1)];
+        inputs.output = row.output + behind;
+      }
       write_row(in, chooses ? next_sampled++ : next_other++, inputs);
     }
   }
@@ -314,8 +366,10 @@ void Engine::sample() {
   std::vector<MaskKey> masks;
   for (const RowPlan& row : step.plan.rows) {
     if (!row.samples) continue;
-    const bool again = choose_again(slot, row, step_row++, choices, masks);
+    const bool again = choose_again(slot, row, step_row, choices, masks);
+    step_row += static_cast<int32_t>(row.chosen());
     choice_of.push_back(again ? choices++ : -1);
+    choice_of.resize(static_cast<size_t>(step_row), -1);
   }
   try {
     pipeline_.sample(masks);
@@ -367,14 +421,23 @@ void Engine::commit() {
         const int32_t choice = choice_of[next];
         result.token = tokens[next++];
         if (choice >= 0) result = chosen_again(step.slot, row, choice, logprobs);
-        ask_for_end(row.request, result);
+        for (size_t d = 0; d < row.drafts.size(); ++d) result.behind_drafts.push_back({.token = tokens[next++]});
+        ask_for_ends(row, result);
       }
       stats_.zombie_rows += pipeline_.find(row.request)->is_resolved();
     }
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }
+  std::map<RequestId, int64_t> drafted;  // by the requests that have not ended
+  for (const RowPlan& row : step.plan.rows)
+    if (!row.drafts.empty() && !pipeline_.find(row.request)->is_resolved())
+      drafted[row.request] = static_cast<int64_t>(row.drafts.size());
   const std::vector<CommittedToken> accepted = pipeline_.finish_commit(results);
+  for (const auto& [request, count] : drafted) {
+    stats_.drafted += count;
+    stats_.accepted_drafts += std::max<int64_t>(0, std::ranges::count(accepted, request, &CommittedToken::request) - 1);
+  }
   for (const CommittedToken& token : accepted)
     if (const auto found = logprobs.find(token.request); found != logprobs.end())
       logprobs_.push_back(std::move(found->second));
@@ -398,6 +461,19 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
       told.top.emplace_back(token, out.top_logprobs.data[k]);
   logprobs.emplace(row.request, std::move(told));
   return result;
+}
+
+// Of the row's tokens those that the request will accept.
+void Engine::ask_for_ends(const RowPlan& row, RowResult& first) {
+  const std::vector<int32_t>& stop_ids = pipeline_.find(row.request)->spec().stop_ids;
+  RowResult* result = &first;
+  for (size_t d = 0;; ++d) {
+    ask_for_end(row.request, *result);
+    const bool ends =
+        result->completes_stop_string || result->completes_grammar || std::ranges::count(stop_ids, result->token) > 0;
+    if (ends || d == row.drafts.size() || result->token != row.drafts[d]) return;
+    result = &first.behind_drafts[d];
+  }
 }
 
 // What the request's owner says about the end that the token brings.

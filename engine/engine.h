@@ -27,10 +27,11 @@
 namespace nodewright {
 
 struct EngineOptions {
-  int max_batch = 8;         // requests served at once, and rows of the largest decode step
-  int chunk = 8;             // prompt tokens of a step
-  std::vector<int> buckets;  // rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts some up to chunk
-  int64_t max_context = 0;   // tokens of prompt and outputs
+  int max_batch = 8;  // requests served at once, and rows of the largest decode step
+  int chunk = 8;      // prompt tokens of a step
+  // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
+  std::vector<int> buckets;
+  int64_t max_context = 0;  // tokens of prompt and outputs
   // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
   int64_t pages = 0;
   uint64_t memory_limit = 0;           // bytes of weights, state, graphs and pages; 0: none
@@ -49,6 +50,11 @@ struct EngineOptions {
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   PrefillForm prefill = PrefillForm::graph;
+  // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
+  // (engine/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
+  int speculate = 0;
+  // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
+  std::function<std::vector<int32_t>(const Request&)> drafts = {};
 };
 
 // How a decode step of so many rows would be run.
@@ -119,6 +125,9 @@ class Engine {
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
   void ask_for_end(RequestId id, RowResult& result);
   void set_counts(const Request& request);
+  SchedulerOptions scheduling() const;
+  std::vector<int32_t> drafts_of(const Request& request) const;
+  void ask_for_ends(const RowPlan& row, RowResult& first);
 
   EngineOptions options_;
   const DecoderModel* model_;

@@ -62,6 +62,9 @@ std::string serving_report(const Engine& engine) {
       percent(stats.padded_rows, rows), stats.zombie_rows);
   text += buckets;
   for (const auto& [reason, count] : stats.fallbacks) text += fmt::format("eager     {} steps: {}\n", count, reason);
+  if (stats.drafted > 0)
+    text += fmt::format("drafts    {}, {} of them accepted, {:.1f} %\n", stats.drafted, stats.accepted_drafts,
+                        percent(stats.accepted_drafts, stats.drafted));
   text += fmt::format("pages     {} of {} in use at most, {} preemptions\n", stats.most_pages,
                       engine.pipeline().pool().options().pages, engine.pipeline().preemptions());
   text += fmt::format("idle      {} gaps before a launch, {:.3f} ms in all, {:.3f} at most\n", stats.idle_gaps,

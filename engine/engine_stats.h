@@ -24,6 +24,8 @@ struct EngineStats {
   int64_t prefill_steps = 0;                             // steps with prompt tokens
   int64_t prompt_tokens = 0;                             // that went through the layers
   int64_t output_tokens = 0;                             // that requests accepted
+  int64_t drafted = 0;                                   // tokens that were guessed, of requests that had not ended
+  int64_t accepted_drafts = 0;                           // of those, the ones that requests accepted
   int64_t padded_rows = 0;
   int64_t zombie_rows = 0;  // computed for requests that had ended
   int64_t most_pages = 0;   // owned at once

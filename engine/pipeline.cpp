@@ -29,6 +29,12 @@ int64_t StepPlan::tokens() const {
   return sum;
 }
 
+int64_t StepPlan::chosen() const {
+  int64_t sum = 0;
+  for (const RowPlan& row : rows) sum += row.chosen();
+  return sum;
+}
+
 PipelineState::PipelineState(KvPool pool, const PipelineOptions& options) : pool_(std::move(pool)), options_(options) {
   if (options.depth < 1 || options.depth > kSlots)
     throw Error({.doing = "make a pipeline",
@@ -202,6 +208,7 @@ std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row)
                        request->next_output());
   if (request->phase() == RequestPhase::prefilling) {
     if (plan.kind != StepKind::prefill) return fmt::format("request {} is not prefilled", row.request);
+    if (!row.drafts.empty()) return fmt::format("request {} has drafts before its first output", row.request);
     const bool is_last = row.tokens == request->prompt_left();
     if (row.tokens < 1 || row.tokens > request->prompt_left() || row.samples != is_last)
       return fmt::format("{} tokens of request {}, {}, and {} of its prompt are left", row.tokens, row.request,
@@ -212,7 +219,15 @@ std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row)
     return fmt::format("request {} is {}, with {} of {} outputs and {} steps in flight", row.request,
                        name_of(request->phase()), request->outputs().size(), request->most_outputs(),
                        request->in_flight());
-  if (row.tokens != 1 || !row.samples) return fmt::format("request {} decodes one token a step", row.request);
+  const auto drafts = static_cast<int64_t>(row.drafts.size());
+  if (row.tokens != 1 + drafts || !row.samples)
+    return fmt::format("request {} decodes one token a step, and {} drafts", row.request, drafts);
+  if (drafts > 0 && plan.kind == StepKind::prefill)
+    return fmt::format("request {} has drafts in a prefill", row.request);
+  if (drafts > 0 && request->spec().constrained)
+    return fmt::format("request {} is constrained, and has drafts, whose masks are not known", row.request);
+  if (drafts > request->most_drafts())
+    return fmt::format("request {} has {} drafts, and {} are the most", row.request, drafts, request->most_drafts());
   return "";
 }
 
@@ -271,25 +286,24 @@ std::vector<CommittedToken> PipelineState::finish_commit(std::span<const RowResu
   if (!committing_) refuse("finish a commit", "none was started");
   if (results.size() != committing_->plan.rows.size())
     refuse("finish a commit", fmt::format("{} results for {} rows", results.size(), committing_->plan.rows.size()));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RowPlan& row = committing_->plan.rows[i];
+    if (!at(row.request).is_resolved() && results[i].behind_drafts.size() != row.drafts.size())
+      refuse("finish a commit", fmt::format("{} results behind the {} drafts of request {}",
+                                            results[i].behind_drafts.size(), row.drafts.size(), row.request));
+  }
   const InFlightStep step = std::move(*committing_);
   committing_.reset();
   std::vector<CommittedToken> accepted;
   for (size_t i = 0; i < results.size(); ++i) {
     const RowPlan& row = step.plan.rows[i];
     Request& request = at(row.request);
-    if (!request.is_resolved() && row.samples && results[i].token < 0) {
-      resolve(request, EndReason::failed,
-              !results[i].failure.empty()
-                  ? results[i].failure
-                  : fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
-    } else if (!request.is_resolved()) {
-      for (int64_t p = row.first; p < row.first + row.tokens; ++p)
-        pool_.append(request.sequence(), {{request.token_at(p)}});
-      if (row.samples) {
-        const auto end =
-            request.accept(results[i].token, results[i].completes_stop_string, results[i].completes_grammar);
-        accepted.push_back({row.request, results[i].token, end});
-        if (end) resolve(request, *end, "");
+    if (!request.is_resolved()) {
+      const RowResult* result = &results[i];
+      accept(request, row.first, row.tokens - static_cast<int64_t>(row.drafts.size()), row.samples, *result, accepted);
+      for (size_t d = 0; d < row.drafts.size() && !request.is_resolved() && result->token == row.drafts[d]; ++d) {
+        result = &results[i].behind_drafts[d];
+        accept(request, row.first + 1 + static_cast<int64_t>(d), 1, true, *result, accepted);
       }
     }
     request.commit();
@@ -299,6 +313,21 @@ std::vector<CommittedToken> PipelineState::finish_commit(std::span<const RowResu
   pool_.completed(step.number);
   pause_if_drained();
   return accepted;
+}
+
+// Of a request that waits for it: the tokens from `first` on are computed, and `result` is what was chosen behind them.
+void PipelineState::accept(Request& request, int64_t first, int64_t tokens, bool samples, const RowResult& result,
+                           std::vector<CommittedToken>& accepted) {
+  if (samples && result.token < 0)
+    return resolve(request, EndReason::failed,
+                   !result.failure.empty()
+                       ? result.failure
+                       : fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
+  for (int64_t p = first; p < first + tokens; ++p) pool_.append(request.sequence(), {{request.token_at(p)}});
+  if (!samples) return;
+  const auto end = request.accept(result.token, result.completes_stop_string, result.completes_grammar);
+  accepted.push_back({request.id(), result.token, end});
+  if (end) resolve(request, *end, "");
 }
 
 // Modes

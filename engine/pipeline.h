@@ -37,13 +37,15 @@ inline constexpr int kSlots = 2;
 
 enum class StepKind { decode, prefill };
 
-// Successive tokens of one request in a step.
+// Successive tokens of one request in a step. Behind each draft a token is chosen, too.
 struct RowPlan {
   RequestId request = 0;
   int64_t first = 0;    // position of its first token
-  int64_t tokens = 1;   // of the prompt; otherwise 1, the token that the request's last step chose
+  int64_t tokens = 1;   // of the prompt; otherwise the token that the request's last step chose, and its drafts
   bool samples = true;  // chooses the next token; not for a chunk that leaves some of the prompt
   int64_t output = 0;   // index of that token among the request's outputs: keys its random number and its mask
+  std::vector<int32_t> drafts = {};  // what may follow the last output: accepted as far as it is what is chosen
+  int64_t chosen() const { return samples ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
   bool operator==(const RowPlan&) const = default;
 };
 
@@ -53,6 +55,7 @@ struct StepPlan {
   std::vector<RowPlan> rows;
   bool operator==(const StepPlan&) const = default;
   int64_t tokens() const;
+  int64_t chosen() const;
 };
 
 struct InFlightStep {
@@ -79,6 +82,8 @@ struct RowResult {
   bool completes_stop_string = false;
   bool completes_grammar = false;
   std::string failure;  // why none could; empty: its logits hold a NaN
+  std::vector<RowResult> behind_drafts =
+      {};  // one for each draft; count as long as the draft is what was chosen before
 };
 
 // What became of a row whose request was still waiting for it.
@@ -160,7 +165,8 @@ class PipelineState {
   // The oldest sampled step; its slot stays taken until finish_commit().
   const InFlightStep& start_commit();
   // `results`: one for each row, in order; those of rows that choose no token, or whose request is resolved, count for
-  // nothing. Returns the tokens that their requests accepted.
+  // nothing. Of a row with drafts the tokens count up to the first that is not the draft behind it. Returns the tokens
+  // that their requests accepted.
   std::vector<CommittedToken> finish_commit(std::span<const RowResult> results);
 
   // Modes
@@ -200,6 +206,8 @@ class PipelineState {
   int64_t pages_missing(const RowPlan& row) const;
   std::string why_not_row(const StepPlan& plan, const RowPlan& row) const;
   void resolve(Request& request, EndReason reason, std::string message);
+  void accept(Request& request, int64_t first, int64_t tokens, bool samples, const RowResult& result,
+              std::vector<CommittedToken>& accepted);
   void erase_if_ended(RequestId id);
   void pause_if_drained();
 

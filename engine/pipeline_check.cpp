@@ -88,9 +88,11 @@ void PipelineState::check_requests() const {
     demand(held >= least && held <= most, "pages", "request {} has {} pages, and needs {} to {}", id, held, least,
            most);
     if (phase == RequestPhase::decoding)
-      demand(request.computed() == request.prompt_tokens() + outputs + members - 1, "budget",
-             "request {} has computed {} positions with {} outputs and {} in flight", id, request.computed(), outputs,
-             members);
+      demand(request.computed() == request.prompt_tokens() + outputs + members - 1 + request.drafted(), "budget",
+             "request {} has computed {} positions with {} outputs, {} in flight and {} drafts", id, request.computed(),
+             outputs, members, request.drafted());
+    demand(request.drafted() == 0 || (phase == RequestPhase::decoding && members == 1), "drafts",
+           "request {} is {} in {} steps with {} drafts", id, name_of(phase), members, request.drafted());
   }
   for (const auto& [id, members] : rows)
     demand(requests_.contains(id), "I4", "request {} has ended in {} steps", id, members);

@@ -71,7 +71,12 @@ std::vector<int32_t> Request::tokens() const {
 }
 
 bool Request::can_decode() const {
-  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && next_output() < most_outputs_;
+  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && drafted_ == 0 &&
+         next_output() < most_outputs_;
+}
+
+int64_t Request::most_drafts() const {
+  return can_decode() && in_flight_ == 0 ? most_outputs_ - static_cast<int64_t>(outputs_.size()) - 1 : 0;
 }
 
 void Request::admit(int32_t sequence, int64_t start) {
@@ -91,8 +96,9 @@ void Request::preempt() {
 
 void Request::launch(int64_t tokens, uint64_t step) {
   demand(phase_ == RequestPhase::prefilling ? in_flight_ == 0 && tokens >= 1 && tokens <= prompt_left()
-                                            : can_decode() && tokens == 1,
+                                            : can_decode() && tokens >= 1 && tokens <= 1 + most_drafts(),
          "launch a row of");
+  if (phase_ == RequestPhase::decoding) drafted_ = tokens - 1;
   computed_ += tokens;
   ++in_flight_;
   last_step_ = step;
@@ -101,11 +107,14 @@ void Request::launch(int64_t tokens, uint64_t step) {
 void Request::revoke(int64_t tokens) {
   demand(in_flight_ > 0 && tokens >= 1 && tokens <= computed_, "revoke a row of");
   computed_ -= tokens;
+  drafted_ = 0;
   leave_step();
 }
 
 void Request::commit() {
   demand(in_flight_ > 0, "commit a row of");
+  if (drafted_ > 0 && !is_resolved()) computed_ = known_tokens() - 1;
+  drafted_ = 0;
   leave_step();
   if (phase_ == RequestPhase::prefilling && computed_ == prefill_end_) phase_ = RequestPhase::decoding;
 }

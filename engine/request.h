@@ -62,6 +62,10 @@ class Request {
   int64_t reserved_length() const { return prompt_tokens() + most_outputs_ - 1; }
   // Index of the output that the next step to be launched chooses.
   int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
+  // Tokens behind the last output in the step in flight, which is then the only one: guessed, and wrong perhaps.
+  int64_t drafted() const { return drafted_; }
+  // The most that a step may draft: with one token more they are what is left of most_outputs().
+  int64_t most_drafts() const;
   // Prompt and outputs as one.
   std::vector<int32_t> tokens() const;
   int32_t token_at(int64_t position) const;
@@ -73,10 +77,15 @@ class Request {
   // Each throws Error, and changes nothing, in a phase that does not allow it.
   void admit(int32_t sequence, int64_t start);  // the first `start` known tokens were found in the cache
   void preempt();                               // its pages are gone; in no step in flight
-  void launch(int64_t tokens, uint64_t step);   // a step with a row of this request was launched
-  void revoke(int64_t tokens);                  // the same step never reached the device
-  void commit();                                // a step with its row has been committed, whatever became of the row
-  // The token that a committed step chose, and the end that follows from it, if any. To be called before commit().
+  // A step with a row of this request was launched. Tokens of the prompt or, when it decodes, the last output and
+  // drafts behind it.
+  void launch(int64_t tokens, uint64_t step);
+  void revoke(int64_t tokens);  // the same step never reached the device
+  // A step with its row has been committed, whatever became of the row. What was drafted and not accepted is not
+  // computed.
+  void commit();
+  // The token that a committed step chose, and the end that follows from it, if any. To be called before commit(), and
+  // again for each draft that was right.
   std::optional<EndReason> accept(int32_t token, bool completes_stop_string, bool completes_grammar = false);
   void resolve(EndReason reason);
 
@@ -94,6 +103,7 @@ class Request {
   int64_t computed_ = 0;
   int64_t prefill_end_ = 0;  // tokens known when it was admitted
   int in_flight_ = 0;
+  int64_t drafted_ = 0;
   uint64_t last_step_ = 0;
 };
 

@@ -14,6 +14,20 @@ RowPlan decode_row(const Request& request) {
   return {request.id(), request.computed(), 1, true, request.next_output()};
 }
 
+// No more than the request, the room and the pages allow, which it would have without drafts.
+void add_drafts(RowPlan& row, const PipelineState& pipeline, const SchedulerOptions& options, int64_t& room) {
+  const Request& request = *pipeline.find(row.request);
+  const KvPool& pool = pipeline.pool();
+  const int64_t pages =
+      std::max(static_cast<int64_t>(pool.table(request.sequence()).size()), pool.pages_for(row.first + 1));
+  const int64_t most = std::min({room, request.most_drafts(), pages * pool.options().page_tokens - row.first - 1});
+  if (most <= 0 || request.spec().constrained) return;
+  row.drafts = options.drafts(request);
+  row.drafts.resize(std::min(row.drafts.size(), static_cast<size_t>(most)));
+  row.tokens = row.chosen();
+  room -= static_cast<int64_t>(row.drafts.size());
+}
+
 // Those whose last step is oldest first, so that none waits while another has two turns.
 std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
   std::vector<const Request*> ready;
@@ -59,12 +73,17 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (std::string why = pipeline.why_not_launch(StepKind::decode); !why.empty()) return {Action::idle, {}, why};
   std::vector<const Request*> ready = ready_to_decode(pipeline);
+  if (options.drafts) std::erase_if(ready, [](const Request* request) { return request->in_flight() > 0; });
   if (ready.empty())
     return {Action::idle, {}, fmt::format("none of {} admitted requests can decode", pipeline.admitted().size())};
   const size_t found = ready.size(), most = static_cast<size_t>(options.decode_buckets.largest());
   if (!options.allow_eager) ready.resize(std::min(found, most));
   StepPlan plan{.kind = StepKind::decode};
   for (const Request* request : ready) plan.rows.push_back(decode_row(*request));
+  if (options.drafts) {
+    auto room = static_cast<int64_t>(most) - static_cast<int64_t>(ready.size());
+    for (RowPlan& row : plan.rows) add_drafts(row, pipeline, options, room);
+  }
   Selection launch = launch_in(options.decode_buckets, std::move(plan));
   if (found > ready.size())
     launch.reason = fmt::format("{} rows are ready, and the largest bucket has {}", found, ready.size());

@@ -2,7 +2,10 @@
 // no state, so that asking twice gives the same answer, and what it counts changes only when the transition is made.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/pipeline.h"
 #include "graph/bucket_set.h"
@@ -14,6 +17,9 @@ struct SchedulerOptions {
   BucketSet prefill_buckets;  // tokens of a prefill step; the largest is the length of a chunk
   bool mixed = true;          // a prefill step takes along the rows that decode
   bool allow_eager = false;   // more rows than the largest decode bucket run without a graph, not in several steps
+  // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
+  // for. Depends on the request alone. Empty: none, and a request may decode before its last token is known.
+  std::function<std::vector<int32_t>(const Request&)> drafts = {};
 };
 
 struct Selection {
@@ -30,7 +36,8 @@ struct Selection {
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the
-// largest bucket: its rows only, or all of them eager. No rows: the reason.
+// largest bucket: its rows only, or all of them eager. No rows: the reason. Drafts take what the rows leave of the
+// largest bucket and of their own pages.
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // Chunks of prompts in the order of admission, as many tokens as the largest prefill bucket holds, then decode rows.

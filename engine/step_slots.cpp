@@ -21,8 +21,17 @@ std::map<int, int> plans_of(const StepSlotsOptions& options) {
   return rows;
 }
 
+DecodeLimits limits_of(const StepSlotsOptions& options) {
+  return {.rows = std::max(options.buckets.largest(), options.eager_rows),
+          .max_context = options.max_context,
+          .sequences = options.sequences,
+          .products_from = options.products_from,
+          .numerics = options.numerics,
+          .most_sampled = options.most_sampled};
+}
+
 StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
-  return step_shape(model.config(), rows, options.sequences, options.products_from, options.numerics);
+  return step_shape(model.config(), rows, limits_of(options).sampled(), options.products_from, options.numerics);
 }
 
 }  // namespace
@@ -52,8 +61,7 @@ void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& optio
 }
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
-  const DecodeLimits limits{std::max(options.buckets.largest(), options.eager_rows), options.max_context,
-                            options.sequences, options.products_from, options.numerics};
+  const DecodeLimits limits = limits_of(options);
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)

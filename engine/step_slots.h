@@ -51,6 +51,7 @@ struct StepSlotsOptions {
   int eager_rows = 0;         // of a plan that is launched node by node, as bucket 0; 0: none
   int64_t max_context = 0;    // tokens
   int64_t sequences = 1;      // open at once
+  int64_t most_sampled = 0;   // rows of a step that choose; 0: one for each sequence
   int64_t pages = 0;          // of the cache; 0: what the memory limit leaves
   uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
   Numerics numerics = Numerics::fast;

@@ -86,7 +86,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
     Arena arena("activations", kNowhere, kUnbounded);
     DecodeState s;
     lay_out_activations(arena, s, config,
-                        step_shape(config, rows, limits.sequences, limits.products_from, limits.numerics), device);
+                        step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;

@@ -20,6 +20,8 @@ struct DecodeLimits {
   int64_t sequences = 1;                      // that may be open at once
   int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
   Numerics numerics = Numerics::fast;
+  int64_t most_sampled = 0;  // rows of a step that choose; 0: one for each sequence
+  int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
 
@@ -78,7 +80,7 @@ class DecodeSlot {
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
   StepShape shape(int64_t rows) const {
-    return step_shape(config_, rows, limits_.sequences, limits_.products_from, limits_.numerics);
+    return step_shape(config_, rows, limits_.sampled(), limits_.products_from, limits_.numerics);
   }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share

@@ -39,12 +39,12 @@ inline bool takes_products(const ModelConfig& config) {
   return !config.biases && config.norm != Norm::layer && config.gated;
 }
 
-// `sequences`: open at once, and so the most rows that choose. `products_from`: 0 is never. A library orders its sums
-// as suits the rows, so invariant numerics take no products.
-inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t sequences, int64_t products_from,
+// `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
+// so invariant numerics take no products.
+inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t most_sampled, int64_t products_from,
                             Numerics numerics) {
   const bool products = products_from > 0 && rows >= products_from && takes_products(config);
-  if (products && numerics == Numerics::fast) return {rows, sequences, Arithmetic::products};
+  if (products && numerics == Numerics::fast) return {rows, most_sampled, Arithmetic::products};
   return {rows, numerics};
 }
 

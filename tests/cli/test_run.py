@@ -37,7 +37,8 @@ class Run(CommandTest):
                     for r in REQUESTS]
         requests = [{**request, "ignore_eos": True} for request in REQUESTS]
         for words in ([], ["--max-batch", "2", "--no-pipelining"], ["--max-batch", "4", "--no-prefix-cache", "--rate", "200"],
-                      ["--pages", "4", "--buckets", "8"], ["--prefill", "piecewise"], ["--prefill", "eager"]):
+                      ["--pages", "4", "--buckets", "8"], ["--prefill", "piecewise"], ["--prefill", "eager"],
+                      ["--speculate", "3", "--max-batch", "2", "--buckets", "8"]):
             results = self.serve(requests, "--chunk", "8", *words)
             for i, (request, ids) in enumerate(zip(requests, expected)):
                 result = results[json.dumps(request.get("id", i + 1))]
@@ -111,6 +112,7 @@ class Run(CommandTest):
         self.assert_refused(USAGE, ["/", "directory"], *on_device("run", ODD, "--requests", "/"))
         self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
         self.assert_refused(USAGE, ["whole", "piecewise"], *on_device("run", ODD, "--prefill", "whole"), stdin=b"")
+        self.assert_refused(USAGE, ["speculate", "17", "16"], *on_device("run", ODD, "--speculate", "17"), stdin=b'{"prompt_ids": [1]}\n')
         self.assert_refused(USAGE, ["buckets", "max batch is 8"], *on_device("run", ODD, "--buckets", "1,2"),
                             stdin=b'{"prompt_ids": [1]}\n')
 

@@ -53,6 +53,7 @@ struct ServedSetting {
   bool masks = false;  // every other request is constrained to everything: chosen by the second graph
   int64_t products_from = 0;
   PrefillForm prefill = PrefillForm::graph;
+  int speculate = 0;
   bool poisons = false;  // after each thing done, which waits for the device: what is not ordered shows without it
 };
 
@@ -79,7 +80,8 @@ EngineOptions engine_options(const ServedSetting& setting = {}) {
           .numerics = numerics_of(setting),
           .mode = setting.mode,
           .products_from = setting.products_from,
-          .prefill = setting.prefill};
+          .prefill = setting.prefill,
+          .speculate = setting.speculate};
 }
 
 class EngineRun : public testing::TestWithParam<ServedSetting> {
@@ -106,13 +108,23 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   Decoder alone = loaded.decoder({.bucket = GetParam().buckets.front(),
                                   .prefill_rows = kServedRows,
                                   .max_context = kServedContext,
-                                  .sequences = GetParam().max_batch,
+                                  .sequences = GetParam().speculate > 0 ? kServedRows : GetParam().max_batch,
                                   .numerics = numerics_of(GetParam()),
                                   .products_from = GetParam().products_from});
-  Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options(GetParam()));
+  std::map<RequestId, std::vector<int32_t>> expected, streamed;
+  EngineOptions options = engine_options(GetParam());
+  // What will be chosen, but for every fifth output, and more of it than is used.
+  options.drafts = [&expected](const Request& request) {
+    std::vector<int32_t> drafts(5, 1);
+    const std::vector<int32_t>& tokens = expected.at(request.id());
+    for (size_t i = 0, output = request.outputs().size(); i < drafts.size() && output < tokens.size(); ++i, ++output)
+      drafts[i] = output % 5 == 4 ? 2 : tokens[output];
+    return drafts;
+  };
+  Engine engine(loaded.device, loaded.kernels, loaded.model, options);
   const size_t job_count = served_jobs();
   std::map<RequestId, ServedJob> jobs;
-  std::map<RequestId, std::vector<int32_t>> expected, streamed;
+  std::map<size_t, std::vector<int32_t>> asked;  // about its end, by the number of the job
   std::map<RequestId, Resolution> ended;
   while (ended.size() < job_count) {
     if (jobs.size() < job_count && up_to(6) == 0)
@@ -126,6 +138,10 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
         ChoiceOptions choice;
         if (GetParam().masks && jobs.size() % 2 == 0)
           choice.allow = [](auto, std::span<uint32_t> allowed) { std::ranges::fill(allowed, ~0u); };
+        choice.ends = [&asked = asked[jobs.size()]](int32_t token) {
+          asked.push_back(token);
+          return std::nullopt;
+        };
         const RequestId id = engine.submit(job.spec, job.sampling, choice).id.value();
         jobs[id] = job;
         expected[id] = std::move(tokens);
@@ -146,12 +162,16 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
     if (resolution.reason == EndReason::cancelled) tokens.resize(std::min(tokens.size(), resolution.outputs.size()));
     EXPECT_EQ(resolution.outputs, tokens) << "request " << id << ", " << name_of(resolution.reason);
     EXPECT_EQ(streamed[id], resolution.outputs) << "request " << id;
+    if (resolution.reason == EndReason::stop_id) resolution.outputs.pop_back();
+    EXPECT_EQ(asked[static_cast<size_t>(id) - 1], resolution.outputs) << "request " << id;
   }
   while (engine.advance()) continue;  // what is in flight for requests that have ended
   EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
   const EngineStats& stats = engine.stats();
   EXPECT_GT(stats.prefill_steps, 8);
   EXPECT_GT(stats.output_tokens, 80);
+  EXPECT_EQ(stats.accepted_drafts > 10, GetParam().speculate > 0);
+  EXPECT_EQ(stats.drafted > stats.accepted_drafts, GetParam().speculate > 0);
   EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, GetParam().prefix_cache);
   EXPECT_EQ(engine.pipeline().pool().stats().copied_pages > 0, GetParam().prefix_cache);
 }
@@ -171,7 +191,14 @@ INSTANTIATE_TEST_SUITE_P(
         ServedSetting{
             .name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise, .poisons = true},
         ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}}, ServedSetting{.name = "Masked", .masks = true},
+        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
+        ServedSetting{.name = "Speculating", .max_batch = 3, .speculate = 3},
+        ServedSetting{
+            .name = "SpeculatingMaskedAndPoisoned", .max_batch = 3, .masks = true, .speculate = 3, .poisons = true},
+        ServedSetting{
+            .name = "SpeculatingWithProducts", .max_batch = 2, .products_from = 1, .speculate = 3, .poisons = true},
+        ServedSetting{.name = "SpeculatingAcrossBuckets", .max_batch = 3, .buckets = {1, 2, 3, 8}, .speculate = 3},
+        ServedSetting{.name = "Masked", .masks = true},
         ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
         ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
         ServedSetting{.name = "Eager", .mode = RunMode::eager},

@@ -83,6 +83,23 @@ class PipelineTest : public testing::Test {
     state().check();
     return accepted;
   }
+  // The next step of this request, with drafts.
+  void step_with(RequestId id, std::vector<int32_t> drafts) {
+    StepPlan plan = decode({id});
+    plan.rows[0].tokens += static_cast<int64_t>(drafts.size());
+    plan.rows[0].drafts = std::move(drafts);
+    launch(std::move(plan));
+    sample();
+  }
+  // Of a step with one row: what is chosen behind its token and behind each draft.
+  std::vector<CommittedToken> commit_chosen(const std::vector<int32_t>& chosen) {
+    RowResult result{.token = chosen.at(0)};
+    for (size_t i = 1; i < chosen.size(); ++i) result.behind_drafts.push_back({.token = chosen[i]});
+    state().start_commit();
+    auto accepted = state().finish_commit({{result}});
+    state().check();
+    return accepted;
+  }
   // One token for each row of the oldest step.
   std::vector<CommittedToken> commit(std::vector<int32_t> tokens) {
     state().start_commit();

@@ -128,6 +128,37 @@ TEST(Request, SaysInAnErrorHowFarItHasCome) {
   }
 }
 
+TEST(Request, HasComputedOfItsDraftsOnlyThoseThatItAccepted) {
+  Request request = prefilled(9);  // prompt 3, one output, which is not computed
+  request.launch(4, 2);            // and three drafts
+  EXPECT_EQ(request.drafted(), 3);
+  EXPECT_EQ(request.computed(), 7);
+  request.accept(8, false);
+  request.accept(9, false);
+  request.commit();
+  EXPECT_EQ(request.drafted(), 0);
+  EXPECT_EQ(request.computed(), 5);
+  EXPECT_EQ(request.next_output(), 3);
+  request.launch(3, 3);
+  request.revoke(3);
+  EXPECT_EQ(request.computed(), 5);
+  EXPECT_TRUE(request.can_decode());
+}
+
+TEST(Request, DraftsNothingBeyondItsBudgetAndNothingBesideAStepInFlight) {
+  Request request = prefilled(4);
+  EXPECT_EQ(request.most_drafts(), 2);
+  EXPECT_THROW(request.launch(4, 2), Error);
+  request.launch(1, 2);
+  EXPECT_EQ(request.most_drafts(), 0);
+  EXPECT_THROW(request.launch(2, 3), Error);
+  request.accept(7, false);
+  request.commit();
+  request.launch(2, 3);
+  EXPECT_FALSE(request.can_decode());  // its next position is not known
+  EXPECT_EQ(prefilled(2).most_drafts(), 0);
+}
+
 TEST(Request, ARevokedChunkIsToBeLaunchedAgain) {
   Request request = request_of();
   request.admit(0, 0);

@@ -144,6 +144,50 @@ TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksIt) {
             (std::vector<RowPlan>{{3, 0, 3, true, 0}, {4, 0, 5, true, 0}, {1, 5, 1, true, 3}, {2, 5, 1, true, 3}}));
 }
 
+TEST_F(SchedulerTest, SharesWhatTheRowsLeaveOfTheLargestBucketAmongDrafts) {
+  options_.decode_buckets = BucketSet({4, 8});
+  options_.drafts = [](const Request&) { return std::vector<int32_t>{1, 2, 3}; };
+  decode_with(4);
+  decoding(3);  // after this output and one draft it ends
+  const Selection selection = next();
+  EXPECT_EQ(selection.step.bucket, 8);
+  std::vector<size_t> drafts;
+  for (const RowPlan& row : selection.step.rows) drafts.push_back(row.drafts.size());
+  EXPECT_EQ(drafts, (std::vector<size_t>{3, 0, 0, 0, 0}));
+  for (RequestId id : {2, 3, 4}) state().cancel(id);
+  EXPECT_EQ(next().step.rows, (std::vector<RowPlan>{{1, 3, 4, true, 1, {1, 2, 3}}, {5, 3, 2, true, 1, {1}}}));
+  launch(next().step);
+  sample();
+  EXPECT_EQ(next().action, Action::start_commit);  // no row before its last token is known
+}
+
+TEST_F(SchedulerTest, DraftsNeitherConstrainedRequestsNorBesidePrompts) {
+  options_.drafts = [](const Request&) { return std::vector<int32_t>{1}; };
+  decoding(8, true);
+  EXPECT_EQ(next().step.rows, (std::vector<RowPlan>{{1, 3, 1, true, 1}}));
+  state().cancel(1);
+  decoding();
+  submit();
+  state().admit();
+  EXPECT_EQ(next().step.rows, (std::vector<RowPlan>{{3, 0, 3, true, 0}, {2, 3, 1, true, 1}}));
+}
+
+TEST_F(SchedulerTest, TakesNoPageForDraftsThatTheRowDoesNotNeed) {
+  state() = PipelineState(KvPool({.pages = 8, .page_tokens = kTestPageTokens, .sequences = 2}),
+                          {.max_context = 32, .reserve = Reserve::prompt});
+  options_.drafts = [](const Request&) { return std::vector<int32_t>(9, 7); };
+  const RequestId id = decoding(20, false, 2);  // one page, of which the third position comes next
+  EXPECT_EQ(next().step.rows.at(0).drafts.size(), 1u);
+  launch({id});
+  sample();
+  commit();
+  launch({id});
+  sample();
+  commit();
+  EXPECT_EQ(next().step.rows.at(0).first, 4);
+  EXPECT_EQ(next().step.rows.at(0).drafts.size(), 3u);  // the row itself needs the second page
+}
+
 TEST_F(SchedulerTest, LeavesDecodingRowsOutWherePromptsRunApart) {
   options_.mixed = false;
   decode_with(2);
