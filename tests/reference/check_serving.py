@@ -21,6 +21,7 @@ SETTINGS = {
     "few pages, taken as needed": ["--max-batch", "16", "--chunk", "16", "--pages", "24", "--reserve", "prompt"],
     "prompts in pieces": ["--max-batch", "16", "--chunk", "32", "--prefill", "piecewise"],
     "prompts node by node": ["--max-batch", "16", "--chunk", "32", "--prefill", "eager"],
+    "with drafts": ["--max-batch", "8", "--chunk", "16", "--speculate", "4"],
     "arrivals over a second": ["--max-batch", "16", "--chunk", "16", "--rate", "200"],
 }
 
