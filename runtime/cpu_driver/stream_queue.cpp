@@ -13,6 +13,10 @@
 namespace nodewright::cpu {
 namespace {
 
+// A query runs one operation and, unlike a wait, comes back from one that does not end: far more than any kernel of the
+// tests takes, so that what a query has run does not depend on the machine.
+constexpr std::chrono::milliseconds kQueryPatience{300};
+
 bool all_done(const std::vector<CompletionRef>& completions) {
   return std::all_of(completions.begin(), completions.end(), [](const CompletionRef& c) { return c->done; });
 }
@@ -78,14 +82,16 @@ CompletionRef Executor::enqueue(Lock& lock, const std::shared_ptr<Stream>& strea
 
 CUresult Executor::wait_for(Lock& lock, CompletionRef completion) {
   if (completion == nullptr || completion->done) return state_.sticky;
-  Demand demand{.target = std::move(completion)};
-  return this->demand(lock, demand);
+  const auto demand = make_demand({.target = std::move(completion)});
+  met_.wait(lock, [&] { return demand->met; });
+  return state_.sticky;
 }
 
 CUresult Executor::wait_for_all(Lock& lock) {
   if (busy_.empty()) return state_.sticky;
-  Demand demand;
-  return this->demand(lock, demand);
+  const auto demand = make_demand({});
+  met_.wait(lock, [&] { return demand->met; });
+  return state_.sticky;
 }
 
 CUresult Executor::wait_for_blocking(Lock& lock) {
@@ -98,15 +104,15 @@ CUresult Executor::wait_for_blocking(Lock& lock) {
 
 CUresult Executor::advance(Lock& lock, CompletionRef towards) {
   if (towards == nullptr || towards->done) return state_.sticky;
-  Demand demand{.target = std::move(towards), .one_step = true};
-  return this->demand(lock, demand);
+  const auto demand = make_demand({.target = std::move(towards), .one_step = true});
+  demand->given_up = !met_.wait_for(lock, kQueryPatience, [&] { return demand->met; });
+  return state_.sticky;
 }
 
-CUresult Executor::demand(Lock& lock, Demand& demand) {
-  demands_.push_back(&demand);
+std::shared_ptr<Executor::Demand> Executor::make_demand(Demand demand) {
+  demands_.push_back(std::make_shared<Demand>(std::move(demand)));
   wanted_.notify_one();
-  met_.wait(lock, [&] { return demand.met; });
-  return state_.sticky;
+  return demands_.back();
 }
 
 bool Executor::satisfied(const Demand& demand) const {
@@ -121,7 +127,7 @@ void Executor::main(int workers, uint64_t timeout_ms) {
     if (stopping_) break;
     Demand& demand = *demands_.front();
     if (state_.sticky != CUDA_SUCCESS) drop_everything();
-    const bool stepped = !satisfied(demand) && step(lock, demand);
+    const bool stepped = !demand.given_up && !satisfied(demand) && step(lock, demand);
     if (!stepped || demand.one_step || satisfied(demand)) {
       demand.met = true;
       demands_.pop_front();

@@ -74,7 +74,8 @@ class Executor {
   CUresult wait_for_all(Lock& lock);
   // Waits for what the legacy default stream waits for: its own work and that of blocking streams.
   CUresult wait_for_blocking(Lock& lock);
-  // One operation, or one node of a graph, runs: queries advance deferred work.
+  // One operation, or one node of a graph, runs: queries advance deferred work. Returns also while it still runs, when
+  // that takes long.
   CUresult advance(Lock& lock, CompletionRef towards);
 
  private:
@@ -82,10 +83,11 @@ class Executor {
     CompletionRef target;  // null: everything
     bool one_step = false;
     bool met = false;
+    bool given_up = false;  // nobody waits for it
   };
 
   void main(int workers, uint64_t timeout_ms);
-  CUresult demand(Lock& lock, Demand& demand);
+  std::shared_ptr<Demand> make_demand(Demand demand);
   bool satisfied(const Demand& demand) const;
   bool step(Lock& lock, const Demand& demand);
   Stream* choose(const Demand& demand);
@@ -94,7 +96,7 @@ class Executor {
 
   State& state_;
   std::vector<std::shared_ptr<Stream>> busy_;  // streams with queued operations
-  std::deque<Demand*> demands_;
+  std::deque<std::shared_ptr<Demand>> demands_;
   std::condition_variable wanted_, met_;
   std::unique_ptr<WorkerPool> pool_;
   uint64_t serial_ = 0, random_ = 1;

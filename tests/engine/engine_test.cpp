@@ -205,6 +205,27 @@ INSTANTIATE_TEST_SUITE_P(
         ServedSetting{.name = "Captured", .mode = RunMode::captured}),
     name_of_setting);
 
+// A random model that soon goes round in circles: what n-grams draft there is right, and around it is not.
+TEST(Engine, AcceptsWhatNgramsDraftAndSavesAStepForEachWithTheSameTokens) {
+  test::LoadedModel loaded("qwen3/normed_heads");
+  const auto serve = [&](int speculate) {
+    Engine engine(loaded.device, loaded.kernels, loaded.model,
+                  engine_options({.name = "", .max_batch = 1, .speculate = speculate}));
+    EXPECT_TRUE(engine.submit({.prompt = {5, 9, 7, 5, 9, 7, 5, 9, 7}, .max_tokens = 40}).id);
+    while (engine.advance()) engine.pipeline().check();
+    EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
+    return std::pair(engine.take_resolutions().at(0).outputs, engine.stats());
+  };
+  const auto [expected, plain] = serve(0);
+  EXPECT_EQ(expected.size(), 40u);
+  EXPECT_EQ(plain.drafted, 0);
+  const auto [outputs, stats] = serve(3);
+  EXPECT_EQ(outputs, expected);
+  EXPECT_GT(stats.accepted_drafts, 5);
+  EXPECT_LT(stats.accepted_drafts, stats.drafted);
+  EXPECT_EQ(stats.steps() + stats.accepted_drafts, plain.steps());
+}
+
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {
   test::LoadedModel loaded("llama/odd_sizes");
   Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options());
