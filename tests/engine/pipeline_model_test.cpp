@@ -518,8 +518,13 @@ TEST(PipelineModel, HoldsInEveryStateOfThreeRequestsUpToDepth12) {
   EXPECT_GT(explore(World({.requests = 3}), 12), 2000);
 }
 
-TEST(PipelineModel, HoldsWithDraftsUpToDepth15) {
-  EXPECT_GT(explore(World({.requests = 1, .pages = 4, .drafts = 2}), 15), 200);
+TEST(PipelineModel, HoldsInEveryStateOfOneRequestWithDrafts) {
+  EXPECT_GT(explore(World({.requests = 1, .pages = 4, .reserve = Reserve::prompt, .drafts = 2}), 100), 1000);
+}
+
+// The second is constrained, and has none.
+TEST(PipelineModel, HoldsWithDraftsOfOneOfTwoRequestsUpToDepth14) {
+  EXPECT_GT(explore(World({.requests = 2, .pages = 4, .reserve = Reserve::prompt, .drafts = 2}), 14), 1000);
 }
 
 // Returns how many requests were resolved.
@@ -553,7 +558,7 @@ int64_t walk(int walks, int steps, int64_t drafts) {
 
 TEST(PipelineModel, HoldsInLongRandomWalksOfManyRequests) { EXPECT_GT(walk(600, 500, 0), 600 * 4); }
 
-TEST(PipelineModel, HoldsInLongRandomWalksOfManyRequestsWithDrafts) { EXPECT_GT(walk(200, 500, 2), 200 * 4); }
+TEST(PipelineModel, HoldsInLongRandomWalksOfManyRequestsWithDrafts) { EXPECT_GT(walk(120, 500, 2), 120 * 4); }
 
 }  // namespace
 }  // namespace nodewright
