@@ -21,6 +21,7 @@
 #include "cli/choice_fields.h"
 #include "cli/command.h"
 #include "cli/json_numbers.h"
+#include "cli/option_pairs.h"
 #include "cli/progress_bar.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
@@ -48,6 +49,7 @@ struct RunOptions {
   std::string reserve = "all", memory_limit;
   std::string prefill = "graph";
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
+  bool products_from = false;  // it was given
   std::optional<double> rate;  // requests a second
 };
 
@@ -308,6 +310,13 @@ uint64_t memory_limit(const std::string& text, const Device& device) {
   uint64_t bytes = 0;
   const char* end = text.data() + text.size();
   const auto as_bytes = std::from_chars(text.data(), end, bytes);
+  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > device.properties().total_bytes)
+    throw Error(
+        {.doing = "use together",
+         .object = "--memory-limit and --device",
+         .detail = fmt::format("{} bytes, and {} has {}", bytes, device.name(), device.properties().total_bytes),
+         .advice = "a share such as 0.9, or fewer bytes",
+         .fault = Fault::usage});
   if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > 1) return bytes;
   const auto as_share = std::from_chars(text.data(), end, share);
   if (as_share.ec != std::errc() || as_share.ptr != end || !(share > 0 && share <= 1))
@@ -336,6 +345,12 @@ int run_requests(const RunOptions& options) {
   if (std::filesystem::exists(options.session.model / "tokenizer.json"))
     tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
   const ModelConfig config = read_model_config(options.session.model);
+  check_pairs({.session = options.session,
+               .engine = options.engine,
+               .chunk = options.chunk,
+               .prefill = options.prefill,
+               .products_from = options.products_from,
+               .model_context = config.max_position});
   std::vector<ServedLine> lines = [&] {
     LineReader reader(options, config, tokenizer);
     return read_lines(options, reader);
@@ -448,7 +463,10 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");
   command->add_flag("--stats", options->stats, "print times and counts to stderr");
-  command->callback([options, &chosen] { chosen = [options] { return run_requests(*options); }; });
+  command->callback([options, command, &chosen] {
+    options->products_from = command->count("--products-from") > 0;
+    chosen = [options] { return run_requests(*options); };
+  });
 }
 
 }  // namespace nodewright::cli

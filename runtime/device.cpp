@@ -1,22 +1,36 @@
 #include "runtime/device.h"
 
+#include <cstdlib>
+
 #include "runtime/error.h"
 
 namespace nodewright {
+namespace {
+
+// The driver counts only what this variable names. Empty where it is not set.
+std::string visible_devices(const Driver& driver) {
+  const char* visible = driver.is_cpu() ? nullptr : std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible == nullptr ? "" : std::string("CUDA_VISIBLE_DEVICES is '") + visible + "'";
+}
+
+}  // namespace
 
 Device::Device(Driver& driver, int ordinal) : driver_(driver) {
-  driver_.check(driver_.cuInit(0), "cuInit", "start the driver", driver_.path(), {},
+  const std::string visible = visible_devices(driver);
+  driver_.check(driver_.cuInit(0), "cuInit", "start the driver", driver_.path(), visible,
                 driver_.is_cpu() ? "" : "check that nvidia-smi lists a device, or run with --device cpu");
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount", "count the devices of", driver_.path());
-  const std::string name = (driver_.is_cpu() ? "cpu:" : "cuda:") + std::to_string(ordinal);
+  const std::string kind = driver_.is_cpu() ? "cpu:" : "cuda:", name = kind + std::to_string(ordinal);
   if (ordinal < 0 || ordinal >= count)
-    throw Error(
-        {.doing = "open device",
-         .object = name,
-         .detail = "the driver has " + std::to_string(count) + " devices",
-         .advice = count == 0 ? "run with --device cpu" : "name a device from 0 to " + std::to_string(count - 1),
-         .fault = count == 0 ? Fault::run_time : Fault::usage});
+    throw Error({.doing = "open device",
+                 .object = name,
+                 .detail = "the driver has " + std::to_string(count) + (count == 1 ? " device" : " devices") +
+                           (visible.empty() ? "" : ", " + visible),
+                 .advice = count == 0   ? "run with --device cpu"
+                           : count == 1 ? "use " + kind + "0"
+                                        : "use one of " + kind + "0 to " + kind + std::to_string(count - 1),
+                 .fault = count == 0 ? Fault::run_time : Fault::usage});
   driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet", "open device", name);
   read_properties(ordinal);
   driver_.check(driver_.cuCtxGetCurrent(&previous_), "cuCtxGetCurrent", "read the current context before opening",

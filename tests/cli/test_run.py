@@ -113,8 +113,6 @@ class Run(CommandTest):
         self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
         self.assert_refused(USAGE, ["whole", "piecewise"], *on_device("run", ODD, "--prefill", "whole"), stdin=b"")
         self.assert_refused(USAGE, ["speculate", "17", "16"], *on_device("run", ODD, "--speculate", "17"), stdin=b'{"prompt_ids": [1]}\n')
-        self.assert_refused(USAGE, ["buckets", "max batch is 8"], *on_device("run", ODD, "--buckets", "1,2"),
-                            stdin=b'{"prompt_ids": [1]}\n')
 
     def test_no_requests_are_no_results(self):
         self.assertEqual("", self.succeed(*on_device("run", ODD), stdin=b"\n"))
@@ -130,7 +128,7 @@ class Run(CommandTest):
     def test_what_has_no_bucket_or_no_page_is_told(self):
         requests = lines_of([{"prompt_ids": [1, i], "max_tokens": 6} for i in range(4)])
         words = on_device("run", ODD, "--greedy", "--stats", "--max-batch", "3", "--buckets", "2")
-        self.assert_refused(USAGE, ["buckets", "max batch is 3", "allow eager"], *words, stdin=requests)
+        self.assert_refused(USAGE, ["--buckets and --max-batch", "--max-batch is 3", "--allow-eager"], *words, stdin=requests)
         done = run(*words, "--allow-eager", stdin=requests)
         self.assertEqual(0, done.returncode, done.stderr)
         told = [line for line in done.stderr.decode().splitlines() if line.startswith("nodewright: ")]

@@ -1,6 +1,7 @@
 // Kernels that cannot be had, or that do not end, while requests are open: a damaged image on disk is compiled anew and
 // nobody notices; every other fault is the one end of each request, with one message that names the kernel.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -268,6 +269,7 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, AKernelThatOutlastsTheStepTimeoutFailsEve
 
 // Nothing but the end of the process ends the kernel. As `nodewright run` does it.
 [[noreturn]] void serve_until_timed_out() {
+  ::alarm(60);  // a test that fails, and does not hang
   ModelWithKernel model("cpu", "sample", endless_sample());
   EngineOptions options = faulty_options();
   options.step_timeout_ms = 100;

@@ -1,5 +1,5 @@
 // Each way in which libcuda.so.1 can be unusable has words of its own. The drivers here are shared libraries of a few
-// lines, built by the test with the host compiler.
+// lines, built by the test with the host compiler (tests/support/fake_libcuda.cc).
 #include <gtest/gtest.h>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
@@ -7,33 +7,17 @@
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright {
 namespace {
-
-constexpr const char* kFakeDriver = R"(
-#include <cstring>
-extern "C" int cuDriverGetVersion(int* version) { *version = VERSION; return RESULT; }
-extern "C" int answer(...) { return 0; }
-#ifndef NO_GET_PROC_ADDRESS
-extern "C" int cuGetProcAddress_v2(const char* name, void** address, int version, unsigned long, int* status) {
-  *status = 0;
-  if (std::strcmp(name, LACKS) == 0) { *address = nullptr; *status = 1; return 500; }
-  if (version > 13000) return 1;
-  *address = reinterpret_cast<void*>(std::strcmp(name, "cuDriverGetVersion") == 0 ? (void*)cuDriverGetVersion
-                                                                                  : (void*)answer);
-  return 0;
-}
-#endif
-)";
 
 class DriverLoading : public testing::Test {
  protected:
   // Builds a driver with these macros and returns what loading it throws, or an empty text.
   std::string loading_says(const std::string& macros) {
-    const std::string source = (folder_.path() / "fake.cpp").string();
+    const std::string source = (test::source_dir() / "tests/support/fake_libcuda.cc").string();
     const std::string library = (folder_.path() / ("fake" + std::to_string(built_++) + ".so")).string();
-    write_text(source, kFakeDriver);
     const std::string command = host_compiler_path() + " -shared -fPIC -w " + macros + " -o " + library + " " + source;
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     try {
