@@ -32,6 +32,7 @@ BlockFailure describe(int signal_number, const siginfo_t& info, const BlockRunne
       break;
     case kTimeoutSignal:
       failure.fault = BlockFault::timeout;
+      failure.address = 0;  // si_addr is of faults only
       failure.what = "the launch ran longer than launch_timeout_ms";
       break;
     default:

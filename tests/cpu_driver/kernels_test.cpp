@@ -268,6 +268,20 @@ TEST_F(KernelTest, AKernelThatNeverEndsTimesOut) {
   ASSERT_OK(launch(load("endless", kEndless), 3, 32, FloatsIo{{x, 1}, {x, 1}}));
   EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, synchronize());
   EXPECT_NE(std::string::npos, api().report().find("node 'spin', kernel endless")) << api().report();
+  EXPECT_EQ(std::string::npos, api().report().find("address")) << api().report();
+}
+
+TEST_F(KernelTest, AQueryComesBackFromAKernelThatDoesNotEnd) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer holds signals back until the next call that it intercepts";
+#endif
+  start({.launch_timeout_ms = 1000});
+  float* x = upload(std::vector<float>{0});
+  ASSERT_OK(launch(load("endless", kEndless), 3, 32, FloatsIo{{x, 1}, {x, 1}}));
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, api().cuStreamQuery(stream_));
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, api().cuStreamQuery(stream_));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, synchronize());
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, api().cuStreamQuery(stream_));
 }
 
 TEST_F(KernelTest, AnOverrunIsAnIllegalAddressThatSticksAndNamesWhere) {

@@ -169,8 +169,6 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsA
   const std::string no_image = "no ELF file";
   ASSERT_EQ(store.write(kernel, key, std::as_bytes(std::span(no_image))), "");
   Interposer& interposer = model.interposer();
-  (void)model.engine();  // loads what is whole
-  const std::string before = interposer.describe_live();
   {
     Engine engine = model.engine();
     pause_among_requests(engine, model.loaded.vocab());
@@ -178,7 +176,8 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsA
     expect_words(error, {"norm_gate_up[kSingleRow=1", "driver: cuLibraryLoadData", "CUDA_ERROR_"});
     EXPECT_EQ(message_of_failed(engine, interposer), error);
   }
-  EXPECT_EQ(interposer.live_count(HandleKind::graph_exec), 0u) << before;
+  for (const HandleKind kind : {HandleKind::graph, HandleKind::graph_exec, HandleKind::event})
+    EXPECT_EQ(interposer.live_count(kind), 0u) << interposer.describe_live();
 }
 
 TEST(EngineFaultsOfKernelsOnCpuDriver, ASourceThatDoesNotCompileIsOneEndOfEachRequestWithTheCompilersLog) {
