@@ -1,5 +1,5 @@
-# What nodewright run refuses before it serves anything: drivers that cannot be used, devices that are not there, and
-# options that contradict each other. One message, nothing on standard output, nothing left behind.
+# What nodewright run refuses before it serves anything: drivers that cannot be used, devices that are not there, kernels
+# that do not compile, and options that contradict each other. One message, nothing on standard output, nothing left behind.
 import os
 import shutil
 import subprocess
@@ -48,6 +48,20 @@ class Drivers(CommandTest):
                      FAKE_DEVICES="1", CUDA_VISIBLE_DEVICES="3")
         self.refused(RUN_TIME, ["CUDA_ERROR_NO_DEVICE", "CUDA_VISIBLE_DEVICES is ''"], "cuda", FAKE_INIT="100",
                      CUDA_VISIBLE_DEVICES="")
+
+
+class Kernels(CommandTest):
+    def test_a_kernel_that_does_not_compile_is_one_error_with_the_compilers_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            compiler = os.path.join(folder, "compiler")
+            with open(compiler, "w") as file:
+                file.write("#!/bin/sh\ncase \" $* \" in *' --version '*) echo none 1.0; exit 0;; *' -E '*) exit 0;; esac\n"
+                           "echo 'a log of its own' >&2\nexit 1\n")
+            os.chmod(compiler, 0o755)
+            cache = os.path.join(folder, "cache")
+            self.assert_refused(RUN_TIME, ["compile a kernel", "a log of its own", compiler, " as "], "run", "--model", ODD,
+                                "--device", "cpu", stdin=REQUEST, NODEWRIGHT_CXX=compiler, NODEWRIGHT_CACHE=cache)
+            self.assertEqual([], os.listdir(cache))
 
 
 class Pairs(CommandTest):
