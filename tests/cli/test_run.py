@@ -1,6 +1,7 @@
 # nodewright run as a black box: many requests at once get what each gets from generate.
 import json
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -43,6 +44,20 @@ class Run(CommandTest):
             for i, (request, ids) in enumerate(zip(requests, expected)):
                 result = results[json.dumps(request.get("id", i + 1))]
                 self.assertEqual((ids, "length"), (",".join(map(str, result["ids"])), result["reason"]), words)
+
+    # One bucket, in which the bits of a row depend on its own request alone.
+    def test_two_hundred_requests_get_the_same_tokens_in_every_setting(self):
+        draw = random.Random(1)
+        shared = [draw.randrange(1003) for _ in range(64)]  # a page
+        requests = [{"id": i, "prompt_ids": (shared if i % 20 == 0 else []) + [draw.randrange(1003) for _ in range(1 + i % 4)],
+                     "max_tokens": 1 + i % 3, "ignore_eos": True, "temperature": draw.choice([0, 1.0]), "seed": i}
+                    for i in range(200)]
+        results = [self.serve(requests, "--buckets", "8", "--chunk", "8", *words)
+                   for words in ([], ["--no-prefix-cache", "--no-pipelining", "--max-batch", "5"],
+                                 ["--reserve", "prompt", "--pages", "5", "--speculate", "2", "--rate", "300"])]
+        self.assertEqual([1 + i % 3 for i in range(200)], [len(results[0][str(i)]["ids"]) for i in range(200)])
+        for other in results[1:]:
+            self.assertEqual(results[0], other)
 
     def test_texts_stops_and_what_is_refused(self):
         first = self.serve([{"prompt": "Once upon a time", "max_tokens": 4}], model=DEMO)["1"]
