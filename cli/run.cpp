@@ -129,6 +129,7 @@ class LineReader {
 
   Sampling sampling_of_line(const ordered_json& json) const {
     SamplingOptions sampling = options_.sampling;
+    if (json.contains("temperature") || json.contains("top_k") || json.contains("top_p")) sampling.greedy = false;
     if (json.contains("temperature")) sampling.temperature = json["temperature"].get<double>();
     if (json.contains("top_k")) sampling.top_k = static_cast<uint32_t>(integer(json["top_k"], "top_k", 0, INT32_MAX));
     if (json.contains("top_p")) sampling.top_p = json["top_p"].get<double>();

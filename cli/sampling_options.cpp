@@ -19,6 +19,12 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
 }
 
 void check(const SamplingOptions& options) {
+  if (options.greedy && options.temperature.value_or(0) > 0)
+    throw Error({.doing = "use together",
+                 .object = "--greedy and --temperature",
+                 .detail = "greedy is a temperature of 0, and another is asked for",
+                 .advice = "one of them",
+                 .fault = Fault::usage});
   const std::optional<SamplingFault> fault =
       sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1));
   if (!fault) return;

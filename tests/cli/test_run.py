@@ -59,6 +59,12 @@ class Run(CommandTest):
         for other in results[1:]:
             self.assertEqual(results[0], other)
 
+    def test_a_line_that_says_how_to_sample_is_not_greedy(self):
+        line = {"prompt_ids": [1, 2], "max_tokens": 8, "ignore_eos": True}
+        results = self.serve([{**line, "id": 1}, {**line, "id": 2, "temperature": 50.0}, {**line, "id": 3, "top_k": 900}],
+                             "--buckets", "8", "--chunk", "8")
+        self.assertEqual(3, len({json.dumps(result["ids"]) for result in results.values()}))
+
     def test_texts_stops_and_what_is_refused(self):
         first = self.serve([{"prompt": "Once upon a time", "max_tokens": 4}], model=DEMO)["1"]
         self.assertEqual(self.succeed("tokenize", "--model", DEMO, "--decode", ",".join(map(str, first["ids"])))[:-1],

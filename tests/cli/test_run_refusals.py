@@ -78,6 +78,7 @@ class Pairs(CommandTest):
                 (["--speculate and --buckets", "2 to 4", "bucket of 4", "--speculate 0"],
                  "--speculate 3 --buckets 1,8 --max-batch 1"),
                 (["--speculate and --buckets", "bucket of 2"], "--speculate 1 --buckets 1 --max-batch 1"),
+                (["--greedy and --temperature"], "--greedy --temperature 0.5"),
                 (["--prefill and --mode", "graphs", "--prefill eager", "--mode explicit"], "--prefill piecewise --mode eager"),
                 (["--products-from and --numerics", "--products-from 0", "--numerics fast"],
                  "--products-from 16 --numerics invariant"),
