@@ -17,7 +17,7 @@ void refuse_pair(std::string options, std::string why, std::string way_out) {
                .fault = Fault::usage});
 }
 
-void check_context(const GivenOptions& given) {
+void check_context_pairs(const GivenOptions& given) {
   const int64_t context = given.session.max_context, pages = given.engine.pages;
   if (context > given.model_context)
     refuse_pair("--max-context and --model",
@@ -30,7 +30,7 @@ void check_context(const GivenOptions& given) {
         fmt::format("--pages {}, or --max-context {}", pages_for(context), pages * kPageTokens));
 }
 
-void check_buckets(const GivenOptions& given) {
+void check_bucket_pairs(const GivenOptions& given) {
   const EngineOptions& engine = given.engine;
   if (engine.buckets.empty()) return;
   std::vector<int> sizes = engine.buckets;
@@ -62,7 +62,7 @@ void check_buckets(const GivenOptions& given) {
                 fmt::format("a bucket of {}, or --speculate 0", 1 + engine.speculate));
 }
 
-void check_forms(const GivenOptions& given) {
+void check_form_pairs(const GivenOptions& given) {
   if (prefill_form(given.prefill) == PrefillForm::piecewise && given.session.mode == "eager")
     refuse_pair("--prefill and --mode", "the pieces are graphs, and eager means none",
                 "--prefill eager, or --mode explicit");
@@ -75,9 +75,9 @@ void check_forms(const GivenOptions& given) {
 }  // namespace
 
 void check_pairs(const GivenOptions& given) {
-  check_context(given);
-  check_buckets(given);
-  check_forms(given);
+  check_context_pairs(given);
+  check_bucket_pairs(given);
+  check_form_pairs(given);
 }
 
 }  // namespace nodewright::cli

@@ -121,8 +121,12 @@ std::vector<std::filesystem::path> own_images(const ScratchFolder& folder, const
 
 TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsAndARefusedOneEndsThem) {
   const std::string kernel = "norm_gate_up", text = source_of_kernel(kernel) + "// kept apart\n";
-  (void)test::LoadedModel("llama/odd_sizes", "cpu")
-      .decoder({.bucket = 8, .max_context = 128, .numerics = Numerics::invariant});  // fills the usual folder
+  EngineOptions both = faulty_options();
+  both.buckets = {1, 8};
+  {
+    test::LoadedModel usual("llama/odd_sizes", "cpu");
+    (void)Engine(usual.device, usual.kernels, usual.model, both);  // fills the usual folder
+  }
   const ScratchFolder folder;
   link_usual_images(folder);
   std::filesystem::path image;  // of the bucket of one row
@@ -134,9 +138,7 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsA
     expected = served_outputs(engine);
     const std::vector<std::filesystem::path> before = own_images(folder, kernel);
     ASSERT_EQ(before.size(), 1u);
-    EngineOptions options = faulty_options();
-    options.buckets = {1, 8};
-    (void)model.engine(options);
+    (void)model.engine(both);
     for (const std::filesystem::path& file : own_images(folder, kernel))
       if (file != before[0]) image = file;
   }
