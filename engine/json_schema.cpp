@@ -102,16 +102,24 @@ class SchemaReader {
     for (const SchemaJson& name : required)
       if (!name.is_string() || !properties.contains(name.get<std::string>()))
         refuse(place, fmt::format("'required' names {}, which is no property", name.dump()));
-    std::string all = "\\{";
-    bool first = true;
+    // The first one that must be there has no comma. Those before it bring their own behind them, those after it in
+    // front; where none must be there, they are joined.
+    std::string all, optional;
+    bool has_required = false;
     for (const auto& [name, value] : properties.items()) {
-      if (std::ranges::count(required, SchemaJson(name)) == 0)
-        refuse(place, fmt::format("property '{}' is not in 'required', and what is optional is not supported", name));
-      all += (first ? "" : ", ?") + literal_pattern(SchemaJson(name).dump()) + ": ?" +
-             pattern(value, place + "/properties/" + name, depth + 1);
-      first = false;
+      const std::string one =
+          literal_pattern(SchemaJson(name).dump()) + ": ?" + pattern(value, place + "/properties/" + name, depth + 1);
+      const bool is_required = std::ranges::count(required, SchemaJson(name)) > 0;
+      if (has_required)
+        all += is_required ? ", ?" + one : "(?:, ?" + one + ")?";
+      else if (is_required)
+        all += one;
+      else
+        all += "(?:" + one + ", ?)?", optional += "|" + one;
+      has_required |= is_required;
     }
-    return all + "\\}";
+    if (!has_required && !optional.empty()) all = "(?:(?,, ?" + optional + "))?";
+    return "\\{" + all + "\\}";
   }
 
   std::string array(const SchemaJson& schema, const std::string& place, int depth) {

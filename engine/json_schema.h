@@ -2,7 +2,8 @@
 // subset, in which every schema says how its text looks; everything else is refused by name:
 //
 //   type         object, string, integer, number, boolean, null, array, or a list of them
-//   properties   all of them required, in the order in which they stand; additionalProperties may be false or absent
+//   properties   in the order in which they stand, those that are not required may be left out; additionalProperties
+//                may be false or absent
 //   items, minItems, maxItems; minLength, maxLength of strings
 //   enum, const, anyOf; title, description, default, examples, $schema say nothing
 //
