@@ -185,10 +185,10 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
     return {std::nullopt, fmt::format("a {} of {}", fault->field, fault->detail)};
   if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty())
     return {std::nullopt, std::move(reason)};
-  if (spec.constrained && !choice.allow) return {std::nullopt, "it is constrained, and nothing gives its masks"};
+  if (spec.constrained && !choice.follows_outputs()) return {std::nullopt, "it is constrained, and nothing gives its masks"};
   if (choice.shapes() && !options_.choices)
     return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
-  spec.constrained = choice.allow != nullptr;
+  spec.constrained = choice.follows_outputs();
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
   if (!submitted.id) return submitted;
   sampling_.emplace(*submitted.id, sampling);
@@ -387,9 +387,10 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
   if (choice == choices_.end() || !choice->second.shapes() || request.is_resolved()) return false;
   const ChoiceInputs& in = slots_.choices(slot);
   const ChoiceOptions& options = choice->second;
+  if (options.follows_outputs())
+    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
   if (options.allow) {
     const std::span<uint32_t> mask = cleared_mask(in, choice_row);
-    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
     const std::string failure = failure_of([&] { options.allow(request.outputs(), mask); });
     if (!failure.empty()) {
       pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure));
@@ -402,7 +403,8 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
                 .output = row.output,
                 .sampling = sampling_.at(row.request),
                 .options = options,
-                .stop_ids = request.spec().stop_ids});
+                .stop_ids = request.spec().stop_ids,
+                .outputs = request.outputs()});
   return true;
 }
 
