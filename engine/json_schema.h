@@ -4,7 +4,7 @@
 //   type         object, string, integer, number, boolean, null, array, or a list of them
 //   properties   in the order in which they stand, those that are not required may be left out; additionalProperties
 //                may be false or absent
-//   items, minItems, maxItems; minLength, maxLength of strings
+//   items, minItems, maxItems; minLength, maxLength of strings; of integers minimum, maximum and the exclusive ones
 //   enum, const, anyOf; title, description, default, examples, $schema say nothing
 //
 // The text is compact but for one space that may follow a comma or a colon.

@@ -228,11 +228,43 @@ TEST(JsonSchema, GrowsWithTheNumberOfOptionalPropertiesAndNotWithThatOfSubsets) 
   EXPECT_EQ(states(100) - twenty, 8 * (twenty - ten));
 }
 
+TEST(JsonSchema, HoldsIntegersToTheirBounds) {
+  const auto words = byte_words();
+  const auto accepts = [&](std::optional<int64_t> least, std::optional<int64_t> most, const char* exclusive) {
+    nlohmann::ordered_json schema = {{"type", "integer"}};
+    const std::string prefix = *exclusive ? "exclusiveM" : "m";
+    if (least) schema[prefix + "inimum"] = *least - (*exclusive ? 1 : 0);
+    if (most) schema[prefix + "aximum"] = *most + (*exclusive ? 1 : 0);
+    return Grammar(words, json_schema_pattern(schema));
+  };
+  for (const auto& [least, most] : std::vector<std::pair<int, int>>{
+           {0, 0}, {-1, 1}, {3, 17}, {-17, -3}, {95, 105}, {-1000, 999}, {110, 119}, {-1100, -99}, {9, 1000}, {7, 7}})
+    for (const char* exclusive : {"", "exclusive"}) {
+      Grammar both = accepts(least, most, exclusive), below = accepts(least, {}, exclusive),
+              above = accepts({}, most, exclusive);
+      for (int i = -1200; i <= 1200; ++i) {
+        ASSERT_EQ(matches(both, std::to_string(i)), least <= i && i <= most) << i << " of " << least << ".." << most;
+        ASSERT_EQ(matches(below, std::to_string(i)), least <= i) << i << " from " << least;
+        ASSERT_EQ(matches(above, std::to_string(i)), i <= most) << i << " to " << most;
+        ASSERT_FALSE(matches(both, fmt::format("0{}", std::abs(i)))) << i;
+      }
+      EXPECT_TRUE(matches(below, std::string(19, '9')));
+      EXPECT_FALSE(matches(above, std::string(19, '9')));
+      EXPECT_TRUE(matches(above, "-" + std::string(19, '9')));
+      EXPECT_FALSE(matches(below, std::string(20, '9')));
+    }
+}
+
 TEST(JsonSchema, RefusesWhatItDoesNotKnowByName) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {
       {R"({"type": "string", "pattern": "a"})", {"#", "'pattern'"}},
-      {R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]})",
+      {R"({"type": "object", "properties": {"a": {"type": "number", "minimum": 3}}, "required": ["a"]})",
        {"#/properties/a", "'minimum'"}},
+      {R"({"type": "integer", "minimum": 2.5})", {"'minimum' is 2.5"}},
+      {R"({"type": "integer", "maximum": -1000000000000000001})", {"'maximum'", "-10^18"}},
+      {R"({"type": "integer", "maximum": 18446744073709551615})", {"'maximum'", "10^18"}},
+      {R"({"type": "integer", "exclusiveMinimum": 3, "maximum": 3})", {"at least 4", "at most 3"}},
+      {R"({"type": ["integer", "null"], "minimum": 1})", {"'minimum'"}},
       {R"({"type": "object", "required": ["b"]})", {"\"b\"", "no property"}},
       {R"({"type": "object", "additionalProperties": true})", {"additionalProperties"}},
       {R"({"$ref": "#"})", {"no type"}},
