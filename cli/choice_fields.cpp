@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 
 #include "cli/json_numbers.h"
@@ -13,17 +14,10 @@
 
 namespace nodewright::cli {
 
-const std::vector<std::string> kChoiceFields = {"min_p",
-                                                "repetition_penalty",
-                                                "presence_penalty",
-                                                "frequency_penalty",
-                                                "logit_bias",
-                                                "bad_ids",
-                                                "min_tokens",
-                                                "logprobs",
-                                                "stop",
-                                                "regex",
-                                                "json_schema"};
+const std::vector<std::string> kChoiceFields = {
+    "min_p",         "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_ids",
+    "bad_sequences", "bad_words",          "min_tokens",       "logprobs",          "stop",       "regex",
+    "json_schema"};
 
 namespace {
 
@@ -33,6 +27,13 @@ void read_number(const LineJson& line, const char* name, float& value) {
   if (!line.contains(name)) return;
   if (!line[name].is_number()) throw std::invalid_argument(fmt::format("{} is {}, no number", name, line[name].dump()));
   value = line[name].get<float>();
+}
+
+// Empty where the line does not have it.
+LineJson list_of(const LineJson& line, const char* name, const char* of_what) {
+  if (!line.contains(name)) return LineJson::array();
+  if (!line[name].is_array()) throw std::invalid_argument(fmt::format("{} is no list of {}", name, of_what));
+  return line[name];
 }
 
 std::vector<std::string> stop_strings(const LineJson& value) {
@@ -66,6 +67,7 @@ LineChoice ChoiceReader::read(const LineJson& line, const std::vector<int32_t>& 
   read_number(line, "presence_penalty", options.presence_penalty);
   read_number(line, "frequency_penalty", options.frequency_penalty);
   read_biases(line, options);
+  read_bad_sequences(line, options);
   if (line.contains("min_tokens")) options.min_tokens = integer(line["min_tokens"], "min_tokens", 0, UINT32_MAX);
   if (line.contains("logprobs"))
     options.logprobs = static_cast<int>(integer(line["logprobs"], "logprobs", 0, kMostLogprobs));
@@ -92,10 +94,30 @@ void ChoiceReader::read_biases(const LineJson& line, ChoiceOptions& options) con
       options.biases.push_back({token, bias.get<float>()});
     }
   }
-  if (!line.contains("bad_ids")) return;
-  if (!line["bad_ids"].is_array()) throw std::invalid_argument("bad_ids is no list of token ids");
-  for (const LineJson& id : line["bad_ids"])
+  for (const LineJson& id : list_of(line, "bad_ids", "token ids"))
     options.biases.push_back({static_cast<int32_t>(integer(id, "bad_ids", 0, INT32_MAX)), -INFINITY});
+}
+
+// A word is banned where it begins a text and behind a space: many tokenizers have other tokens there.
+void ChoiceReader::read_bad_sequences(const LineJson& line, ChoiceOptions& options) const {
+  std::set<std::vector<int32_t>> all;
+  for (const LineJson& one : list_of(line, "bad_sequences", "lists of token ids")) {
+    if (!one.is_array() || one.empty())
+      throw std::invalid_argument(fmt::format("bad_sequences holds {}, expected token ids", one.dump()));
+    std::vector<int32_t>& ids = options.bad_sequences.emplace_back();
+    for (const LineJson& id : one) ids.push_back(static_cast<int32_t>(integer(id, "bad_sequences", 0, INT32_MAX)));
+    if (!all.insert(ids).second) options.bad_sequences.pop_back();
+  }
+  for (const LineJson& one : list_of(line, "bad_words", "strings")) {
+    const std::string word = one.is_string() ? one.get<std::string>() : "";
+    const size_t start = word.find_first_not_of(' ');
+    if (start == std::string::npos)
+      throw std::invalid_argument(fmt::format("bad_words holds {}, expected strings that hold a word", one.dump()));
+    for (const char* before : {"", " "}) {
+      std::vector<int32_t> ids = tokenizer_for("bad_words").encode(before + word.substr(start));
+      if (!ids.empty() && all.insert(ids).second) options.bad_sequences.push_back(std::move(ids));
+    }
+  }
 }
 
 std::shared_ptr<Grammar> ChoiceReader::grammar(const std::string& pattern) {

@@ -1,5 +1,5 @@
 // The fields of a request line that ask for more than temperature, top-k and top-p: min_p, penalties, logit_bias,
-// bad_ids, min_tokens, logprobs, stop, regex, json_schema.
+// bad_ids, bad_sequences, bad_words, min_tokens, logprobs, stop, regex, json_schema.
 #pragma once
 
 #include <map>
@@ -34,6 +34,7 @@ class ChoiceReader {
  private:
   std::shared_ptr<Grammar> grammar(const std::string& pattern);
   void read_biases(const nlohmann::ordered_json& line, ChoiceOptions& options) const;
+  void read_bad_sequences(const nlohmann::ordered_json& line, ChoiceOptions& options) const;
   const Tokenizer& tokenizer_for(const char* field) const;
 
   const ModelConfig& config_;

@@ -408,7 +408,8 @@ void add_run(CLI::App& app, Action& chosen) {
       ->add_option("--requests", options->requests,
                    "a request a line: prompt or prompt_ids, and id, max_tokens, temperature, top_k, top_p, seed, "
                    "stop_ids, ignore_eos, stop, regex, json_schema, logprobs, min_p, min_tokens, logit_bias, bad_ids, "
-                   "repetition_penalty, presence_penalty, frequency_penalty; -: standard input")
+                   "bad_sequences, bad_words, repetition_penalty, presence_penalty, frequency_penalty; "
+                   "-: standard input")
       ->capture_default_str();
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
       ->check(whole_number<uint32_t>)

@@ -85,10 +85,10 @@ void append_byte_ranges(CodeRange r, std::vector<ByteRanges>& all) {
 }
 
 struct PatternNode {
-  enum class Kind { characters, sequence, choice, repeat } kind = Kind::sequence;
+  enum class Kind { characters, sequence, choice, repeat, joined } kind = Kind::sequence;
   CodeRanges characters;
-  std::vector<PatternNode> parts;
-  int least = 0, most = -1;  // of a repeat; -1: without end
+  std::vector<PatternNode> parts;  // of a joined one: what is between, then what is joined
+  int least = 0, most = -1;        // of a repeat; -1: without end
 };
 
 class PatternParser {
@@ -151,14 +151,19 @@ class PatternParser {
     const char32_t c = take();
     switch (c) {
       case U'(': {
+        bool joins = false;
         if (peek() == U'?') {
           take();
-          if (peek() != U':') refuse("a group that begins with (? and is not (?:");
+          joins = peek() == U',';
+          if (!joins && peek() != U':') refuse("a group that begins with (? and is not (?: or (?,");
           take();
         }
         PatternNode inside = choice(depth + 1);
         if (peek() != U')') refuse("a group without its )");
         take();
+        if (!joins) return inside;
+        if (inside.kind != Kind::choice) refuse("a (?, group that joins nothing");
+        inside.kind = Kind::joined;
         return inside;
       }
       case U'[':
@@ -371,8 +376,28 @@ class PatternCompiler {
       }
       case Kind::repeat:
         return repeat(node, from);
+      case Kind::joined:
+        return joined(node, from);
     }
     return from;
+  }
+
+  // Each part once: it begins where none came before it, or behind what is between.
+  int32_t joined(const PatternNode& node, int32_t from) {
+    int32_t some = -1;  // at least one part came
+    for (size_t i = 1; i < node.parts.size(); ++i) {
+      const int32_t start = state();
+      at(from).free.push_back(start);
+      if (some >= 0) {
+        const int32_t between = add(node.parts[0], some);
+        at(between).free.push_back(start);
+      }
+      const int32_t end = add(node.parts[i], start), after = state();
+      at(end).free.push_back(after);
+      if (some >= 0) at(some).free.push_back(after);
+      some = after;
+    }
+    return some;
   }
 
   int32_t repeat(const PatternNode& node, int32_t from) {

@@ -3,6 +3,8 @@
 //
 //   literals  .  [a-zé]  [^"\\]  ( )  (?: )  |  *  +  ?  {2} {2,} {2,5}  \d \w \s \D \W \S (ASCII)
 //   \n \r \t \f \v \0 \xHH \uHHHH, and \ before a character that is no letter or digit
+//   (?,s|a|b|c)  one or more of a, b, c in this order, s between two of them: abc, ac and so on would be 2^n - 1
+//   choices
 //
 // `.` is any character but a line feed. ^ at the start and $ at the end say what holds anyway. Lazy marks (*?) change
 // no language and are refused, as are look-around, references, flags and properties.

@@ -21,10 +21,23 @@ std::string why_not_biases(const ChoiceOptions& options, std::span<const int32_t
     if (!(bias.bias >= -100 && bias.bias <= 100) && bias.bias != -INFINITY)
       return fmt::format("a bias of {} for token {} is outside -100 to 100", bias.bias, bias.token);
   }
-  const size_t entries = options.biases.size() + (options.min_tokens > 0 ? stop_ids.size() : 0);
+  for (const std::vector<int32_t>& sequence : options.bad_sequences) {
+    if (sequence.empty()) return "a bad sequence of no tokens";
+    for (const int32_t token : sequence)
+      if (token < 0 || token >= vocab)
+        return fmt::format("token {} of a bad sequence: the vocabulary has {} tokens", token, vocab);
+  }
+  const size_t entries =
+      options.biases.size() + options.bad_sequences.size() + (options.min_tokens > 0 ? stop_ids.size() : 0);
   if (entries > static_cast<size_t>(kMostBiases))
-    return fmt::format("{} biases and stop ids of min_tokens, and a row holds {}", entries, kMostBiases);
+    return fmt::format("{} biases, bad sequences and stop ids of min_tokens, and a row holds {}", entries, kMostBiases);
   return "";
+}
+
+// Whether one more token would complete the sequence.
+bool ends_with_its_beginning(std::span<const int32_t> outputs, const std::vector<int32_t>& sequence) {
+  const size_t before = sequence.size() - 1;
+  return outputs.size() >= before && std::equal(sequence.begin(), sequence.end() - 1, outputs.end() - before);
 }
 
 }  // namespace
@@ -70,6 +83,8 @@ void write_choice(const ChoiceInputs& in, int64_t row, const RowChoice& choice) 
     count = std::max(count, static_cast<int32_t>(had) + 1);
   };
   for (const TokenBias& bias : options.biases) add(bias.token, bias.bias);
+  for (const std::vector<int32_t>& sequence : options.bad_sequences)
+    if (ends_with_its_beginning(choice.outputs, sequence)) add(sequence.back(), -INFINITY);
   if (choice.output < options.min_tokens)
     for (const int32_t id : choice.stop_ids)
       if (id >= 0) add(id, -INFINITY);

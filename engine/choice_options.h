@@ -30,19 +30,22 @@ using EndFunction = std::function<std::optional<EndReason>(int32_t token)>;
 // In the order in which they act.
 struct ChoiceOptions {
   MaskFunction allow;             // empty: everything
-  std::vector<TokenBias> biases;  // at most kMostBiases together with the stop ids that min_tokens forbids
-  int64_t min_tokens = 0;         // before so many outputs no stop id is chosen
-  float repetition_penalty = 1;   // divides logits above 0, multiplies those below, of tokens in prompt and outputs
-  float presence_penalty = 0;     // subtracted from logits of tokens in the outputs
-  float frequency_penalty = 0;    // and this for each time
-  float min_p = 0;                // of the likeliest token's probability, after temperature
-  int logprobs = -1;              // of the raw distribution: the chosen token and so many of the likeliest; -1: none
-  EndFunction ends;               // empty: never; not part of the choice
+  std::vector<TokenBias> biases;  // at most kMostBiases together with the stop ids that min_tokens forbids, and with
+  std::vector<std::vector<int32_t>> bad_sequences;  // the last token is not chosen where outputs end with those before
+  int64_t min_tokens = 0;                           // before so many outputs no stop id is chosen
+  float repetition_penalty = 1;  // divides logits above 0, multiplies those below, of tokens in prompt and outputs
+  float presence_penalty = 0;    // subtracted from logits of tokens in the outputs
+  float frequency_penalty = 0;   // and this for each time
+  float min_p = 0;               // of the likeliest token's probability, after temperature
+  int logprobs = -1;             // of the raw distribution: the chosen token and so many of the likeliest; -1: none
+  EndFunction ends;              // empty: never; not part of the choice
 
   bool penalises() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
+  // Whether the tokens so far say what may come next: then the choice waits for the one before it.
+  bool follows_outputs() const { return allow || !bad_sequences.empty(); }
   // Whether its rows take part in the second choice.
   bool shapes() const {
-    return allow || !biases.empty() || min_tokens > 0 || penalises() || min_p > 0 || logprobs >= 0;
+    return follows_outputs() || !biases.empty() || min_tokens > 0 || penalises() || min_p > 0 || logprobs >= 0;
   }
 };
 
@@ -66,6 +69,7 @@ struct RowChoice {
   const Sampling& sampling;
   const ChoiceOptions& options;
   std::span<const int32_t> stop_ids;
+  std::span<const int32_t> outputs = {};  // so far; of a request whose options follow them
 };
 
 // `in`: the pinned block of a bucket, with at least row + 1 rows. The mask is not written.

@@ -13,9 +13,23 @@
 namespace nodewright {
 namespace {
 
-int64_t pages_of(const EngineOptions& options) {
+KvPoolOptions pool_of(const EngineOptions& options, const ModelConfig& config, int64_t pages) {
+  return {.pages = pages,
+          .page_tokens = kPageTokens,
+          .sequences = options.max_batch,
+          .prefix_cache = options.prefix_cache,
+          .window = config.window_of_all(),
+          .chunk = options.chunk};
+}
+
+// The most that a request may own at once.
+int64_t pages_of_request(const EngineOptions& options, const ModelConfig& config) {
+  return KvPool(pool_of(options, config, 0)).most_pages(options.max_context);
+}
+
+int64_t pages_of(const EngineOptions& options, const ModelConfig& config) {
   if (options.pages > 0 || options.memory_limit > 0) return options.pages;
-  return options.max_batch * pages_for(options.max_context);
+  return options.max_batch * pages_of_request(options, config);
 }
 
 // Of a request in a step. What repeats for longer is taken in the next one.
@@ -96,14 +110,15 @@ SchedulerOptions scheduling_of(const EngineOptions& options) {
           .allow_eager = options.allow_eager};
 }
 
-StepSlotsOptions slots_of(const EngineOptions& options) {
+StepSlotsOptions slots_of(const EngineOptions& options, const ModelConfig& config) {
   const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
   return {.buckets = buckets_of(options),
           .eager_rows = eager_rows_of(options),
           .max_context = options.max_context,
           .sequences = options.max_batch,
           .most_sampled = std::max<int64_t>(options.max_batch, drafted),
-          .pages = pages_of(options),
+          .pages = pages_of(options, config),
+          .request_pages = pages_of_request(options, config),
           .memory_limit = options.memory_limit,
           .numerics = options.numerics,
           .choices = options.choices,
@@ -128,6 +143,7 @@ void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t m
   same("kv heads", next.kv_heads, now.kv_heads);
   same("head_dim", next.head_dim, now.head_dim);
   same("vocabulary", next.vocab, now.vocab);
+  same("window of all layers", next.window_of_all(), now.window_of_all());
   check_option("max context", max_context, 1, next.max_position);
 }
 
@@ -150,11 +166,8 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
     : options_(checked(options, model.config())),
       model_(&model),
       scheduling_(scheduling()),
-      slots_(device, kernels, model, slots_of(options)),
-      pipeline_(KvPool({.pages = slots_.cache().pages(),
-                        .page_tokens = kPageTokens,
-                        .sequences = options.max_batch,
-                        .prefix_cache = options.prefix_cache}),
+      slots_(device, kernels, model, slots_of(options, model.config())),
+      pipeline_(KvPool(pool_of(options, model.config(), slots_.cache().pages())),
                 {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}) {}
 
 SchedulerOptions Engine::scheduling() const {
@@ -185,10 +198,11 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
     return {std::nullopt, fmt::format("a {} of {}", fault->field, fault->detail)};
   if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty())
     return {std::nullopt, std::move(reason)};
-  if (spec.constrained && !choice.allow) return {std::nullopt, "it is constrained, and nothing gives its masks"};
+  if (spec.constrained && !choice.follows_outputs())
+    return {std::nullopt, "it is constrained, and nothing gives its masks"};
   if (choice.shapes() && !options_.choices)
     return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
-  spec.constrained = choice.allow != nullptr;
+  spec.constrained = choice.follows_outputs();
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
   if (!submitted.id) return submitted;
   sampling_.emplace(*submitted.id, sampling);
@@ -271,7 +285,7 @@ void Engine::demand_paused(const char* doing) const {
 
 void Engine::rebuild(PipelineState::Rebuilt rebuilt) {
   try {
-    slots_.rebuild(*model_, slots_of(options_));
+    slots_.rebuild(*model_, slots_of(options_, model_->config()));
     for (const RequestId id : pipeline_.admitted()) set_counts(*pipeline_.find(id));
   } catch (const Error& error) {
     pipeline_.fail(error.what());
@@ -387,9 +401,10 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
   if (choice == choices_.end() || !choice->second.shapes() || request.is_resolved()) return false;
   const ChoiceInputs& in = slots_.choices(slot);
   const ChoiceOptions& options = choice->second;
+  if (options.follows_outputs())
+    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
   if (options.allow) {
     const std::span<uint32_t> mask = cleared_mask(in, choice_row);
-    masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
     const std::string failure = failure_of([&] { options.allow(request.outputs(), mask); });
     if (!failure.empty()) {
       pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure));
@@ -402,7 +417,8 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
                 .output = row.output,
                 .sampling = sampling_.at(row.request),
                 .options = options,
-                .stop_ids = request.spec().stop_ids});
+                .stop_ids = request.spec().stop_ids,
+                .outputs = request.outputs()});
   return true;
 }
 

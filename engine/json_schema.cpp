@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "engine/byte_pattern.h"
+#include "engine/integer_pattern.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -23,7 +25,7 @@ constexpr size_t kMostSchemaBytes = 1 << 20;  // of the expression
 // RFC 8259. A \u escape of a surrogate, which must not stand alone, is left out; the character itself may be written.
 constexpr std::string_view kCharacter =
     R"((?:[^"\\\x00-\x1f\x7f]|\\["\\/bfnrt]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))";
-constexpr std::string_view kInteger = "-?(?:0|[1-9][0-9]{0,18})";
+constexpr int64_t kFarthestBound = 1'000'000'000'000'000'000;  // of an integer
 constexpr std::string_view kNumber = R"(-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?)";
 
 class SchemaReader {
@@ -82,10 +84,11 @@ class SchemaReader {
   std::string of_type(const SchemaJson& schema, const SchemaJson& type, const std::string& place, int depth) {
     if (type == "object") return object(schema, place, depth);
     if (type == "array") return array(schema, place, depth);
+    if (type == "integer" && !schema["type"].is_array()) return integer(schema, place);
     allow_keys(schema, place, {"type", "minLength", "maxLength"});
     if (type == "string") return fmt::format("\"{}{}\"", kCharacter, counts(schema, place, "minLength", "maxLength"));
     if (!schema["type"].is_array()) allow_keys(schema, place, {"type"});
-    if (type == "integer") return std::string(kInteger);
+    if (type == "integer") return integer_pattern({}, {});
     if (type == "number") return std::string(kNumber);
     if (type == "boolean") return "(?:true|false)";
     if (type == "null") return "null";
@@ -102,16 +105,24 @@ class SchemaReader {
     for (const SchemaJson& name : required)
       if (!name.is_string() || !properties.contains(name.get<std::string>()))
         refuse(place, fmt::format("'required' names {}, which is no property", name.dump()));
-    std::string all = "\\{";
-    bool first = true;
+    // The first one that must be there has no comma. Those before it bring their own behind them, those after it in
+    // front; where none must be there, they are joined.
+    std::string all, optional;
+    bool has_required = false;
     for (const auto& [name, value] : properties.items()) {
-      if (std::ranges::count(required, SchemaJson(name)) == 0)
-        refuse(place, fmt::format("property '{}' is not in 'required', and what is optional is not supported", name));
-      all += (first ? "" : ", ?") + literal_pattern(SchemaJson(name).dump()) + ": ?" +
-             pattern(value, place + "/properties/" + name, depth + 1);
-      first = false;
+      const std::string one =
+          literal_pattern(SchemaJson(name).dump()) + ": ?" + pattern(value, place + "/properties/" + name, depth + 1);
+      const bool is_required = std::ranges::count(required, SchemaJson(name)) > 0;
+      if (has_required)
+        all += is_required ? ", ?" + one : "(?:, ?" + one + ")?";
+      else if (is_required)
+        all += one;
+      else
+        all += "(?:" + one + ", ?)?", optional += "|" + one;
+      has_required |= is_required;
     }
-    return all + "\\}";
+    if (!has_required && !optional.empty()) all = "(?:(?,, ?" + optional + "))?";
+    return "\\{" + all + "\\}";
   }
 
   std::string array(const SchemaJson& schema, const std::string& place, int depth) {
@@ -125,6 +136,28 @@ class SchemaReader {
                                          most < 0 ? "" : std::to_string(most - 1));
     const std::string some = item + rest;
     return least > 0 ? "\\[" + some + "\\]" : "\\[(?:" + some + ")?\\]";
+  }
+
+  static std::string integer(const SchemaJson& schema, const std::string& place) {
+    allow_keys(schema, place, {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"});
+    std::optional<int64_t> least = bound(schema, place, "minimum"), most = bound(schema, place, "maximum");
+    if (const auto below = bound(schema, place, "exclusiveMinimum"))
+      least = std::max(*below + 1, least.value_or(*below + 1));
+    if (const auto above = bound(schema, place, "exclusiveMaximum"))
+      most = std::min(*above - 1, most.value_or(*above - 1));
+    const std::string pattern = integer_pattern(least, most);
+    if (pattern.empty()) refuse(place, fmt::format("no integer is at least {} and at most {}", *least, *most));
+    return pattern;
+  }
+
+  static std::optional<int64_t> bound(const SchemaJson& schema, const std::string& place, const char* key) {
+    if (!schema.contains(key)) return std::nullopt;
+    const SchemaJson& value = schema[key];
+    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(kFarthestBound)
+                                                 : value.is_number_integer() && value.get<int64_t>() >= -kFarthestBound;
+    if (!fits)
+      refuse(place, fmt::format("'{}' is {}, expected an integer of at most 10^18, or -10^18", key, value.dump()));
+    return value.get<int64_t>();
   }
 
   static int64_t count(const SchemaJson& schema, const std::string& place, const char* key, int64_t otherwise) {

@@ -2,8 +2,9 @@
 // subset, in which every schema says how its text looks; everything else is refused by name:
 //
 //   type         object, string, integer, number, boolean, null, array, or a list of them
-//   properties   all of them required, in the order in which they stand; additionalProperties may be false or absent
-//   items, minItems, maxItems; minLength, maxLength of strings
+//   properties   in the order in which they stand, those that are not required may be left out; additionalProperties
+//                may be false or absent
+//   items, minItems, maxItems; minLength, maxLength of strings; of integers minimum, maximum and the exclusive ones
 //   enum, const, anyOf; title, description, default, examples, $schema say nothing
 //
 // The text is compact but for one space that may follow a comma or a colon.

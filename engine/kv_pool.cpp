@@ -20,6 +20,8 @@ const KvPoolOptions& checked(const KvPoolOptions& options) {
   refuse("pages", options.pages, 0);
   refuse("page tokens", options.page_tokens, 1);
   refuse("sequences", options.sequences, 1);
+  refuse("window", options.window, 0);
+  if (options.window > 0) refuse("chunk", options.chunk, 1);
   if (options.pages > std::numeric_limits<int32_t>::max())
     throw Error({.doing = "make a pool of pages",
                  .object = "pages",
@@ -45,7 +47,20 @@ KvPool::KvPool(const KvPoolOptions& options)
     : options_(checked(options)),
       pages_(options.pages),
       page_records_(static_cast<size_t>(options.pages)),
-      sequences_(static_cast<size_t>(options.sequences)) {}
+      sequences_(static_cast<size_t>(options.sequences)) {
+  // A page is offered behind the one before it, which a shorter window may have left by then.
+  if (options_.window > 0 && options_.window < 2 * options_.page_tokens) options_.prefix_cache = false;
+}
+
+// Pages that `tokens` successive positions touch at most: the first may be the last one of its page. A launch reads the
+// window before its first token. A chunk is alone in flight, so what is given back is free; beside it a decoding
+// sequence may wait for a page that it left, and for one that was merged.
+int64_t KvPool::window_pages(const KvPoolOptions& options) {
+  const auto touched = [&options](int64_t tokens) {
+    return (tokens - 1 + options.page_tokens - 1) / options.page_tokens + 1;
+  };
+  return std::max(touched(options.window - 1 + options.chunk), touched(options.window) + 2);
+}
 
 // Opening
 
@@ -56,22 +71,29 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
   if (closed == sequences_.end() || !found.fits) return std::nullopt;
   Sequence& s = *closed;
   s = {.is_open = true, .offers = options_.prefix_cache};
-  for (int32_t index : found.pages) own(index);
   s.offered = static_cast<int64_t>(found.pages.size());
   s.known = s.offered * options_.page_tokens;
   s.table = std::move(found.pages);
+  if (options_.window > 0) {
+    s.promised = found.needed;
+    s.dropped = std::max<int64_t>(0, found.start - options_.window + 1) / options_.page_tokens;
+    std::fill_n(s.table.begin(), s.dropped, kNoPage);
+    length = found.start + 1;  // what is behind it is taken when a launch needs it
+  }
+  std::for_each(s.table.begin() + s.dropped, s.table.end(), [this](int32_t index) { own(index); });
   stats_.prompt_tokens += static_cast<int64_t>(prompt.size());
   stats_.found_tokens += found.start;
   const auto sequence = static_cast<int32_t>(closed - sequences_.begin());
   return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
 }
 
-std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length) const {
+std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, int64_t spare) const {
   if (sequences_in_use() == options_.sequences) return fmt::format("all {} sequences are in use", options_.sequences);
   const Match found = match(prompt, length);
-  if (found.fits) return "";
-  return fmt::format("{} tokens need {} more pages, and {} of {} are free or cached", length, found.needed,
-                     found.available, pages_.total());
+  if (found.needed + spare <= found.available) return "";
+  return fmt::format("{} tokens need {} more pages{}, and {} of {} are {}", length, found.needed,
+                     spare > 0 ? fmt::format(" and {} beside them", spare) : "", found.available, pages_.total(),
+                     options_.window > 0 ? "promised to none" : "free or cached");
 }
 
 // The longest chain of offered pages that the prompt begins with, and whether the rest fits beside it.
@@ -102,8 +124,13 @@ KvPool::Match KvPool::weigh(std::vector<int32_t> pages, int64_t prompt_tokens, i
   found.start = std::min(matched * options_.page_tokens, prompt_tokens - 1);
   const bool copies = found.start < matched * options_.page_tokens;
   const auto cached = std::count_if(found.pages.begin(), found.pages.end(), [&](int32_t p) { return !page(p).owners; });
-  found.needed = pages_for(length) - matched + (copies ? 1 : 0);
-  found.available = free_pages() + cached_ - cached;
+  if (options_.window > 0) {  // a page that others own, too, is promised to each
+    found.needed = std::min(pages_for(length) + (copies ? 1 : 0), window_pages(options_));
+    found.available = available();
+  } else {
+    found.needed = pages_for(length) - matched + (copies ? 1 : 0);
+    found.available = available() - cached;
+  }
   found.fits = found.needed <= found.available;
   return found;
 }
@@ -126,12 +153,27 @@ std::optional<std::vector<PageCopy>> KvPool::reserve(int32_t sequence, int64_t f
     throw Error({.doing = "reserve pages for sequence",
                  .object = std::to_string(sequence),
                  .detail = fmt::format("positions {} to {}", first, end)});
-  const auto held = static_cast<int64_t>(s.table.size());
+  if (first < s.dropped * options_.page_tokens)
+    throw Error({.doing = "reserve pages for sequence",
+                 .object = std::to_string(sequence),
+                 .detail = fmt::format("position {}, and its first {} pages are given back", first, s.dropped)});
   std::vector<size_t> replaced;  // entries from `first` on whose pages others read or may ask for
   for (auto i = static_cast<size_t>(first / options_.page_tokens); i < s.table.size(); ++i)
     if (page(s.table[i]).owners > 1 || page(s.table[i]).is_offered) replaced.push_back(i);
-  const int64_t fresh = std::max<int64_t>(0, pages_for(end) - held);
-  if (fresh + static_cast<int64_t>(replaced.size()) > free_pages() + cached_) return std::nullopt;
+  const int64_t fresh = std::max<int64_t>(0, pages_for(end) - static_cast<int64_t>(s.table.size()));
+  if (options_.window > 0) {
+    const int64_t more = missing(sequence, end);
+    if (more > available()) return std::nullopt;
+    s.promised += more;
+    drop_before(sequence, first - options_.window + 1);
+    if (held(s) + fresh + static_cast<int64_t>(replaced.size()) > s.promised)
+      throw Error({.doing = "reserve pages for sequence",
+                   .object = std::to_string(sequence),
+                   .detail = fmt::format("positions {} to {} need {} pages beside {}, and {} are promised", first, end,
+                                         fresh + static_cast<int64_t>(replaced.size()), held(s), s.promised)});
+  } else if (fresh + static_cast<int64_t>(replaced.size()) > available()) {
+    return std::nullopt;
+  }
 
   forget_from(s, first);
   std::vector<int32_t> left;
@@ -149,6 +191,35 @@ std::optional<std::vector<PageCopy>> KvPool::reserve(int32_t sequence, int64_t f
   for (auto last = left.rbegin(); last != left.rend(); ++last) disown(*last);
   stats_.copied_pages += static_cast<int64_t>(copies.size());
   return copies;
+}
+
+int64_t KvPool::missing(int32_t sequence, int64_t end) const {
+  const Sequence& s = at(sequence);
+  const int64_t has = options_.window > 0 ? s.promised : static_cast<int64_t>(s.table.size());
+  return std::max<int64_t>(0, most_pages(end) - has);
+}
+
+int64_t KvPool::available() const { return options_.window > 0 ? pages_.total() - promised() : free_pages() + cached_; }
+
+int64_t KvPool::promised() const {
+  int64_t sum = 0;
+  for (const Sequence& s : sequences_) sum += s.promised;
+  return sum;
+}
+
+// No launch from now on reads what is before `first`. A sequence that is promised all its pages keeps them; the last
+// page that is offered stays, since the next one will be offered behind it.
+void KvPool::drop_before(int32_t sequence, int64_t first) {
+  Sequence& s = open_at(sequence);
+  if (s.promised < window_pages(options_)) return;
+  int64_t end = std::max<int64_t>(0, first) / options_.page_tokens;
+  if (s.offers) end = std::min(end, s.offered - 1);
+  if (end <= s.dropped) return;
+  const auto from = s.table.begin() + s.dropped, to = s.table.begin() + end;
+  std::vector<int32_t> pages(from, to);
+  std::fill(from, to, kNoPage);
+  s.dropped = end;
+  retire(sequence, std::move(pages));
 }
 
 // The sequence no longer knows the tokens at `first` and behind. Offered pages among them stay offered.
@@ -175,8 +246,9 @@ void KvPool::append(int32_t sequence, std::span<const int32_t> tokens) {
     return;
   }
   for (int32_t token : tokens) {
-    s.tail.push_back(token);
     ++s.known;
+    if (!s.offers) continue;
+    s.tail.push_back(token);
     if (static_cast<int64_t>(s.tail.size()) == options_.page_tokens) offer_full_page(s);
   }
 }
@@ -186,9 +258,16 @@ void KvPool::offer_full_page(Sequence& s) {
   const int32_t parent = s.offered == 0 ? -1 : s.table[static_cast<size_t>(s.offered - 1)];
   const uint64_t hash = options_.hash(parent < 0 ? 0 : page(parent).hash, s.tail);
   const int32_t equal = offered_page(hash, parent, s.tail);
+  // Where all its pages are promised and no more, another launch may need one before `mine` is free.
+  if (equal >= 0 && options_.window > 0 && s.promised < window_pages(options_) && launched_ > completed_ + 1) {
+    s.offers = false;
+    s.tail.clear();
+    return;
+  }
   if (equal >= 0) {  // launches in flight go on reading `mine`
     own(equal);
-    retire(-1, {std::exchange(mine, equal)});
+    const auto sequence = static_cast<int32_t>(&s - sequences_.data());
+    retire(sequence, {std::exchange(mine, equal)});
     ++stats_.merged_pages;
   } else {
     Page& p = page(mine);
@@ -208,21 +287,24 @@ void KvPool::offer_full_page(Sequence& s) {
 
 void KvPool::close(int32_t sequence) {
   Sequence& s = open_at(sequence);
-  std::vector<int32_t> pages = std::move(s.table);
-  s = {.is_closing = true};
-  retire(sequence, std::move(pages));
+  std::vector<int32_t> pages(s.table.begin() + s.dropped, s.table.end());
+  s = {.is_closing = true, .promised = options_.window > 0 ? held(s) : 0, .retiring = s.retiring};
+  retire(sequence, std::move(pages), true);
 }
 
 void KvPool::close_and_forget(int32_t sequence) {
   const Sequence& s = at(sequence);
-  for (int32_t index : s.table)
-    if (page(index).is_offered) withdraw_with_continuations(index);
+  if (s.offered > s.dropped) {  // what it gave back, too
+    const int32_t first = first_of_chain(s.table[static_cast<size_t>(s.dropped)]);
+    if (first >= 0) withdraw_with_continuations(first);
+  }
   stop_offering_withdrawn();
   close(sequence);
 }
 
-void KvPool::retire(int32_t sequence, std::vector<int32_t> pages) {
-  closing_.push_back({launched_, sequence, std::move(pages)});
+void KvPool::retire(int32_t sequence, std::vector<int32_t> pages, bool closes) {
+  sequences_[static_cast<size_t>(sequence)].retiring += static_cast<int64_t>(pages.size());
+  closing_.push_back({launched_, sequence, closes, std::move(pages)});
   release_completed();
 }
 
@@ -230,7 +312,9 @@ void KvPool::release_completed() {
   for (; !closing_.empty() && closing_.front().launch <= completed_; closing_.pop_front()) {
     const Closing& done = closing_.front();
     for (auto last = done.pages.rbegin(); last != done.pages.rend(); ++last) disown(*last);
-    if (done.sequence >= 0) sequences_[static_cast<size_t>(done.sequence)] = {};
+    Sequence& s = sequences_[static_cast<size_t>(done.sequence)];
+    s.retiring -= static_cast<int64_t>(done.pages.size());
+    if (done.closes) s = {};
   }
 }
 
@@ -275,9 +359,19 @@ void KvPool::drop_cache() {
 
 int32_t KvPool::take_page() {
   if (const std::optional<int32_t> free = pages_.take()) return *free;
-  withdraw(
-      evictable_.begin()->second);  // every cached page is evictable once its continuations are: they are cached too
   ++stats_.evicted_pages;
+  if (!evictable_.empty()) {  // without a window it never is: the continuations of a cached page are cached, too
+    withdraw(evictable_.begin()->second);
+    return *pages_.take();
+  }
+  // All that is cached was given back by sequences that go on behind it.
+  int32_t oldest = -1;
+  for (int32_t index = 0; index < pages_.total(); ++index)
+    if (page(index).is_offered && page(index).owners == 0 &&
+        (oldest < 0 || page(index).last_use < page(oldest).last_use))
+      oldest = index;
+  withdraw_with_continuations(first_of_chain(oldest));
+  stop_offering_withdrawn();
   return *pages_.take();
 }
 
@@ -319,13 +413,21 @@ void KvPool::withdraw_with_continuations(int32_t index) {
   withdraw(index);
 }
 
+// The page that begins the prompt that `index` is of; -1 where it is not offered.
+int32_t KvPool::first_of_chain(int32_t index) const {
+  if (!page(index).is_offered) return -1;
+  while (page(index).parent >= 0) index = page(index).parent;
+  return index;
+}
+
 // A sequence whose pages were withdrawn has no parent to offer its next page behind.
 void KvPool::stop_offering_withdrawn() {
   for (Sequence& s : sequences_) {
-    const auto first = s.table.begin(), last = first + s.offered;
+    if (s.offered <= s.dropped) continue;
+    const auto first = s.table.begin() + s.dropped, last = s.table.begin() + s.offered;
     const auto withdrawn = std::find_if(first, last, [&](int32_t index) { return !page(index).is_offered; });
     if (withdrawn != last) s.offers = false;
-    s.offered = withdrawn - first;
+    s.offered = withdrawn - s.table.begin();
   }
 }
 

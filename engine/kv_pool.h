@@ -5,8 +5,14 @@
 // A page is in exactly one of three states. Free: nobody's. Owned: in the tables of one or more sequences. Cached: in
 // no table, but its tokens are known and a prompt may ask for them; the least recently used one without a cached
 // continuation is taken first when no page is free.
+//
+// Where every layer has a window, a sequence gives back the pages before it as it goes on, cached as long as they may
+// be, and owns no more than window_pages() however long it becomes. Then pages are not counted but promised: what all
+// sequences may own at once is never more than there is, so that a page is there when the next launch needs it, though
+// those given back are still read by a launch in flight.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -30,6 +36,8 @@ struct KvPoolOptions {
   int64_t page_tokens = 0;            // kPageTokens of models/kv_cache.h
   int32_t sequences = 1;              // open at once, closed ones that a launch may still write included
   bool prefix_cache = true;           // off: no page is ever shared or kept
+  int64_t window = 0;                 // keys that a query sees in every layer, its own included; 0: all
+  int64_t chunk = 0;                  // with a window: the most tokens of a prompt that one launch may write, and alone
   PageHash hash = chained_page_hash;  // equal hashes are never taken for equal tokens: any function is correct
 };
 
@@ -42,6 +50,8 @@ struct PageCopy {
 
 enum class PageState { free, owned, cached };
 
+inline constexpr int32_t kNoPage = -1;  // in a table: before the window, and nothing reads it
+
 // A value: a copy is an independent pool. Not thread-safe. An Error leaves the pool as it was.
 class KvPool {
  public:
@@ -53,17 +63,23 @@ class KvPool {
     int64_t start = 0;             // first position of the prompt whose keys and values must be computed, < its length
     std::vector<PageCopy> copies;  // to be run in this order before the next launch
   };
-  // A sequence that begins with `prompt` and owns pages for `length` tokens, all of them or nothing: no value when the
-  // pages or the sequences do not suffice. Throws Error for an empty prompt or a length below the prompt's.
+  // A sequence that begins with `prompt` and owns pages for `length` tokens, or with a window a promise of as many as
+  // it may own at once, all of them or nothing: no value when the pages or the sequences do not suffice. Throws Error
+  // for an empty prompt or a length below the prompt's.
   std::optional<Opened> open(std::span<const int32_t> prompt, int64_t length);
   // Why open() would return nothing, with the numbers; empty when it would not.
-  std::string why_not_open(std::span<const int32_t> prompt, int64_t length) const;
+  // `spare`: pages that must be left.
+  std::string why_not_open(std::span<const int32_t> prompt, int64_t length, int64_t spare = 0) const;
 
   // Makes positions `first` to `end` - 1 the sequence's to write, and what is before them its to read: takes pages up
   // to `end`, and others for those from `first` on that are shared or on offer; one that also holds positions before
   // `first` is to be copied. All or nothing: no value when pages do not suffice. Tokens appended at `first` or behind
-  // it are forgotten.
+  // it are forgotten. With a window only the pages of the window before `first` are the sequence's to read: to be
+  // called before each launch, with at most a chunk, or at most one page's tokens where another launch is in flight.
   std::optional<std::vector<PageCopy>> reserve(int32_t sequence, int64_t first, int64_t end);
+  // Pages, or promises of them, that reserve() would take for positions up to `end`, and those that it could.
+  int64_t missing(int32_t sequence, int64_t end) const;
+  int64_t available() const;
 
   // Says which tokens stand at the next positions, once a completed launch has written their keys and values. A page
   // that becomes full is offered to prompts to come; where an equal page is offered already, the table takes that one.
@@ -95,6 +111,11 @@ class KvPool {
 
   const KvPoolOptions& options() const { return options_; }
   int64_t pages_for(int64_t tokens) const { return (tokens + options_.page_tokens - 1) / options_.page_tokens; }
+  // The most pages that a sequence of so many tokens owns at once.
+  int64_t most_pages(int64_t tokens) const {
+    return options_.window > 0 ? std::min(pages_for(tokens), window_pages(options_)) : pages_for(tokens);
+  }
+  static int64_t window_pages(const KvPoolOptions& options);
   int64_t free_pages() const { return pages_.total() - pages_.taken(); }
   int64_t cached_pages() const { return cached_; }
   int64_t owned_pages() const { return pages_.taken() - cached_; }
@@ -131,12 +152,16 @@ class KvPool {
     bool offers = true;         // until what it holds stops being reproducible from its tokens
     int64_t known = 0;          // tokens
     int64_t offered = 0;        // leading pages of the table that are offered, each the parent of the next
+    int64_t dropped = 0;        // leading entries of the table that are kNoPage
+    int64_t promised = 0;       // with a window: pages that it may own at once; of a closing one, that it does
+    int64_t retiring = 0;       // of those, pages that are no longer in its table
     std::vector<int32_t> tail;  // known tokens of the page that is not full
     std::vector<int32_t> table;
   };
   struct Closing {
     uint64_t launch = 0;    // when it has completed, the pages lose this owner
-    int32_t sequence = -1;  // whose number is free then; -1: only pages
+    int32_t sequence = -1;  // that gave them back
+    bool closes = false;    // its number is free then
     std::vector<int32_t> pages;
   };
   struct Match {
@@ -156,6 +181,10 @@ class KvPool {
   Match weigh(std::vector<int32_t> pages, int64_t prompt_tokens, int64_t length) const;
   int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
 
+  int64_t promised() const;
+  int64_t held(const Sequence& s) const { return static_cast<int64_t>(s.table.size()) - s.dropped + s.retiring; }
+  void drop_before(int32_t sequence, int64_t first);
+  int32_t first_of_chain(int32_t index) const;
   int32_t take_page();
   void own(int32_t index);
   void disown(int32_t index);
@@ -164,7 +193,7 @@ class KvPool {
   void withdraw(int32_t index);
   void withdraw_with_continuations(int32_t index);
   void stop_offering_withdrawn();
-  void retire(int32_t sequence, std::vector<int32_t> pages);
+  void retire(int32_t sequence, std::vector<int32_t> pages, bool closes = false);
   void release_completed();
 
   void check_page(int32_t index, int32_t tables, int32_t continuations) const;

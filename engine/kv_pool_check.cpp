@@ -24,7 +24,8 @@ void demand(bool holds, const char* kind, int64_t number, fmt::format_string<Arg
 void KvPool::check() const {
   std::vector<int32_t> tables(page_records_.size(), 0), continuations(page_records_.size(), 0);
   for (const Sequence& s : sequences_)
-    for (int32_t index : s.table) ++tables[static_cast<size_t>(index)];
+    for (int32_t index : s.table)
+      if (index != kNoPage) ++tables[static_cast<size_t>(index)];
   for (const Closing& waiting : closing_)
     for (int32_t index : waiting.pages) ++tables[static_cast<size_t>(index)];
 
@@ -44,6 +45,7 @@ void KvPool::check() const {
   demand(evictable == static_cast<int64_t>(evictable_.size()), "evictable pages", -1, "{} are listed as {}", evictable,
          evictable_.size());
   for (int32_t index = 0; index < options_.sequences; ++index) check_sequence(index);
+  demand(promised() <= pages_.total(), "promises", -1, "{} of {} pages", promised(), pages_.total());
   for (const Closing& waiting : closing_)
     demand(waiting.launch > completed_ && waiting.launch <= launched_, "closing pages", -1,
            "they wait for launch {} of {}, {} have completed", waiting.launch, launched_, completed_);
@@ -64,25 +66,37 @@ void KvPool::check_page(int32_t index, int32_t tables, int32_t continuations) co
          p.continuations);
   if (p.parent < 0) return;
   demand(page(p.parent).is_offered, "page", index, "it continues page {}, which is not offered", p.parent);
-  demand(page(p.parent).owners >= p.owners, "page", index, "{} owners, and the page before it has {}", p.owners,
-         page(p.parent).owners);
+  demand(options_.window > 0 || page(p.parent).owners >= p.owners, "page", index,
+         "{} owners, and the page before it has {}", p.owners, page(p.parent).owners);
 }
 
 void KvPool::check_sequence(int32_t index) const {
   const Sequence& s = sequences_[static_cast<size_t>(index)];
   demand(!s.is_open || !s.is_closing, "sequence", index, "open and closing");
-  const auto closings = std::ranges::count_if(closing_, [index](const Closing& c) { return c.sequence == index; });
+  int64_t closings = 0, retiring = 0;
+  for (const Closing& waiting : closing_)
+    if (waiting.sequence == index) {
+      closings += waiting.closes;
+      retiring += static_cast<int64_t>(waiting.pages.size());
+    }
+  demand(retiring == s.retiring, "sequence", index, "{} pages retire, counted as {}", retiring, s.retiring);
+  demand(options_.window == 0 || held(s) <= s.promised, "sequence", index, "{} pages, and {} are promised", held(s),
+         s.promised);
   demand(closings == (s.is_closing ? 1 : 0), "sequence", index, "it is closing {} times", closings);
   if (!s.is_open) return demand(s.table.empty(), "sequence", index, "not open, and it has a table");
-  std::vector<int32_t> sorted = s.table;
+  demand(std::all_of(s.table.begin(), s.table.begin() + s.dropped, [](int32_t page) { return page == kNoPage; }),
+         "sequence", index, "it has one of the {} pages that it gave back", s.dropped);
+  std::vector<int32_t> sorted(s.table.begin() + s.dropped, s.table.end());
   std::ranges::sort(sorted);
+  demand(sorted.empty() || sorted.front() >= 0, "sequence", index, "no page stands behind those that it gave back");
   demand(std::ranges::adjacent_find(sorted) == sorted.end(), "sequence", index, "a page stands in its table twice");
   demand(pages_for(s.known) <= static_cast<int64_t>(s.table.size()), "sequence", index, "{} tokens in {} pages",
          s.known, s.table.size());
-  for (int64_t i = 0; i < s.offered; ++i) {
+  for (int64_t i = s.dropped; i < s.offered; ++i) {
     const Page& p = page(s.table[static_cast<size_t>(i)]);
     const int32_t before = i == 0 ? -1 : s.table[static_cast<size_t>(i - 1)];
-    demand(p.is_offered && p.parent == before, "sequence", index, "its page {} does not continue the one before it", i);
+    demand(p.is_offered && (before == kNoPage ? i == 0 || p.parent >= 0 : p.parent == before), "sequence", index,
+           "its page {} does not continue the one before it", i);
   }
   if (!s.offers) return;
   demand(s.offered == s.known / options_.page_tokens &&

@@ -51,7 +51,7 @@ PipelineState::Submitted PipelineState::submit(RequestSpec spec) {
   if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting)
     return {std::nullopt, fmt::format("{} requests are waiting, the most that may", waiting_.size())};
   Request request(last_id_ + 1, std::move(spec), options_.max_context);
-  if (const int64_t needed = pool_.pages_for(request.reserved_length()); needed > pool_.options().pages)
+  if (const int64_t needed = pool_.most_pages(request.reserved_length()); needed > pool_.options().pages)
     return {std::nullopt, fmt::format("{} tokens need {} pages, and the cache has {}", request.reserved_length(),
                                       needed, pool_.options().pages)};
   requests_.emplace(++last_id_, std::move(request));
@@ -84,8 +84,7 @@ std::string PipelineState::why_not_admit() const {
   if (std::string why = pool_.why_not_open(tokens, length); !why.empty()) return why;
   // A page for each that runs: or the request would be preempted by the next step, and be admitted again, for ever.
   const auto running = std::ranges::count_if(admitted_, [this](RequestId id) { return !find(id)->is_resolved(); });
-  if (options_.reserve == Reserve::all || running == 0 ||
-      pool_.why_not_open(tokens, length + running * pool_.options().page_tokens).empty())
+  if (options_.reserve == Reserve::all || running == 0 || pool_.why_not_open(tokens, length, running).empty())
     return "";
   return fmt::format("{} tokens would leave less than a page for each of {} requests", length, running);
 }
@@ -176,8 +175,10 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
   if (const int64_t missing = pages_short(plan); missing > 0) refuse("launch", fmt::format("{} pages short", missing));
 
   for (const RowPlan& row : plan.rows) {
-    // Behind all that is known: nothing is shared there, and nothing to be copied.
-    if (pages_missing(row) > 0) pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
+    // Behind all that is known: nothing is shared there, and nothing to be copied. With a window what it leaves is
+    // given back.
+    if (pool_.options().window > 0 || pages_missing(row) > 0)
+      pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
     at(row.request).launch(row.tokens, launched_ + 1);
   }
   const int slot = *free_slot();
@@ -187,14 +188,13 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
 }
 
 int64_t PipelineState::pages_missing(const RowPlan& row) const {
-  const auto held = static_cast<int64_t>(pool_.table(find(row.request)->sequence()).size());
-  return std::max<int64_t>(0, pool_.pages_for(row.first + row.tokens) - held);
+  return pool_.missing(find(row.request)->sequence(), row.first + row.tokens);
 }
 
 int64_t PipelineState::pages_short(const StepPlan& plan) const {
   int64_t missing = 0;
   for (const RowPlan& row : plan.rows) missing += pages_missing(row);
-  return std::max<int64_t>(0, missing - pool_.free_pages() - pool_.cached_pages());
+  return std::max<int64_t>(0, missing - pool_.available());
 }
 
 std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row) const {

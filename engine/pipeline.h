@@ -148,7 +148,7 @@ class PipelineState {
 
   // Steps
 
-  // Pages that the rows of the step need beyond those that are free or cached. Only with Reserve::prompt above 0.
+  // Pages that the rows of the step need beyond those that are available. Only with Reserve::prompt above 0.
   int64_t pages_short(const StepPlan& plan) const;
   // Counts each row, gives it the pages that it needs, and takes a slot. The device may be given the forward only after
   // this returns.

@@ -84,7 +84,8 @@ void PipelineState::check_requests() const {
     demand(pool_.is_open(request.sequence()), "pages", "request {} has no sequence", id);
     const auto held = static_cast<int64_t>(pool_.table(request.sequence()).size());
     const int64_t most = pool_.pages_for(request.reserved_length());
-    const int64_t least = options_.reserve == Reserve::all ? most : pool_.pages_for(request.computed());
+    const bool at_once = options_.reserve == Reserve::all && pool_.options().window == 0;
+    const int64_t least = at_once ? most : pool_.pages_for(request.computed());
     demand(held >= least && held <= most, "pages", "request {} has {} pages, and needs {} to {}", id, held, least,
            most);
     if (phase == RequestPhase::decoding)

@@ -27,7 +27,7 @@ struct RequestSpec {
   std::vector<int32_t> prompt;
   int64_t max_tokens = 16;
   std::vector<int32_t> stop_ids;
-  bool constrained = false;  // each token's mask depends on the token before it
+  bool constrained = false;  // what each token may be depends on the token before it
 };
 
 // Launched steps that have a request's row and are not committed: at most one per slot.

@@ -94,9 +94,11 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   if (std::string why = pipeline.why_not_launch(StepKind::prefill); !why.empty()) return {Action::idle, {}, why};
   StepPlan plan{.kind = StepKind::prefill};
   int64_t room = options.prefill_buckets.largest();
+  const KvPoolOptions& pages = pipeline.pool().options();
+  const int64_t most = pages.window > 0 ? pages.chunk : room;  // of one request
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
-    const int64_t tokens = std::min(room, request.prompt_left());
+    const int64_t tokens = std::min({room, most, request.prompt_left()});
     if (tokens > 0)
       plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), request.next_output()});
     room -= tokens;

@@ -111,7 +111,9 @@ int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
   const uint64_t page = static_cast<uint64_t>(layers_) * page_bytes_;
   return pages_within({.wanted = options.pages,
                        .page_bytes = page,
-                       .max_context = options.max_context,
+                       .max_context = options.request_pages > 0
+                                          ? std::min(options.max_context, options.request_pages * kPageTokens)
+                                          : options.max_context,
                        .limit = options.memory_limit,
                        .free = device_.free_bytes(),
                        .use = memory_});

@@ -53,6 +53,7 @@ struct StepSlotsOptions {
   int64_t sequences = 1;      // open at once
   int64_t most_sampled = 0;   // rows of a step that choose; 0: one for each sequence
   int64_t pages = 0;          // of the cache; 0: what the memory limit leaves
+  int64_t request_pages = 0;  // that the cache must have at least; 0: for max_context
   uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
   Numerics numerics = Numerics::fast;
   bool choices = false;  // rows may be chosen again

@@ -2,6 +2,7 @@
 // models/weights.h checks that the tensors agree.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -75,6 +76,7 @@ struct ModelConfig {
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
   bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[static_cast<size_t>(layer)]; }
   int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
+  int64_t window_of_all() const { return std::ranges::count(sliding, true) == layers ? window : 0; }
 };
 
 // Reads folder/config.json and, if present, folder/generation_config.json, whose eos_token_id comes first. Absent keys

@@ -79,7 +79,8 @@ class Run(CommandTest):
 
     def test_grammars_stop_strings_and_log_probabilities(self):
         prompt = {"prompt": "Once upon a time", "max_tokens": 60}
-        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "old": {"type": "boolean"}},
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "old": {"type": "boolean"},
+                                                   "note": {"type": "string", "maxLength": 4}},
                   "required": ["name", "old"]}
         plain = {**prompt, "max_tokens": 12}
         results = self.serve([{**prompt, "id": "regex", "regex": "[ a-z]{5,9}!"},
@@ -88,7 +89,8 @@ class Run(CommandTest):
         self.assertRegex(results['"regex"']["text"], "^[ a-z]{5,9}!$")
         self.assertEqual("complete", results['"regex"']["reason"])
         answer = json.loads(results['"schema"']["text"])
-        self.assertEqual((["name", "old"], str, bool), (list(answer), type(answer["name"]), type(answer["old"])))
+        self.assertEqual((["name", "old"], str, bool), (list(answer)[:2], type(answer["name"]), type(answer["old"])))
+        self.assertLessEqual(set(answer), {"name", "old", "note"})
         text, ids = results['"plain"']["text"], results['"plain"']["ids"]
         likely = results['"likely"']
         self.assertEqual((ids, ids), (likely["ids"], [one["id"] for one in likely["logprobs"]]))
@@ -97,16 +99,21 @@ class Run(CommandTest):
             self.assertGreater(0, one["top"][0][1])
             self.assertGreaterEqual(one["top"][0][1], one["top"][1][1])
 
-        middle = text[5:9]
+        middle, word = text[5:9], text.split()[3]
         results = self.serve([{**plain, "id": "stop", "stop": ["~~~", middle]}, {**plain, "id": "bad", "bad_ids": [ids[0]]},
                               {**plain, "id": "late", "stop": middle, "min_tokens": 12},
                               {**plain, "id": "penalised", "repetition_penalty": 30.0},
+                              {**plain, "id": "word", "bad_words": [word]}, {**plain, "id": "ids", "bad_sequences": [ids[4:6]]},
                               {**plain, "id": "refused", "logit_bias": {"100000": 1}}], model=DEMO)
         self.assertEqual(("stop string", text[:text.index(middle)]),
                          (results['"stop"']["reason"], results['"stop"']["text"]))
         self.assertEqual(("length", text), (results['"late"']["reason"], results['"late"']["text"]))
         self.assertNotIn(ids[0], results['"bad"']["ids"])
         self.assertEqual(12, len(set(results['"penalised"']["ids"])))
+        self.assertEqual(text[:text.index(word)], results['"word"']["text"][:text.index(word)])
+        self.assertNotIn(word, results['"word"']["text"].split())
+        self.assertEqual(ids[:5], results['"ids"']["ids"][:5])
+        self.assertNotEqual(ids[5], results['"ids"']["ids"][5])
         self.assertIn("token 100000", results['"refused"']["message"])
 
     def test_a_line_that_cannot_be_read_is_named_before_anything_is_served(self):
@@ -123,10 +130,14 @@ class Run(CommandTest):
                             (b'{"prompt_ids": [1], "logprobs": 21}', ["line 2", "logprobs", "21"]),
                             (b'{"prompt_ids": [1], "min_p": "a"}', ["line 2", "min_p"]),
                             (b'{"prompt_ids": [1], "logit_bias": {"x": 1}}', ["line 2", "logit_bias", "x"]),
+                            (b'{"prompt_ids": [1], "bad_sequences": [1]}', ["line 2", "bad_sequences", "1"]),
+                            (b'{"prompt_ids": [1], "bad_sequences": [[1, -1]]}', ["line 2", "bad_sequences", "-1"]),
+                            (b'{"prompt_ids": [1], "bad_words": ["a"]}', ["line 2", "bad_words", "tokenizer.json"]),
                             (b'{"prompt_ids": [1], "top_p": 3}', ["line 2", "top-p"])):
             self.assert_refused(USAGE, named, *on_device("run", ODD), stdin=b'{"prompt_ids": [1]}\n' + line + b"\n")
         for line, named in ((b'{"prompt": "a", "regex": "a("}', ["line 1", "a(", "without its )"]),
                             (b'{"prompt": "a", "json_schema": {"type": "string", "format": "date"}}', ["line 1", "#", "'format'"]),
+                            (b'{"prompt": "a", "bad_words": ["a", " "]}', ["line 1", "bad_words", '" "']),
                             (b'{"prompt": "a", "stop": [""]}', ["line 1", "stop"])):
             self.assert_refused(USAGE, named, *on_device("run", DEMO), stdin=line + b"\n")
         self.assert_refused(USAGE, ["nowhere.jsonl", "No such file"], *on_device("run", ODD, "--requests", "nowhere.jsonl"))

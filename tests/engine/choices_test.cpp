@@ -147,6 +147,67 @@ TEST_F(EngineChoices, FailClosedAndAlone) {
   EXPECT_EQ(served.pipeline().mode(), PipelineMode::running);
 }
 
+// Biases that leave the logits no say: the first of them is chosen unless it is banned, then the second, and so on.
+TEST_F(EngineChoices, BanTheLastTokenOfABadSequenceExactlyBehindItsBeginning) {
+  const std::vector<TokenBias> preferred = {{7, 100}, {11, 70}, {13, 40}};
+  const struct {
+    std::vector<int32_t> prompt;
+    std::vector<std::vector<int32_t>> bad;
+    std::vector<int32_t> outputs;
+  } cases[] = {{{1, 2}, {}, {7, 7, 7, 7, 7, 7, 7}},
+               {{1, 2}, {{7}}, {11, 11, 11, 11, 11, 11, 11}},
+               {{1, 2}, {{7, 7, 7}}, {7, 7, 11, 7, 7, 11, 7}},
+               {{1, 7}, {{7, 7}, {7, 11}}, {7, 13, 7, 13, 7, 13, 7}},  // the prompt does not count
+               {{1, 2}, {{7, 7}, {7, 11, 7, 11}}, {7, 11, 7, 13, 7, 11, 7}},
+               {{1, 2}, {{11, 7}, {7, 7, 7, 7}, {12, 7}, {7, 12}}, {7, 7, 7, 11, 11, 11, 11}}};
+  for (const int depth : {1, kSlots}) {
+    Engine served = engine(depth);
+    std::map<RequestId, size_t> number;
+    for (size_t i = 0; i < std::size(cases); ++i) {
+      const auto& [prompt, bad, outputs] = cases[i];
+      ChoiceOptions choice{.biases = preferred, .bad_sequences = bad};
+      number[served.submit({.prompt = prompt, .max_tokens = 7}, {}, std::move(choice)).id.value()] = i;
+    }
+    for (const auto& [id, end] : serve(served)) EXPECT_EQ(end.outputs, cases[number.at(id)].outputs) << number.at(id);
+  }
+}
+
+TEST_F(EngineChoices, KeepBadSequencesOutOfWhatTheyWouldHaveChosenAloneAndInCompany) {
+  Engine served = engine();
+  struct Job {
+    RequestSpec spec;
+    Sampling sampling;
+    std::vector<int32_t> bad, before, outputs;  // what is banned, the tokens before it first came, and then all
+  };
+  std::vector<Job> jobs;
+  const auto submit = [&](const Job& job) {
+    ChoiceOptions choice;
+    if (!job.bad.empty()) choice.bad_sequences = {job.bad};
+    return served.submit(job.spec, job.sampling, choice).id.value();
+  };
+  for (uint64_t i = 0; i < 6; ++i) {
+    Job job{spec(60 + i, 16), {.temperature = i % 2 == 0 ? 0.0f : 1.0f, .top_k = 6, .seed = i}, {}, {}, {}};
+    submit(job);
+    const std::vector<int32_t> free = serve(served).begin()->second.outputs;
+    const auto from = free.begin() + 5 + static_cast<int64_t>(i % 3), to = from + 2 + static_cast<int64_t>(i % 2);
+    job.bad.assign(from, to);
+    const auto first = std::ranges::search(free, job.bad).begin();
+    job.before.assign(free.begin(), first + std::ssize(job.bad) - 1);
+    submit(job);
+    job.outputs = serve(served).begin()->second.outputs;
+    ASSERT_EQ(job.outputs.size(), free.size());
+    EXPECT_TRUE(std::ranges::search(job.outputs, job.bad).empty()) << i;
+    EXPECT_TRUE(std::equal(job.before.begin(), job.before.end(), job.outputs.begin())) << i;
+    EXPECT_NE(job.outputs[job.before.size()], job.bad.back()) << i;
+    jobs.push_back(std::move(job));
+  }
+  std::map<RequestId, const Job*> of;
+  for (const Job& job : jobs) of[submit(job)] = &job;
+  for (uint64_t i = 0; i < 2; ++i) served.submit(spec(80 + i, 12));
+  for (const auto& [id, end] : serve(served))
+    EXPECT_TRUE(!of.contains(id) || end.outputs == of.at(id)->outputs) << "request " << id;
+}
+
 TEST_F(EngineChoices, FailWhereTheLogitsHoldANaNAsEveryRequestDoes) {
   Engine served = engine();
   const Weight<bf16> gain = loaded.model.weights().final_norm().gain;
@@ -327,6 +388,10 @@ TEST_F(EngineChoices, AreRefusedOutOfRangeAndWhereTheEngineHasNoRoom) {
   std::vector<TokenBias> many;
   for (int32_t i = 0; i < 257; ++i) many.push_back({i, 1});
   expect_words(reason({.biases = many}), {"257", "256"});
+  many.resize(250);
+  expect_words(reason({.biases = many, .bad_sequences = {7, {1, 2}}}), {"257", "256", "bad sequences"});
+  expect_words(reason({.bad_sequences = {{1}, {}}}), {"bad sequence", "no tokens"});
+  expect_words(reason({.bad_sequences = {{1, 1003}}}), {"token 1003", "bad sequence", "1003 tokens"});
   EngineOptions none = choice_engine();
   none.choices = false;
   Engine plain(loaded.device, loaded.kernels, loaded.model, none);

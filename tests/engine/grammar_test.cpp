@@ -2,8 +2,11 @@
 // every mask against the automaton token by token.
 #include "engine/grammar.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -46,6 +49,7 @@ TEST(BytePattern, MatchesWhatTheLanguageOfTheExpressionHolds) {
        {"\u00df", "\u1fff", "\U0001f601", "\xc3"}},
       {R"(\x41\u00e9\.\n\s\S\w\W(?:x|)y)", {"A\u00e9.\n\t!_-xy", "A\u00e9.\n zZ\u00e9y"}, {"A\u00e9.\n zZzy"}},
       {"(a?){3}(b*c+)*", {"", "aaa", "c", "abccbc"}, {"aaaa", "b"}},
+      {"(?,-|ab|c?)d", {"abd", "ab-cd", "ab-d", "cd", "d"}, {"-cd", "ab-", "c-abd", "abcd", "ab-c-d"}},
       {"", {""}, {"a"}},
   };
   for (const auto& [pattern, in, out] : cases) {
@@ -65,6 +69,7 @@ TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
                                                                     {"a{99999}", {"10000"}},
                                                                     {"((a{1000}){1000}){1000}", {"states"}},
                                                                     {"(?=a)", {"(?"}},
+                                                                    {"(?,a)", {"joins nothing"}},
                                                                     {"\\bx", {"\\b, which"}},
                                                                     {"[z-a]", {"ends before"}},
                                                                     {"[", {"early"}},
@@ -175,13 +180,92 @@ TEST(JsonSchema, AllowsTheTextsThatFollowIt) {
   }
 }
 
+// Properties a to e, of which the bits of `required` must be there. All texts of up to four properties, in any order
+// and more than once, with every comma that a text could have wrongly.
+TEST(JsonSchema, AllowsEverySubsetOfOptionalPropertiesInTheirOrder) {
+  const auto words = byte_words();
+  const auto property = [](int i) { return fmt::format("\"{}\":{}", static_cast<char>('a' + i), i); };
+  for (const unsigned required : {0b00000u, 0b00001u, 0b10000u, 0b00100u, 0b01010u}) {
+    nlohmann::ordered_json schema = {{"type", "object"}, {"required", nlohmann::json::array()}};
+    for (int i = 0; i < 5; ++i) {
+      schema["properties"][std::string(1, static_cast<char>('a' + i))] = {{"const", i}};
+      if (required >> i & 1) schema["required"].push_back(std::string(1, static_cast<char>('a' + i)));
+    }
+    Grammar grammar(words, json_schema_pattern(schema));
+    int accepted = 0;
+    for (int word = 0; word < 6 * 6 * 6 * 6; ++word) {  // digit 5: nothing
+      std::vector<int> chosen;
+      unsigned present = 0;
+      std::string text, no_comma;
+      for (int rest = word, digit = 0; digit < 4; ++digit, rest /= 6) {
+        if (rest % 6 == 5) continue;
+        chosen.push_back(rest % 6);
+        present |= 1u << rest % 6;
+        text += (text.empty() ? "" : ",") + property(rest % 6);
+        no_comma += property(rest % 6);
+      }
+      const bool expected =
+          std::ranges::adjacent_find(chosen, std::greater_equal{}) == chosen.end() && (present & required) == required;
+      ASSERT_EQ(matches(grammar, "{" + text + "}"), expected) << text << " where " << required << " are required";
+      if (!expected) continue;
+      ++accepted;
+      for (const std::string& wrong : {"{," + text + "}", "{" + text + ",}", "{ " + text + "}"})
+        ASSERT_FALSE(matches(grammar, wrong)) << wrong;
+      ASSERT_FALSE(chosen.size() > 1 && matches(grammar, "{" + no_comma + "}")) << no_comma;
+    }
+    EXPECT_GT(accepted, 4) << required;
+    EXPECT_EQ(matches(grammar, "{}"), required == 0);
+  }
+}
+
+TEST(JsonSchema, GrowsWithTheNumberOfOptionalPropertiesAndNotWithThatOfSubsets) {
+  const auto states = [](int properties) {
+    nlohmann::ordered_json schema = {{"type", "object"}};
+    for (int i = 0; i < properties; ++i) schema["properties"][fmt::format("p{:03}", i)] = {{"type", "boolean"}};
+    return static_cast<int64_t>(parse_byte_pattern(json_schema_pattern(schema)).states.size());
+  };
+  const int64_t ten = states(10), twenty = states(20);
+  EXPECT_EQ(states(100) - twenty, 8 * (twenty - ten));
+}
+
+TEST(JsonSchema, HoldsIntegersToTheirBounds) {
+  const auto words = byte_words();
+  const auto accepts = [&](std::optional<int64_t> least, std::optional<int64_t> most, const char* exclusive) {
+    nlohmann::ordered_json schema = {{"type", "integer"}};
+    const std::string prefix = *exclusive ? "exclusiveM" : "m";
+    if (least) schema[prefix + "inimum"] = *least - (*exclusive ? 1 : 0);
+    if (most) schema[prefix + "aximum"] = *most + (*exclusive ? 1 : 0);
+    return Grammar(words, json_schema_pattern(schema));
+  };
+  for (const auto& [least, most] : std::vector<std::pair<int, int>>{
+           {0, 0}, {-1, 1}, {3, 17}, {-17, -3}, {95, 105}, {-1000, 999}, {110, 119}, {-1100, -99}, {9, 1000}, {7, 7}})
+    for (const char* exclusive : {"", "exclusive"}) {
+      Grammar both = accepts(least, most, exclusive), below = accepts(least, {}, exclusive),
+              above = accepts({}, most, exclusive);
+      for (int i = -1200; i <= 1200; ++i) {
+        ASSERT_EQ(matches(both, std::to_string(i)), least <= i && i <= most) << i << " of " << least << ".." << most;
+        ASSERT_EQ(matches(below, std::to_string(i)), least <= i) << i << " from " << least;
+        ASSERT_EQ(matches(above, std::to_string(i)), i <= most) << i << " to " << most;
+        ASSERT_FALSE(matches(both, fmt::format("0{}", std::abs(i)))) << i;
+      }
+      EXPECT_TRUE(matches(below, std::string(19, '9')));
+      EXPECT_FALSE(matches(above, std::string(19, '9')));
+      EXPECT_TRUE(matches(above, "-" + std::string(19, '9')));
+      EXPECT_FALSE(matches(below, std::string(20, '9')));
+    }
+}
+
 TEST(JsonSchema, RefusesWhatItDoesNotKnowByName) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {
       {R"({"type": "string", "pattern": "a"})", {"#", "'pattern'"}},
-      {R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]})",
+      {R"({"type": "object", "properties": {"a": {"type": "number", "minimum": 3}}, "required": ["a"]})",
        {"#/properties/a", "'minimum'"}},
-      {R"({"type": "object", "properties": {"a": {"type": "null"}}})", {"'a'", "required"}},
-      {R"({"type": "object", "required": ["b"]})", {"\"b\""}},
+      {R"({"type": "integer", "minimum": 2.5})", {"'minimum' is 2.5"}},
+      {R"({"type": "integer", "maximum": -1000000000000000001})", {"'maximum'", "-10^18"}},
+      {R"({"type": "integer", "maximum": 18446744073709551615})", {"'maximum'", "10^18"}},
+      {R"({"type": "integer", "exclusiveMinimum": 3, "maximum": 3})", {"at least 4", "at most 3"}},
+      {R"({"type": ["integer", "null"], "minimum": 1})", {"'minimum'"}},
+      {R"({"type": "object", "required": ["b"]})", {"\"b\"", "no property"}},
       {R"({"type": "object", "additionalProperties": true})", {"additionalProperties"}},
       {R"({"$ref": "#"})", {"no type"}},
       {R"({"type": "date"})", {"\"date\""}},

@@ -230,5 +230,19 @@ TEST_F(SchedulerTest, BringsAPauseToItsEnd) {
   EXPECT_EQ(next().reason, "the pipeline is paused");
 }
 
+// The pages that a window promises hold a chunk, however large the bucket is.
+TEST(SchedulerWithAWindow, TakesNoMoreOfAPromptAtOnceThanThePoolExpects) {
+  PipelineState state(KvPool({.pages = 64, .page_tokens = 4, .sequences = 2, .window = 8, .chunk = 5}),
+                      {.max_context = 64});
+  for (int32_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(state.submit({.prompt = counting(100 * i, 12)}).id);
+    ASSERT_TRUE(state.admit());
+  }
+  const Selection selection = select_next(state, {BucketSet({2}), BucketSet({16})});
+  ASSERT_EQ(selection.action, Action::launch);
+  ASSERT_EQ(selection.step.rows.size(), 2u);
+  for (const RowPlan& row : selection.step.rows) EXPECT_EQ(row.tokens, 5);
+}
+
 }  // namespace
 }  // namespace nodewright

@@ -2,10 +2,14 @@
 // positions is a stop.
 #include <unistd.h>
 
+#include <map>
 #include <optional>
 
+#include "engine/engine.h"
 #include "runtime/error.h"
 #include "tests/engine/golden_model.h"
+#include "tests/engine/poison_free.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
@@ -23,6 +27,7 @@ class SlidingModel {
                                std::filesystem::copy_options::overwrite_existing);
     nlohmann::json config = nlohmann::json::parse(std::ifstream(golden / "config.json"));
     config["sliding_window"] = window;
+    config["max_position_embeddings"] = 512;
     config["layer_types"] = std::vector<std::string>(7, "sliding_attention");
     std::ofstream(folder_ / "config.json") << config;
     loaded_.emplace(golden_folder("gemma3/window_16"));
@@ -74,6 +79,66 @@ TEST(Window, LeavesTheGlobalLayerAllOfTheContext) {
   const Logits expected = last_logits(decoder, loaded, prompt);
   prompt[3] = prompt[3] == 0 ? 1 : 0;
   EXPECT_FALSE(same_bits(last_logits(decoder, loaded, prompt), expected));
+}
+
+// Five pages of tokens in four: what the window leaves is given back, filled with NaN, and missed by nobody; alone, in
+// company and with drafts.
+TEST(Window, OfAllLayersIsAllThatAnEngineKeepsOfARequest) {
+  SlidingModel model(2);
+  LoadedModel& loaded = model.loaded();
+  constexpr int64_t kPrompt = 240, kOutputs = 20, kPagesOfOne = 4;
+  const auto request_of = [&](size_t i) {
+    return RequestSpec{.prompt = some_tokens(kPrompt - 8 * i, loaded.vocab(), i),
+                       .max_tokens = kOutputs + 8 * static_cast<int64_t>(i)};
+  };
+  const auto options_of = [&](int64_t pages, int speculate) {
+    return EngineOptions{.max_batch = 2,
+                         .chunk = 8,
+                         .buckets = {8},
+                         .max_context = kPrompt + kOutputs,
+                         .pages = pages,
+                         .speculate = speculate};
+  };
+  const auto serve = [&](Engine& engine) {
+    std::map<RequestId, Tokens> outputs;
+    for (int i = 0; engine.advance(); ++i) {
+      engine.pipeline().check();
+      engine.pipeline().pool().check();
+      if (i % 3 == 0) poison_free(engine, loaded);
+    }
+    for (const Resolution& end : engine.take_resolutions()) {
+      EXPECT_EQ(end.reason, EndReason::length) << end.message;
+      outputs[end.request] = end.outputs;
+    }
+    return outputs;
+  };
+  std::vector<Tokens> expected;
+  {
+    Engine engine(loaded.device, loaded.kernels, loaded.model, options_of(kPagesOfOne, 0));
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(engine.submit(request_of(i)).id);
+      expected.push_back(serve(engine).at(static_cast<RequestId>(i + 1)));
+    }
+    EXPECT_EQ(engine.stats().most_pages, 2);
+    Decoder decoder = loaded.decoder({.bucket = 8, .prefill_rows = 8, .max_context = kPrompt + kOutputs});
+    const Tokens prompt = request_of(0).prompt;
+    const int32_t sequence = decoder.open();
+    decoder.append(sequence, std::span(prompt).first(prompt.size() - 1));
+    Tokens kept{decoder.step({{.sequence = sequence, .token = prompt.back()}})[0]};
+    while (kept.size() < expected[0].size()) kept.push_back(decoder.step({{.sequence = sequence}})[0]);
+    EXPECT_EQ(kept, expected[0]) << "of a cache that keeps every page";
+  }
+  for (const int speculate : {0, 3}) {
+    Engine engine(loaded.device, loaded.kernels, loaded.model, options_of(2 * kPagesOfOne, speculate));
+    for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(engine.submit(request_of(i)).id);
+    const auto outputs = serve(engine);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(outputs.at(static_cast<RequestId>(i + 1)), expected[i]) << speculate;
+    EXPECT_EQ(engine.pipeline().pool().free_pages(), 2 * kPagesOfOne);
+  }
+  Engine small(loaded.device, loaded.kernels, loaded.model, options_of(kPagesOfOne - 1, 0));
+  expect_words(small.submit(request_of(0)).reason, {"need 4 pages", "the cache has 3"});
+  EngineOptions unlimited = options_of(0, 0);
+  EXPECT_EQ(Engine(loaded.device, loaded.kernels, loaded.model, unlimited).slots().cache().pages(), 2 * kPagesOfOne);
 }
 
 TEST(LearnedPositions, EndInAStopAndNotInAWrap) {

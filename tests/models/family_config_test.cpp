@@ -114,9 +114,13 @@ TEST(Qwen3Config, GivesTheLastLayersAWindowWhereAskedTo) {
   EXPECT_EQ(c.window_of(25), 0);
   EXPECT_EQ(c.window_of(26), 100);
   EXPECT_EQ(c.window_of(27), 100);
+  EXPECT_EQ(c.window_of_all(), 0);
   json types(28, "full_attention");
   types[3] = "sliding_attention";
   expect_refused(released_qwen3(), {{"layer_types", types}}, {"layer_types holds 'sliding_attention'"});
+  json everywhere = window;
+  everywhere["max_window_layers"] = 0;
+  EXPECT_EQ(changed(released_qwen3(), everywhere).window_of_all(), 100);
   json with_types = window;
   with_types["layer_types"] = types;
   EXPECT_EQ(changed(released_qwen3(), with_types).window_of(3), 100);
