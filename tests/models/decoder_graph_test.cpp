@@ -31,13 +31,13 @@ const std::vector<std::string> kModels = {"llama/odd_sizes",    "llama/one_kv_he
 
 // A golden model with the plans of one bucket.
 struct Planned {
-  Planned(const std::string& golden, int64_t rows)
+  Planned(const std::string& golden, int64_t rows, HiddenStates hidden = HiddenStates::none)
       : device(*opened.device),
         stream(device, "plans"),
         kernels(device),
         model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden" / golden)),
         cache(device, model.config(), 8),
-        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows}),
+        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows, .hidden = hidden}),
         state(slot.state(rows)),
         choice_slot(device, model.config(), slot.limits()),
         choice_state(choice_slot.state(rows)),
@@ -228,6 +228,34 @@ TEST_P(DecoderGraphCheckerOnCpuDriver, FindsAnEdgeThatIsMissingOrNotNeeded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraphCheckerOnCpuDriver, testing::ValuesIn(models_and_buckets()), name_of);
+
+TEST(DecoderGraphHidden, IsOneNodeMoreInStepsAndWithoutItNoByte) {
+  const auto names = [](const Plan& plan) {
+    std::vector<std::string> all;
+    for (const PlanNode& node : plan.nodes) all.push_back(node.name);
+    return all;
+  };
+  for (const auto& [model, rows] :
+       {std::pair<std::string, int64_t>{"gpt2/learned_positions", 8}, {"llama/odd_sizes", kProductsFromRows}}) {
+    Planned without(model, rows);
+    for (const HiddenStates hidden : {HiddenStates::last, HiddenStates::full}) {
+      Planned with(model, rows, hidden);
+      EXPECT_EQ(names(with.plan(DecodePurpose::prefill)), names(without.plan(DecodePurpose::prefill)));
+      for (EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic}) {
+        Plan plan = with.plan(DecodePurpose::serve, policy);
+        for (const MissingOrder& missing : missing_orders(plan)) ADD_FAILURE() << describe(missing);
+        std::vector<std::string> nodes = names(plan);
+        EXPECT_EQ(std::erase(nodes, "hidden"), 1u);
+        EXPECT_EQ(nodes, names(without.plan(DecodePurpose::serve, policy)));
+        for (const std::string& difference : read_back(ExplicitGraph(std::move(plan)))) ADD_FAILURE() << difference;
+      }
+      const auto bytes = sizeof(float) * static_cast<uint64_t>(rows * without.model.config().hidden);
+      EXPECT_EQ(with.state.hidden.bytes(), bytes);
+      EXPECT_GE(with.slot.bytes(), without.slot.bytes() + bytes);
+    }
+    EXPECT_EQ(without.state.hidden.bytes(), 0u);
+  }
+}
 
 // Grids depend on the number of SMs, so the golden is that of the CPU driver's four.
 TEST(DecoderGraphDumpOnCpuDriver, IsAsTheGoldenFile) {
