@@ -127,7 +127,8 @@ TEST_F(EngineScores, AreThoseOfTheLogitsBeforeEachTokenOfThePromptHoweverItIsCut
       if (++turn % 4 == 0) test::poison_free(engine, loaded);
     });
     if (first.empty()) first = told;
-    // Another order of the same sums, in fp32; products round what they multiply to bf16 (logits of std 4, 1 % off: ten times that).
+    // Another order of the same sums, in fp32; products round what they multiply to bf16, 1 % of a std of 4: ten times
+    // that.
     const bool same_sums = setting.buckets.size() == 1 && setting.products_from == 0;
     const double limit = same_sums ? 1e-5 : setting.products_from == 0 ? 1e-4 : 0.4;
     for (size_t i = 0; i < jobs.size(); ++i) {
