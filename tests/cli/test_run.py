@@ -129,6 +129,13 @@ class Run(CommandTest):
             self.assertEqual(("refused", "length"), (results['"asks"']["reason"], results['"not"']["reason"]))
             for words in ("last hidden states", "--hidden-dir"):
                 self.assertIn(words, results['"asks"']["message"])
+            os.mkdir(os.path.join(folder, "1.npy"))  # stands in the way of the first file
+            done = run(*on_device("run", ODD, "--buckets", "8", "--chunk", "8", "--hidden-dir", folder),
+                       stdin=lines_of([{"prompt_ids": [1], "max_tokens": 2, "hidden": "last"}] * 2))
+            first, second = sorted(map(json.loads, done.stdout.decode().splitlines()), key=lambda result: result["id"])
+            self.assertEqual((1, None, 2, 2), (done.returncode, first["hidden"], len(first["ids"]), len(matrix(second["hidden"]))))
+            self.assertIn("1.npy", first["message"])
+            self.assertIn("1.npy", done.stderr.decode())
             self.assert_refused(USAGE, ["--hidden-dir", logits], *on_device("run", ODD, "--hidden-dir", logits),
                                 stdin=b'{"prompt_ids": [1]}\n')
 
