@@ -15,9 +15,9 @@
 namespace nodewright::cli {
 
 const std::vector<std::string> kChoiceFields = {
-    "min_p",         "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_ids",
-    "bad_sequences", "bad_words",          "min_tokens",       "logprobs",          "stop",       "regex",
-    "json_schema"};
+    "min_p",         "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",      "bad_ids",
+    "bad_sequences", "bad_words",          "min_tokens",       "logprobs",          "prompt_logprobs", "stop",
+    "regex",         "json_schema"};
 
 namespace {
 
@@ -71,6 +71,8 @@ LineChoice ChoiceReader::read(const LineJson& line, const std::vector<int32_t>& 
   if (line.contains("min_tokens")) options.min_tokens = integer(line["min_tokens"], "min_tokens", 0, UINT32_MAX);
   if (line.contains("logprobs"))
     options.logprobs = static_cast<int>(integer(line["logprobs"], "logprobs", 0, kMostLogprobs));
+  if (line.contains("prompt_logprobs"))
+    options.prompt_logprobs = static_cast<int>(integer(line["prompt_logprobs"], "prompt_logprobs", 0, kMostLogprobs));
   if (line.contains("stop")) {
     choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), stop_strings(line["stop"]));
     options.ends = [stops = choice.stops, inner = options.ends, least = options.min_tokens,

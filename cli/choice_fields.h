@@ -1,5 +1,5 @@
 // The fields of a request line that ask for more than temperature, top-k and top-p: min_p, penalties, logit_bias,
-// bad_ids, bad_sequences, bad_words, min_tokens, logprobs, stop, regex, json_schema.
+// bad_ids, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ class ChoiceReader {
   std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern
 };
 
-// "logprobs" of a line's result.
+// "logprobs", and "prompt_logprobs", of a line's result.
 nlohmann::ordered_json logprobs_json(const std::vector<TokenLogprobs>& all);
 
 }  // namespace nodewright::cli

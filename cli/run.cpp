@@ -21,6 +21,7 @@
 #include "cli/choice_fields.h"
 #include "cli/command.h"
 #include "cli/json_numbers.h"
+#include "cli/npy.h"
 #include "cli/option_pairs.h"
 #include "cli/progress_bar.h"
 #include "cli/sampling_options.h"
@@ -51,15 +52,19 @@ struct RunOptions {
   bool no_prefix_cache = false, no_pipelining = false, stats = false;
   bool products_from = false;  // it was given
   std::optional<double> rate;  // requests a second
+  std::filesystem::path hidden_dir;
 };
 
 // One line of the input, and what has come of it.
 struct ServedLine {
-  ordered_json name;  // "id" of the line, or its number
+  int64_t number = 0;  // of the line, from 1
+  ordered_json name;   // "id" of the line, or its number
   RequestSpec spec;
   Sampling sampling;
   LineChoice choice;
-  std::vector<TokenLogprobs> logprobs;
+  std::vector<TokenLogprobs> logprobs, prompt_logprobs;
+  std::vector<float> hidden;  // [tokens, hidden]
+  int64_t hidden_tokens = 0;
   RunClock::time_point due, last_token;
 };
 
@@ -68,6 +73,12 @@ std::vector<int32_t> token_ids(const ordered_json& value, const std::string& nam
   std::vector<int32_t> ids;
   for (const ordered_json& id : value) ids.push_back(static_cast<int32_t>(integer(id, name, INT32_MIN, INT32_MAX)));
   return ids;
+}
+
+HiddenStates hidden_states(const ordered_json& value) {
+  for (const HiddenStates hidden : {HiddenStates::none, HiddenStates::last, HiddenStates::full})
+    if (value.is_string() && value.get<std::string>() == name_of(hidden)) return hidden;
+  throw std::invalid_argument(fmt::format("hidden is {}, expected \"none\", \"last\" or \"full\"", value.dump()));
 }
 
 class LineReader {
@@ -95,8 +106,9 @@ class LineReader {
 
  private:
   ServedLine line(const ordered_json& json, int64_t number) {
-    static const std::vector<std::string> kKnown = {"id",    "prompt", "prompt_ids", "max_tokens", "temperature",
-                                                    "top_k", "top_p",  "seed",       "stop_ids",   "ignore_eos"};
+    static const std::vector<std::string> kKnown = {"id",          "prompt",     "prompt_ids", "max_tokens",
+                                                    "temperature", "top_k",      "top_p",      "seed",
+                                                    "stop_ids",    "ignore_eos", "hidden"};
     if (!json.is_object()) throw std::invalid_argument("it is not a JSON object");
     for (const auto& [key, value] : json.items())
       if (std::ranges::count(kKnown, key) + std::ranges::count(kChoiceFields, key) == 0)
@@ -105,11 +117,15 @@ class LineReader {
       throw std::invalid_argument("it needs either prompt or prompt_ids");
     if (json.contains("prompt") && !tokenizer_)
       throw std::invalid_argument("its prompt is text, and the model has no tokenizer.json");
-    ServedLine line{.name = json.value("id", ordered_json(number)),
+    ServedLine line{.number = number,
+                    .name = json.value("id", ordered_json(number)),
                     .spec = {},
                     .sampling = {},
                     .choice = {},
                     .logprobs = {},
+                    .prompt_logprobs = {},
+                    .hidden = {},
+                    .hidden_tokens = 0,
                     .due = {},
                     .last_token = {}};
     RequestSpec& spec = line.spec;
@@ -122,6 +138,7 @@ class LineReader {
     std::vector<int32_t> eos(config_.eos.begin(), config_.eos.end());
     if (json.contains("ignore_eos") && json["ignore_eos"].get<bool>()) eos.clear();
     spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
+    if (json.contains("hidden")) spec.hidden = hidden_states(json["hidden"]);
     line.choice = choices_.read(json, eos);
     line.sampling = sampling_of_line(json);
     return line;
@@ -149,8 +166,9 @@ volatile std::sig_atomic_t interrupted = 0;
 // Serves the lines until each has its end, and prints it.
 class Serving {
  public:
-  Serving(Engine& engine, std::vector<ServedLine> lines, const std::optional<Tokenizer>& tokenizer)
-      : engine_(engine), lines_(std::move(lines)), tokenizer_(tokenizer) {}
+  Serving(Engine& engine, std::vector<ServedLine> lines, const std::optional<Tokenizer>& tokenizer,
+          std::filesystem::path hidden_dir)
+      : engine_(engine), lines_(std::move(lines)), tokenizer_(tokenizer), hidden_dir_(std::move(hidden_dir)) {}
 
   void run() {
     start_ = RunClock::now();
@@ -165,7 +183,7 @@ class Serving {
     seconds_ = std::chrono::duration<double>(RunClock::now() - start_).count();
   }
 
-  const std::optional<Error>& unwritten() const { return unwritten_; }
+  const std::optional<Error>& unwritten() const { return unwritten_ ? unwritten_ : hidden_unwritten_; }
 
   void spread_arrivals(double rate, uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -207,6 +225,12 @@ class Serving {
         print(line, "cancelled", {}, "");
         continue;
       }
+      if (line.spec.hidden != HiddenStates::none && hidden_dir_.empty()) {
+        print(line, "refused", {},
+              fmt::format("it asks for {} hidden states, and no --hidden-dir says where they are to go",
+                          name_of(line.spec.hidden)));
+        continue;
+      }
       const auto [id, reason] = engine_.submit(line.spec, line.sampling, line.choice.options);
       if (id)
         by_id_[*id] = &line;
@@ -228,9 +252,18 @@ class Serving {
       line.last_token = now;
     }
     for (TokenLogprobs& one : engine_.take_logprobs()) by_id_.at(one.request)->logprobs.push_back(std::move(one));
+    for (TokenLogprobs& one : engine_.take_prompt_logprobs())
+      by_id_.at(one.request)->prompt_logprobs.push_back(std::move(one));
+    for (const HiddenRows& rows : engine_.take_hidden()) {
+      ServedLine& line = *by_id_.at(rows.request);
+      line.hidden.insert(line.hidden.end(), rows.values.begin(), rows.values.end());
+      line.hidden_tokens += rows.rows;
+    }
     for (const Resolution& end : engine_.take_resolutions()) {
       const bool stopped = end.reason == EndReason::stop_id;
-      print(*by_id_.at(end.request), stopped ? "stop" : name_of(end.reason), end.outputs, end.message);
+      ServedLine& line = *by_id_.at(end.request);
+      print(line, stopped ? "stop" : name_of(end.reason), end.outputs, end.message);
+      line.hidden = {};
       by_id_.erase(end.request);
     }
   }
@@ -241,17 +274,31 @@ class Serving {
     for (const auto& [id, line] : by_id_) engine_.cancel(id);
   }
 
-  void print(const ServedLine& line, std::string_view reason, std::vector<int32_t> outputs,
-             const std::string& message) {
+  void print(const ServedLine& line, std::string_view reason, std::vector<int32_t> outputs, std::string message) {
     ordered_json result{{"id", line.name}, {"reason", reason}, {"ids", outputs}};
     if (reason == "stop") outputs.pop_back();  // no part of the text
     if (line.choice.stops) line.choice.stops->finish();
     if (tokenizer_) result["text"] = line.choice.stops ? line.choice.stops->text() : tokenizer_->decode(outputs, true);
     if (line.choice.options.logprobs >= 0) result["logprobs"] = logprobs_json(line.logprobs);
+    if (line.choice.options.prompt_logprobs >= 0) result["prompt_logprobs"] = logprobs_json(line.prompt_logprobs);
+    if (line.hidden_tokens > 0) result["hidden"] = written_hidden(line, message);
     if (!message.empty()) result["message"] = message;
     write(result.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     ++ends_[std::string(reason)];
     ++ended_;
+  }
+
+  // The path, or null: what could not be written is the message, and in the end the first of them is an error.
+  ordered_json written_hidden(const ServedLine& line, std::string& message) {
+    const std::filesystem::path path = hidden_dir_ / fmt::format("{}.npy", line.number);
+    try {
+      write_npy(path, line.hidden, line.hidden_tokens, static_cast<int64_t>(line.hidden.size()) / line.hidden_tokens);
+      return path.string();
+    } catch (const Error& error) {
+      message += (message.empty() ? "" : "; ") + std::string(error.what());
+      if (!hidden_unwritten_) hidden_unwritten_ = error;
+      return nullptr;
+    }
   }
 
   // Nobody reads any more: what is left is cancelled, and the first failure told in the end.
@@ -268,10 +315,11 @@ class Serving {
   Engine& engine_;
   std::vector<ServedLine> lines_;
   const std::optional<Tokenizer>& tokenizer_;
+  std::filesystem::path hidden_dir_;  // empty: nobody may ask for hidden states
   std::map<RequestId, ServedLine*> by_id_;
   size_t next_ = 0, ended_ = 0;
   bool cancelled_ = false;
-  std::optional<Error> unwritten_;
+  std::optional<Error> unwritten_, hidden_unwritten_;
   RunClock::time_point start_;
   double seconds_ = 0;
   std::map<std::string, int64_t> ends_;
@@ -332,6 +380,16 @@ uint64_t memory_limit(const std::string& text, const Device& device) {
   return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
 }
 
+void make_folder(const char* option, const std::filesystem::path& folder) {
+  std::error_code failure;
+  if (folder.empty() || std::filesystem::is_directory(folder, failure)) return;
+  if (std::filesystem::create_directories(folder, failure); failure)
+    throw Error({.doing = std::string("use ") + option,
+                 .object = folder.string(),
+                 .detail = failure.message(),
+                 .fault = Fault::usage});
+}
+
 int run_requests(const RunOptions& options) {
   check(options.sampling);
   if (options.max_tokens < 1)
@@ -356,11 +414,14 @@ int run_requests(const RunOptions& options) {
     LineReader reader(options, config, tokenizer);
     return read_lines(options, reader);
   }();
+  make_folder("--hidden-dir", options.hidden_dir);
 
   Session session(options.session);
   EngineOptions engine_options = options.engine;
   engine_options.choices =
-      std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.shapes(); });
+      std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.needs_choices(); });
+  for (const ServedLine& line : lines)
+    if (!options.hidden_dir.empty()) engine_options.hidden = std::max(engine_options.hidden, line.spec.hidden);
   engine_options.chunk =
       options.chunk.value_or(usual_chunk(lines, options.engine.max_batch, session.device().driver().is_cpu()));
   engine_options.max_context = std::min(longest(options, lines), session.context_limit());
@@ -385,7 +446,7 @@ int run_requests(const RunOptions& options) {
   progress.wipe();
   if (options.stats) fmt::print(stderr, "{}", start_report(built, engine.slots().memory()));
 
-  Serving serving(engine, std::move(lines), tokenizer);
+  Serving serving(engine, std::move(lines), tokenizer, options.hidden_dir);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
@@ -405,11 +466,12 @@ void add_run(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
   add_session_options(*command, options->session);
   command
-      ->add_option("--requests", options->requests,
-                   "a request a line: prompt or prompt_ids, and id, max_tokens, temperature, top_k, top_p, seed, "
-                   "stop_ids, ignore_eos, stop, regex, json_schema, logprobs, min_p, min_tokens, logit_bias, bad_ids, "
-                   "bad_sequences, bad_words, repetition_penalty, presence_penalty, frequency_penalty; "
-                   "-: standard input")
+      ->add_option(
+          "--requests", options->requests,
+          "a request a line: prompt or prompt_ids, and id, max_tokens, temperature, top_k, top_p, seed, "
+          "stop_ids, ignore_eos, stop, regex, json_schema, logprobs, prompt_logprobs, hidden, min_p, min_tokens, "
+          "logit_bias, bad_ids, bad_sequences, bad_words, repetition_penalty, presence_penalty, frequency_penalty; "
+          "-: standard input")
       ->capture_default_str();
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
       ->check(whole_number<uint32_t>)
@@ -461,6 +523,8 @@ void add_run(CLI::App& app, Action& chosen) {
           "--step-timeout", options->engine.step_timeout_ms,
           "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
       ->check(whole_number<uint32_t>);
+  command->add_option("--hidden-dir", options->hidden_dir,
+                      "folder for the hidden states that requests ask for: a .npy file each, float32 [tokens, hidden]");
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
   command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");

@@ -53,6 +53,8 @@ std::string why_not(const ChoiceOptions& options, std::span<const int32_t> stop_
   if (!(options.min_p >= 0 && options.min_p <= 1)) return fmt::format("a min_p of {} is outside 0 to 1", options.min_p);
   if (options.logprobs < -1 || options.logprobs > kMostLogprobs)
     return fmt::format("logprobs of {} tokens is outside 0 to {}", options.logprobs, kMostLogprobs);
+  if (options.prompt_logprobs < -1 || options.prompt_logprobs > kMostLogprobs)
+    return fmt::format("prompt_logprobs of {} tokens is outside 0 to {}", options.prompt_logprobs, kMostLogprobs);
   return why_not_biases(options, stop_ids, vocab);
 }
 

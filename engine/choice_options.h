@@ -39,20 +39,22 @@ struct ChoiceOptions {
   float min_p = 0;               // of the likeliest token's probability, after temperature
   int logprobs = -1;             // of the raw distribution: the chosen token and so many of the likeliest; -1: none
   EndFunction ends;              // empty: never; not part of the choice
+  int prompt_logprobs = -1;      // as logprobs, of each token of the prompt but the first; not part of the choice
 
   bool penalises() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
   // Whether the tokens so far say what may come next: then the choice waits for the one before it.
   bool follows_outputs() const { return allow || !bad_sequences.empty(); }
-  // Whether its rows take part in the second choice.
+  // Whether its rows that choose take part in the second choice.
   bool shapes() const {
     return follows_outputs() || !biases.empty() || min_tokens > 0 || penalises() || min_p > 0 || logprobs >= 0;
   }
+  bool needs_choices() const { return shapes() || prompt_logprobs >= 0; }
 };
 
 // The log probability of a chosen token, and the likeliest tokens with theirs.
 struct TokenLogprobs {
   RequestId request = 0;
-  int64_t output = 0;  // index of the token among the request's outputs
+  int64_t output = 0;  // index of the token among the request's outputs or, of a prompt's, in the prompt
   int32_t token = 0;
   float logprob = 0;
   std::vector<std::pair<int32_t, float>> top;  // the likeliest first

@@ -103,25 +103,31 @@ BucketSet decode_buckets_of(const EngineOptions& options) {
   return up_to(buckets, most);
 }
 
+int64_t most_sampled_of(const EngineOptions& options) {
+  const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
+  return std::max<int64_t>(options.max_batch, drafted);
+}
+
 SchedulerOptions scheduling_of(const EngineOptions& options) {
   return {.decode_buckets = decode_buckets_of(options),
           .prefill_buckets = up_to(buckets_of(options), options.chunk),
           .mixed = options.mixed,
-          .allow_eager = options.allow_eager};
+          .allow_eager = options.allow_eager,
+          .most_sampled = most_sampled_of(options)};
 }
 
 StepSlotsOptions slots_of(const EngineOptions& options, const ModelConfig& config) {
-  const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
   return {.buckets = buckets_of(options),
           .eager_rows = eager_rows_of(options),
           .max_context = options.max_context,
           .sequences = options.max_batch,
-          .most_sampled = std::max<int64_t>(options.max_batch, drafted),
+          .most_sampled = most_sampled_of(options),
           .pages = pages_of(options, config),
           .request_pages = pages_of_request(options, config),
           .memory_limit = options.memory_limit,
           .numerics = options.numerics,
           .choices = options.choices,
+          .hidden = options.hidden,
           .mode = options.mode,
           .policy = options.policy,
           .built = options.built,
@@ -158,6 +164,24 @@ std::string failure_of(const Work& work) {
   } catch (...) {
     return "it threw no std::exception";
   }
+}
+
+void check_gives(HiddenStates hidden, const Request& request) {
+  if (request.spec().hidden <= hidden) return;
+  throw Error({.doing = "rebuild graphs",
+               .object = "hidden",
+               .detail = fmt::format("it is {}, and request {} asks for {} hidden states", name_of(hidden),
+                                     request.id(), name_of(request.spec().hidden)),
+               .advice = fmt::format("hidden states {}, or cancel the request", name_of(request.spec().hidden)),
+               .fault = Fault::usage});
+}
+
+TokenLogprobs recorded(const ChoiceOutputs& out, int32_t choice, RequestId request, int64_t output, int top) {
+  TokenLogprobs told{request, output, out.tokens.data[choice], out.logprob.data[choice], {}};
+  for (int64_t k = choice * kMostLogprobs, end = k + top; k < end; ++k)
+    if (const int32_t token = out.top_tokens.data[k]; token >= 0)
+      told.top.emplace_back(token, out.top_logprobs.data[k]);
+  return told;
 }
 
 }  // namespace
@@ -200,13 +224,18 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
     return {std::nullopt, std::move(reason)};
   if (spec.constrained && !choice.follows_outputs())
     return {std::nullopt, "it is constrained, and nothing gives its masks"};
-  if (choice.shapes() && !options_.choices)
+  if (choice.needs_choices() && !options_.choices)
     return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
+  if (spec.hidden > options_.hidden)
+    return {std::nullopt, fmt::format("it asks for {} hidden states, and the engine's graphs give {}: they are to be "
+                                      "built with hidden states {}",
+                                      name_of(spec.hidden), name_of(options_.hidden), name_of(spec.hidden))};
   spec.constrained = choice.follows_outputs();
+  spec.scores_prompt = choice.prompt_logprobs >= 0;
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
   if (!submitted.id) return submitted;
   sampling_.emplace(*submitted.id, sampling);
-  if (choice.shapes() || choice.ends) choices_.emplace(*submitted.id, std::move(choice));
+  if (choice.needs_choices() || choice.ends) choices_.emplace(*submitted.id, std::move(choice));
   return submitted;
 }
 
@@ -243,6 +272,7 @@ std::vector<Resolution> Engine::take_resolutions() {
   for (const Resolution& resolution : resolutions) {
     sampling_.erase(resolution.request);
     choices_.erase(resolution.request);
+    told_.erase(resolution.request);
   }
   return resolutions;
 }
@@ -259,7 +289,10 @@ void Engine::resume() { pipeline_.resume(std::exchange(rebuilt_, PipelineState::
 
 void Engine::rebuild_graphs(const GraphOptions& graphs) {
   demand_paused("rebuild graphs");
+  for (const RequestId id : pipeline_.waiting()) check_gives(graphs.hidden, *pipeline_.find(id));
+  for (const RequestId id : pipeline_.admitted()) check_gives(graphs.hidden, *pipeline_.find(id));
   EngineOptions options = options_;
+  options.hidden = graphs.hidden;
   options.buckets = graphs.buckets;
   options.mode = graphs.mode;
   options.policy = graphs.policy;
@@ -355,19 +388,22 @@ void Engine::dispatch(const InFlightStep& step) {
       stats_.prompt_tokens += is_prompt;
       const int64_t left = row.first + row.tokens - inputs.position;
       const bool chooses = left <= row.chosen();
-      if (const auto behind = row.chosen() - left; chooses && behind > 0) {
+      if (const auto behind = static_cast<int64_t>(row.drafts.size()) + 1 - left; !row.drafts.empty() && behind > 0) {
         inputs.token = row.drafts[static_cast<size_t>(behind - 1)];
         inputs.output = row.output + behind;
       }
       write_row(in, chooses ? next_sampled++ : next_other++, inputs);
     }
   }
+  const auto hidden =
+      options_.hidden == HiddenStates::none ? 0 : static_cast<int32_t>(hidden_rows_needed(pipeline_, step.plan));
   slots_.launch({.slot = step.slot,
                  .bucket = step.plan.bucket,
                  .live = static_cast<int32_t>(step.plan.tokens()),
                  .sampled = static_cast<int32_t>(sampled),
                  .copies = step.copies,
-                 .prompt = step.plan.kind == StepKind::prefill});
+                 .prompt = step.plan.kind == StepKind::prefill,
+                 .hidden = hidden});
 }
 
 // The second choice of the forward's rows, in the order of the rows.
@@ -379,9 +415,11 @@ void Engine::sample() {
   int32_t step_row = 0, choices = 0;
   std::vector<MaskKey> masks;
   for (const RowPlan& row : step.plan.rows) {
+    for (int64_t position = row.first; position < row.first + row.scored; ++position)
+      choice_of.push_back(score_again(slot, row, position, step_row++, choices) ? choices++ : -1);
     if (!row.samples) continue;
     const bool again = choose_again(slot, row, step_row, choices, masks);
-    step_row += static_cast<int32_t>(row.chosen());
+    step_row += static_cast<int32_t>(row.chosen() - row.scored);
     choice_of.push_back(again ? choices++ : -1);
     choice_of.resize(static_cast<size_t>(step_row), -1);
   }
@@ -432,6 +470,8 @@ void Engine::commit() {
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
       results.emplace_back();
+      for (int64_t position = row.first; position < row.first + row.scored; ++position)
+        tell_score(step.slot, row, position, choice_of[next++]);
       if (row.samples) {
         RowResult& result = results.back();
         const int32_t choice = choice_of[next];
@@ -449,7 +489,14 @@ void Engine::commit() {
   for (const RowPlan& row : step.plan.rows)
     if (!row.drafts.empty() && !pipeline_.find(row.request)->is_resolved())
       drafted[row.request] = static_cast<int64_t>(row.drafts.size());
+  std::vector<HiddenRows> hidden;
+  StepPlan plan;
+  if (options_.hidden != HiddenStates::none) {
+    plan = step.plan;
+    hidden = hidden_of(pipeline_, plan, slots_.hidden(step.slot), model_->config().hidden);
+  }
   const std::vector<CommittedToken> accepted = pipeline_.finish_commit(results);
+  tell_hidden(std::move(hidden), plan, accepted);
   for (const auto& [request, count] : drafted) {
     stats_.drafted += count;
     stats_.accepted_drafts += std::max<int64_t>(0, std::ranges::count(accepted, request, &CommittedToken::request) - 1);
@@ -471,12 +518,56 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
         fmt::format("nothing may be chosen as output {}: its mask and biases deny every token", row.output);
   const auto asked = choices_.find(row.request);
   if (asked == choices_.end() || asked->second.logprobs < 0) return result;
-  TokenLogprobs told{row.request, row.output, result.token, out.logprob.data[choice], {}};
-  for (int64_t k = choice * kMostLogprobs, end = k + asked->second.logprobs; k < end; ++k)
-    if (const int32_t token = out.top_tokens.data[k]; token >= 0)
-      told.top.emplace_back(token, out.top_logprobs.data[k]);
-  logprobs.emplace(row.request, std::move(told));
+  logprobs.emplace(row.request, recorded(out, choice, row.request, row.output, asked->second.logprobs));
   return result;
+}
+
+// The token that follows in the prompt is forced, so that its log probability is what the second choice records. False
+// where it has been told, or nobody waits for it.
+bool Engine::score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row) {
+  const Request& request = *pipeline_.find(row.request);
+  const int64_t next = position + 1;
+  if (request.is_resolved() || next >= request.prompt_tokens() || next < told_[row.request].score) return false;
+  const ChoiceInputs& in = slots_.choices(slot);
+  const auto token = static_cast<uint32_t>(request.token_at(next));
+  cleared_mask(in, choice_row)[token / 32] = 1u << (token % 32);
+  write_choice(in, choice_row,
+               {.step_row = step_row,
+                .sequence = request.sequence(),
+                .output = 0,
+                .sampling = {},
+                .options = {.logprobs = choices_.at(row.request).prompt_logprobs},
+                .stop_ids = {}});
+  in.constrained.data[choice_row] = 1;
+  return true;
+}
+
+void Engine::tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice) {
+  if (choice < 0 || pipeline_.find(row.request)->is_resolved()) return;
+  const ChoiceOutputs& out = slots_.chosen(slot);
+  if (out.tokens.data[choice] < 0) {
+    pipeline_.fail_request(row.request, fmt::format("the logits behind token {} of the prompt hold a NaN", position));
+    return;
+  }
+  told_[row.request].score = position + 2;
+  prompt_logprobs_.push_back(
+      recorded(out, choice, row.request, position + 1, choices_.at(row.request).prompt_logprobs));
+}
+
+// After a commit: of what its step gave, what the requests accepted and have not been told.
+void Engine::tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan,
+                         std::span<const CommittedToken> accepted) {
+  for (HiddenRows& rows : given) {
+    const RowPlan& row = *std::ranges::find(plan.rows, rows.request, &RowPlan::request);
+    const int64_t took = std::ranges::count(accepted, rows.request, &CommittedToken::request);
+    int64_t end = row.first + row.tokens;
+    if (row.samples) end = took == 0 ? row.first : end - static_cast<int64_t>(row.drafts.size()) - 1 + took;
+    int64_t& told = told_[rows.request].hidden;
+    trim(rows, told, end);
+    if (rows.rows == 0) continue;
+    told = end;
+    hidden_.push_back(std::move(rows));
+  }
 }
 
 // Of the row's tokens those that the request will accept.

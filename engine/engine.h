@@ -15,12 +15,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/choice_options.h"
 #include "engine/engine_stats.h"
+#include "engine/hidden_rows.h"
 #include "engine/scheduler.h"
 #include "engine/step_slots.h"
 
@@ -34,13 +36,14 @@ struct EngineOptions {
   int64_t max_context = 0;  // tokens of prompt and outputs
   // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
   int64_t pages = 0;
-  uint64_t memory_limit = 0;           // bytes of weights, state, graphs and pages; 0: none
-  bool prefix_cache = true;            // prompts that begin alike share pages
-  Reserve reserve = Reserve::all;      // pages of a request when it is admitted
-  bool mixed = true;                   // steps with prompt tokens take along the rows that decode
-  bool choices = false;                // requests may ask for ChoiceOptions: memory and a small graph a bucket more
-  int depth = kSlots;                  // steps in flight; 1: no pipelining
-  int64_t step_timeout_ms = 0;         // a step that takes longer fails the engine; 0: it is waited for
+  uint64_t memory_limit = 0;       // bytes of weights, state, graphs and pages; 0: none
+  bool prefix_cache = true;        // prompts that begin alike share pages
+  Reserve reserve = Reserve::all;  // pages of a request when it is admitted
+  bool mixed = true;               // steps with prompt tokens take along the rows that decode
+  bool choices = false;            // requests may ask for ChoiceOptions: memory and a small graph a bucket more
+  HiddenStates hidden = HiddenStates::none;  // the most that requests may ask for: a buffer and a node a graph more
+  int depth = kSlots;                        // steps in flight; 1: no pipelining
+  int64_t step_timeout_ms = 0;               // a step that takes longer fails the engine; 0: it is waited for
   Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
@@ -70,6 +73,7 @@ struct GraphOptions {
   std::vector<int> buckets;  // as in EngineOptions
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
+  HiddenStates hidden = HiddenStates::none;  // no less than open requests ask for
 };
 
 class Engine {
@@ -91,6 +95,9 @@ class Engine {
   // Since the last call.
   std::vector<CommittedToken> take_tokens() { return std::exchange(tokens_, {}); }
   std::vector<TokenLogprobs> take_logprobs() { return std::exchange(logprobs_, {}); }
+  std::vector<TokenLogprobs> take_prompt_logprobs() { return std::exchange(prompt_logprobs_, {}); }
+  // Each token's once: with `last` those that chose an output that was accepted, with `full` the prompt's, too.
+  std::vector<HiddenRows> take_hidden() { return std::exchange(hidden_, {}); }
   std::vector<Resolution> take_resolutions();
 
   // Launches no more; what is in flight is still to be advanced. Throws Error unless it is running.
@@ -117,10 +124,13 @@ class Engine {
   void dispatch(const InFlightStep& step);
   void sample();
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
+  bool score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row);
   void commit();
   void count(const StepPlan& plan);
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
+  void tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice);
+  void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, std::span<const CommittedToken> accepted);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
   void ask_for_end(RequestId id, RowResult& result);
@@ -138,7 +148,13 @@ class Engine {
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
   std::vector<CommittedToken> tokens_;
-  std::vector<TokenLogprobs> logprobs_;
+  std::vector<TokenLogprobs> logprobs_, prompt_logprobs_;
+  std::vector<HiddenRows> hidden_;
+  // What has been told of a request: its prompt's log probabilities, and its hidden states, before these positions.
+  struct Told {
+    int64_t score = 1, hidden = 0;
+  };
+  std::map<RequestId, Told> told_;  // of those that ask for either
   EngineStats stats_;
   std::optional<std::chrono::steady_clock::time_point> drained_;  // since when nothing is in flight, with work to do
   PipelineState::Rebuilt rebuilt_ = PipelineState::Rebuilt::nothing;  // since it was paused

@@ -64,8 +64,8 @@ int64_t KvPool::window_pages(const KvPoolOptions& options) {
 
 // Opening
 
-std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int64_t length) {
-  Match found = match(prompt, length);
+std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int64_t length, bool finds) {
+  Match found = match(prompt, length, finds);
   const auto closed =
       std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_open && !s.is_closing; });
   if (closed == sequences_.end() || !found.fits) return std::nullopt;
@@ -87,9 +87,9 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
   return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
 }
 
-std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, int64_t spare) const {
+std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, bool finds, int64_t spare) const {
   if (sequences_in_use() == options_.sequences) return fmt::format("all {} sequences are in use", options_.sequences);
-  const Match found = match(prompt, length);
+  const Match found = match(prompt, length, finds);
   if (found.needed + spare <= found.available) return "";
   return fmt::format("{} tokens need {} more pages{}, and {} of {} are {}", length, found.needed,
                      spare > 0 ? fmt::format(" and {} beside them", spare) : "", found.available, pages_.total(),
@@ -97,7 +97,7 @@ std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length
 }
 
 // The longest chain of offered pages that the prompt begins with, and whether the rest fits beside it.
-KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length) const {
+KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length, bool finds) const {
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
   if (prompt.empty() || length < prompt_tokens)
     throw Error({.doing = "open a sequence",
@@ -105,7 +105,8 @@ KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length) con
   std::vector<int32_t> pages;
   uint64_t hash = 0;
   const auto page_tokens = static_cast<size_t>(options_.page_tokens);
-  for (auto rest = prompt; options_.prefix_cache && rest.size() >= page_tokens; rest = rest.subspan(page_tokens)) {
+  finds = finds && options_.prefix_cache;
+  for (auto rest = prompt; finds && rest.size() >= page_tokens; rest = rest.subspan(page_tokens)) {
     hash = options_.hash(hash, rest.first(page_tokens));
     const int32_t next = offered_page(hash, pages.empty() ? -1 : pages.back(), rest.first(page_tokens));
     if (next < 0) break;

@@ -65,11 +65,10 @@ class KvPool {
   };
   // A sequence that begins with `prompt` and owns pages for `length` tokens, or with a window a promise of as many as
   // it may own at once, all of them or nothing: no value when the pages or the sequences do not suffice. Throws Error
-  // for an empty prompt or a length below the prompt's.
-  std::optional<Opened> open(std::span<const int32_t> prompt, int64_t length);
-  // Why open() would return nothing, with the numbers; empty when it would not.
-  // `spare`: pages that must be left.
-  std::string why_not_open(std::span<const int32_t> prompt, int64_t length, int64_t spare = 0) const;
+  // for an empty prompt or a length below the prompt's. Unless it `finds`, all of the prompt is to be computed.
+  std::optional<Opened> open(std::span<const int32_t> prompt, int64_t length, bool finds = true);
+  // Why open() would return nothing, with the numbers; empty when it would not. `spare`: pages that must be left.
+  std::string why_not_open(std::span<const int32_t> prompt, int64_t length, bool finds = true, int64_t spare = 0) const;
 
   // Makes positions `first` to `end` - 1 the sequence's to write, and what is before them its to read: takes pages up
   // to `end`, and others for those from `first` on that are shared or on offer; one that also holds positions before
@@ -177,7 +176,7 @@ class KvPool {
   const Page& page(int32_t index) const { return page_records_[static_cast<size_t>(index)]; }
   Sequence& open_at(int32_t sequence);
 
-  Match match(std::span<const int32_t> prompt, int64_t length) const;
+  Match match(std::span<const int32_t> prompt, int64_t length, bool finds) const;
   Match weigh(std::vector<int32_t> pages, int64_t prompt_tokens, int64_t length) const;
   int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
 

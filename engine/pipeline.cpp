@@ -81,10 +81,11 @@ std::string PipelineState::why_not_admit() const {
   const Request& first = requests_.at(waiting_.front());
   const std::vector<int32_t> tokens = first.tokens();
   const int64_t length = admitted_length(first);
-  if (std::string why = pool_.why_not_open(tokens, length); !why.empty()) return why;
+  const bool finds = !first.spec().computes_all();
+  if (std::string why = pool_.why_not_open(tokens, length, finds); !why.empty()) return why;
   // A page for each that runs: or the request would be preempted by the next step, and be admitted again, for ever.
   const auto running = std::ranges::count_if(admitted_, [this](RequestId id) { return !find(id)->is_resolved(); });
-  if (options_.reserve == Reserve::all || running == 0 || pool_.why_not_open(tokens, length, running).empty())
+  if (options_.reserve == Reserve::all || running == 0 || pool_.why_not_open(tokens, length, finds, running).empty())
     return "";
   return fmt::format("{} tokens would leave less than a page for each of {} requests", length, running);
 }
@@ -97,7 +98,8 @@ int64_t PipelineState::admitted_length(const Request& request) const {
 bool PipelineState::admit() {
   if (!why_not_admit().empty()) return false;
   Request& first = at(waiting_.front());
-  const std::optional<KvPool::Opened> opened = pool_.open(first.tokens(), admitted_length(first));
+  const std::optional<KvPool::Opened> opened =
+      pool_.open(first.tokens(), admitted_length(first), !first.spec().computes_all());
   if (!opened) return false;
   first.admit(opened->sequence, opened->start);
   copies_.insert(copies_.end(), opened->copies.begin(), opened->copies.end());
@@ -213,8 +215,11 @@ std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row)
     if (row.tokens < 1 || row.tokens > request->prompt_left() || row.samples != is_last)
       return fmt::format("{} tokens of request {}, {}, and {} of its prompt are left", row.tokens, row.request,
                          row.samples ? "sampled" : "not sampled", request->prompt_left());
+    if (row.scored != (request->spec().scores_prompt ? row.tokens - row.samples : 0))
+      return fmt::format("{} of {} tokens of request {} see the head", row.scored, row.tokens, row.request);
     return "";
   }
+  if (row.scored != 0) return fmt::format("request {} has no prompt left to score", row.request);
   if (!request->can_decode())
     return fmt::format("request {} is {}, with {} of {} outputs and {} steps in flight", row.request,
                        name_of(request->phase()), request->outputs().size(), request->most_outputs(),

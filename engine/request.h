@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/hidden_states.h"
+
 namespace nodewright {
 
 using RequestId = int64_t;  // 1, 2, ... in the order of submission
@@ -28,6 +30,10 @@ struct RequestSpec {
   int64_t max_tokens = 16;
   std::vector<int32_t> stop_ids;
   bool constrained = false;  // what each token may be depends on the token before it
+  HiddenStates hidden = HiddenStates::none;
+  bool scores_prompt = false;  // every token of the prompt sees the head
+  // Whether it asks for something of every token, so that none may come from the prefix cache.
+  bool computes_all() const { return scores_prompt || hidden == HiddenStates::full; }
 };
 
 // Launched steps that have a request's row and are not committed: at most one per slot.

@@ -93,19 +93,29 @@ Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& o
 Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (std::string why = pipeline.why_not_launch(StepKind::prefill); !why.empty()) return {Action::idle, {}, why};
   StepPlan plan{.kind = StepKind::prefill};
-  int64_t room = options.prefill_buckets.largest();
+  const std::vector<const Request*> ready = options.mixed ? ready_to_decode(pipeline) : std::vector<const Request*>();
+  const auto decoding = static_cast<int64_t>(ready.size());
+  int64_t room = options.prefill_buckets.largest(), sampled = options.most_sampled;
   const KvPoolOptions& pages = pipeline.pool().options();
   const int64_t most = pages.window > 0 ? pages.chunk : room;  // of one request
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
-    const int64_t tokens = std::min({room, most, request.prompt_left()});
-    if (tokens > 0)
-      plan.rows.push_back({id, request.computed(), tokens, tokens == request.prompt_left(), request.next_output()});
+    const int64_t left = request.prompt_left();
+    const bool scores = request.spec().scores_prompt;
+    // A prompt that is scored goes through in many steps: who decodes is not kept waiting for all of them.
+    const int64_t to_score = sampled > decoding ? sampled - decoding : std::min<int64_t>(sampled, 1);
+    int64_t tokens = std::min({room, most, left, scores ? to_score : room});
+    if (tokens == left && sampled == 0) --tokens;  // the last waits for a step in which it may choose
+    if (tokens <= 0) continue;
+    RowPlan row{id, request.computed(), tokens, tokens == left, request.next_output()};
+    if (scores) row.scored = tokens - row.samples;
     room -= tokens;
+    sampled -= row.chosen();
+    plan.rows.push_back(std::move(row));
   }
   if (plan.rows.empty()) return {Action::idle, {}, "no admitted request has a prompt left"};
-  for (const Request* request : ready_to_decode(pipeline)) {
-    if (!options.mixed || room-- == 0) break;
+  for (const Request* request : ready) {
+    if (room-- == 0 || sampled-- == 0) break;
     plan.rows.push_back(decode_row(*request));
   }
   return launch_in(options.prefill_buckets, std::move(plan));

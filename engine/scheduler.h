@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct SchedulerOptions {
   // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
   // for. Depends on the request alone. Empty: none, and a request may decode before its last token is known.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
+  int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that see the head
 };
 
 struct Selection {

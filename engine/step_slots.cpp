@@ -27,11 +27,12 @@ DecodeLimits limits_of(const StepSlotsOptions& options) {
           .sequences = options.sequences,
           .products_from = options.products_from,
           .numerics = options.numerics,
-          .most_sampled = options.most_sampled};
+          .most_sampled = options.most_sampled,
+          .hidden = options.hidden};
 }
 
 StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
-  return step_shape(model.config(), rows, limits_of(options).sampled(), options.products_from, options.numerics);
+  return step_shape(model.config(), limits_of(options), rows);
 }
 
 }  // namespace
@@ -73,6 +74,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
   }
+  hidden_ = model.config().hidden;
   memory_.weights = model.weights().bytes();
   memory_.state = 0;
   for (const Slot& slot : slots_) memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0);
@@ -177,6 +179,7 @@ void StepSlots::launch(const Launch& launch) {
   graph.state.host_inputs.n_sampled.data[0] = launch.sampled;
   slot.bucket = launch.bucket;
   slot.tokens = launch.sampled;
+  slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);
   for (const PageCopy& copy : launch.copies)
     for (int64_t layer = 0; layer < layers_; ++layer) {
       const CUdeviceptr pages = cache_->layer(layer).address();
@@ -206,7 +209,14 @@ void StepSlots::sample(int index, int32_t choices) {
   if (choices > 0)
     read_device_async(copies_, graph.choice.host_outputs.tokens.data, graph.choice.outputs_range.address,
                       graph.choice.outputs_range.bytes, "choices");
+  if (slot.hidden > 0)
+    read_device_async(copies_, graph.state.host_hidden.data, graph.state.hidden.address(), slot.hidden * sizeof(float),
+                      "hidden");
   slot.copied.record(copies_);
+}
+
+std::span<const float> StepSlots::hidden(int slot) const {
+  return {last_graph(slot).state.host_hidden.data, slots_.at(static_cast<size_t>(slot)).hidden};
 }
 
 std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {

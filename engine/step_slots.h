@@ -57,6 +57,7 @@ struct StepSlotsOptions {
   uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
   Numerics numerics = Numerics::fast;
   bool choices = false;  // rows may be chosen again
+  HiddenStates hidden = HiddenStates::none;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty
@@ -91,6 +92,7 @@ class StepSlots {
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
     bool prompt = false;               // it has prompt tokens
+    int32_t hidden = 0;                // rows, the first, whose hidden states come back with the tokens
   };
   // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
@@ -104,6 +106,8 @@ class StepSlots {
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.
   std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
+  // [rows, hidden] of the slot's last launch, when its tokens are there; valid as long as they are.
+  std::span<const float> hidden(int slot) const;
   // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
   bool timed_out() const { return timed_out_; }
 
@@ -130,6 +134,7 @@ class StepSlots {
     std::map<int, Graph> graphs;  // by bucket; 0: eager
     int bucket = 0;               // of the last launch
     int32_t tokens = 0;           // that it chooses
+    uint64_t hidden = 0;          // elements of hidden states that come back
   };
 
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
@@ -146,6 +151,7 @@ class StepSlots {
   std::unique_ptr<KvCache> cache_;
   MemoryUse memory_;
   uint64_t page_bytes_;
+  int64_t hidden_ = 0;  // elements of a hidden state
   int64_t layers_;
   StepClock* clock_ = nullptr;
   bool timed_out_ = false;

@@ -65,6 +65,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   s.tokens = arena.take<int32_t>("tokens", n, "output");
+  if (const int64_t rows = shape.hidden_rows(); rows > 0)
+    s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
 }
 
 void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, int64_t sequences) {
@@ -85,11 +87,17 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
     Arena arena("activations", kNowhere, kUnbounded);
     DecodeState s;
-    lay_out_activations(arena, s, config,
-                        step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics), device);
+    lay_out_activations(arena, s, config, step_shape(config, limits, rows), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
+}
+
+uint64_t hidden_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  int64_t most = 0;
+  for (int64_t rows = 1; rows <= limits.rows; ++rows)
+    most = std::max(most, step_shape(config, limits, rows).hidden_rows());
+  return static_cast<uint64_t>(most * config.hidden) * sizeof(float);
 }
 
 uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
@@ -101,6 +109,12 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 }
 
 }  // namespace
+
+StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
+  StepShape shape = step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics);
+  shape.hidden = limits.hidden;
+  return shape;
+}
 
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count) {
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
@@ -130,6 +144,8 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
   // No value of a padded row matters, but every byte that is loaded or copied has been written once.
   fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
   std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
+  if (const uint64_t bytes = hidden_bytes(limits, config); bytes > 0)
+    host_hidden_.emplace(device, "host.hidden", bytes);
 }
 
 DecodeState DecodeSlot::state(int64_t rows) const {
@@ -146,6 +162,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.scratch = activations.ranges();
   s.kept = kept.ranges();
   s.host_tokens = {static_cast<int32_t*>(host_tokens_.data()), static_cast<uint64_t>(rows)};
+  if (s.hidden.count > 0) s.host_hidden = {static_cast<float*>(host_hidden_->data()), s.hidden.count};
   s.host_tokens_range = {"host.tokens", s.host_tokens.address(), s.host_tokens.bytes(), "output"};
   return s;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,13 @@ struct DecodeLimits {
   int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
   Numerics numerics = Numerics::fast;
   int64_t most_sampled = 0;  // rows of a step that choose; 0: one for each sequence
+  HiddenStates hidden = HiddenStates::none;
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
+
+// How a step of `rows` rows within the limits is computed.
+StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows);
 
 // What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
 // `data` may be dereferenced) and on the device.
@@ -63,6 +68,8 @@ struct DecodeState {
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
   View<int32_t> tokens;       // [rows] chosen
+  View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
+  View<float> host_hidden;    // the same, pinned
   View<int32_t> last_token;   // [sequences] fed to the next step
   View<int32_t> host_tokens;  // [rows] pinned
   NamedRange host_tokens_range;
@@ -79,9 +86,7 @@ class DecodeSlot {
 
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
-  StepShape shape(int64_t rows) const {
-    return step_shape(config_, rows, limits_.sampled(), limits_.products_from, limits_.numerics);
-  }
+  StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
 
@@ -98,6 +103,7 @@ class DecodeSlot {
   DeviceBuffer inputs_, activations_;
   std::shared_ptr<DeviceBuffer> kept_;
   PinnedBuffer host_inputs_, host_tokens_;
+  std::optional<PinnedBuffer> host_hidden_;
 };
 
 // Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are

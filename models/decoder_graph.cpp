@@ -253,6 +253,15 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     attention_block(context, layer);
     feed_forward_block(context, layer);
   }
+  if (chooses && s.hidden.count > 0)
+    g.launch("hidden", k.norm_hidden,
+             {.x = s.residual,
+              .gain = w.final_norm().gain,
+              .shift = w.final_norm().shift,
+              .y = s.hidden,
+              .n_live = k.shape.hidden == HiddenStates::full ? s.inputs.n_live : s.inputs.n_sampled,
+              .stride = w.embedding().stride,
+              .eps = config.eps});
   View<float> logits = s.logits;
   if (k.shape.has_head_product() && chooses) {
     logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product

@@ -48,7 +48,7 @@ struct Choices {
   Choice embed, rope_append, attend, sample;
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
-  std::optional<Choice> norm_add, norm_logits;
+  std::optional<Choice> norm_add, norm_logits, norm_hidden;
 };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
@@ -97,6 +97,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
       .of_products = {},
       .norm_add = {},
       .norm_logits = {},
+      .norm_hidden = {},
   };
   const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
     return matvec("norm_project", normed_over_hidden(outputs, 1, rows), sm_count, {norm, with_bias});
@@ -122,6 +123,8 @@ Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
   }
   if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, {"kBias", 0});
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
+  if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
+    c.norm_hidden = {{"norm_hidden", {norm}}, norm_hidden_shape(rows)};
   return c;
 }
 
@@ -168,6 +171,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
     for (const Choice* choice : {&p->norm, &p->attend_tiles, &p->gate}) add(*choice);
   if (c.norm_logits) add(*c.norm_logits);
   if (c.norm_add) add(*c.norm_add);
+  if (c.norm_hidden) add(*c.norm_hidden);
   return requests;
 }
 
@@ -202,6 +206,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
     plan_products(k.products, cache, config, step);
   }
   if (c.norm_logits) get(k.norm_logits, *c.norm_logits);
+  if (c.norm_hidden) get(k.norm_hidden, *c.norm_hidden);
   if (c.norm_add)
     for (OutputKernels* kernels : {&k.attention_out, &k.down}) get(kernels->norm_add, *c.norm_add);
   return k;

@@ -11,6 +11,7 @@
 #include "kernels_src/gate.h"
 #include "kernels_src/norm_add.h"
 #include "kernels_src/norm_gate_up.h"
+#include "kernels_src/norm_hidden.h"
 #include "kernels_src/norm_project.h"
 #include "kernels_src/norm_rows.h"
 #include "kernels_src/project.h"
@@ -54,6 +55,7 @@ struct DecoderKernels {
   Kernel<NormGateUp> norm_gate_up;
   OutputKernels down;
   Kernel<NormProject> norm_logits;
+  Kernel<NormHidden> norm_hidden;  // empty where no hidden states leave the step
   Kernel<Sample> sample;
 };
 

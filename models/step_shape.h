@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "models/hidden_states.h"
 #include "models/model_config.h"
 
 namespace nodewright {
@@ -29,8 +30,12 @@ struct StepShape {
   int64_t sampled_rows;  // at most so many of them, the first, choose a token; products: the rest is a prompt's
   Arithmetic arithmetic;
   Numerics numerics;
+  HiddenStates hidden = HiddenStates::none;
   bool with_products() const { return arithmetic == Arithmetic::products; }
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
+  int64_t hidden_rows() const {  // whose hidden states leave the step, at most
+    return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
+  }
   bool operator==(const StepShape&) const = default;
 };
 

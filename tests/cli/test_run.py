@@ -1,8 +1,11 @@
 # nodewright run as a black box: many requests at once get what each gets from generate.
+import ast
 import json
+import math
 import os
 import random
 import signal
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -22,6 +25,17 @@ REQUESTS = [
 
 def lines_of(requests):
     return "".join(json.dumps(request) + "\n" for request in requests).encode()
+
+
+def matrix(path):
+    """The rows of a float32 .npy file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    start = 10 + struct.unpack_from("<H", data, 8)[0]
+    header = ast.literal_eval(data[10:start].decode())
+    rows, columns = header["shape"]
+    assert header["descr"] == "<f4" and len(data) == start + 4 * rows * columns, header
+    return [list(struct.unpack_from("<%df" % columns, data, start + 4 * row * columns)) for row in range(rows)]
 
 
 class Run(CommandTest):
@@ -116,6 +130,43 @@ class Run(CommandTest):
         self.assertNotEqual(ids[5], results['"ids"']["ids"][5])
         self.assertIn("token 100000", results['"refused"']["message"])
 
+    def test_hidden_states_and_log_probabilities_of_prompts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prompt, logits = [3, 1, 4, 1, 5, 9, 2, 6], os.path.join(folder, "logits.npy")
+            places = os.path.join(folder, "new", "hidden")
+            results = self.serve([{"id": "full", "prompt_ids": prompt, "max_tokens": 3, "hidden": "full", "prompt_logprobs": 2},
+                                  {"id": "last", "prompt_ids": prompt, "max_tokens": 3, "hidden": "last"},
+                                  {"id": "none", "prompt_ids": prompt, "max_tokens": 3, "hidden": "none"}],
+                                 "--hidden-dir", places, "--max-batch", "3", "--buckets", "8", "--chunk", "8")
+            self.assertEqual([os.path.join(places, "1.npy"), os.path.join(places, "2.npy")],
+                             [results['"full"']["hidden"], results['"last"']["hidden"]])
+            self.assertNotIn("hidden", results['"none"'])
+            full, last = matrix(results['"full"']["hidden"]), matrix(results['"last"']["hidden"])
+            self.assertEqual((10, 3, 192), (len(full), len(last), len(last[0])))
+            self.assertEqual(full[7:], last)
+            self.succeed(*on_device("logits", ODD, "--prompt", str(prompt[0]), "--continue", ",".join(map(str, prompt[1:])),
+                                    "--out", logits))
+            told = results['"full"']["prompt_logprobs"]
+            self.assertEqual(prompt[1:], [one["id"] for one in told])
+            for row, one in zip(matrix(logits), told):
+                log_sum = math.log(sum(math.exp(v) for v in row))
+                likeliest = sorted(range(len(row)), key=lambda i: -row[i])[:2]
+                self.assertAlmostEqual(row[one["id"]] - log_sum, one["logprob"], 3)
+                self.assertEqual(likeliest, [token for token, _ in one["top"]])
+            results = self.serve([{"id": "asks", "prompt_ids": prompt, "hidden": "last"}, {"id": "not", "prompt_ids": [1], "max_tokens": 1}])
+            self.assertEqual(("refused", "length"), (results['"asks"']["reason"], results['"not"']["reason"]))
+            for words in ("last hidden states", "--hidden-dir"):
+                self.assertIn(words, results['"asks"']["message"])
+            os.mkdir(os.path.join(folder, "1.npy"))  # stands in the way of the first file
+            done = run(*on_device("run", ODD, "--buckets", "8", "--chunk", "8", "--hidden-dir", folder),
+                       stdin=lines_of([{"prompt_ids": [1], "max_tokens": 2, "hidden": "last"}] * 2))
+            first, second = sorted(map(json.loads, done.stdout.decode().splitlines()), key=lambda result: result["id"])
+            self.assertEqual((1, None, 2, 2), (done.returncode, first["hidden"], len(first["ids"]), len(matrix(second["hidden"]))))
+            self.assertIn("1.npy", first["message"])
+            self.assertIn("1.npy", done.stderr.decode())
+            self.assert_refused(USAGE, ["--hidden-dir", logits], *on_device("run", ODD, "--hidden-dir", logits),
+                                stdin=b'{"prompt_ids": [1]}\n')
+
     def test_a_line_that_cannot_be_read_is_named_before_anything_is_served(self):
         for line, named in ((b"{", ["line 2"]), (b"[1]", ["line 2", "JSON object"]), (b'{"prompt_ids": [1], "top": 1}', ["line 2", "'top'"]),
                             (b'{"max_tokens": 3}', ["line 2", "prompt_ids"]), (b'{"prompt_ids": ["a"]}', ["line 2", "prompt_ids"]),
@@ -128,6 +179,8 @@ class Run(CommandTest):
                             (b'{"prompt": "text"}', ["line 2", "tokenizer.json"]),
                             (b'{"prompt_ids": [1], "stop": "x"}', ["line 2", "stop", "tokenizer.json"]),
                             (b'{"prompt_ids": [1], "logprobs": 21}', ["line 2", "logprobs", "21"]),
+                            (b'{"prompt_ids": [1], "prompt_logprobs": 21}', ["line 2", "prompt_logprobs", "21"]),
+                            (b'{"prompt_ids": [1], "hidden": "first"}', ["line 2", "hidden", "first", "full"]),
                             (b'{"prompt_ids": [1], "min_p": "a"}', ["line 2", "min_p"]),
                             (b'{"prompt_ids": [1], "logit_bias": {"x": 1}}', ["line 2", "logit_bias", "x"]),
                             (b'{"prompt_ids": [1], "bad_sequences": [1]}', ["line 2", "bad_sequences", "1"]),

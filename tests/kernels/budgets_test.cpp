@@ -98,6 +98,7 @@ std::map<std::string, uint64_t> args_bytes() {
           {"attend", sizeof(Attend)},
           {"attend_tiles", sizeof(AttendTiles)},
           {"norm_rows", sizeof(NormRows)},
+          {"norm_hidden", sizeof(NormHidden)},
           {"gate", sizeof(Gate)},
           {"sample", sizeof(Sample)},
           {"shape_logits", sizeof(ShapeLogits)},
@@ -145,6 +146,8 @@ std::map<std::string, KernelRequest> gpt2_requests() {
   };
   add("shape_logits", {});
   add("record_choice", {});
+  for (const Norm norm : {Norm::rms, Norm::rms_one_plus, Norm::layer})
+    add("norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}});
   for (const int64_t weight_bytes : {2, 4}) {
     add("embed_positions", {{"kWeightBytes", weight_bytes}});
     for (const int64_t hidden : {32, 768, 1600})
@@ -284,7 +287,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
           layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
           layout_asserts<AttendTiles>("AttendTiles") + layout_asserts<NormRows>("NormRows") +
-          layout_asserts<Gate>("Gate") + layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
+          layout_asserts<NormHidden>("NormHidden") + layout_asserts<Gate>("Gate") +
+          layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
           layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +

@@ -31,13 +31,13 @@ const std::vector<std::string> kModels = {"llama/odd_sizes",    "llama/one_kv_he
 
 // A golden model with the plans of one bucket.
 struct Planned {
-  Planned(const std::string& golden, int64_t rows)
+  Planned(const std::string& golden, int64_t rows, HiddenStates hidden = HiddenStates::none)
       : device(*opened.device),
         stream(device, "plans"),
         kernels(device),
         model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden" / golden)),
         cache(device, model.config(), 8),
-        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows}),
+        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows, .hidden = hidden}),
         state(slot.state(rows)),
         choice_slot(device, model.config(), slot.limits()),
         choice_state(choice_slot.state(rows)),
@@ -228,6 +228,48 @@ TEST_P(DecoderGraphCheckerOnCpuDriver, FindsAnEdgeThatIsMissingOrNotNeeded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderGraphCheckerOnCpuDriver, testing::ValuesIn(models_and_buckets()), name_of);
+
+TEST(DecoderGraphHidden, IsOneNodeMoreInStepsAndWithoutItNoByte) {
+  constexpr EdgePolicy kPolicies[] = {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic};
+  struct Found {
+    std::vector<std::string> prefill, steps[3];
+    uint64_t bytes = 0, of_buffer = 0;
+  };
+  const auto look = [&](const std::string& model, int64_t rows, HiddenStates hidden) {
+    const auto names = [](const Plan& plan) {
+      std::vector<std::string> all;
+      for (const PlanNode& node : plan.nodes) all.push_back(node.name);
+      return all;
+    };
+    Planned planned(model, rows, hidden);
+    Found found{.prefill = names(planned.plan(DecodePurpose::prefill)),
+                .steps = {},
+                .bytes = planned.slot.bytes(),
+                .of_buffer = planned.state.hidden.bytes()};
+    for (size_t i = 0; i < 3; ++i) {
+      Plan plan = planned.plan(DecodePurpose::serve, kPolicies[i]);
+      found.steps[i] = names(plan);
+      for (const MissingOrder& missing : missing_orders(plan)) ADD_FAILURE() << describe(missing);
+      for (const std::string& difference : read_back(ExplicitGraph(std::move(plan)))) ADD_FAILURE() << difference;
+    }
+    const auto of_all = sizeof(float) * static_cast<uint64_t>(rows * planned.model.config().hidden);
+    EXPECT_EQ(found.of_buffer, hidden == HiddenStates::none ? 0 : of_all);
+    return found;
+  };
+  for (const auto& [model, rows] :
+       {std::pair<std::string, int64_t>{"gpt2/learned_positions", 8}, {"llama/odd_sizes", kProductsFromRows}}) {
+    const Found without = look(model, rows, HiddenStates::none);
+    for (const HiddenStates hidden : {HiddenStates::last, HiddenStates::full}) {
+      Found with = look(model, rows, hidden);
+      EXPECT_EQ(with.prefill, without.prefill);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(std::erase(with.steps[i], "hidden"), 1u);
+        EXPECT_EQ(with.steps[i], without.steps[i]);
+      }
+      EXPECT_GE(with.bytes, without.bytes + with.of_buffer);
+    }
+  }
+}
 
 // Grids depend on the number of SMs, so the golden is that of the CPU driver's four.
 TEST(DecoderGraphDumpOnCpuDriver, IsAsTheGoldenFile) {

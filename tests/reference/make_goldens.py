@@ -14,6 +14,7 @@ import reference_logits
 
 PROMPT_LENGTHS = (1, 5, 37, 70)  # 70 passes a page of 16 and of 64, and the original length of one_kv_head's rope
 CONTINUATION = 4
+HIDDEN_LENGTH = 37  # of the prompt whose hidden states are kept, with those of its continuation
 CASES = {
     # Every size is away from the multiples of 64 or 128 that kernels like.
     "llama/odd_sizes": "--hidden 192 --head-dim 32 --heads 6 --kv-heads 2 --vocab 1003 --intermediate 320 --layers 2 --tied "
@@ -75,6 +76,9 @@ def write_case(path, arguments, root):
         rows = reference_logits.one_forward(model, prompt, continuation)
         file = "prompt_%d.npy" % len(prompt)
         np.save(os.path.join(folder, file), rows)
+        if len(prompt) == HIDDEN_LENGTH:
+            np.save(os.path.join(folder, "hidden_%d.npy" % len(prompt)),
+                    reference_logits.hidden_states(model, prompt + continuation))
         cases.append({"prompt": prompt, "continuation": continuation, "logits": file})
         references.append(rows)
         errors.append(relative_error(reference_logits.one_forward(rounded, prompt, continuation), rows))

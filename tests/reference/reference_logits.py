@@ -41,6 +41,13 @@ def one_forward(model, prompt, continuation):
 
 
 @torch.no_grad()
+def hidden_states(model, tokens):
+    """[tokens, hidden] float32 behind the final norm: what the head multiplies."""
+    ids = torch.tensor([tokens], device=model.device)
+    return model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0].float().cpu().numpy()
+
+
+@torch.no_grad()
 def with_cache(model, prompt, continuation):
     """The same rows from a prefill and one step a token over a KV cache."""
     rows, cache = [], None

@@ -1,0 +1,188 @@
+// Log probabilities of a prompt's own tokens: those of the logits that a Decoder gives before each of them, however the
+// prompt is cut and whatever is served beside it.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/engine.h"
+#include "tests/engine/golden_model.h"
+#include "tests/engine/poison_free.h"
+#include "tests/support/error_text.h"
+#include "tests/support/host_shaping.h"
+
+namespace nodewright {
+namespace {
+
+struct ScoreSetting {
+  const char* name = "";
+  int max_batch = 3;  // and so many rows of a step see the head
+  int chunk = 8;
+  std::vector<int> buckets = {8};
+  bool mixed = true;
+  int speculate = 0;
+  int64_t pages = 0;  // above 0: requests are preempted
+  int64_t products_from = 0;
+};
+
+EngineOptions score_engine(const ScoreSetting& setting) {
+  return {.max_batch = setting.max_batch,
+          .chunk = setting.chunk,
+          .buckets = setting.buckets,
+          .max_context = 192,
+          .pages = setting.pages,
+          .reserve = setting.pages > 0 ? Reserve::prompt : Reserve::all,
+          .mixed = setting.mixed,
+          .choices = true,
+          .numerics = setting.buckets.size() == 1 ? Numerics::fast : Numerics::invariant,
+          .products_from = setting.products_from,
+          .speculate = setting.speculate};
+}
+
+struct Scored {
+  std::vector<TokenLogprobs> prompt, outputs;
+  Resolution end;
+};
+
+std::map<RequestId, Scored> serve_scores(
+    Engine& engine, const std::function<void()>& each = [] {}) {
+  std::map<RequestId, Scored> told;
+  while (engine.advance()) {
+    engine.pipeline().check();
+    each();
+  }
+  for (TokenLogprobs& one : engine.take_prompt_logprobs()) told[one.request].prompt.push_back(std::move(one));
+  for (TokenLogprobs& one : engine.take_logprobs()) told[one.request].outputs.push_back(std::move(one));
+  for (Resolution& end : engine.take_resolutions()) told[end.request].end = std::move(end);
+  return told;
+}
+
+struct ScoredJob {
+  RequestSpec spec;
+  ChoiceOptions choice;
+  std::vector<test::Logits> logits;  // before each token of the prompt but the first; empty: not asked for
+};
+
+class EngineScores : public testing::Test {
+ protected:
+  test::LoadedModel loaded{"llama/odd_sizes"};
+  std::vector<ScoredJob> jobs;
+
+  // Three prompts end in their first page and outputs in the second; three begin with the same page.
+  EngineScores() {
+    Decoder decoder = loaded.decoder({.bucket = 8, .prefill_rows = 8, .max_context = 192, .sequences = 8});
+    const auto ask = [&](int wanted, size_t shared, size_t own, int64_t max_tokens) {
+      ScoredJob job{.spec = {.prompt = test::some_tokens(shared, loaded.vocab(), 99), .max_tokens = max_tokens},
+                    .choice = {.prompt_logprobs = wanted},
+                    .logits = {}};
+      std::vector<int32_t>& prompt = job.spec.prompt;
+      for (const int32_t token : test::some_tokens(own, loaded.vocab(), jobs.size())) prompt.push_back(token);
+      if (wanted >= 0 && prompt.size() > 1)
+        job.logits = test::forced_logits(decoder, loaded, {prompt[0]}, {prompt.begin() + 1, prompt.end() - 1});
+      jobs.push_back(std::move(job));
+    };
+    ask(-1, kPageTokens, 1, 2);
+    ask(-1, 0, 60, 9);
+    ask(-1, 0, 59, 12);
+    ask(1, 0, 61, 9);
+    ask(-1, kPageTokens, 2, 3);
+    ask(0, kPageTokens, 2, 3);
+    ask(0, 0, 1, 2);
+    ask(20, 0, 3, 4);
+    jobs.back().choice.logprobs = 1;
+  }
+
+  static void expect(const ScoredJob& job, const std::vector<TokenLogprobs>& told, double limit) {
+    ASSERT_EQ(told.size(), job.logits.size());
+    for (size_t i = 0; i < told.size(); ++i) {
+      const TokenLogprobs& one = told[i];
+      const std::vector<double> expected = test::logprobs_on_host(job.logits[i]);
+      EXPECT_EQ(one.output, static_cast<int64_t>(i) + 1);
+      EXPECT_EQ(one.token, job.spec.prompt[i + 1]);
+      ASSERT_NEAR(one.logprob, expected[static_cast<size_t>(one.token)], limit) << "token " << i + 1;
+      ASSERT_EQ(one.top.size(), static_cast<size_t>(job.choice.prompt_logprobs));
+      std::vector<double> likeliest = expected;
+      std::ranges::sort(likeliest, std::greater());
+      for (size_t k = 0; k < one.top.size(); ++k) {
+        EXPECT_NEAR(one.top[k].second, likeliest[k], limit);
+        EXPECT_NEAR(one.top[k].second, expected[static_cast<size_t>(one.top[k].first)], limit);
+      }
+    }
+  }
+};
+
+TEST_F(EngineScores, AreThoseOfTheLogitsBeforeEachTokenOfThePromptHoweverItIsCut) {
+  std::map<RequestId, Scored> first;
+  for (const ScoreSetting& setting :
+       {ScoreSetting{.name = "three rows at a time"}, ScoreSetting{.name = "whole chunks", .max_batch = 8},
+        ScoreSetting{.name = "chunks of five, few pages", .chunk = 5, .mixed = false, .speculate = 2, .pages = 5},
+        ScoreSetting{.name = "invariant across buckets", .buckets = {1, 2, 3, 8}},
+        ScoreSetting{.name = "products", .products_from = 1}}) {
+    SCOPED_TRACE(setting.name);
+    EngineOptions options = score_engine(setting);
+    options.drafts = [](const Request&) { return std::vector<int32_t>{1, 2}; };
+    Engine engine(loaded.device, loaded.kernels, loaded.model, options);
+    for (const ScoredJob& job : jobs) ASSERT_TRUE(engine.submit(job.spec, {}, job.choice).id);
+    int turn = 0;
+    const std::map<RequestId, Scored> told = serve_scores(engine, [&] {
+      if (++turn % 4 == 0) test::poison_free(engine, loaded);
+    });
+    if (first.empty()) first = told;
+    // Another order of the same sums, in fp32; products round what they multiply to bf16, 1 % of a std of 4: ten times
+    // that.
+    const bool same_sums = setting.buckets.size() == 1 && setting.products_from == 0;
+    const double limit = same_sums ? 1e-5 : setting.products_from == 0 ? 1e-4 : 0.4;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      SCOPED_TRACE("request " + std::to_string(i));
+      const Scored &scored = told.at(static_cast<RequestId>(i + 1)), &one = first.at(static_cast<RequestId>(i + 1));
+      EXPECT_EQ(static_cast<int64_t>(scored.end.outputs.size()), jobs[i].spec.max_tokens) << scored.end.message;
+      EXPECT_EQ(scored.outputs.size(), jobs[i].choice.logprobs < 0 ? 0 : scored.end.outputs.size());
+      expect(jobs[i], scored.prompt, limit);
+      if (!same_sums || HasFatalFailure()) continue;
+      EXPECT_EQ(scored.end.outputs, one.end.outputs);
+      for (size_t t = 0; t < scored.prompt.size(); ++t)
+        EXPECT_EQ(scored.prompt[t].logprob, one.prompt.at(t).logprob) << "token " << t + 1;
+    }
+    EXPECT_EQ(engine.pipeline().preemptions() > 0, setting.pages > 0);
+    EXPECT_EQ(engine.stats().drafted > 0, setting.speculate > 0);
+    // Of prompts that are not scored, unless their page had to go or all were admitted at once.
+    EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, setting.pages == 0 && setting.max_batch == 3);
+  }
+}
+
+TEST(EngineScoresOf, PromptsChangeNoTokenThatIsChosen) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  std::vector<std::vector<int32_t>> outputs[2];
+  for (const int prompt_logprobs : {-1, 2}) {
+    Engine engine(loaded.device, loaded.kernels, loaded.model, score_engine({}));
+    for (uint64_t i = 0; i < 3; ++i)
+      engine.submit({.prompt = test::some_tokens(4 + 4 * i, loaded.vocab(), i), .max_tokens = 7},
+                    {.temperature = i == 0 ? 0.0f : 0.8f, .seed = i},
+                    {.repetition_penalty = i == 1 ? 2.0f : 1.0f, .prompt_logprobs = prompt_logprobs});
+    for (const auto& [id, scored] : serve_scores(engine)) outputs[prompt_logprobs > 0].push_back(scored.end.outputs);
+  }
+  EXPECT_EQ(outputs[0].size(), 3u);
+  EXPECT_EQ(outputs[0], outputs[1]);
+}
+
+TEST(EngineScoresOf, RequestsThatCannotBeScoredAreRefusedOrFailAlone) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  EngineOptions options = score_engine({});
+  const RequestSpec spec{.prompt = {1, 2, 3}, .max_tokens = 2};
+  Engine engine(loaded.device, loaded.kernels, loaded.model, options);
+  expect_words(engine.submit(spec, {}, {.prompt_logprobs = 21}).reason, {"prompt_logprobs of 21", "0 to 20"});
+  options.choices = false;
+  Engine without(loaded.device, loaded.kernels, loaded.model, options);
+  expect_words(without.submit(spec, {}, {.prompt_logprobs = 0}).reason, {"no choices"});
+  const Weight<bf16> gain = loaded.model.weights().final_norm().gain;
+  fill_device(loaded.device, gain.address(), std::byte{0xff}, gain.bytes(), "final norm");
+  const RequestId id =
+      engine.submit({.prompt = test::some_tokens(9, loaded.vocab(), 1)}, {}, {.prompt_logprobs = 1}).id.value();
+  const auto told = serve_scores(engine);
+  EXPECT_EQ(told.at(id).end.reason, EndReason::failed);
+  EXPECT_TRUE(told.at(id).prompt.empty());
+  expect_words(told.at(id).end.message, {"behind token 0 of the prompt", "NaN"});
+  EXPECT_EQ(engine.pipeline().mode(), PipelineMode::running);
+}
+
+}  // namespace
+}  // namespace nodewright

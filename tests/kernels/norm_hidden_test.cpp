@@ -1,0 +1,100 @@
+// norm_hidden against a double-precision reference; which rows it stores.
+#include "kernels_src/norm_hidden.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels_src/norm.h"
+#include "tests/kernels/numbers.h"
+#include "tests/kernels/one_node.h"
+
+namespace nodewright::test {
+namespace {
+
+size_t element(int64_t i) { return static_cast<size_t>(i); }
+
+struct NormHiddenCase {
+  int64_t rows, cols;
+  Norm norm;
+  int32_t n_live;
+  std::vector<float> x;
+  std::vector<bf16> gain, shift;
+
+  static constexpr float kEps = 1e-2f;
+
+  NormHiddenCase(int64_t row_count, int64_t col_count, Norm kind)
+      : rows(row_count),
+        cols(col_count),
+        norm(kind),
+        n_live(static_cast<int32_t>(row_count)),
+        x(poisoned<float>(element(rows * stride()))) {
+    for (int64_t m = 0; m < rows; ++m)
+      for (int64_t i = 0; i < cols; ++i)
+        x[element(m * stride() + i)] = static_cast<float>(0.3 + noise(element(m), element(i)));
+    for (int64_t i = 0; i < cols; ++i) {
+      gain.push_back(to_bf16(0.5 + noise(99, element(i))));
+      if (norm == Norm::layer) shift.push_back(to_bf16(2 * noise(98, element(i))));
+    }
+  }
+
+  int64_t stride() const { return (cols + 7) / 8 * 8; }
+
+  std::vector<float> run() const {
+    const Guarded<float> input("x", x), hidden("y", element(rows * cols));
+    const Guarded<bf16> gains("gain", gain), shifts("shift", shift);
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    const auto kernel =
+        typed_kernel<NormHidden>(machine().kernels, {"norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}}},
+                                 norm_hidden_shape(static_cast<unsigned>(rows)));
+    run_node(kernel, {.x = input,
+                      .gain = gains,
+                      .shift = norm == Norm::layer ? shifts.weight() : Weight<bf16>{},
+                      .y = hidden,
+                      .n_live = live,
+                      .stride = stride(),
+                      .eps = kEps});
+    return hidden.read();
+  }
+
+  // The sums are off by some 2^-20 of themselves, and a handful of roundings follow.
+  void expect(const std::vector<float>& y) const {
+    for (int64_t m = 0; m < rows; ++m) {
+      const auto at = [&](int64_t i) { return static_cast<double>(x[element(m * stride() + i)]); };
+      double mean = 0, squares = 0;
+      for (int64_t i = 0; i < cols && norm == Norm::layer; ++i) mean += at(i) / static_cast<double>(cols);
+      for (int64_t i = 0; i < cols; ++i) squares += (at(i) - mean) * (at(i) - mean);
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(cols) + kEps);
+      for (int64_t i = 0; i < cols; ++i) {
+        const float found = y[element(m * cols + i)];
+        if (m >= n_live) {
+          ASSERT_TRUE(std::isnan(found)) << "row " << m << " is padding, and element " << i << " was stored";
+          continue;
+        }
+        const double scaled = scale * (value_of(gain[element(i)]) + (norm == Norm::rms_one_plus ? 1 : 0)),
+                     shifted = norm == Norm::layer ? value_of(shift[element(i)]) : 0;
+        ASSERT_NEAR(found, (at(i) - mean) * scaled + shifted,
+                    0x1p-20 * ((std::abs(at(i)) + std::abs(mean)) * std::abs(scaled) + std::abs(shifted)))
+            << "row " << m << ", element " << i << " of " << cols;
+      }
+    }
+  }
+};
+
+TEST(NormHidden, AgreesWithTheReferenceAtOddSizes) {
+  for (const Norm norm : {Norm::rms, Norm::rms_one_plus, Norm::layer})
+    for (const int64_t cols : {1, 52, 100, 256, 1152, 2049}) {
+      const NormHiddenCase c(3, cols, norm);
+      c.expect(c.run());
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(NormHidden, StoresNoPaddedRow) {
+  for (int32_t n_live = 1; n_live <= 4; ++n_live) {
+    NormHiddenCase c(4, 100, Norm::layer);
+    c.n_live = n_live;
+    c.expect(c.run());
+  }
+}
+
+}  // namespace
+}  // namespace nodewright::test
