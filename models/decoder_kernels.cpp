@@ -42,9 +42,9 @@ std::optional<Choice> tiled(const std::string& name, const TileShape& shape, con
                             std::vector<Constant> of_family) {
   const int64_t ring = shape.ring(device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
-  std::vector<Constant> constants = {{"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},
-                                     {"kStride", shape.stride},            {"kThreads", shape.threads()},
-                                     {"kSpans", shape.spans()},            {"kRing", ring}};
+  std::vector<Constant> constants = {
+      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},     {"kStride", shape.stride},
+      {"kThreads", shape.threads()},        {"kSpans", shape.spans()}, {"kRing", ring}};
   constants.insert(constants.end(), of_family.begin(), of_family.end());
   return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }

@@ -42,7 +42,8 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-// Tiles, too. Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but GPT-2's.
+// Tiles, too. Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but
+// GPT-2's.
 inline bool takes_products(const ModelConfig& config) {
   return !config.biases && config.norm != Norm::layer && config.gated;
 }

@@ -74,8 +74,7 @@ struct NormedRows {
         const int step = (first + i) / kTiles, n = (first + i) % kTiles;
         float gain[8];
         unpack_8(load_16(gains + step * 32 + t * 8), gain);
-        const uint32_t bits[8] = {low[i].x,  low[i].y,  low[i].z,  low[i].w,
-                                  high[i].x, high[i].y, high[i].z, high[i].w};
+        const uint32_t bits[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
         float x[8];
         NODEWRIGHT_UNROLL
         for (int k = 0; k < 8; ++k) {
@@ -83,8 +82,8 @@ struct NormedRows {
           sums[n] = fmaf(x[k], x[k], sums[n]);
           x[k] = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? fmaf(x[k], gain[k], x[k]) : x[k] * gain[k];
         }
-        store_16(words + (first + i) * kWordStride, uint4{round_pair(x[0], x[1]), round_pair(x[2], x[3]),
-                                                          round_pair(x[4], x[5]), round_pair(x[6], x[7])});
+        store_16(words + (first + i) * kWordStride,
+                 uint4{round_pair(x[0], x[1]), round_pair(x[2], x[3]), round_pair(x[4], x[5]), round_pair(x[6], x[7])});
       }
     }
     group_sums<4>(sums);

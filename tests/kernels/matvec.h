@@ -1,6 +1,6 @@
 // What the tests of norm_project, norm_gate_up, project_add and project share, and those of the same on tensor cores
-// (tile_norm_project, ...): shapes, data whose rows depend on their number only, and dot products in double with a bound
-// on what fp32 may differ by.
+// (tile_norm_project, ...): shapes, data whose rows depend on their number only, and dot products in double with a
+// bound on what fp32 may differ by.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int
 // Compiles what a test will ask for, in parallel, instead of one after the other.
 template <class Shape>
 void prepare_matvec(const char* kernel, const std::vector<Shape>& shapes,
-                           const std::vector<MatvecFamily>& families = {{}}) {
+                    const std::vector<MatvecFamily>& families = {{}}) {
   std::vector<KernelRequest> requests;
   for (const Shape& s : shapes)
     for (const MatvecFamily& family : families) requests.push_back(matvec_request(kernel, s, family));
@@ -136,9 +136,7 @@ inline double chain_length(const MatvecShape& s) {
 }
 
 // A lane's columns, one after the other in the worst of orders, four lanes of an instruction, the block's warps.
-inline double chain_length(const TileShape& s) {
-  return static_cast<double>(s.spans() * 64 + s.warps());
-}
+inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps()); }
 
 // x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
 template <class Shape>

@@ -135,6 +135,18 @@ TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
     for (const auto& element : this->row(y, m)) ASSERT_FALSE(std::isfinite(float_of(element))) << m;
 }
 
+// Shared memory of a block of compute capability 9.0, 8.0 and 8.6 (CUDA programming guide, technical specifications).
+TEST(TileRing, IsAsLongAsTheSharedMemoryOfABlockAllows) {
+  const TileShape narrow{8, 2048, 2048, 16384, 2, true}, wide{8, 3072, 3072, 16384, 2, true};
+  EXPECT_EQ(narrow.ring(227 << 10), 6);
+  EXPECT_EQ(narrow.ring(163 << 10), 6);
+  EXPECT_EQ(narrow.ring(99 << 10), 3);
+  EXPECT_EQ(wide.ring(99 << 10), 2);
+  EXPECT_EQ(wide.ring(48 << 10), 0);
+  EXPECT_LE(wide.shared_bytes(2), 99 << 10);
+  EXPECT_GT(wide.shared_bytes(3), 99 << 10);
+}
+
 // Gemma's norm, whose gain counts from 1, and its activation.
 TEST(TileNorms, AgreeWithTheReferenceWhereTheGainIsOneMore) {
   const TileShape shape{4, 100, 104, 38, 1, true};
