@@ -50,7 +50,7 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   auto start = Clock::now();
   std::vector<KernelRequest> requests;
   for (int64_t rows : {options.bucket, options.prefill_rows})
-    for (KernelRequest& r : decoder_kernel_requests(config_, slot_.shape(rows), device.properties().sm_count))
+    for (KernelRequest& r : decoder_kernel_requests(config_, slot_.shape(rows), device.properties()))
       requests.push_back(std::move(r));
   kernels.prepare(requests);
   const DecoderKernels step_kernels = decoder_kernels(kernels, config_, slot_.shape(options.bucket));

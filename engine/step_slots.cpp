@@ -84,7 +84,7 @@ void StepSlots::prepare_kernels(const DecoderModel& model, const StepSlotsOption
   std::vector<KernelRequest> requests;
   for (const auto& [bucket, rows] : plans_of(options))
     for (KernelRequest& request :
-         decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties().sm_count))
+         decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties()))
       requests.push_back(std::move(request));
   if (options.choices)
     for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels_src/matvec_shape.h"
+#include "kernels_src/tile_shape.h"
 #include "models/kv_cache.h"
 #include "runtime/error.h"
 
@@ -36,6 +37,18 @@ Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vec
   return {{name, std::move(constants)}, shape.launch_shape(sm_count)};
 }
 
+// The same on tensor cores, or nothing where a block's shared memory does not hold it.
+std::optional<Choice> tiled(const std::string& name, const TileShape& shape, const DeviceProperties& device,
+                            std::vector<Constant> of_family) {
+  const int64_t ring = shape.ring(device.shared_optin_bytes);
+  if (ring == 0) return std::nullopt;
+  std::vector<Constant> constants = {
+      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},     {"kStride", shape.stride},
+      {"kThreads", shape.threads()},        {"kSpans", shape.spans()}, {"kRing", ring}};
+  constants.insert(constants.end(), of_family.begin(), of_family.end());
+  return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
+}
+
 // attention_out and down: project_add or, in a family with post norms, project, which norm_add follows. With products
 // `projections` is empty and `of_products` is not.
 struct Projections {
@@ -54,23 +67,23 @@ struct Choices {
 // A warp holds one key at least: 32 lanes of 8 elements.
 constexpr int64_t kLargestHeadDim = 256;
 
-Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
+Choices choose(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   if (config.head_dim > kLargestHeadDim)
     throw Error({.doing = "build attention for",
                  .object = config.architecture,
                  .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
                            std::to_string(kLargestHeadDim)});
-  const auto over = [&](int64_t cols, int64_t outputs, int64_t rows) {
-    return MatvecShape{rows, cols, (cols + 7) / 8 * 8, outputs};
-  };
-  const auto normed_over_hidden = [&](int64_t outputs, int64_t unit, int64_t rows) {
-    MatvecShape shape = over(config.hidden, outputs, rows);
-    shape.unit = unit;
-    shape.normed = true;
-    return shape;
+  // W [outputs, cols] times `rows` rows.
+  const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, bool normed, int64_t rows,
+                              std::vector<Constant> of_tiles, std::vector<Constant> of_matvec) {
+    const int64_t stride = (cols + 7) / 8 * 8;
+    if (step.takes_tiles(rows))
+      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed}, device, std::move(of_tiles)))
+        return *std::move(choice);
+    return matvec(name, {rows, cols, stride, outputs, unit, normed}, device.sm_count, std::move(of_matvec));
   };
   const AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, step, sm_count)};
+                           attention_splits(config, step, device.sm_count)};
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -100,7 +113,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
       .norm_hidden = {},
   };
   const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
-    return matvec("norm_project", normed_over_hidden(outputs, 1, rows), sm_count, {norm, with_bias});
+    return projection("norm_project", config.hidden, outputs, 1, true, rows, {norm}, {norm, with_bias});
   };
   if (step.with_products()) {
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
@@ -110,15 +123,15 @@ Choices choose(const ModelConfig& config, const StepShape& step, int sm_count) {
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
     const auto output = [&](int64_t cols) {
-      return matvec(config.post_norms ? "project" : "project_add", over(cols, config.hidden, step.rows), sm_count,
-                    {bias});
+      return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, false, step.rows, {},
+                        {bias});
     };
     const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
     c.projections = {
         .norm_qkv = normed(config.qkv_width(), step.rows, bias),
         .attention_out = output(config.query_width()),
-        .norm_gate_up = matvec("norm_gate_up", normed_over_hidden(unit * config.intermediate, unit, step.rows),
-                               sm_count, {norm, bias, constant("kGated", config.gated), activation}),
+        .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, true, step.rows,
+                                   {norm, activation}, {norm, bias, constant("kGated", config.gated), activation}),
         .down = output(config.intermediate)};
   }
   if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, {"kBias", 0});
@@ -161,8 +174,9 @@ void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& con
 
 }  // namespace
 
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step, int sm_count) {
-  const Choices c = choose(config, step, sm_count);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step,
+                                                   const DeviceProperties& device) {
+  const Choices c = choose(config, step, device);
   std::vector<KernelRequest> requests = {c.embed.request, c.rope_append.request, c.attend.request, c.sample.request};
   const auto add = [&](const Choice& choice) { requests.push_back(choice.request); };
   if (const auto& p = c.projections)
@@ -176,7 +190,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
 }
 
 DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
-  const Choices c = choose(config, step, cache.device().properties().sm_count);
+  const Choices c = choose(config, step, cache.device().properties());
   const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
     kernel = typed_kernel<A>(cache, choice.request, choice.shape);
   };

@@ -42,6 +42,7 @@ struct ProductKernels {
   std::shared_ptr<const MatmulPlan> qkv, out, gate_up, down, head;
 };
 
+// The kernels of the projections take the same arguments in tiles (tile_norm_project, ...): see StepShape::takes_tiles.
 // With products norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only, and
 // norm_logits is empty where the head is a product.
 struct DecoderKernels {
@@ -60,7 +61,8 @@ struct DecoderKernels {
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& shape, int sm_count);
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& shape,
+                                                   const DeviceProperties& device);
 
 // Throws Error when a kernel does not compile, with the compiler's words, and where a step of products is asked for and
 // there is no cuBLASLt.

@@ -10,15 +10,19 @@
 namespace nodewright {
 
 // matvec: every weight is read once for a few rows, by kernels that are memory-bound and fuse what stands around.
+// tiles: the same step, by kernels that fuse the same and multiply on tensor cores.
 // products: norms, library products on tensor cores and activations apart, and attention of a prompt in tiles.
-enum class Arithmetic : uint8_t { matvec, products };
+enum class Arithmetic : uint8_t { matvec, tiles, products };
 
 // fast: the sums of a row may be ordered as suits the size of the step, so that its last bits differ from size to size.
 // invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
 enum class Numerics : uint8_t { fast, invariant };
 
 // Rows from which on products are used.
-inline constexpr int64_t kProductsFromRows = 16;
+inline constexpr int64_t kProductsFromRows = 17;
+
+// Rows of which a matrix is multiplied in tiles.
+inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 
 // The bits of a row depend on the shape of its step, on its own tokens and on nothing else.
 struct StepShape {
@@ -36,21 +40,26 @@ struct StepShape {
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
   }
+  // Whether a matrix is multiplied with `n` rows in tiles, where it is no library's product.
+  bool takes_tiles(int64_t n) const {
+    return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
+  }
   bool operator==(const StepShape&) const = default;
 };
 
-// Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but GPT-2's.
+// Tiles, too. Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but
+// GPT-2's.
 inline bool takes_products(const ModelConfig& config) {
   return !config.biases && config.norm != Norm::layer && config.gated;
 }
 
 // `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
-// so invariant numerics take no products.
+// and one row is no tile, so invariant numerics take neither products nor tiles.
 inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t most_sampled, int64_t products_from,
                             Numerics numerics) {
-  const bool products = products_from > 0 && rows >= products_from && takes_products(config);
-  if (products && numerics == Numerics::fast) return {rows, most_sampled, Arithmetic::products};
-  return {rows, numerics};
+  if (numerics == Numerics::invariant || !takes_products(config)) return {rows, numerics};
+  if (products_from > 0 && rows >= products_from) return {rows, most_sampled, Arithmetic::products};
+  return {rows, rows, Arithmetic::tiles};
 }
 
 }  // namespace nodewright

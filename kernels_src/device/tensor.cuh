@@ -127,12 +127,13 @@ NODEWRIGHT_DEVICE float power_of_two(float v) {
 }
 
 // 16-byte copies from global to shared memory that a thread requests now and may read, after a barrier all may, once it
-// has waited. kMost: copies of a group. On the CPU driver they are made at the wait, so that a missing one shows.
-template <int kMost>
+// has waited. kMost: copies of a group; kOpen: groups that have not been waited for. On the CPU driver they are made at
+// the wait, so that a missing one shows.
+template <int kMost, int kOpen = 2>
 struct AsyncCopies {
 #ifdef __CUDACC_RTC__
   // Zeros unless `valid`; then `from` is not read.
-  NODEWRIGHT_DEVICE void request(bf16* to, const bf16* from, bool valid) {
+  NODEWRIGHT_DEVICE void request(void* to, const void* from, bool valid) {
     const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0)
                  : "memory");
@@ -145,22 +146,22 @@ struct AsyncCopies {
   }
 #else
   struct Copy {
-    bf16* to;
-    const bf16* from;
-  } copies[2][kMost];
-  int counts[2] = {0, 0};
+    void* to;
+    const void* from;
+  } copies[kOpen][kMost];
+  int counts[kOpen] = {};
   int open = 0, oldest = 0, groups = 0;  // open: where requests go
 
-  [[gnu::noinline]] void request(bf16* to, const bf16* from, bool valid) {
+  [[gnu::noinline]] void request(void* to, const void* from, bool valid) {
     copies[open][counts[open]++] = {to, valid ? from : nullptr};
   }
   void close_group() {
-    open ^= 1;
+    open = (open + 1) % kOpen;
     ++groups;
   }
   template <int kLeft>
   [[gnu::noinline]] void wait() {
-    for (; groups > kLeft; --groups, oldest ^= 1) {
+    for (; groups > kLeft; --groups, oldest = (oldest + 1) % kOpen) {
       for (int i = 0; i < counts[oldest]; ++i) {
         const Copy& copy = copies[oldest][i];
         store_16(copy.to, copy.from != nullptr ? load_16(copy.from) : uint4{0u, 0u, 0u, 0u});

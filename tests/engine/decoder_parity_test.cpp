@@ -35,7 +35,7 @@ TEST_P(DecoderParity, LogitsAreThoseOfTransformersInTheLargestBucket) {
 
 // Chunks of 40 rows end inside a tile, a page and a prompt.
 DecoderOptions with_products() {
-  return {.bucket = 16, .prefill_rows = 40, .max_context = 256, .sequences = 16, .products_from = 16};
+  return {.bucket = kProductsFromRows, .prefill_rows = 40, .max_context = 256, .sequences = kProductsFromRows};
 }
 
 TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {

@@ -73,6 +73,14 @@ struct Target {
 };
 constexpr Target kAmpere{8, 108}, kHopper{9, 132};  // A100, H100 and H200
 
+// CUDA programming guide, technical specifications, 8.0 and 9.0: shared memory of a block.
+DeviceProperties properties_of(Target target) {
+  DeviceProperties device;
+  device.sm_count = target.sm_count;
+  device.shared_optin_bytes = (target.cc_major >= 9 ? 227u : 163u) << 10;
+  return device;
+}
+
 constexpr uint64_t kRegistersOfAnSm = 65536;  // CUDA programming guide, technical specifications, 8.0 and 9.0
 
 // cosf and sinf reduce angles above 105615 radians in local memory (CUDA programming guide, mathematical functions),
@@ -113,6 +121,9 @@ std::map<std::string, uint64_t> args_bytes() {
           {"repeat_until", sizeof(RepeatUntil)}};
 }
 
+// A kernel in tiles takes what the one that it stands for takes.
+std::string args_name(const std::string& kernel) { return kernel.starts_with("tile_") ? kernel.substr(5) : kernel; }
+
 using Buckets = std::vector<int64_t>;
 
 // Every distinct request of a model's buckets, and the kernels that no model asks for. Of the buckets that a GPU's
@@ -121,7 +132,7 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, Targ
                                                  const Buckets& buckets = {1, 8}) {
   std::map<std::string, KernelRequest> requests;
   for (const int64_t rows : buckets)
-    for (const KernelRequest& request : decoder_kernel_requests(config, rows, target.sm_count))
+    for (const KernelRequest& request : decoder_kernel_requests(config, rows, properties_of(target)))
       requests.emplace(to_string(request), request);
   for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until"})
     requests.emplace(name, KernelRequest{name, {}});
@@ -222,7 +233,7 @@ void check_budgets(const std::map<std::string, KernelRequest>& requests, Target 
     EXPECT_LE(kernel.shared_bytes, 48u * 1024);
     ASSERT_EQ(kernel.parameters.size(), 1u);
     EXPECT_EQ(kernel.parameters[0].offset, 0u);
-    const uint64_t own = args_bytes().at(kernel.name);
+    const uint64_t own = args_bytes().at(args_name(kernel.name));
     EXPECT_EQ(kernel.parameters[0].bytes,
               requests.at(key).timed ? timed_stamps_offset(own) + sizeof(Out<BlockStamps>) : own);
   }
@@ -248,11 +259,28 @@ TEST(KernelBudgets, HoldForStepsOfProductsOnHopper) {
   std::map<std::string, KernelRequest> requests;
   for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})  // heads of 64, 128 and 256
     for (const KernelRequest& request :
-         decoder_kernel_requests(config, StepShape(1024, 16, Arithmetic::products), kHopper.sm_count))
+         decoder_kernel_requests(config, StepShape(1024, 16, Arithmetic::products), properties_of(kHopper)))
       if (request.name == "attend_tiles" || request.name == "norm_rows" || request.name == "gate")
         requests.emplace(to_string(request), request);
   EXPECT_EQ(requests.size(), 7u);
   check_budgets(requests, kHopper);
+}
+
+// A block of tiles has an SM to itself, but for its registers.
+TEST(KernelBudgets, HoldForTilesOnHopperAndAmpere) {
+  for (const Target target : {kHopper, kAmpere}) {
+    std::map<std::string, KernelRequest> requests;
+    const auto add = [&](const ModelConfig& config, int64_t rows) {
+      for (const KernelRequest& request :
+           decoder_kernel_requests(config, StepShape(rows, rows, Arithmetic::tiles), properties_of(target)))
+        if (request.name.starts_with("tile_")) requests.emplace(to_string(request), request);
+    };
+    add(llama_1b(), 8);
+    add(llama_1b(), 16);
+    add(gemma3_1b(), 8);  // six warps
+    EXPECT_EQ(requests.size(), 12u);
+    check_budgets(requests, target);
+  }
 }
 
 // The stamps are the same code in every form.

@@ -1,5 +1,6 @@
-// What the tests of norm_project, norm_gate_up, project_add and project share: shapes, data whose rows depend on their
-// number only, and dot products in double with a bound on what fp32 may differ by.
+// What the tests of norm_project, norm_gate_up, project_add and project share, and those of the same on tensor cores
+// (tile_norm_project, ...): shapes, data whose rows depend on their number only, and dot products in double with a
+// bound on what fp32 may differ by.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "kernels_src/norm_project.h"
 #include "kernels_src/project.h"
 #include "kernels_src/project_add.h"
+#include "kernels_src/tile_shape.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -42,15 +44,32 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
            {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
 
+inline int64_t ring_of(const TileShape& s) { return s.ring(machine().device.properties().shared_optin_bytes); }
+inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count) { return s.launch_shape(sm_count); }
+inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.launch_shape(sm_count, ring_of(s)); }
+
+inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
+  return {"tile_" + std::string(kernel),
+          {{"kTokenTiles", s.token_tiles()},
+           {"kCols", s.cols},
+           {"kStride", s.stride},
+           {"kThreads", s.threads()},
+           {"kSpans", s.spans()},
+           {"kRing", ring_of(s)},
+           {"kNorm", static_cast<int64_t>(family.norm)},
+           {"kActivation", static_cast<int64_t>(family.activation)}}};
+}
+
 inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit) {
   return {rows, cols, (cols + 7) / 8 * 8, outputs, unit};
 }
 
 // Compiles what a test will ask for, in parallel, instead of one after the other.
-inline void prepare_matvec(const char* kernel, const std::vector<MatvecShape>& shapes,
-                           const std::vector<MatvecFamily>& families = {{}}) {
+template <class Shape>
+void prepare_matvec(const char* kernel, const std::vector<Shape>& shapes,
+                    const std::vector<MatvecFamily>& families = {{}}) {
   std::vector<KernelRequest> requests;
-  for (const MatvecShape& s : shapes)
+  for (const Shape& s : shapes)
     for (const MatvecFamily& family : families) requests.push_back(matvec_request(kernel, s, family));
   machine().kernels.prepare(requests);
 }
@@ -59,7 +78,8 @@ struct MatvecData {
   static constexpr int64_t kPadding = 5;  // elements after a row of the result, which stay as they were
 
   // Row m holds the values of row number `numbers[m]`.
-  MatvecData(const MatvecShape& shape, const std::vector<uint64_t>& numbers)
+  template <class Shape>
+  MatvecData(const Shape& shape, const std::vector<uint64_t>& numbers)
       : rows(shape.rows), cols(shape.cols), stride(shape.stride), outputs(shape.outputs) {
     y_stride = outputs / shape.unit + kPadding;
     x.assign(count(rows * stride), 0.0f);
@@ -83,7 +103,8 @@ struct MatvecData {
     for (int64_t n = 0; n < outputs; ++n)
       for (int64_t k = 0; k < cols; ++k) weight[count(n * stride + k)] = to_bf16(size * noise(2, count(n * cols + k)));
   }
-  explicit MatvecData(const MatvecShape& shape) : MatvecData(shape, first_numbers(shape.rows)) {}
+  template <class Shape>
+  explicit MatvecData(const Shape& shape) : MatvecData(shape, first_numbers(shape.rows)) {}
 
   static std::vector<uint64_t> first_numbers(int64_t rows) {
     std::vector<uint64_t> numbers(count(rows));
@@ -114,8 +135,12 @@ inline double chain_length(const MatvecShape& s) {
   return static_cast<double>(8 * s.chunks_per_thread() + 5 + s.threads() / 32);
 }
 
+// A lane's columns, one after the other in the worst of orders, four lanes of an instruction, the block's warps.
+inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps()); }
+
 // x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
-inline Dot dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
+template <class Shape>
+Dot dot(const Shape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
   double value = 0.0, absolute = 0.0;
   for (int64_t k = 0; k < s.cols; ++k) {
     const double product = x[d.count(k)] * value_of(d.weight[d.count(n * s.stride + k)]);
@@ -152,12 +177,19 @@ inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vect
   result.bound *= 1.5 + 8 / chain_length(s);
   return result;
 }
+// In tiles each element is rounded to bf16, too.
+inline Dot normed_dot(const TileShape& s, const MatvecData& d, const std::vector<double>& row, int64_t n) {
+  Dot result = dot(s, d, row, n);
+  result.bound *= 1.5 + (8 + 0x1p16) / chain_length(s);
+  return result;
+}
 
 // ---- the four kernels, called alike: each returns [rows, y_stride] after a launch with `n_live` live rows ----
 
-template <class A>
-Kernel<A> matvec_kernel(const char* name, const MatvecShape& s, const MatvecFamily& family, unsigned grid_x) {
-  LaunchShape shape = s.launch_shape(machine().device.properties().sm_count);
+// `name` in tiles, for a TileShape.
+template <class A, class Shape>
+Kernel<A> matvec_kernel(const char* name, const Shape& s, const MatvecFamily& family, unsigned grid_x) {
+  LaunchShape shape = launch_of(s, machine().device.properties().sm_count);
   if (grid_x != 0) shape.grid[0] = grid_x;
   return typed_kernel<A>(machine().kernels, matvec_request(name, s, family), shape);
 }
@@ -176,7 +208,8 @@ struct RunNormProject {
 
   static std::vector<float> initial(const MatvecData& d) { return poisoned<float>(d.residual.size()); }
 
-  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  template <class Shape>
+  static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
@@ -202,7 +235,8 @@ struct RunNormGateUp {
 
   static std::vector<bf16> initial(const MatvecData& d) { return poisoned<bf16>(d.residual.size()); }
 
-  static std::vector<bf16> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  template <class Shape>
+  static std::vector<bf16> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<float> x("x", d.x);
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias),
         y("y", d.residual.size());
@@ -229,7 +263,8 @@ struct RunProjectAdd {
 
   static std::vector<float> initial(const MatvecData& d) { return d.residual; }
 
-  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  template <class Shape>
+  static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<float> residual("residual", d.residual);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
@@ -252,7 +287,8 @@ struct RunProject {
 
   static std::vector<float> initial(const MatvecData& d) { return poisoned<float>(d.residual.size()); }
 
-  static std::vector<float> run(const MatvecShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  template <class Shape>
+  static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
     const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<float> y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});

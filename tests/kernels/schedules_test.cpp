@@ -49,6 +49,16 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameProjections) {
   compare(RunProject());
 }
 
+TEST_F(SchedulesOnCpuDriver, GiveTheSameProjectionsOnTensorCores) {
+  const auto compare = [&]<class Run>(Run, bool normed) {
+    const TileShape shape{5, 200, 200, 150, Run::kUnit, normed};  // three tiles a block, of four warps
+    const MatvecData data(shape);
+    expect_same_on_every_schedule([&] { return bits_of(Run::run(shape, data, 3)); });
+  };
+  compare(RunNormGateUp(), true);
+  compare(RunProjectAdd(), false);
+}
+
 // Splits meet in the block that arrives last, which the schedule decides.
 TEST_F(SchedulesOnCpuDriver, GiveTheSameAttention) {
   AttendCase c;

@@ -114,6 +114,13 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   expected.insert(expected.end(), {"logits", "sample", "outputs"});
   EXPECT_EQ(names(step), expected);
   EXPECT_EQ(names(planned.second_choice()), (std::vector<std::string>{"inputs", "shape", "sample", "record"}));
+  const bool in_tiles = GetParam().second >= kTilesFromRows && GetParam().second <= kTilesToRows &&
+                        takes_products(planned.model.config());
+  for (const PlanNode& node : step.nodes)
+    for (const char* projection : {"qkv", "out", "gate_up", "down", "logits"})
+      if (node.name.ends_with(projection)) {
+        EXPECT_EQ(node.kernel_name().starts_with("tile_"), in_tiles) << node.name << ": " << node.kernel_name();
+      }
   const std::string rows = std::to_string(GetParam().second);
   EXPECT_EQ(step.name, "decode.b" + rows);
   EXPECT_EQ(prefill.name, "prefill.b" + rows);

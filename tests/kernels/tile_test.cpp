@@ -1,0 +1,164 @@
+// The weight-streaming kernels on tensor cores: their values against a double-precision reference, which rows and
+// elements they store, and that a row's bits depend on that row only.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/kernels/matvec.h"
+
+namespace nodewright::test {
+namespace {
+
+float float_of(float v) { return v; }
+float float_of(bf16 v) { return value_of(v); }
+
+// The result for row m's element i, and how far the kernel's may be from it.
+Dot expected_of(RunNormProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  return normed_dot(s, d, normed_row(d, m), i);
+}
+// silu's slope is at most 1.1 and |silu(v)| at most |v|; expf and a few operations add 2^-20, the store 2^-8.
+Dot expected_of(RunNormGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  const std::vector<double> row = normed_row(d, m);
+  const Dot gate = normed_dot(s, d, row, 2 * i), up = normed_dot(s, d, row, 2 * i + 1);
+  const double f = gate.value / (1 + std::exp(-gate.value));
+  const double before_rounding = 1.1 * gate.bound * (std::abs(up.value) + up.bound) + std::abs(f) * up.bound +
+                                 0x1p-20 * std::abs(gate.value * up.value);
+  return {f * up.value, before_rounding + 0x1p-8 * (std::abs(f * up.value) + before_rounding)};
+}
+Dot expected_of(RunProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  std::vector<double> row;
+  for (int64_t k = 0; k < s.cols; ++k) row.push_back(value_of(d.packed_x[d.count(m * d.stride + k)]));
+  return dot(s, d, row, i);
+}
+Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  Dot result = expected_of(RunProject(), s, d, m, i);
+  result.value += d.residual[d.count(m * d.y_stride + i)];
+  result.bound += 0x1p-24 * std::abs(result.value);
+  return result;
+}
+
+template <class Projection>
+class TileKernel : public ::testing::Test {
+ protected:
+  static constexpr int64_t kOutputs = 70;  // on one block: four tiles and a part of a fifth
+
+  static TileShape shape(int64_t rows, int64_t cols) {
+    const bool normed = std::is_same_v<Projection, RunNormProject> || std::is_same_v<Projection, RunNormGateUp>;
+    return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed};
+  }
+  static int64_t elements() { return kOutputs / Projection::kUnit; }
+  static auto row(const std::vector<typename Projection::Element>& y, int64_t m) {
+    return row_of(y, m, elements() + MatvecData::kPadding, elements());
+  }
+};
+
+struct NameOfTileRun {
+  template <class Run>
+  static std::string GetName(int) {
+    return Run::kName;
+  }
+};
+using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunProjectAdd, RunProject>;
+TYPED_TEST_SUITE(TileKernel, TileRuns, NameOfTileRun);
+
+// One and two tiles of tokens; spans that no number of warps divides, and a row that ends within 16 bytes.
+constexpr int64_t kSizes[][2] = {{5, 200}, {11, 200}, {8, 1163}};
+
+TYPED_TEST(TileKernel, AgreesWithTheReferenceAtOddSizes) {
+  std::vector<TileShape> shapes;
+  for (const auto& [rows, cols] : kSizes) shapes.push_back(this->shape(rows, cols));
+  prepare_matvec(TypeParam::kName, shapes);
+  for (const TileShape& shape : shapes) {
+    const MatvecData data(shape);
+    const auto y = TypeParam::run(shape, data, static_cast<int32_t>(shape.rows));
+    for (int64_t m = 0; m < shape.rows; ++m)
+      for (int64_t i = 0; i < this->elements(); ++i) {
+        const Dot expected = expected_of(TypeParam(), shape, data, m, i);
+        ASSERT_NEAR(float_of(this->row(y, m)[data.count(i)]), expected.value, expected.bound)
+            << "row " << m << " of " << shape.rows << ", element " << i << ", cols " << shape.cols;
+      }
+  }
+}
+
+TYPED_TEST(TileKernel, StoresTheLiveRowsAndNothingElse) {
+  for (const int64_t rows : {5, 11}) {
+    const TileShape shape = this->shape(rows, 200);
+    const MatvecData data(shape);
+    const auto before = TypeParam::initial(data);
+    const auto full = TypeParam::run(shape, data, static_cast<int32_t>(rows));
+    for (const int32_t n_live : {1, 4, 9}) {
+      if (n_live > rows) continue;
+      MatvecData partial = data;  // what padded rows hold is NaN
+      std::fill(partial.x.begin() + n_live * data.stride, partial.x.end(), kNaN);
+      std::fill(partial.packed_x.begin() + n_live * data.stride, partial.packed_x.end(), to_bf16(kNaN));
+      const auto y = TypeParam::run(shape, partial, n_live);
+      for (int64_t m = 0; m < rows; ++m) {
+        ASSERT_TRUE(same_bits(this->row(y, m), this->row(m < n_live ? full : before, m))) << "row " << m;
+        const int64_t padding = m * data.y_stride + this->elements();
+        ASSERT_TRUE(
+            same_bits(row_of(y, padding, 1, MatvecData::kPadding), row_of(before, padding, 1, MatvecData::kPadding)));
+      }
+    }
+  }
+}
+
+TYPED_TEST(TileKernel, GivesARowTheSameBitsInEveryBucketAndPlaceAndOnAnyGrid) {
+  constexpr uint64_t kNumber = 7;
+  std::vector<typename TypeParam::Element> expected;
+  for (const int64_t rows : {2, 8, 11})
+    for (const int64_t place : {int64_t{0}, rows - 1}) {
+      std::vector<uint64_t> numbers = MatvecData::first_numbers(rows);
+      for (uint64_t& number : numbers) number += 20;
+      numbers[static_cast<size_t>(place)] = kNumber;
+      const TileShape shape = this->shape(rows, 200);
+      for (const unsigned blocks : {0u, 1u, 7u}) {
+        const auto y = TypeParam::run(shape, MatvecData(shape, numbers), static_cast<int32_t>(rows), blocks);
+        const auto found = this->row(y, place);
+        if (expected.empty()) expected.assign(found.begin(), found.end());
+        EXPECT_TRUE(same_bits(found, std::span<const typename TypeParam::Element>(expected)))
+            << "place " << place << " of " << rows << ", " << blocks << " blocks";
+      }
+    }
+}
+
+TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
+  const TileShape shape = this->shape(5, 200);
+  const MatvecData clean(shape);
+  MatvecData data = clean;
+  data.x[static_cast<size_t>(1 * data.stride + 3)] = kNaN;
+  data.packed_x[static_cast<size_t>(1 * data.stride + 3)] = to_bf16(kNaN);
+  data.x[static_cast<size_t>(3 * data.stride + 199)] = kInfinity;
+  data.packed_x[static_cast<size_t>(3 * data.stride + 199)] = to_bf16(kInfinity);
+  const auto expected = TypeParam::run(shape, clean, 5), y = TypeParam::run(shape, data, 5);
+  for (const int64_t m : {0, 2, 4}) EXPECT_TRUE(same_bits(this->row(y, m), this->row(expected, m))) << m;
+  for (const int64_t m : {1, 3})
+    for (const auto& element : this->row(y, m)) ASSERT_FALSE(std::isfinite(float_of(element))) << m;
+}
+
+// Shared memory of a block of compute capability 9.0, 8.0 and 8.6 (CUDA programming guide, technical specifications).
+TEST(TileRing, IsAsLongAsTheSharedMemoryOfABlockAllows) {
+  const TileShape narrow{8, 2048, 2048, 16384, 2, true}, wide{8, 3072, 3072, 16384, 2, true};
+  EXPECT_EQ(narrow.ring(227 << 10), 6);
+  EXPECT_EQ(narrow.ring(163 << 10), 6);
+  EXPECT_EQ(narrow.ring(99 << 10), 3);
+  EXPECT_EQ(wide.ring(99 << 10), 2);
+  EXPECT_EQ(wide.ring(48 << 10), 0);
+  EXPECT_LE(wide.shared_bytes(2), 99 << 10);
+  EXPECT_GT(wide.shared_bytes(3), 99 << 10);
+}
+
+// Gemma's norm, whose gain counts from 1, and its activation.
+TEST(TileNorms, AgreeWithTheReferenceWhereTheGainIsOneMore) {
+  const TileShape shape{4, 100, 104, 38, 1, true};
+  MatvecData data(shape);
+  data.family = {.norm = Norm::rms_one_plus};
+  const std::vector<float> y = RunNormProject::run(shape, data, 4);
+  for (int64_t m = 0; m < 4; ++m)
+    for (int64_t n = 0; n < shape.outputs; ++n) {
+      const Dot expected = normed_dot(shape, data, normed_row(data, m), n);
+      ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected.value, expected.bound) << m << ", " << n;
+    }
+}
+
+}  // namespace
+}  // namespace nodewright::test
