@@ -31,6 +31,8 @@ struct StepShape {
   Numerics numerics;
   bool with_products() const { return arithmetic == Arithmetic::products; }
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
+  // One token, and so no new key but its own: rotation and attention are one kernel.
+  bool has_one_key() const { return rows == 1 && !with_products(); }
   bool operator==(const StepShape&) const = default;
 };
 
