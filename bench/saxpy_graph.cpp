@@ -59,6 +59,7 @@ std::vector<Node<Saxpy>> SaxpyGraph::launch_nodes(GraphBuilder& g, float a) cons
   const View<float> ones = view_of<float>(ones_), trunk = view_of<float>(trunk_), branches = view_of<float>(branches_);
   std::vector<Node<Saxpy>> nodes;
   nodes.reserve(names_.size());
+  g.reserve(names_.size());
   if (shape_ == GraphShape::chain) {
     for (const std::string& name : names_) nodes.push_back(g.launch(name, saxpy_, {.x = ones, .y = trunk, .a = a}));
     return nodes;

@@ -28,7 +28,7 @@ void BufferWatch::check(const Plan& plan) const {
   if (removed == seen_) return;
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
-    if (buffer.serial != 0 && live.serial_at(buffer.range.address) != buffer.serial) check_unused(plan, i);
+    if (buffer.serial != 0 && live.at(buffer.range.address).serial != buffer.serial) check_unused(plan, i);
   }
   seen_ = removed;
 }

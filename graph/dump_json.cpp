@@ -22,6 +22,10 @@ std::string_view to_string(Role role) {
       return "scalar";
     case Role::frozen:
       return "frozen";
+    case Role::settled:
+      return "settled";
+    case Role::settled_in_out:
+      return "settled inout";
     case Role::in:
       return "in";
     case Role::out:
@@ -138,12 +142,14 @@ Json arguments_of(const PlanNode& node) {
 
 Json uses_of(const Plan& plan, const PlanNode& node) {
   Json uses = Json::array();
-  for (const Use& use : node.uses)
-    uses.push_back({{"field", use.field},
-                    {"buffer", plan.buffers[use.buffer].range.name},
-                    {"offset", use.offset},
-                    {"bytes", use.bytes},
-                    {"access", nodewright::to_string(use.access)}});
+  for (const Use& use : node.uses) {
+    Json& json = uses.emplace_back(Json{{"field", use.field},
+                                        {"buffer", plan.buffers[use.buffer].range.name},
+                                        {"offset", use.offset},
+                                        {"bytes", use.bytes},
+                                        {"access", nodewright::to_string(use.access)}});
+    if (use.settled) json["settled"] = true;
+  }
   return uses;
 }
 

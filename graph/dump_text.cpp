@@ -12,16 +12,16 @@
 namespace nodewright {
 namespace {
 
-std::string_view sign(Access access) {
-  switch (access) {
+std::string_view sign(const Use& use) {
+  switch (use.access) {
     case Access::frozen:
       return "=";
     case Access::in:
-      return "<";
+      return use.settled ? "<~" : "<";
     case Access::out:
       return ">";
     case Access::inout:
-      return "<>";
+      return use.settled ? "<~>" : "<>";
   }
   return "?";
 }
@@ -185,7 +185,7 @@ std::string text_of(const Plan& plan, Fold fold, const Plan* outer, const std::s
     if (!shown.nodes[node.id]) continue;
     fmt::format_to(write, "{}node {} {} | {} |", indent, node.id, node.name, what_of(node));
     for (const Use& use : node.uses)
-      fmt::format_to(write, " {}{}={}", sign(use.access), use.field,
+      fmt::format_to(write, " {}{}={}", sign(use), use.field,
                      describe_range(plan, use.buffer, use.offset, use.bytes));
     fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);
     for (const auto& body : node.bodies) out += text_of(*body, fold, &plan, indent + "  ");

@@ -22,6 +22,16 @@ std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& or
   return edges;
 }
 
+// Whether nodes[to] may read what nodes[from] writes before its wait, going by the reasons of their order.
+bool reads_settled(const PlanNode& to, std::span<const Reason> reasons) {
+  return std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) {
+    return reason.hazard == Hazard::raw && std::any_of(to.uses.begin(), to.uses.end(), [&](const Use& use) {
+             return use.settled && use.buffer == reason.buffer && use.offset < reason.offset + reason.bytes &&
+                    reason.offset < use.offset + use.bytes;
+           });
+  });
+}
+
 }  // namespace
 
 // Which edges are needed, and why fewer than the orders are enough.
@@ -42,11 +52,21 @@ std::vector<Edge> serial_edges(std::span<const PlanNode> nodes, const Orders& or
 // Orders point from a smaller id to a larger one, so the graph has no cycle and its transitive reduction is unique:
 // keep A -> C exactly when no other predecessor of C has A among its ancestors. Taking the predecessors of C from the
 // largest id down, an ancestor's descendants are always seen before it.
+//
+// Settled memory asks for more: who wrote it has completed when its reader starts. A node that starts finds complete
+//   - the predecessor of a full edge, and all that is before it;
+//   - whatever the predecessor of a programmatic edge found complete when it started, as that has started by then.
+// (A stream's launches give no less: see graph/eager_run.cpp.) Where this does not hold for a node, its edges become
+// full, which gives it everything that is before it. The last writers are enough: earlier ones are before them.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
                                bool device_allows, std::pmr::memory_resource* memory) {
   if (policy == EdgePolicy::serial) return serial_edges(nodes, orders, memory);
   const bool programmatic = policy == EdgePolicy::programmatic && device_allows;
-  Reachability before(nodes.size());
+  const bool any_settled =
+      programmatic && std::any_of(nodes.begin(), nodes.end(), [](const PlanNode& node) {
+        return std::any_of(node.uses.begin(), node.uses.end(), [](const Use& use) { return use.settled; });
+      });
+  Reachability before(nodes.size()), at_start(any_settled ? nodes.size() : 0);
   std::vector<Edge> edges;
   edges.reserve(nodes.size());
   for (size_t begin = 0, end = 0; begin < orders.list.size(); begin = end) {
@@ -61,6 +81,19 @@ std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& or
       edges.push_back({from, to, early ? EdgeType::programmatic : EdgeType::full, orders.reasons_of(i, memory)});
     }
     std::reverse(edges.begin() + static_cast<std::ptrdiff_t>(first_edge), edges.end());
+    if (!any_settled) continue;
+    const std::span<Edge> added(edges.data() + first_edge, edges.size() - first_edge);
+    const auto enter = [&] {
+      for (const Edge& edge : added)
+        edge.type == EdgeType::full ? at_start.add_from(edge.from, to, before) : at_start.inherit(edge.from, to);
+    };
+    enter();
+    for (size_t i = begin; i < end; ++i) {
+      if (at_start.ordered(orders.list[i].from, to) || !reads_settled(nodes[to], orders.reasons_of(i))) continue;
+      for (Edge& edge : added) edge.type = EdgeType::full;
+      enter();
+      break;
+    }
   }
   return edges;
 }

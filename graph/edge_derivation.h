@@ -13,7 +13,7 @@
 namespace nodewright {
 
 // serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
-// programmatic wherever the kernels and the device allow it.
+// programmatic wherever the kernels, what they read before they wait, and the device allow it.
 enum class EdgePolicy : uint8_t { serial, full, programmatic };
 
 // What nodes must follow, in flat lists: most orders are implied by others and become no edge.
@@ -26,9 +26,13 @@ struct Orders {
   std::vector<Order> list;  // by node, then by from, each pair once
   std::vector<Reason> reasons;
 
-  std::pmr::vector<Reason> reasons_of(size_t order, std::pmr::memory_resource* memory) const {
+  std::span<const Reason> reasons_of(size_t order) const {
     const size_t end = order + 1 < list.size() ? list[order + 1].first_reason : reasons.size();
-    return {reasons.begin() + list[order].first_reason, reasons.begin() + static_cast<std::ptrdiff_t>(end), memory};
+    return std::span(reasons).subspan(list[order].first_reason, end - list[order].first_reason);
+  }
+  std::pmr::vector<Reason> reasons_of(size_t order, std::pmr::memory_resource* memory) const {
+    const std::span<const Reason> of_order = reasons_of(order);
+    return {of_order.begin(), of_order.end(), memory};
   }
 };
 

@@ -17,6 +17,7 @@ namespace {
 constexpr int kProgrammaticMajor = 9;
 
 constexpr size_t kFirstMemoryBytes = 8 << 10;  // of a plan; grows as it goes
+constexpr size_t kMemoryBytesOfNode = 320;     // of most nodes: name, arguments, uses, edges
 
 Access access_of(Role role) {
   switch (role) {
@@ -26,8 +27,10 @@ Access access_of(Role role) {
     case Role::condition:
       return Access::out;
     case Role::in_out:
+    case Role::settled_in_out:
       return Access::inout;
     case Role::in:
+    case Role::settled:
     case Role::scalar:
       break;
   }
@@ -54,6 +57,12 @@ GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> 
   plan_.name = std::move(name);
   plan_.bucket = bucket;
   plan_.device = &device;
+}
+
+void GraphBuilder::reserve(size_t nodes) {
+  if (plan_.nodes.empty()) plan_.memory = PlanMemory(std::max(kFirstMemoryBytes, nodes * kMemoryBytesOfNode));
+  plan_.nodes.reserve(plan_.nodes.size() + nodes);
+  node_names_.reserve(plan_.nodes.size() + nodes);
 }
 
 void GraphBuilder::declare(NamedRange range, Live live) {
@@ -93,8 +102,8 @@ void GraphBuilder::declare(NamedRange range, Live live) {
   buffers_by_address_.insert(next, {range.address, index});
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
-  const uint64_t serial = plan_.device->buffers().serial_at(range.address);
-  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, serial});
+  if (!last_live_.holds(range.address)) last_live_ = plan_.device->buffers().at(range.address);
+  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, last_live_.serial});
 }
 
 GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {
@@ -294,7 +303,12 @@ GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const 
            fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", field.name,
                        value.count, field.element_bytes, value.address),
            "pass a view of a declared buffer");
-  return {field.name, value.address, value.count * field.element_bytes, access_of(field.role), field.element_bytes};
+  return {field.name,
+          value.address,
+          value.count * field.element_bytes,
+          access_of(field.role),
+          field.element_bytes,
+          field.role != Role::frozen && reads_before_wait(field.role)};
 }
 
 void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const {
@@ -315,7 +329,7 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) const {
   const uint32_t index = buffer_below(use.address);
   const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
   if (below != nullptr && use.address + use.bytes <= below->address + below->bytes)
-    return {use.field, index, use.address - below->address, use.bytes, use.access};
+    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled};
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"

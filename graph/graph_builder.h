@@ -26,6 +26,7 @@
 #include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
+#include "runtime/live_buffers.h"
 
 namespace nodewright {
 
@@ -93,6 +94,9 @@ class GraphBuilder {
   GraphBuilder(Device& device, std::string name, std::optional<int> bucket = std::nullopt);
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  // Makes room for `nodes` more nodes in one go. A hint: building is quicker, the plan the same.
+  void reserve(size_t nodes);
 
   // Names a range that nodes may use. Refused: overlaps another declared range, or its name is taken. The same range
   // under the same name again adds its flags.
@@ -213,6 +217,7 @@ class GraphBuilder {
     uint64_t address = 0, bytes = 0;
     Access access = Access::in;
     uint64_t align_bytes = 1;
+    bool settled = false;
   };
   // The bodies of one conditional node, finished with the plan.
   struct PendingBodies {
@@ -280,6 +285,7 @@ class GraphBuilder {
   uint32_t layer_chars_ = 0;  // of prefix_: the outermost scope
   std::vector<BufferStart> buffers_by_address_;
   std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
+  LiveBuffer last_live_;  // that of the last range declared: the next often lies in it, too
   NameTable buffer_names_, node_names_;
   HazardTracker hazards_;
   std::vector<FrozenUse> frozen_uses_;

@@ -13,7 +13,8 @@ namespace nodewright {
 // layers: of layers that are the same block (graph/plan_fold.h) only the first is shown.
 enum class Fold : uint8_t { none, layers };
 
-// A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen), and what it follows.
+// A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen, <~ in or inout that
+// may be read before the wait), and what it follows.
 // A plan inside a node stands below the node, indented, with the buffers that the outer plan does not know.
 // Folded, a line "15 × same block: l1 .. l15" stands for the layers left out and says what the first of them follows; a
 // buffer that each of them has under its own name is shown once.

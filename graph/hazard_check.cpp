@@ -22,10 +22,11 @@ struct Touch {
   std::string_view field;
   const Buffer* buffer = nullptr;
   bool of_first = false;  // of the two plans that conflicts() compares
+  bool settled = false;   // perhaps read before the wait
 };
 
 // What the nodes inside `node` touch, as `node`'s own: the driver starts none of them before `node`, so that what they
-// declare frozen is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
+// declare frozen or settled is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
 // A conditional node reads the condition that it obeys and is ordered with loops, whatever its uses say.
@@ -52,7 +53,7 @@ void collect(const Plan& plan, std::vector<Touch>& touches) {
     for (const Use& use : node.uses) {
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
-      touches.push_back({begin, begin + use.bytes, use.access, &node, use.field, &buffer});
+      touches.push_back({begin, begin + use.bytes, use.access, &node, use.field, &buffer, false, use.settled});
     }
   }
 }
@@ -91,16 +92,33 @@ bool gives_order(const Plan& plan, const Edge& edge) {
   return from.kind == NodeKind::kernel && to.kind == NodeKind::kernel && to.waits_for_inputs;
 }
 
-Reachability orders_of(const Plan& plan) {
+// What is complete before a node touches anything that is neither frozen nor settled, and what before it starts.
+struct PlanOrders {
+  Reachability before, at_start;
+
+  bool ordered(const Touch& earlier, const Touch& later) const {
+    const bool early = later.settled && writes(earlier.access);
+    return (early ? at_start : before).ordered(earlier.node->id, later.node->id);
+  }
+};
+
+PlanOrders orders_of(const Plan& plan, bool any_settled) {
   std::vector<const Edge*> edges;
   edges.reserve(plan.edges.size());
   for (const Edge& edge : plan.edges)
     if (gives_order(plan, edge)) edges.push_back(&edge);
   const auto by_to = [](const Edge* a, const Edge* b) { return a->to < b->to; };
   if (!std::is_sorted(edges.begin(), edges.end(), by_to)) std::sort(edges.begin(), edges.end(), by_to);
-  Reachability before(plan.nodes.size());
-  for (const Edge* edge : edges) before.add(edge->from, edge->to);
-  return before;
+  PlanOrders orders{Reachability(plan.nodes.size()), Reachability(any_settled ? plan.nodes.size() : 0)};
+  for (const Edge* edge : edges) {
+    orders.before.add(edge->from, edge->to);
+    if (!any_settled) continue;
+    if (edge->type == EdgeType::full)
+      orders.at_start.add_from(edge->from, edge->to, orders.before);
+    else
+      orders.at_start.inherit(edge->from, edge->to);
+  }
+  return orders;
 }
 
 // By first address, then in the order in which they were collected.
@@ -144,14 +162,14 @@ bool sort_by_buffer(const Plan& plan, std::vector<Touch>& touches) {
 
 // Whether each of `touches`, which share bytes and come by node, is ordered after the last one that it must follow.
 // That orders all of them, since orders are transitive.
-bool chain_is_ordered(std::span<const Touch* const> touches, const Reachability& before) {
+bool chain_is_ordered(std::span<const Touch* const> touches, const PlanOrders& orders) {
   const Touch* writer = nullptr;
   bool frozen = false, written = false;
   size_t first_reader = 0, end_of_readers = 0;  // since `writer`, in `touches`
   for (size_t i = 0; i < touches.size(); ++i) {
     const Touch& touch = *touches[i];
     const auto follows = [&](const Touch& earlier) {
-      return earlier.node == touch.node || before.ordered(earlier.node->id, touch.node->id);
+      return earlier.node == touch.node || orders.ordered(earlier, touch);
     };
     frozen |= touch.access == Access::frozen;
     written |= writes(touch.access);
@@ -169,7 +187,7 @@ bool chain_is_ordered(std::span<const Touch* const> touches, const Reachability&
 }
 
 // The same for every byte that `touches` reach: they overlap one another, directly or through others.
-bool all_ordered(std::span<const Touch> touches, const Reachability& before, std::vector<const Touch*>& scratch) {
+bool all_ordered(std::span<const Touch> touches, const PlanOrders& orders, std::vector<const Touch*>& scratch) {
   const auto ordered_at = [&](uint64_t at) {
     scratch.clear();
     for (const Touch& touch : touches)
@@ -177,7 +195,7 @@ bool all_ordered(std::span<const Touch> touches, const Reachability& before, std
     const auto by_node = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
     if (!std::is_sorted(scratch.begin(), scratch.end(), by_node))
       std::stable_sort(scratch.begin(), scratch.end(), by_node);
-    return chain_is_ordered(scratch, before);
+    return chain_is_ordered(scratch, orders);
   };
   const bool alike = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
     return touch.begin == touches[0].begin && touch.end == touches[0].end;
@@ -199,9 +217,10 @@ std::string describe(const MissingOrder& missing) {
 }
 
 std::vector<MissingOrder> missing_orders(const Plan& plan) {
-  const Reachability before = orders_of(plan);
   std::vector<Touch> touches;
   collect(plan, touches);
+  const PlanOrders orders =
+      orders_of(plan, std::any_of(touches.begin(), touches.end(), [](const Touch& touch) { return touch.settled; }));
   if (!sort_by_buffer(plan, touches)) sort_by_address(touches);
   std::vector<MissingOrder> missing;
   const auto report = [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
@@ -209,7 +228,7 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
     const bool swapped = x.node->id > y.node->id;
     const Touch &a = swapped ? y : x, &b = swapped ? x : y;
     const bool frozen = a.access == Access::frozen || b.access == Access::frozen;
-    if (!frozen && before.ordered(a.node->id, b.node->id)) return;
+    if (!frozen && orders.ordered(a, b)) return;
     missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, std::string(a.field), std::string(b.field),
                        a.access, b.access, a.buffer->range.name, begin - a.buffer->range.address, end - begin});
   };
@@ -219,7 +238,7 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
          ++last)
       end = std::max(end, touches[last].end);
     const std::span<const Touch> together(&touches[first], last - first);
-    if (!all_ordered(together, before, scratch)) for_each_clash(together, report);
+    if (!all_ordered(together, orders, scratch)) for_each_clash(together, report);
   }
   for (const PlanNode& node : plan.nodes)
     for (const auto& body : node.bodies)

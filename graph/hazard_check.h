@@ -24,8 +24,9 @@ struct MissingOrder {
 std::string describe(const MissingOrder& missing);
 
 // Empty for a correct plan. By address, then by node. Counts a programmatic edge only where it goes from a kernel to a
-// kernel that waits, and reports a frozen use of anything that a node writes, ordered or not: it may be read before
-// the wait. O(uses log uses + overlapping pairs + edges * nodes / 64).
+// kernel that waits. Reports what may be read before the wait: a frozen use of anything that a node writes, ordered or
+// not, and a settled use of what need not be complete when the reader starts.
+// O(uses log uses + overlapping pairs + edges * nodes / 64).
 std::vector<MissingOrder> missing_orders(const Plan& plan);
 
 // One use of each of two plans, of the same bytes, at least one writing. Plans that conflict must not run at once: run

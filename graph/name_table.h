@@ -27,6 +27,11 @@ class NameTable {
     return kNone;
   }
 
+  // Room for `names` in all.
+  void reserve(size_t names) {
+    while (2 * names > slots_.size()) grow();
+  }
+
   // `name` is not in the table yet; `id` is not kNone.
   void insert(std::string_view name, uint32_t id) { insert(hash_of(name), id); }
   void insert(uint32_t hash, uint32_t id) {

@@ -73,6 +73,7 @@ struct Use {
   uint64_t offset = 0;     // bytes from the start of the buffer
   uint64_t bytes = 0;      // never 0
   Access access = Access::in;
+  bool settled = false;  // perhaps read before the wait: writers must have completed when the node starts
 };
 
 // Bytes really moved, which may be fewer than the ranges declared (one row of an embedding, the live part of a cache).

@@ -29,7 +29,7 @@ struct fp16 {
   uint16_t bits;
 };
 
-// Never written after load (weights). The only memory a kernel may touch before wait_for_inputs().
+// Never written after load (weights). Beside Settled, the only memory a kernel may touch before wait_for_inputs().
 template <class T>
 struct Frozen {
   using element = T;
@@ -42,6 +42,23 @@ template <class T>
 struct In {
   using element = T;
   const T* data;
+  uint64_t count;
+};
+
+// As In, and may be read before wait_for_inputs(), with load_settled: whatever writes it has completed before this
+// kernel starts, and not only before its wait returns. The edges of a plan see to that.
+template <class T>
+struct Settled {
+  using element = T;
+  const T* data;
+  uint64_t count;
+};
+
+// As InOut, and elements that this launch does not write may be read before wait_for_inputs(), as those of Settled.
+template <class T>
+struct SettledInOut {
+  using element = T;
+  T* data;
   uint64_t count;
 };
 

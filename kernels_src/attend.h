@@ -26,11 +26,11 @@ struct AttendShape {
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
 
-  static constexpr int64_t kWarps = 4;
+  static constexpr int64_t kWarps = 8;
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t group() const { return heads / kv_heads; }
-  // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and each of the
-  // four warps weighs the partials of one.
+  // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and a warp
+  // weighs the partials of one.
   constexpr int64_t head_tile() const {
     int64_t tile = group();
     while (tile > 4) {  // the largest divisor of the group that is at most 4
@@ -49,10 +49,11 @@ struct AttendShape {
   }
   constexpr int64_t slots() const { return 32 / lanes() * kWarps; }  // keys in flight in a block
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
-  constexpr unsigned shared_bytes() const {
-    const int64_t weights = splits > slots() ? splits : slots();
-    return static_cast<unsigned>(
-        4 * (slots() * head_tile() * (head_dim + 2) + head_tile() * weights + 2 * head_tile() + 4));
+  static constexpr int64_t kUnroll = 2;                         // keys a lane requests at once
+  constexpr int64_t pass() const { return slots() * kUnroll; }  // keys a block requests at once
+  constexpr unsigned shared_bytes() const {                     // AttendMemory (device/split_attention.cuh)
+    const int64_t of_head = slots() * padded_head_dim() + 2 * pass() + 2 + splits + 2;
+    return static_cast<unsigned>(4 * (head_tile() * of_head + 4));
   }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
@@ -62,6 +63,6 @@ struct AttendShape {
 };
 
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits.
-inline constexpr unsigned kAttendThreads = 128;
+inline constexpr unsigned kAttendThreads = 256;
 
 }  // namespace nodewright

@@ -15,7 +15,12 @@
 
 namespace nodewright {
 
-enum class Role : uint8_t { scalar, frozen, in, out, in_out, condition };
+enum class Role : uint8_t { scalar, frozen, settled, in, out, in_out, settled_in_out, condition };
+
+// Whether a kernel may read such a field before it has waited for the nodes before it.
+constexpr bool reads_before_wait(Role role) {
+  return role == Role::frozen || role == Role::settled || role == Role::settled_in_out;
+}
 
 template <class F>
 struct RoleOf {
@@ -25,6 +30,16 @@ struct RoleOf {
 template <class T>
 struct RoleOf<Frozen<T>> {
   static constexpr Role role = Role::frozen;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<Settled<T>> {
+  static constexpr Role role = Role::settled;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<SettledInOut<T>> {
+  static constexpr Role role = Role::settled_in_out;
   static constexpr size_t element_bytes = sizeof(T);
 };
 template <class T>
@@ -69,7 +84,7 @@ enum class ElementType : uint8_t {
 template <class T>
 constexpr ElementType element_type() {
   using enum ElementType;
-  if constexpr (requires { typename T::element; }) {  // Frozen, In, Out, InOut
+  if constexpr (requires { typename T::element; }) {  // Frozen, In, Out and their like
     return element_type<typename T::element>();
   } else if constexpr (std::is_enum_v<T>) {
     return element_type<std::underlying_type_t<T>>();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+#include "kernels_src/scored_token.h"
 
 namespace nodewright {
 
@@ -12,10 +14,19 @@ struct NormProject {
   Frozen<bf16> weight;  // [outputs, stride]
   Frozen<bf16> bias;    // [outputs], or empty
   Out<float> y;         // [rows, y_stride]
-  In<int32_t> n_live;   // [1] rows that count; not read at bucket 1
-  int64_t outputs;      // rows of weight
-  int64_t y_stride;     // elements between two rows of y
-  float eps;            // added to the mean square, or to the variance
+  Out<ScoredToken>
+      best;            // [blocks] the largest of each block's outputs, no token if one is NaN; bucket 1 only, or empty
+  In<int32_t> n_live;  // [1] rows that count; not read at bucket 1
+  int64_t outputs;     // rows of weight
+  int64_t y_stride;    // elements between two rows of y
+  float eps;           // added to the mean square, or to the variance
 };
+
+// Of a launch with `best`: the shape of one without, and each thread's best so far in shared memory, since registers
+// are all in use.
+constexpr LaunchShape with_best(LaunchShape shape) {
+  shape.shared_bytes += static_cast<unsigned>(sizeof(ScoredToken)) * shape.block[0];
+  return shape;
+}
 
 }  // namespace nodewright

@@ -8,7 +8,7 @@ NODEWRIGHT_KERNEL(record_choice, RecordChoice, kLogitRowThreads) {
   wait_for_inputs();
   const int row = static_cast<int>(blockIdx.x);
   if (row >= args.n_live.data[0]) return;
-  auto* scratch = reinterpret_cast<Choice*>(shared_memory());  // [32]
+  auto* scratch = reinterpret_cast<ScoredToken*>(shared_memory());  // [32]
   const float* logits = args.logits.data + args.rows.data[row] * args.stride;
   const int token = args.tokens.data[row], wanted = token < 0 ? -1 : args.logprobs.data[row];
   const bool is_first = threadIdx.x == 0;
@@ -29,16 +29,16 @@ NODEWRIGHT_KERNEL(record_choice, RecordChoice, kLogitRowThreads) {
   const float log_sum = logf(block_sum(sum, reinterpret_cast<float*>(scratch)));
   if (is_first) args.logprob.data[row] = logits[token] - top - log_sum;
 
-  Choice last{INFINITY, -1};
+  ScoredToken last{INFINITY, -1};
   for (int k = 0; k < wanted; ++k) {
-    Choice best{-INFINITY, -1};
+    ScoredToken best{-INFINITY, -1};
     for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
       const bool is_next = v < last.score || (v == last.score && i > last.token);
-      if (is_next && (v > best.score || best.token < 0)) best = Choice{v, i};
+      if (is_next && (v > best.score || best.token < 0)) best = ScoredToken{v, i};
     });
-    best = last = block_best(best, scratch);
+    best = last = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
     const bool found = best.token >= 0;  // else the vocabulary has fewer
     if (is_first) top_tokens[k] = best.token, top_logprobs[k] = found ? best.score - top - log_sum : 0.0f;
-    if (!found) last = Choice{-INFINITY, static_cast<int>(args.vocab)};
+    if (!found) last = ScoredToken{-INFINITY, static_cast<int>(args.vocab)};
   }
 }

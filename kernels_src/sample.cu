@@ -50,20 +50,27 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   if (row >= args.n_live.data[0]) return;
   auto* bins = reinterpret_cast<unsigned long long*>(shared_memory());  // [kSampleBins]
   auto* found = bins + kSampleBins;                                     // [2]
-  auto* scratch = reinterpret_cast<Choice*>(found + 2);                 // [32]
+  auto* scratch = reinterpret_cast<ScoredToken*>(found + 2);            // [32]
   const float* logits = args.logits.data + row * args.logits_stride;
   const float temperature = args.temperature.data[row];
   const bool greedy = !(temperature >= 1e-5f);
 
   // The largest logit; a NaN wins over everything and fails the row.
-  Choice best{-INFINITY, -1};
+  ScoredToken best{-INFINITY, -1};
   bool has_nan = false;
-  for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
-    has_nan |= v != v;
-    if (v > best.score || best.token < 0) best = Choice{v, i};
-  });
+  if (args.best.count > 0) {
+    for (uint64_t i = threadIdx.x; i < args.best.count; i += kSampleThreads) {
+      has_nan |= args.best.data[i].token < 0;
+      best = better(best, args.best.data[i]);
+    }
+  } else {
+    for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
+      has_nan |= v != v;
+      if (v > best.score || best.token < 0) best = ScoredToken{v, i};
+    });
+  }
   has_nan = block_max(has_nan ? 1.0f : 0.0f, reinterpret_cast<float*>(scratch)) > 0.0f;
-  best = block_best(best, scratch);
+  best = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
 
   const bool weighs = fabsf(best.score) < INFINITY;  // else there is nothing to weigh the others against
   if (!greedy && !has_nan && weighs) {
@@ -91,17 +98,18 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
     }
     const uint64_t seed = args.seed.data[row];
     const auto index = static_cast<uint32_t>(args.output_index.data[row]);
-    best = Choice{-INFINITY, -1};
+    best = ScoredToken{-INFINITY, -1};
     for_each_logit(logits, args.vocab, [&](float v, int i) {
       if (ordered_key(v) < threshold) return;
       const float score = (v - top) * inverse + gumbel_noise(seed, index, static_cast<uint32_t>(i));
-      if (score > best.score || best.token < 0) best = Choice{score, i};
+      if (score > best.score || best.token < 0) best = ScoredToken{score, i};
     });
-    best = block_best(best, scratch);
+    best = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
   }
   if (threadIdx.x == 0) {
     const int token = has_nan ? -1 : best.token;
     args.tokens.data[row] = token;
+    if (args.delivered.count > 0) args.delivered.data[row] = token;
     args.last_token.data[args.sequences.data[row]] = token;
   }
 }

@@ -4,11 +4,13 @@
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
 #include "kernels_src/logit_row.h"
+#include "kernels_src/scored_token.h"
 
 namespace nodewright {
 
 struct Sample {
   In<float> logits;           // [rows, logits_stride], rows 16-byte aligned
+  In<ScoredToken> best;       // of each part of the one row, the largest; no token: it has a NaN. Or empty
   In<int32_t> sequences;      // [rows] index into last_token
   In<float> temperature;      // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
   In<int32_t> top_k;          // [rows]; 0 = all; ties with the k-th are kept
@@ -18,6 +20,7 @@ struct Sample {
   In<int32_t> n_live;         // [1]
   Out<int32_t> tokens;        // [rows] the choice; -1: the row has a NaN logit
   InOut<int32_t> last_token;  // [sequences]; each row writes its own sequence's element
+  Out<int32_t> delivered;     // [rows] pinned host memory: the choice again; or empty
   int64_t vocab;
   int64_t logits_stride;
 };

@@ -53,6 +53,7 @@ Plan choice_plan(Device& device, int64_t vocab, const ChoiceKernels& k, const De
             .mask_words = in.mask_words});
   g.launch("sample", k.sample,
            {.logits = s.shaped,
+            .best = {},
             .sequences = in.sequences,
             .temperature = in.temperature,
             .top_k = in.top_k,
@@ -62,6 +63,7 @@ Plan choice_plan(Device& device, int64_t vocab, const ChoiceKernels& k, const De
             .n_live = in.n_live,
             .tokens = s.outputs.tokens,
             .last_token = step.last_token,
+            .delivered = {},
             .vocab = vocab,
             .logits_stride = step.logits_stride});
   g.launch("record", k.record,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels_src/attend.h"
+#include "kernels_src/matvec_shape.h"
 #include "models/kv_cache.h"
 
 namespace nodewright {
@@ -64,6 +65,9 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
       sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
+  if (shape.has_one_key())
+    s.best = arena.take<ScoredToken>(
+        "best", MatvecShape{1, config.hidden, 0, config.vocab}.launch_shape(device.properties().sm_count).blocks());
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");

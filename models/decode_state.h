@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/scored_token.h"
 #include "models/model_config.h"
 #include "models/step_shape.h"
 #include "runtime/arena.h"
@@ -65,6 +66,7 @@ struct DecodeState {
   View<uint8_t> workspace;    // of products on a GPU
   View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
+  View<ScoredToken> best;     // [blocks of the head] of a step of one row, else empty
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
   View<int32_t> tokens;       // [rows] chosen

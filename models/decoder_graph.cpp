@@ -101,21 +101,56 @@ void project_qkv(const LayerContext& c, const LayerWeights& w) {
             .weight = w.qkv.data,
             .bias = w.qkv.bias,
             .y = s.qkv,
+            .best = {},
             .n_live = s.inputs.n_live,
             .outputs = w.qkv.rows,
             .y_stride = config.qkv_width(),
             .eps = config.eps});
 }
 
+// Keys that a row attends to, at most: those of the longest context, or of its window.
+int64_t most_keys(const LayerContext& c, const Layer& layer) {
+  const int64_t context = c.s.inputs.table_stride * kPageTokens;
+  return layer.window ? std::min(layer.window, context) : context;
+}
+
+// Of q . k, for powers of two.
+float score_scale(const ModelConfig& config) {
+  return static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
+}
+
+// s.attended = attention(rope(s.qkv)) of one row.
+void rope_and_attend(const LayerContext& c, const Layer& layer) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const StepInputs& in = s.inputs;
+  g.launch("attend", k.rope_attend,
+           {.qkv = s.qkv,
+            .frequencies = layer.frequencies,
+            .q_gain = layer.w.q_norm,
+            .k_gain = layer.w.k_norm,
+            .positions = in.positions,
+            .block_table = in.block_table,
+            .n_live = in.n_live,
+            .kv = layer.kv,
+            .y = s.attended,
+            .partials = s.partials,
+            .arrivals = s.arrivals,
+            .qkv_stride = config.qkv_width(),
+            .table_stride = in.table_stride,
+            .y_stride = layer.w.out.stride,
+            .window = layer.window,
+            .eps = config.eps,
+            .scale = score_scale(config)},
+           Traffic{s.qkv.bytes() + sizeof(bf16) * unsigned_of(2 * most_keys(c, layer) * config.kv_width()),
+                   s.attended.bytes() + sizeof(bf16) * unsigned_of(2 * config.kv_width())});
+}
+
 // s.attended = attention(s.q): with products each row that chooses by itself, and the others in tiles.
 void attend(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const StepInputs& in = s.inputs;
-  // At most: every row at the end of the longest context, or of its window.
-  const int64_t context = in.table_stride * kPageTokens,
-                keys = layer.window ? std::min(layer.window, context) : context;
-  const auto scale =
-      static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
+  const int64_t keys = most_keys(c, layer);
+  const float scale = score_scale(config);
   const bool with_products = k.shape.with_products();
   if (!with_products || chooses) {
     const int64_t rows = s.sampled_rows;
@@ -159,21 +194,25 @@ void attention_block(const LayerContext& c, const Layer& layer) {
   const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
   project_qkv(c, w);
-  g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
-           {.qkv = s.qkv,
-            .frequencies = layer.frequencies,
-            .q_gain = w.q_norm,
-            .k_gain = w.k_norm,
-            .positions = in.positions,
-            .block_table = in.block_table,
-            .n_live = in.n_live,
-            .q = s.q,
-            .kv = layer.kv,
-            .qkv_stride = config.qkv_width(),
-            .table_stride = in.table_stride,
-            .eps = config.eps},
-           Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
-  attend(c, layer);
+  if (k.shape.has_one_key()) {
+    rope_and_attend(c, layer);
+  } else {
+    g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
+             {.qkv = s.qkv,
+              .frequencies = layer.frequencies,
+              .q_gain = w.q_norm,
+              .k_gain = w.k_norm,
+              .positions = in.positions,
+              .block_table = in.block_table,
+              .n_live = in.n_live,
+              .q = s.q,
+              .kv = layer.kv,
+              .qkv_stride = config.qkv_width(),
+              .table_stride = in.table_stride,
+              .eps = config.eps},
+             Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
+    attend(c, layer);
+  }
   add_to_residual(c, "out", k.attention_out, k.products.out, s.attended, w.out, w.attention_post_norm);
 }
 
@@ -221,6 +260,9 @@ void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& 
   if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_out = true});
 }
 
+// At most, to make room for.
+constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
+
 }  // namespace
 
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
@@ -230,6 +272,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   const bool chooses = purpose != DecodePurpose::prefill;
   GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
   declare_buffers(g, model, cache, s, purpose);
+  g.reserve(kNodesOfBlock * unsigned_of(config.layers) + kNodesAroundBlocks);
 
   g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
          CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
@@ -275,6 +318,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .weight = w.head().data,
               .bias = {},
               .y = s.logits,
+              .best = s.best,
               .n_live = s.inputs.n_sampled,
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
@@ -283,6 +327,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   if (chooses) {
     g.launch("sample", k.sample,
              {.logits = logits,
+              .best = s.best,
               .sequences = s.inputs.sequences,
               .temperature = s.inputs.temperature,
               .top_k = s.inputs.top_k,
@@ -292,17 +337,15 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .n_live = s.inputs.n_sampled,
               .tokens = s.tokens,
               .last_token = s.last_token,
+              .delivered = purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{},
               .vocab = config.vocab,
               .logits_stride = s.logits_stride});
   }
-  if (purpose == DecodePurpose::step)
-    g.copy("outputs", CopyEnd(s.host_tokens.address(), s.host_tokens.bytes(), true), CopyEnd(s.tokens),
-           s.host_tokens.bytes());
   return std::move(g).finish(policy);
 }
 
 bool is_attention(const PlanNode& node) {
-  return node.kernel_name() == "attend" || node.kernel_name() == "attend_tiles";
+  return node.kernel_name() == "attend" || node.kernel_name() == "attend_tiles" || node.kernel_name() == "rope_attend";
 }
 
 }  // namespace nodewright

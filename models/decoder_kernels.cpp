@@ -57,8 +57,13 @@ struct Projections {
 struct OfProducts {
   Choice norm, norm_sampled, attend_tiles, gate;
 };
+struct OfAttention {
+  Choice rope_append, attend;
+};
 struct Choices {
-  Choice embed, rope_append, attend, sample;
+  Choice embed, sample;
+  std::optional<OfAttention> of_attention;
+  std::optional<Choice> rope_attend;  // in place of those two
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
   std::optional<Choice> norm_add, norm_logits, norm_hidden;
@@ -89,9 +94,10 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                        {"kHeadDim", config.head_dim},
                                        {"kPaddedHeadDim", attend.padded_head_dim()},
                                        {"kPageSize", kPageTokens}};
+  const std::vector<Constant> of_rotation = {constant("kRotate", !config.learned_positions),
+                                             constant("kHeadNorm", config.head_norm), constant("kNorm", config.norm)};
   std::vector<Constant> rotation = heads, tiling = heads;
-  rotation.insert(rotation.end(), {constant("kRotate", !config.learned_positions),
-                                   constant("kHeadNorm", config.head_norm), constant("kNorm", config.norm)});
+  rotation.insert(rotation.end(), of_rotation.begin(), of_rotation.end());
   tiling.insert(tiling.end(),
                 {{"kHeadTile", attend.head_tile()}, {"kLanes", attend.lanes()}, {"kSplits", attend.splits}});
   const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
@@ -101,17 +107,25 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       .embed = {{"embed",
                  {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions)}},
                 embed_shape(n)},
-      .rope_append = {{"rope_append", rotation},
-                      rope_append_shape(n, static_cast<unsigned>(config.heads), static_cast<unsigned>(config.kv_heads),
-                                        config.head_norm)},
-      .attend = {{"attend", tiling}, attend.launch_shape()},
       .sample = {{"sample", {}}, sample_shape(sampled)},
+      .of_attention = {},
+      .rope_attend = {},
       .projections = {},
       .of_products = {},
       .norm_add = {},
       .norm_logits = {},
       .norm_hidden = {},
   };
+  if (step.has_one_key()) {
+    std::vector<Constant> both = tiling;
+    both.insert(both.end(), of_rotation.begin(), of_rotation.end());
+    c.rope_attend = {{"rope_attend", std::move(both)}, rope_attend_shape(attend)};
+  } else {
+    c.of_attention = {.rope_append = {{"rope_append", rotation},
+                                      rope_append_shape(n, static_cast<unsigned>(config.heads),
+                                                        static_cast<unsigned>(config.kv_heads), config.head_norm)},
+                      .attend = {{"attend", tiling}, attend.launch_shape()}};
+  }
   const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
     return projection("norm_project", config.hidden, outputs, 1, true, rows, {norm}, {norm, with_bias});
   };
@@ -135,6 +149,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
         .down = output(config.intermediate)};
   }
   if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, {"kBias", 0});
+  if (step.has_one_key()) c.norm_logits->shape = with_best(c.norm_logits->shape);
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
     c.norm_hidden = {{"norm_hidden", {norm}}, norm_hidden_shape(rows)};
@@ -177,8 +192,11 @@ void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& con
 std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step,
                                                    const DeviceProperties& device) {
   const Choices c = choose(config, step, device);
-  std::vector<KernelRequest> requests = {c.embed.request, c.rope_append.request, c.attend.request, c.sample.request};
+  std::vector<KernelRequest> requests = {c.embed.request, c.sample.request};
   const auto add = [&](const Choice& choice) { requests.push_back(choice.request); };
+  if (const auto& a = c.of_attention)
+    for (const Choice* choice : {&a->rope_append, &a->attend}) add(*choice);
+  if (c.rope_attend) add(*c.rope_attend);
   if (const auto& p = c.projections)
     for (const Choice* choice : {&p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down}) add(*choice);
   if (const auto& p = c.of_products)
@@ -197,8 +215,11 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   DecoderKernels k;
   k.shape = step;
   get(k.embed, c.embed);
-  get(k.rope_append, c.rope_append);
-  get(k.attend, c.attend);
+  if (const auto& a = c.of_attention) {
+    get(k.rope_append, a->rope_append);
+    get(k.attend, a->attend);
+  }
+  if (c.rope_attend) get(k.rope_attend, *c.rope_attend);
   get(k.sample, c.sample);
   const auto get_output = [&](OutputKernels& kernels, const Choice& choice) {
     if (config.post_norms)

@@ -150,6 +150,7 @@ void choose(const Pass& p) {
               .eps = p.config.eps});
   p.g.launch("sample", p.k.sample,
              {.logits = p.s.logits,
+              .best = {},
               .sequences = in.sequence,
               .temperature = in.temperature,
               .top_k = in.top_k,
@@ -159,6 +160,7 @@ void choose(const Pass& p) {
               .n_live = in.one,
               .tokens = p.s.chosen,
               .last_token = p.s.last_token,
+              .delivered = {},
               .vocab = p.config.vocab,
               .logits_stride = p.config.vocab});
   p.g.copy("chosen", CopyEnd(p.s.host_chosen.address(), p.s.host_chosen.bytes(), true), CopyEnd(p.s.chosen),

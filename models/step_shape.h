@@ -44,6 +44,8 @@ struct StepShape {
   bool takes_tiles(int64_t n) const {
     return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
   }
+  // One token, and so no new key but its own: rotation and attention are one kernel.
+  bool has_one_key() const { return rows == 1 && !with_products(); }
   bool operator==(const StepShape&) const = default;
 };
 

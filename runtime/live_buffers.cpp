@@ -15,12 +15,13 @@ void LiveBuffers::remove(uint64_t address) {
   removed_.fetch_add(1, std::memory_order_release);
 }
 
-uint64_t LiveBuffers::serial_at(uint64_t address) const {
+LiveBuffer LiveBuffers::at(uint64_t address) const {
   const std::scoped_lock lock(mutex_);
   const auto after = entries_.upper_bound(address);
-  if (after == entries_.begin()) return 0;
+  if (after == entries_.begin()) return {};
   const auto& [begin, entry] = *std::prev(after);
-  return address - begin < entry.bytes ? entry.serial : 0;
+  const LiveBuffer below{begin, entry.bytes, entry.serial};
+  return below.holds(address) ? below : LiveBuffer{};
 }
 
 }  // namespace nodewright

@@ -9,6 +9,13 @@
 
 namespace nodewright {
 
+struct LiveBuffer {
+  uint64_t address = 0, bytes = 0;
+  uint64_t serial = 0;  // no other buffer of the device ever gets the same
+
+  bool holds(uint64_t at) const { return at - address < bytes; }
+};
+
 // May be used by several threads.
 class LiveBuffers {
  public:
@@ -17,8 +24,8 @@ class LiveBuffers {
 
   // How many were removed so far: while that stays, every buffer is still there.
   uint64_t removed() const { return removed_.load(std::memory_order_acquire); }
-  // Of the buffer that holds `address`: no other ever gets the same number. 0: none does.
-  uint64_t serial_at(uint64_t address) const;
+  // The buffer that holds `address`; serial 0 when none does.
+  LiveBuffer at(uint64_t address) const;
 
  private:
   struct Entry {

@@ -82,8 +82,10 @@ struct View {
   uint64_t count = 0;
 
   operator In<T>() const { return {data, count}; }
+  operator Settled<T>() const { return {data, count}; }
   operator Out<T>() const { return {data, count}; }
   operator InOut<T>() const { return {data, count}; }
+  operator SettledInOut<T>() const { return {data, count}; }
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(data); }
   uint64_t bytes() const { return count * sizeof(T); }

@@ -1,6 +1,7 @@
 // One row of logits read by one block of kLogitRowThreads threads: every element once, and the best of them.
 #pragma once
 
+#include "kernels_src/device/best_token.cuh"
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/logit_row.h"
 
@@ -10,34 +11,6 @@ namespace nodewright {
 NODEWRIGHT_DEVICE uint32_t ordered_key(float v) {
   const uint32_t bits = float_to_bits(v + 0.0f);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-struct Choice {
-  float score;
-  int token;
-};
-NODEWRIGHT_DEVICE Choice better(Choice a, Choice b) {
-  if (b.token < 0) return a;
-  if (a.token < 0) return b;
-  if (a.score != b.score) return a.score > b.score ? a : b;
-  return a.token < b.token ? a : b;
-}
-
-// The best choice of the block, in every thread. `scratch`: 32 Choices.
-NODEWRIGHT_DEVICE Choice block_best(Choice mine, Choice* scratch) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  NODEWRIGHT_UNROLL
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const Choice other{__shfl_xor_sync(0xffffffffu, mine.score, offset),
-                       __shfl_xor_sync(0xffffffffu, mine.token, offset)};
-    mine = better(mine, other);
-  }
-  if (lane == 0) scratch[warp] = mine;
-  __syncthreads();
-  Choice best = scratch[0];
-  for (int w = 1; w < static_cast<int>(kLogitRowThreads / 32); ++w) best = better(best, scratch[w]);
-  __syncthreads();
-  return best;
 }
 
 // Calls use(logit, index) for every logit of the row: thread t takes indices 4 t .. + 3 and on, eight 16-byte loads in

@@ -72,6 +72,19 @@ NODEWRIGHT_DEVICE uint4 load_16(const void* address) {
 #endif
   return *static_cast<const uint4*>(address);
 }
+// The same of a Settled or SettledInOut field, as load_settled.
+NODEWRIGHT_DEVICE uint4 load_settled_16(const void* address) {
+#ifdef __CUDACC_RTC__
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address)
+               : "memory");
+  return v;
+#else
+  return load_16(address);
+#endif
+}
 NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) {
 #ifndef __CUDACC_RTC__
   emulation::require_aligned(address, 16);

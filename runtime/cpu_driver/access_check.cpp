@@ -14,10 +14,10 @@ bool writes(Access access) { return access == Access::write || access == Access:
 // Null when a range of this role allows the access.
 const char* objection(Role role, Access access, bool waited) {
   if (access == Access::frozen_read && role != Role::frozen) return "a frozen load from a field that is not Frozen";
-  if (writes(access) && role == Role::in) return "a store through In";
+  if (writes(access) && (role == Role::in || role == Role::settled)) return "a store through In";
   if (writes(access) && role == Role::frozen) return "a store through Frozen";
   if (reads(access) && role == Role::out) return "a read of Out, which is never read";
-  if (role != Role::frozen && !waited) return "an access before wait_for_inputs()";
+  if (!waited && (writes(access) || !reads_before_wait(role))) return "an access before wait_for_inputs()";
   return nullptr;
 }
 
@@ -82,16 +82,15 @@ void check_access(const volatile void* address, size_t bytes, Access access) {
   if (s.work->rules == nullptr) return;
   const AccessRules& rules = *s.work->rules;
   const auto begin = reinterpret_cast<uint64_t>(address), end = begin + bytes;
-  const char* why;
+  const bool on_device = begin >= rules.device_begin && begin < rules.device_end;
+  const char* why = on_device ? nullptr : objection_outside_device(s, rules, begin, end);
+  if (!on_device && why == nullptr) return;
   int field = -1;
-  if (begin >= rules.device_begin && begin < rules.device_end) {
-    const Verdict verdict = judge(rules, begin, end, access, me->waited);
-    if (verdict.found && verdict.objection == nullptr) return;
+  const Verdict verdict = judge(rules, begin, end, access, me->waited);  // fields may lie in pinned memory, too
+  if (verdict.found && verdict.objection == nullptr) return;
+  if (on_device || verdict.found) {
     why = verdict.found ? verdict.objection : writes(access) ? "an undeclared write" : "an undeclared read";
     field = verdict.found ? verdict.field : nearest_field(rules, begin);
-  } else {
-    why = objection_outside_device(s, rules, begin, end);
-    if (why == nullptr) return;
   }
   abandon_block({.fault = BlockFault::bad_access,
                  .what = why,

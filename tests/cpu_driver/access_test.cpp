@@ -6,6 +6,8 @@ namespace {
 
 struct Scale {
   Frozen<float> gain;
+  Settled<float> offset;
+  SettledInOut<float> pool;
   In<float> x;
   Out<float> y;
   int64_t planted;
@@ -13,13 +15,20 @@ struct Scale {
 
 // `planted` chooses the bug; 0 is the correct kernel.
 const std::string kScale = R"(
-namespace nodewright { struct Scale { Frozen<float> gain; In<float> x; Out<float> y; int64_t planted; }; }
+namespace nodewright {
+struct Scale {
+  Frozen<float> gain; Settled<float> offset; SettledInOut<float> pool; In<float> x; Out<float> y; int64_t planted;
+};
+}
 NODEWRIGHT_KERNEL(scale, Scale, 64) {
   const unsigned i = threadIdx.x;
   const float gain = args.gain.data[i];
-  float early = 0.0f;
+  float early = args.offset.data[i] + args.pool.data[(i + 1) % 64];
   if (args.planted == 4) early = args.x.data[i];
+  if (args.planted == 11) args.pool.data[i] = early;                         // written before the wait
   wait_for_inputs();
+  args.pool.data[i] = early;
+  if (args.planted == 12) const_cast<float*>(args.offset.data)[i] = early;   // store through Settled
   float v = args.x.data[i] * gain + early;
   if (args.planted == 1) v += args.x.data[i + 64];                            // undeclared read
   if (args.planted == 2) args.y.data[i + 64] = v;                            // undeclared write
@@ -40,7 +49,13 @@ class AccessTest : public CpuDriverTest {
     start({.check_accesses = true});
     const CUfunction scale = load("scale", kScale, checked);
     const std::vector<float> twos(128, 2.0f);
-    const Scale args{{upload(twos), 64}, {upload(twos), 64}, {y_ = allocate<float>(128), 64}, planted};
+    const std::vector<float> zeros(128, 0.0f);
+    const Scale args{{upload(twos), 64},
+                     {upload(zeros), 64},
+                     {upload(zeros), 64},
+                     {upload(twos), 64},
+                     {y_ = allocate<float>(128), 64},
+                     planted};
     api().label("l0.scale");
     EXPECT_OK(launch(scale, 1, 64, args, 128));
     return synchronize();
@@ -77,6 +92,11 @@ TEST_F(AccessTest, AStoreThroughInIsReportedByNodeAndField) {
 
 TEST_F(AccessTest, AnInputTouchedBeforeTheWaitIsReported) {
   expect_reported(4, {"before wait_for_inputs()", "field 'x'"});
+}
+
+TEST_F(AccessTest, SettledMemoryIsReadBeforeTheWaitAndWrittenAfterItWhereTheFieldSaysSo) {
+  expect_reported(11, {"before wait_for_inputs()", "field 'pool'"});
+  expect_reported(12, {"a store through In", "field 'offset'"});
 }
 
 TEST_F(AccessTest, AStoreThroughFrozenIsReported) { expect_reported(5, {"a store through Frozen", "field 'gain'"}); }

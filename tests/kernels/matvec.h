@@ -213,18 +213,36 @@ struct RunNormProject {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<NormProject>(kName, s, d.family, grid_x),
-             {.x = x,
-              .gain = gain,
-              .shift = given(d.family.norm == Norm::layer, shift),
-              .weight = weight,
-              .bias = given(d.family.biases, bias),
-              .y = y,
-              .n_live = live,
-              .outputs = s.outputs,
-              .y_stride = d.y_stride,
-              .eps = d.eps});
+    Kernel<NormProject> kernel = matvec_kernel<NormProject>(kName, s, d.family, grid_x);
+    if (s.rows == 1) kernel.shape = with_best(kernel.shape);
+    const Guarded<ScoredToken> best("best", s.rows == 1 ? kernel.shape.grid[0] : 0);
+    run_node(kernel, {.x = x,
+                      .gain = gain,
+                      .shift = given(d.family.norm == Norm::layer, shift),
+                      .weight = weight,
+                      .bias = given(d.family.biases, bias),
+                      .y = y,
+                      .best = best,
+                      .n_live = live,
+                      .outputs = s.outputs,
+                      .y_stride = d.y_stride,
+                      .eps = d.eps});
+    if (s.rows == 1) expect_best(best.read(), y.read(), s.outputs);
     return y.read();
+  }
+
+  // The largest of each part of `y`, the first of equals.
+  static void expect_best(const std::vector<ScoredToken>& best, const std::vector<float>& y, int64_t outputs) {
+    const auto parts = static_cast<int64_t>(best.size());
+    for (int64_t part = 0; part < parts; ++part) {
+      const auto first = y.begin() + outputs * part / parts, last = y.begin() + outputs * (part + 1) / parts;
+      const bool has_nan = std::any_of(first, last, [](float v) { return std::isnan(v); });
+      const auto largest = std::max_element(first, last);
+      EXPECT_EQ(best[static_cast<size_t>(part)].token, has_nan ? -1 : largest - y.begin()) << "part " << part;
+      if (!has_nan) {
+        EXPECT_EQ(best[static_cast<size_t>(part)].score, *largest) << "part " << part;
+      }
+    }
   }
 };
 

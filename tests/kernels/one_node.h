@@ -31,8 +31,10 @@ class Guarded {
   View<T> view() const { return {reinterpret_cast<T*>(buffer_.address() + kGuardBytes), count_}; }
   Weight<T> weight() const { return {view().data, count_}; }
   operator In<T>() const { return view(); }
+  operator Settled<T>() const { return view(); }
   operator Out<T>() const { return view(); }
   operator InOut<T>() const { return view(); }
+  operator SettledInOut<T>() const { return view(); }
   operator Frozen<T>() const { return weight(); }
 
   void write(const std::vector<T>& values) {

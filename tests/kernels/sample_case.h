@@ -26,6 +26,7 @@ struct SampleLaunch {
   std::vector<SampleRow> rows;
   int32_t n_live = -1;             // -1: all
   std::vector<int32_t> sequences;  // empty: row m writes last_token[rows - 1 - m]
+  std::vector<ScoredToken> best;        // of the parts of the one row; empty: the kernel looks for itself
 
   struct Result {
     std::vector<int32_t> tokens, last_token;
@@ -52,7 +53,10 @@ struct SampleLaunch {
     const Guarded<uint64_t> seeds("seed", seed);
     const auto kernel =
         typed_kernel<Sample>(machine().kernels, {"sample", {}}, sample_shape(static_cast<unsigned>(count)));
+    const Guarded<ScoredToken> parts("best", best);
+    const Guarded<int32_t> delivered("delivered", count);
     run_node(kernel, {.logits = logit_rows,
+                      .best = parts,
                       .sequences = sequence_ids,
                       .temperature = temperatures,
                       .top_k = top_ks,
@@ -62,13 +66,15 @@ struct SampleLaunch {
                       .n_live = live,
                       .tokens = tokens,
                       .last_token = last,
+                      .delivered = delivered,
                       .vocab = static_cast<int64_t>(vocab),
                       .logits_stride = static_cast<int64_t>(stride)});
+    EXPECT_EQ(delivered.read(), tokens.read());
     return {tokens.read(), last.read()};
   }
 };
 
-inline int32_t sample_one(const SampleRow& row) { return SampleLaunch{{row}, -1, {}}.run().tokens[0]; }
+inline int32_t sample_one(const SampleRow& row) { return SampleLaunch{{row}, -1, {}, {}}.run().tokens[0]; }
 
 // `count` draws from one row's logits, seeds from `seed`.
 inline std::vector<int32_t> draws(const SampleRow& row, size_t count, uint64_t seed = 1) {

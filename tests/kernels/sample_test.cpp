@@ -18,6 +18,20 @@ std::set<int32_t> distinct(const std::vector<int32_t>& tokens) { return {tokens.
 
 int32_t greedy(std::vector<float> logits) { return sample_one({.logits = std::move(logits), .temperature = 0.0f}); }
 
+TEST(SampleTest, TheBestOfEachPartStandsForARowOfLogits) {
+  SampleRow row{.logits = random_logits(3, 1003), .temperature = 0.0f};
+  SampleLaunch launch{{row}, -1, {}, {{0.5f, 7}, {2.0f, 300}, {2.0f, 299}, {-INFINITY, 500}}};
+  EXPECT_EQ(launch.run().tokens[0], 299);
+  launch.best[3].token = -1;  // a NaN in the last part
+  EXPECT_EQ(launch.run().tokens[0], -1);
+  const auto largest = std::max_element(row.logits.begin(), row.logits.end());
+  launch.rows[0].temperature = 0.8f;  // drawn from the logits, which the best one weighs
+  launch.best = {{*largest, static_cast<int32_t>(largest - row.logits.begin())}};
+  const int32_t drawn = launch.run().tokens[0];
+  launch.best.clear();
+  EXPECT_EQ(drawn, launch.run().tokens[0]);
+}
+
 TEST(SampleGreedily, TakesTheLargestLogitAtAnyWidth) {
   for (const size_t vocab : {1, 2, 31, 512, 513, 1003, 5000}) {
     SampleLaunch launch;

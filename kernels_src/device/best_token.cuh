@@ -1,0 +1,40 @@
+// The best of many scores: the largest, of equals the first.
+#pragma once
+
+#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/scored_token.h"
+
+namespace nodewright {
+
+NODEWRIGHT_DEVICE ScoredToken better(ScoredToken a, ScoredToken b) {
+  if (b.token < 0) return a;
+  if (a.token < 0) return b;
+  if (a.score != b.score) return a.score > b.score ? a : b;
+  return a.token < b.token ? a : b;
+}
+
+// The best of the warp, in every lane.
+NODEWRIGHT_DEVICE ScoredToken warp_best(ScoredToken mine) {
+  NODEWRIGHT_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const ScoredToken other{__shfl_xor_sync(0xffffffffu, mine.score, offset),
+                            __shfl_xor_sync(0xffffffffu, mine.token, offset)};
+    mine = better(mine, other);
+  }
+  return mine;
+}
+
+// The best choice of a block of so many warps, in every thread. `scratch`: 32 ScoredTokens.
+template <int Warps>
+NODEWRIGHT_DEVICE ScoredToken block_best(ScoredToken mine, ScoredToken* scratch) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  mine = warp_best(mine);
+  if (lane == 0) scratch[warp] = mine;
+  __syncthreads();
+  ScoredToken best = scratch[0];
+  for (int w = 1; w < Warps; ++w) best = better(best, scratch[w]);
+  __syncthreads();
+  return best;
+}
+
+}  // namespace nodewright

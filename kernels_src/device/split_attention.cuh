@@ -1,0 +1,312 @@
+// Attention of one row over its keys, split over blocks. kLanes lanes share a key (8 elements each), so a warp holds
+// 32 / kLanes keys at once and a block kPass of them, kUnroll a lane: their scores meet in shared memory, a warp weighs
+// them for each head, and every lane adds up its elements of its keys' values. At the end these sums meet in shared
+// memory in slot order, and the splits of a row in the block that arrives last, in split order: a row's bits depend on
+// its own tokens only. A split covers ceil(keys / kSplits) keys rounded up to whole passes; splits past the length are
+// empty and not counted.
+//
+// On one H200 (2026-11-22, Llama-3.2-1B, batch 1) eight warps and two keys a lane at once take a step at 32000 keys
+// from 1.57 ms, with four of each, to 1.26: two such blocks fill an SM, so that they are dealt evenly while the kernel
+// before ends. Requesting the next pass's keys during a pass gains nothing (1.27).
+//
+// Constants: those of attend.h.
+#pragma once
+
+#include "kernels_src/attend.h"
+#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/kv_pages.h"
+
+namespace nodewright {
+
+constexpr int kTileHeads = static_cast<int>(kHeadTile);
+constexpr int kKeysPerWarp = static_cast<int>(32 / kLanes);
+constexpr int kSlots = kKeysPerWarp * static_cast<int>(kAttendThreads / 32);
+constexpr int kPartial = static_cast<int>(kHeadDim + 2);  // weighted values, maximum, sum
+constexpr int kUnroll = 2;                                // keys a lane group requests at once
+constexpr int kPass = kSlots * kUnroll;                   // keys a block requests at once
+static_assert(kTileHeads <= static_cast<int>(kAttendThreads / 32), "a warp weighs a head");
+
+// A thread's 8 elements of each head of the block's tile: of q, scaled, and of the weighted values so far.
+struct Elements {
+  float of[kTileHeads][8];
+};
+
+// The keys of one block.
+struct Split {
+  int first, last;  // none when first >= last
+  int splits;       // that have keys
+};
+NODEWRIGHT_DEVICE Split split_of(int length, int window, int split) {
+  const int oldest = window > 0 && length > window ? length - window : 0;
+  const int share = static_cast<int>((length - oldest + kSplits - 1) / kSplits);
+  const int keys = (share + kPass - 1) / kPass * kPass;
+  const int first = oldest + split * keys;
+  return {first, first + keys < length ? first + keys : length, (length - oldest + keys - 1) / keys};
+}
+
+// Which of the keys in flight is this thread's, and which elements of the head.
+NODEWRIGHT_DEVICE int own_slot() {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  return warp * kKeysPerWarp + lane / static_cast<int>(kLanes);
+}
+NODEWRIGHT_DEVICE int own_element() { return static_cast<int>(threadIdx.x % kLanes) * 8; }
+
+// Where the keys of a row lie.
+struct PagedKeys {
+  const bf16* kv;
+  const int* table;
+  int kv_head;
+};
+
+// What a thread requests at once: keys, or values.
+struct Chunk {
+  uint4 of[kUnroll];
+};
+// Positions from `end` on are zero. `value`: 0 = keys, 1 = values.
+template <class LoadPage, class Load>
+NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int value, int key0, int end,
+                                     LoadPage load_page, Load load) {
+  const int slot = own_slot(), d0 = own_element();
+  NODEWRIGHT_UNROLL
+  for (int u = 0; u < kUnroll; ++u) {
+    const int position = key0 + u * kSlots + slot;
+    chunk.of[u] = uint4{0u, 0u, 0u, 0u};
+    if (position < end && d0 < kPaddedHeadDim) {
+      const int page = load_page(position / kPageSize);
+      chunk.of[u] =
+          load(from.kv + d0 +
+               kv_offset(page, value, from.kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim));
+    }
+  }
+}
+NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int value, int key0, int end) {
+  request_chunk(
+      chunk, from, value, key0, end, [&](int page) { return from.table[page]; },
+      [](const bf16* p) { return load_16(p); });
+}
+
+// What `count` partials of one head weigh beside each other. Called by a whole warp: load(i) gives the maximum and the
+// sum of partial i, weights[i] becomes exp2(maximum i - largest maximum). Every lane returns the largest maximum and
+// the weighted sum.
+struct Merged {
+  float top, sum;
+};
+template <class Load>
+NODEWRIGHT_DEVICE Merged merge_weights(int count, float* weights, Load load) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float top = -INFINITY;
+  for (int i = lane; i < count; i += 32) top = fmaxf(top, load(i).top);
+  top = warp_max(top);
+  float sum = 0.0f;
+  for (int i = lane; i < count; i += 32) {
+    const Merged m = load(i);
+    const float weight = exp2f(m.top - top);
+    weights[i] = weight;
+    sum = fmaf(m.sum, weight, sum);
+  }
+  return {top, warp_sum(sum)};
+}
+
+// The block's shared memory, after `bytes_before` bytes of the kernel's own.
+struct AttendMemory {
+  float* slots;    // [kTileHeads][kSlots][kHeadDim] weighted values
+  float* scores;   // [2][kTileHeads][kPass] of a pass, and what its keys weigh; passes take turns
+  float* keep;     // [2][kTileHeads] what the values of the passes before weigh now
+  float* weights;  // [kTileHeads][kSplits]
+  Merged* merged;  // [kTileHeads]
+  int* ticket;
+};
+NODEWRIGHT_DEVICE AttendMemory attend_memory(int bytes_before) {
+  AttendMemory m;
+  m.slots = reinterpret_cast<float*>(shared_memory() + bytes_before);
+  m.scores = m.slots + kTileHeads * kSlots * kPaddedHeadDim;
+  m.keep = m.scores + 2 * kTileHeads * kPass;
+  m.weights = m.keep + 2 * kTileHeads;
+  m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kSplits);
+  m.ticket = reinterpret_cast<int*>(m.merged + kTileHeads);
+  return m;
+}
+
+// What the block's keys gave so far: warp h knows head h's maximum and sum.
+struct Running {
+  Merged head{-INFINITY, 0.0f};
+  Elements values{};
+};
+
+// `from`: the tile's heads, kHeadDim elements each.
+NODEWRIGHT_DEVICE void load_query(Elements& query, const float* from, float scale) {
+  const int d0 = own_element();
+  NODEWRIGHT_UNROLL
+  for (int h = 0; h < kTileHeads; ++h) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < 8; ++i) query.of[h][i] = d0 + i < kHeadDim ? from[h * kHeadDim + d0 + i] * scale : 0.0f;
+  }
+}
+
+// The split's keys, of which the first keys and values have been requested, and of which those below `end` lie in the
+// cache. replace(keys, values, key0) puts in the others.
+template <class Replace>
+NODEWRIGHT_DEVICE void attend_split(const Split& split, int end, const PagedKeys& from, Chunk& keys, Chunk& values,
+                                    const Elements& query, Running& state, const AttendMemory& memory,
+                                    Replace replace) {
+  const int slot = own_slot(), warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  for (int key0 = split.first, turn = 0; key0 < split.last; key0 += kPass, ++turn) {
+    float* scores = memory.scores + turn % 2 * kTileHeads * kPass;
+    float* keep = memory.keep + turn % 2 * kTileHeads;
+    replace(keys, values, key0);
+    float sums[kUnroll * kTileHeads];
+    NODEWRIGHT_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      float k[8];
+      unpack_8(keys.of[u], k);
+      NODEWRIGHT_UNROLL
+      for (int h = 0; h < kTileHeads; ++h) {
+        float& sum = sums[u * kTileHeads + h];
+        sum = 0.0f;
+        NODEWRIGHT_UNROLL
+        for (int i = 0; i < 8; ++i) sum = fmaf(query.of[h][i], k[i], sum);
+      }
+    }
+    group_sums<static_cast<int>(kLanes)>(sums);
+    if (own_element() == 0) {
+      NODEWRIGHT_UNROLL
+      for (int u = 0; u < kUnroll; ++u) {
+        NODEWRIGHT_UNROLL
+        for (int h = 0; h < kTileHeads; ++h)
+          scores[h * kPass + u * kSlots + slot] =
+              key0 + u * kSlots + slot < split.last ? sums[u * kTileHeads + h] : -INFINITY;
+      }
+    }
+    __syncthreads();
+    if (warp < kTileHeads) {
+      float* of_head = scores + warp * kPass;
+      float top = -INFINITY;
+      for (int i = lane; i < kPass; i += 32) top = fmaxf(top, of_head[i]);
+      top = fmaxf(warp_max(top), state.head.top);
+      float sum = 0.0f;
+      for (int i = lane; i < kPass; i += 32) {
+        const float weight = exp2f(of_head[i] - top);
+        of_head[i] = weight;
+        sum += weight;
+      }
+      const float kept = exp2f(state.head.top - top);
+      state.head = {top, fmaf(state.head.sum, kept, warp_sum(sum))};
+      if (lane == 0) keep[warp] = kept;
+    }
+    __syncthreads();
+    NODEWRIGHT_UNROLL
+    for (int h = 0; h < kTileHeads; ++h) {
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < 8; ++i) state.values.of[h][i] *= keep[h];
+    }
+    NODEWRIGHT_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      float v[8];
+      unpack_8(values.of[u], v);
+      NODEWRIGHT_UNROLL
+      for (int h = 0; h < kTileHeads; ++h) {
+        const float weight = scores[h * kPass + u * kSlots + slot];
+        NODEWRIGHT_UNROLL
+        for (int i = 0; i < 8; ++i) state.values.of[h][i] = fmaf(weight, v[i], state.values.of[h][i]);
+      }
+    }
+    if (key0 + kPass >= split.last) break;
+    request_chunk(keys, from, 0, key0 + kPass, end);
+    request_chunk(values, from, 1, key0 + kPass, end);
+  }
+}
+
+// What the threads of all splits gave, into the row's y. `args` has y, y_stride, partials and arrivals.
+template <class Args>
+NODEWRIGHT_DEVICE void merge_splits(const Args& args, const Running& state, int row, int tile, int split, int splits,
+                                    const AttendMemory& memory) {
+  const auto& [slots, scores, keep, weights, merged, ticket] = memory;
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int slot = own_slot(), d0 = own_element();
+
+  // Slots -> block.
+  constexpr int kThreads = static_cast<int>(kAttendThreads), kHead = static_cast<int>(kHeadDim);
+  constexpr int kElements = kTileHeads * kHead, kOwn = (kElements + kThreads - 1) / kThreads;  // of a thread
+  if (d0 < kPaddedHeadDim) {
+    NODEWRIGHT_UNROLL
+    for (int h = 0; h < kTileHeads; ++h) {
+      float* to = slots + (h * kSlots + slot) * kPaddedHeadDim + d0;
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < 8; i += 4)
+        store_16(to + i, uint4{float_to_bits(state.values.of[h][i]), float_to_bits(state.values.of[h][i + 1]),
+                               float_to_bits(state.values.of[h][i + 2]), float_to_bits(state.values.of[h][i + 3])});
+    }
+  }
+  if (warp < kTileHeads && lane == 0) merged[warp] = state.head;
+  __syncthreads();
+
+  bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
+  const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
+  float* row_partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;  // [kSplits][kTileHeads][kPartial]
+  float* mine = row_partials + static_cast<int64_t>(split) * kTileHeads * kPartial;
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kOwn; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead, d = i % kHead;
+    if (i >= kElements) break;
+    float value = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int s = 0; s < kSlots; ++s) value += slots[(h * kSlots + s) * kPaddedHeadDim + d];
+    if (splits == 1) {
+      y[i] = to_bf16(value / merged[h].sum);
+    } else {
+      mine[h * kPartial + d] = value;
+      if (d == 0) mine[h * kPartial + kHeadDim] = merged[h].top, mine[h * kPartial + kHeadDim + 1] = merged[h].sum;
+    }
+  }
+  if (splits == 1) return;
+
+  // Splits -> row, through global memory, by the block that arrives last.
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *ticket = atomicAdd(args.arrivals.data + cell, 1);
+  __syncthreads();
+  if (*ticket != splits - 1) return;
+  __threadfence();
+  if (threadIdx.x == 0) args.arrivals.data[cell] = 0;
+  // Values of the first splits are requested together with what they weigh.
+  constexpr int kAtOnce = kOwn <= 2 ? 16 : 32 / kOwn;
+  const auto element = [&](int i, int s) {
+    return load_shared_by_grid(row_partials + (s * kTileHeads + i / kHead) * kPartial + i % kHead);
+  };
+  float values[kOwn][kAtOnce];
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kOwn; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads;
+    NODEWRIGHT_UNROLL
+    for (int s = 0; s < kAtOnce; ++s) values[e][s] = i < kElements && s < splits ? element(i, s) : 0.0f;
+  }
+  if (warp < kTileHeads) {
+    const Merged m = merge_weights(splits, weights + warp * kSplits, [&](int i) {
+      const float* p = row_partials + (i * kTileHeads + warp) * kPartial + kHeadDim;
+      return Merged{load_shared_by_grid(p), load_shared_by_grid(p + 1)};
+    });
+    if (lane == 0) merged[warp] = m;
+  }
+  __syncthreads();
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kOwn; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead;
+    if (i >= kElements) break;
+    float value = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int s = 0; s < kAtOnce; ++s)
+      if (s < splits) value = fmaf(values[e][s], weights[h * kSplits + s], value);
+    int s = kAtOnce;
+    for (; s + 8 <= splits; s += 8) {  // eight loads in flight
+      float v[8];
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) v[j] = element(i, s + j);
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) value = fmaf(v[j], weights[h * kSplits + s + j], value);
+    }
+    for (; s < splits; ++s) value = fmaf(element(i, s), weights[h * kSplits + s], value);
+    y[i] = to_bf16(value / merged[h].sum);
+  }
+}
+
+}  // namespace nodewright

@@ -1,0 +1,166 @@
+// rope_attend: the bits of rope_append and attend one after the other, in y and in the pool, while the place of every
+// row's own key is NaN before.
+#include "kernels_src/rope_attend.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels_src/norm.h"
+#include "kernels_src/rope_append.h"
+#include "tests/kernels/attend_case.h"
+
+namespace nodewright::test {
+namespace {
+
+struct Family {
+  AttendShape shape;
+  bool rotate = true, head_norm = false;
+  Norm norm = Norm::rms;
+  int64_t window = 0;
+};
+// Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions.
+constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
+                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
+                                {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = true},
+                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+                                 .head_norm = true,
+                                 .norm = Norm::rms_one_plus,
+                                 .window = 40},
+                                {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false}};
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+struct RopeAttendCase {
+  Family family;
+  AttendCase attention;
+  std::vector<float> qkv, frequencies;
+  std::vector<bf16> before;  // the pool, without the rows' own keys
+
+  RopeAttendCase(const Family& of, std::vector<AttendRow> rows) : family(of) {
+    attention.shape = of.shape;
+    attention.window = of.window;
+    attention.build(std::move(rows), 7);
+    const AttendShape& s = attention.shape;
+    for (int64_t m = 0; m < s.rows; ++m)
+      for (int64_t i = 0; i < width(); ++i)
+        qkv.push_back(static_cast<float>(3 * noise(50 + attention.rows[at(m)].number, at(i))));
+    if (of.rotate)
+      for (int64_t i = 0; i < s.head_dim / 2; ++i)
+        frequencies.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(s.head_dim)));
+    before = attention.pool;
+    for (int64_t m = 0; m < s.rows; ++m)
+      for (const int value : {0, 1})
+        for (int64_t head = 0; head < s.kv_heads; ++head)
+          for (int64_t d = 0; d < s.padded_head_dim(); ++d)
+            before[at(attention.pool_index(m, value, head, attention.rows[at(m)].length - 1) + d)] = {0xffff};
+  }
+
+  int64_t width() const { return (attention.shape.heads + 2 * attention.shape.kv_heads) * attention.shape.head_dim; }
+  std::vector<Constant> rotation() const {
+    return {{"kRotate", family.rotate ? 1 : 0},
+            {"kHeadNorm", family.head_norm ? 1 : 0},
+            {"kNorm", static_cast<int64_t>(family.norm)}};
+  }
+  std::vector<bf16> gains(uint64_t number) const {
+    std::vector<bf16> values;
+    for (int64_t d = 0; family.head_norm && d < attention.shape.head_dim; ++d)
+      values.push_back(to_bf16(1 + noise(number, at(d))));
+    return values;
+  }
+
+  struct Result {
+    std::vector<bf16> y, pool;
+  };
+  // Twice in a row, as two steps would: the second finds the first's counters, and its key in place.
+  Result run(bool in_one_kernel) const {
+    const AttendShape& s = attention.shape;
+    const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
+        q("q", at(s.rows * s.heads * s.head_dim)),
+        partials("partials", at(s.rows * s.head_tiles() * s.splits * s.partial_floats()));
+    const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())), q_gain("q_gain", gains(1)),
+        k_gain("k_gain", gains(2));
+    const Guarded<int32_t> positions("positions", attention.positions), table("block_table", attention.table),
+        live("n_live", std::vector{attention.n_live}),
+        arrivals("arrivals", std::vector<int32_t>(at(s.rows * s.head_tiles()), 0));
+    KernelRequest attend = attention.request(), rope{"rope_append", rotation()}, both{"rope_attend", rotation()};
+    for (const Constant& constant : attend.constants) {
+      both.constants.push_back(constant);
+      if (constant.name != "kHeadTile" && constant.name != "kLanes" && constant.name != "kSplits")
+        rope.constants.push_back(constant);
+    }
+    for (int step = 0; step < 2; ++step) {
+      if (in_one_kernel) {
+        run_node<RopeAttend>(typed_kernel<RopeAttend>(machine().kernels, both, rope_attend_shape(s)),
+                             {.qkv = packed,
+                              .frequencies = turns,
+                              .q_gain = q_gain,
+                              .k_gain = k_gain,
+                              .positions = positions,
+                              .block_table = table,
+                              .n_live = live,
+                              .kv = kv,
+                              .y = y,
+                              .partials = partials,
+                              .arrivals = arrivals,
+                              .qkv_stride = width(),
+                              .table_stride = attention.table_stride,
+                              .y_stride = attention.y_stride(),
+                              .window = family.window,
+                              .eps = 1e-6f,
+                              .scale = attention.scale()});
+        continue;
+      }
+      run_node<RopeAppend>(
+          typed_kernel<RopeAppend>(machine().kernels, rope,
+                                   rope_append_shape(static_cast<unsigned>(s.rows), static_cast<unsigned>(s.heads),
+                                                     static_cast<unsigned>(s.kv_heads), family.head_norm)),
+          {.qkv = packed,
+           .frequencies = turns,
+           .q_gain = q_gain,
+           .k_gain = k_gain,
+           .positions = positions,
+           .block_table = table,
+           .n_live = live,
+           .q = q,
+           .kv = kv,
+           .qkv_stride = width(),
+           .table_stride = attention.table_stride,
+           .eps = 1e-6f});
+      run_node<Attend>(typed_kernel<Attend>(machine().kernels, attend, s.launch_shape()),
+                       {.q = q,
+                        .kv = kv,
+                        .positions = positions,
+                        .block_table = table,
+                        .n_live = live,
+                        .y = y,
+                        .partials = partials,
+                        .arrivals = arrivals,
+                        .table_stride = attention.table_stride,
+                        .y_stride = attention.y_stride(),
+                        .window = family.window,
+                        .scale = attention.scale()});
+    }
+    for (const int32_t count : arrivals.read()) EXPECT_EQ(count, 0);
+    partials.read();
+    return {y.read(), kv.read()};
+  }
+};
+
+class RopeAttendTest : public ::testing::TestWithParam<Family> {};
+
+TEST_P(RopeAttendTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1}, {2, 63}, {64, 65, 66}, {200, 1, 129, 513}}) {
+    std::vector<AttendRow> rows;
+    for (const int64_t length : lengths) rows.push_back({rows.size(), length});
+    RopeAttendCase both(GetParam(), std::move(rows));
+    const RopeAttendCase::Result one = both.run(true), two = both.run(false);
+    EXPECT_TRUE(same_bits(one.y, two.y)) << lengths.size() << " rows";
+    EXPECT_TRUE(same_bits(one.pool, two.pool)) << lengths.size() << " rows";
+    both.attention.n_live = static_cast<int32_t>(lengths.size()) - 1;  // and where the last row does not count
+    EXPECT_TRUE(same_bits(both.run(true).pool, both.run(false).pool)) << lengths.size() - 1 << " rows live";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RopeAttendTest, ::testing::ValuesIn(kFamilies));
+
+}  // namespace
+}  // namespace nodewright::test
