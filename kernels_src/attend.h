@@ -27,6 +27,7 @@ struct AttendShape {
   int64_t splits = 1;  // upper bound on blocks over one row's context
 
   static constexpr int64_t kWarps = 8;
+  static constexpr int64_t kUnroll = 2;  // keys a lane requests at once
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t group() const { return heads / kv_heads; }
   // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and a warp
@@ -49,7 +50,6 @@ struct AttendShape {
   }
   constexpr int64_t slots() const { return 32 / lanes() * kWarps; }  // keys in flight in a block
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
-  static constexpr int64_t kUnroll = 2;                         // keys a lane requests at once
   constexpr int64_t pass() const { return slots() * kUnroll; }  // keys a block requests at once
   constexpr unsigned shared_bytes() const {                     // AttendMemory (device/split_attention.cuh)
     const int64_t of_head = slots() * padded_head_dim() + 2 * pass() + 2 + splits + 2;
@@ -63,6 +63,6 @@ struct AttendShape {
 };
 
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits.
-inline constexpr unsigned kAttendThreads = 256;
+inline constexpr unsigned kAttendThreads = 32 * AttendShape::kWarps;
 
 }  // namespace nodewright

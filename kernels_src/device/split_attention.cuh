@@ -22,8 +22,8 @@ constexpr int kTileHeads = static_cast<int>(kHeadTile);
 constexpr int kKeysPerWarp = static_cast<int>(32 / kLanes);
 constexpr int kSlots = kKeysPerWarp * static_cast<int>(kAttendThreads / 32);
 constexpr int kPartial = static_cast<int>(kHeadDim + 2);  // weighted values, maximum, sum
-constexpr int kUnroll = 2;                                // keys a lane group requests at once
-constexpr int kPass = kSlots * kUnroll;                   // keys a block requests at once
+constexpr int kUnroll = static_cast<int>(AttendShape::kUnroll);
+constexpr int kPass = kSlots * kUnroll;  // keys a block requests at once
 static_assert(kTileHeads <= static_cast<int>(kAttendThreads / 32), "a warp weighs a head");
 
 // A thread's 8 elements of each head of the block's tile: of q, scaled, and of the weighted values so far.
