@@ -1,9 +1,10 @@
 // y = softmax(q k^T * scale) v over keys 0 .. position, or the last `window` of them. Block (s, t, m): split s of the
-// context, head tile t, row m. See device/split_attention.cuh.
+// context, head tile t, row m. See device/split_attention.cuh and lane_attention.cuh.
 #include "kernels_src/attend.h"
+#include "kernels_src/device/lane_attention.cuh"
 #include "kernels_src/device/split_attention.cuh"
 
-NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
+NODEWRIGHT_KERNEL(attend, Attend, (32 * kWarps)) {
   release_dependents();
   wait_for_inputs();
   const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
@@ -12,16 +13,26 @@ NODEWRIGHT_KERNEL(attend, Attend, kAttendThreads) {
   const Split split = split_of(length, static_cast<int>(args.window), static_cast<int>(blockIdx.x));
   if (split.first >= split.last) return;
   const int head0 = tile * kTileHeads;
-  const PagedKeys keys{args.kv.data, args.block_table.data + row * args.table_stride,
+  const PagedKeys from{args.kv.data, args.block_table.data + row * args.table_stride,
                        static_cast<int>(head0 / (kHeads / kKvHeads))};
-
   Elements query;
   load_query(query, args.q.data + (row * kHeads + head0) * kHeadDim, args.scale);
-  Running state;
-  const AttendMemory memory = attend_memory(0);
-  Chunk first_keys, first_values;
-  request_chunk(first_keys, keys, 0, split.first, split.last);
-  request_chunk(first_values, keys, 1, split.first, split.last);
-  attend_split(split, split.last, keys, first_keys, first_values, query, state, memory, [](Chunk&, Chunk&, int) {});
-  merge_splits(args, state, row, tile, static_cast<int>(blockIdx.x), split.splits, memory);
+  const auto merge = [&](const auto& memory) {
+    merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, memory.merged,
+                 memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });
+  };
+  if constexpr (kMeets != 0) {
+    Running state;
+    Chunk keys, values;
+    const AttendMemory memory = attend_memory(0);
+    request_chunk(keys, from, 0, split.first, split.last);
+    request_chunk(values, from, 1, split.first, split.last);
+    attend_split(split, split.last, from, keys, values, query, state, memory, [](Chunk&, Chunk&, int) {});
+    gather_slots(state, memory);
+    merge(memory);
+  } else {
+    LaneRunning state[kTileHeads];
+    attend_by_lane(split, from, query, state);
+    merge(gather_lanes(state));
+  }
 }

@@ -26,8 +26,8 @@ struct AttendShape {
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
 
-  static constexpr int64_t kWarps = 8;
-  static constexpr int64_t kUnroll = 2;  // keys a lane requests at once
+  int64_t warps = 8, unroll = 2;  // unroll: keys a lane requests at once
+  bool meets = true;              // the scores of a pass, in shared memory; else every lane weighs its own keys
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t group() const { return heads / kv_heads; }
   // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and a warp
@@ -48,21 +48,32 @@ struct AttendShape {
     while (n * 8 < padded_head_dim()) n *= 2;
     return n;
   }
-  constexpr int64_t slots() const { return 32 / lanes() * kWarps; }  // keys in flight in a block
+  constexpr int64_t slots() const { return 32 / lanes() * warps; }  // keys in flight in a block
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
-  constexpr int64_t pass() const { return slots() * kUnroll; }  // keys a block requests at once
-  constexpr unsigned shared_bytes() const {                     // AttendMemory (device/split_attention.cuh)
-    const int64_t of_head = slots() * padded_head_dim() + 2 * pass() + 2 + splits + 2;
+  constexpr int64_t pass() const { return slots() * unroll; }  // keys a block requests at once
+  constexpr unsigned shared_bytes() const {                    // AttendMemory (device/split_attention.cuh)
+    const int64_t of_slot = meets ? padded_head_dim() : head_dim + 2, weights = splits > slots() ? splits : slots();
+    const int64_t of_head = slots() * of_slot + (meets ? 2 * pass() + 2 : 0) + weights + 2;
     return static_cast<unsigned>(4 * (head_tile() * of_head + 4));
+  }
+  // Of the same heads, for steps of so many rows that a block has many passes: its warps then wait for one another only
+  // at the end. On one H200 (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 32 rows takes 1.63 ms so, and 1.81
+  // otherwise, one of 8 rows 1.13 and 1.07.
+  static constexpr int64_t kManyRows = 9;
+  constexpr AttendShape for_many_rows() const {
+    AttendShape shape = *this;
+    shape.warps = shape.unroll = 4;
+    shape.meets = false;
+    return shape;
   }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
-            {static_cast<unsigned>(32 * kWarps), 1, 1},
+            {static_cast<unsigned>(32 * warps), 1, 1},
             shared_bytes()};
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits.
-inline constexpr unsigned kAttendThreads = 32 * AttendShape::kWarps;
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits, kWarps, kUnroll; of
+// Attend also kMeets.
 
 }  // namespace nodewright

@@ -4,8 +4,8 @@
 #include "kernels_src/device/split_attention.cuh"
 #include "kernels_src/rope_attend.h"
 
-NODEWRIGHT_KERNEL(rope_attend, RopeAttend, kAttendThreads) {
-  constexpr int kGroup = static_cast<int>(kHeads / kKvHeads), kThreads = static_cast<int>(kAttendThreads);
+NODEWRIGHT_KERNEL(rope_attend, RopeAttend, (32 * kWarps)) {
+  constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
   bf16* own_key = reinterpret_cast<bf16*>(shared_memory());          // [kPaddedHeadDim]
   bf16* own_value = own_key + kPaddedHeadDim;                        // [kPaddedHeadDim]
   float* q = reinterpret_cast<float*>(own_value + kPaddedHeadDim);   // [kTileHeads][kHeadDim]
@@ -93,5 +93,7 @@ NODEWRIGHT_KERNEL(rope_attend, RopeAttend, kAttendThreads) {
         v.of[u] = load_16(own_value + d0);
       }
   });
-  merge_splits(args, state, row, tile, static_cast<int>(blockIdx.x), split.splits, memory);
+  gather_slots(state, memory);
+  merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, memory.merged,
+               memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });
 }

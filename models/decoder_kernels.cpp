@@ -87,8 +87,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
         return *std::move(choice);
     return matvec(name, {rows, cols, stride, outputs, unit, normed}, device.sm_count, std::move(of_matvec));
   };
-  const AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, step, device.sm_count)};
+  AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                     attention_splits(config, step, device.sm_count)};
+  if (step.sampled_rows >= AttendShape::kManyRows && step.numerics == Numerics::fast) attend = attend.for_many_rows();
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -98,8 +99,11 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                              constant("kHeadNorm", config.head_norm), constant("kNorm", config.norm)};
   std::vector<Constant> rotation = heads, tiling = heads;
   rotation.insert(rotation.end(), of_rotation.begin(), of_rotation.end());
-  tiling.insert(tiling.end(),
-                {{"kHeadTile", attend.head_tile()}, {"kLanes", attend.lanes()}, {"kSplits", attend.splits}});
+  tiling.insert(tiling.end(), {{"kHeadTile", attend.head_tile()},
+                               {"kLanes", attend.lanes()},
+                               {"kSplits", attend.splits},
+                               {"kWarps", attend.warps},
+                               {"kUnroll", attend.unroll}});
   const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
   const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
                  activation = constant("kActivation", config.activation);
@@ -121,10 +125,12 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     both.insert(both.end(), of_rotation.begin(), of_rotation.end());
     c.rope_attend = {{"rope_attend", std::move(both)}, rope_attend_shape(attend)};
   } else {
+    std::vector<Constant> attending = tiling;
+    attending.push_back(constant("kMeets", attend.meets));
     c.of_attention = {.rope_append = {{"rope_append", rotation},
                                       rope_append_shape(n, static_cast<unsigned>(config.heads),
                                                         static_cast<unsigned>(config.kv_heads), config.head_norm)},
-                      .attend = {{"attend", tiling}, attend.launch_shape()}};
+                      .attend = {{"attend", attending}, attend.launch_shape()}};
   }
   const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
     return projection("norm_project", config.hidden, outputs, 1, true, rows, {norm}, {norm, with_bias});

@@ -44,7 +44,8 @@ struct Pair {
   float first, second;
 };
 NODEWRIGHT_DEVICE Pair turned(Pair v, Turn by) {
-  return {v.first * by.cosine - v.second * by.sine, v.second * by.cosine + v.first * by.sine};
+  // Spelled out, so that every kernel rounds alike.
+  return {fmaf(v.first, by.cosine, -(v.second * by.sine)), fmaf(v.second, by.cosine, v.first * by.sine)};
 }
 
 }  // namespace nodewright

@@ -9,7 +9,7 @@
 // from 1.57 ms, with four of each, to 1.26: two such blocks fill an SM, so that they are dealt evenly while the kernel
 // before ends. Requesting the next pass's keys during a pass gains nothing (1.27).
 //
-// Constants: those of attend.h.
+// Constants: those of attend.h but kMeets.
 #pragma once
 
 #include "kernels_src/attend.h"
@@ -20,11 +20,13 @@ namespace nodewright {
 
 constexpr int kTileHeads = static_cast<int>(kHeadTile);
 constexpr int kKeysPerWarp = static_cast<int>(32 / kLanes);
-constexpr int kSlots = kKeysPerWarp * static_cast<int>(kAttendThreads / 32);
-constexpr int kPartial = static_cast<int>(kHeadDim + 2);  // weighted values, maximum, sum
-constexpr int kUnroll = static_cast<int>(AttendShape::kUnroll);
-constexpr int kPass = kSlots * kUnroll;  // keys a block requests at once
-static_assert(kTileHeads <= static_cast<int>(kAttendThreads / 32), "a warp weighs a head");
+constexpr int kSlots = kKeysPerWarp * static_cast<int>(kWarps);
+constexpr int kPartial = static_cast<int>(kHeadDim + 2);   // weighted values, maximum, sum
+constexpr int kPass = kSlots * static_cast<int>(kUnroll);  // keys a block requests at once
+constexpr int kWeights = kSlots > static_cast<int>(kSplits) ? kSlots : static_cast<int>(kSplits);
+constexpr int kThreads = static_cast<int>(32 * kWarps), kHead = static_cast<int>(kHeadDim);
+constexpr int kElements = kTileHeads * kHead, kOwn = (kElements + kThreads - 1) / kThreads;  // of a thread
+static_assert(kTileHeads <= static_cast<int>(kWarps), "a warp weighs a head");
 
 // A thread's 8 elements of each head of the block's tile: of q, scaled, and of the weighted values so far.
 struct Elements {
@@ -112,7 +114,7 @@ struct AttendMemory {
   float* slots;    // [kTileHeads][kSlots][kHeadDim] weighted values
   float* scores;   // [2][kTileHeads][kPass] of a pass, and what its keys weigh; passes take turns
   float* keep;     // [2][kTileHeads] what the values of the passes before weigh now
-  float* weights;  // [kTileHeads][kSplits]
+  float* weights;  // [kTileHeads][kWeights]
   Merged* merged;  // [kTileHeads]
   int* ticket;
 };
@@ -122,7 +124,7 @@ NODEWRIGHT_DEVICE AttendMemory attend_memory(int bytes_before) {
   m.scores = m.slots + kTileHeads * kSlots * kPaddedHeadDim;
   m.keep = m.scores + 2 * kTileHeads * kPass;
   m.weights = m.keep + 2 * kTileHeads;
-  m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kSplits);
+  m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kWeights);
   m.ticket = reinterpret_cast<int*>(m.merged + kTileHeads);
   return m;
 }
@@ -216,30 +218,35 @@ NODEWRIGHT_DEVICE void attend_split(const Split& split, int end, const PagedKeys
   }
 }
 
-// What the threads of all splits gave, into the row's y. `args` has y, y_stride, partials and arrivals.
-template <class Args>
-NODEWRIGHT_DEVICE void merge_splits(const Args& args, const Running& state, int row, int tile, int split, int splits,
-                                    const AttendMemory& memory) {
-  const auto& [slots, scores, keep, weights, merged, ticket] = memory;
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int slot = own_slot(), d0 = own_element();
-
-  // Slots -> block.
-  constexpr int kThreads = static_cast<int>(kAttendThreads), kHead = static_cast<int>(kHeadDim);
-  constexpr int kElements = kTileHeads * kHead, kOwn = (kElements + kThreads - 1) / kThreads;  // of a thread
+// Slots -> block: returns when every slot's values are in shared memory.
+NODEWRIGHT_DEVICE void gather_slots(const Running& state, const AttendMemory& memory) {
+  const int warp = static_cast<int>(threadIdx.x / 32), slot = own_slot(), d0 = own_element();
   if (d0 < kPaddedHeadDim) {
     NODEWRIGHT_UNROLL
     for (int h = 0; h < kTileHeads; ++h) {
-      float* to = slots + (h * kSlots + slot) * kPaddedHeadDim + d0;
+      float* to = memory.slots + (h * kSlots + slot) * kPaddedHeadDim + d0;
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; i += 4)
         store_16(to + i, uint4{float_to_bits(state.values.of[h][i]), float_to_bits(state.values.of[h][i + 1]),
                                float_to_bits(state.values.of[h][i + 2]), float_to_bits(state.values.of[h][i + 3])});
     }
   }
-  if (warp < kTileHeads && lane == 0) merged[warp] = state.head;
+  if (warp < kTileHeads && threadIdx.x % 32 == 0) memory.merged[warp] = state.head;
   __syncthreads();
+}
+NODEWRIGHT_DEVICE float gathered(const AttendMemory& memory, int h, int d) {
+  float value = 0.0f;
+  NODEWRIGHT_UNROLL
+  for (int s = 0; s < kSlots; ++s) value += memory.slots[(h * kSlots + s) * kPaddedHeadDim + d];
+  return value;
+}
 
+// What the blocks of all splits found, into the row's y: merged[h] has the maximum and the sum of this block, and
+// value_of(h, d) gives its weighted values. `args` has y, y_stride, partials and arrivals.
+template <class Args, class ValueOf>
+NODEWRIGHT_DEVICE void merge_splits(const Args& args, int row, int tile, int split, int splits, float* weights,
+                                    Merged* merged, int* ticket, ValueOf value_of) {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
   const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
   float* row_partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;  // [kSplits][kTileHeads][kPartial]
@@ -248,9 +255,7 @@ NODEWRIGHT_DEVICE void merge_splits(const Args& args, const Running& state, int 
   for (int e = 0; e < kOwn; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead, d = i % kHead;
     if (i >= kElements) break;
-    float value = 0.0f;
-    NODEWRIGHT_UNROLL
-    for (int s = 0; s < kSlots; ++s) value += slots[(h * kSlots + s) * kPaddedHeadDim + d];
+    const float value = value_of(h, d);
     if (splits == 1) {
       y[i] = to_bf16(value / merged[h].sum);
     } else {
@@ -281,7 +286,7 @@ NODEWRIGHT_DEVICE void merge_splits(const Args& args, const Running& state, int 
     for (int s = 0; s < kAtOnce; ++s) values[e][s] = i < kElements && s < splits ? element(i, s) : 0.0f;
   }
   if (warp < kTileHeads) {
-    const Merged m = merge_weights(splits, weights + warp * kSplits, [&](int i) {
+    const Merged m = merge_weights(splits, weights + warp * kWeights, [&](int i) {
       const float* p = row_partials + (i * kTileHeads + warp) * kPartial + kHeadDim;
       return Merged{load_shared_by_grid(p), load_shared_by_grid(p + 1)};
     });
@@ -295,16 +300,16 @@ NODEWRIGHT_DEVICE void merge_splits(const Args& args, const Running& state, int 
     float value = 0.0f;
     NODEWRIGHT_UNROLL
     for (int s = 0; s < kAtOnce; ++s)
-      if (s < splits) value = fmaf(values[e][s], weights[h * kSplits + s], value);
+      if (s < splits) value = fmaf(values[e][s], weights[h * kWeights + s], value);
     int s = kAtOnce;
     for (; s + 8 <= splits; s += 8) {  // eight loads in flight
       float v[8];
       NODEWRIGHT_UNROLL
       for (int j = 0; j < 8; ++j) v[j] = element(i, s + j);
       NODEWRIGHT_UNROLL
-      for (int j = 0; j < 8; ++j) value = fmaf(v[j], weights[h * kSplits + s + j], value);
+      for (int j = 0; j < 8; ++j) value = fmaf(v[j], weights[h * kWeights + s + j], value);
     }
-    for (; s < splits; ++s) value = fmaf(element(i, s), weights[h * kSplits + s], value);
+    for (; s < splits; ++s) value = fmaf(element(i, s), weights[h * kWeights + s], value);
     y[i] = to_bf16(value / merged[h].sum);
   }
 }

@@ -13,7 +13,12 @@ namespace nodewright {
 namespace {
 
 EngineOptions hidden_engine(HiddenStates hidden) {
-  return {.max_batch = 3, .chunk = 8, .buckets = {8}, .max_context = 192, .hidden = hidden};
+  return {.max_batch = 3,
+          .chunk = 8,
+          .buckets = {8},
+          .max_context = 192,
+          .hidden = hidden,
+          .numerics = Numerics::invariant};
 }
 
 // What an engine tells of one request.
@@ -87,6 +92,7 @@ EngineOptions options_of(const HiddenSetting& setting) {
   options.pages = setting.pages;
   if (options.pages > 0) options.reserve = Reserve::prompt;
   options.products_from = setting.products_from;
+  if (setting.products_from > 0) options.numerics = Numerics::fast;
   return options;
 }
 

@@ -33,7 +33,7 @@ EngineOptions score_engine(const ScoreSetting& setting) {
           .reserve = setting.pages > 0 ? Reserve::prompt : Reserve::all,
           .mixed = setting.mixed,
           .choices = true,
-          .numerics = setting.buckets.size() == 1 ? Numerics::fast : Numerics::invariant,
+          .numerics = setting.products_from > 0 ? Numerics::fast : Numerics::invariant,
           .products_from = setting.products_from,
           .speculate = setting.speculate};
 }
@@ -69,7 +69,8 @@ class EngineScores : public testing::Test {
 
   // Three prompts end in their first page and outputs in the second; three begin with the same page.
   EngineScores() {
-    Decoder decoder = loaded.decoder({.bucket = 8, .prefill_rows = 8, .max_context = 192, .sequences = 8});
+    Decoder decoder = loaded.decoder(
+        {.bucket = 8, .prefill_rows = 8, .max_context = 192, .sequences = 8, .numerics = Numerics::invariant});
     const auto ask = [&](int wanted, size_t shared, size_t own, int64_t max_tokens) {
       ScoredJob job{.spec = {.prompt = test::some_tokens(shared, loaded.vocab(), 99), .max_tokens = max_tokens},
                     .choice = {.prompt_logprobs = wanted},

@@ -46,7 +46,10 @@ struct AttendCase {
              {"kPageSize", kPageSize},
              {"kHeadTile", shape.head_tile()},
              {"kLanes", shape.lanes()},
-             {"kSplits", shape.splits}}};
+             {"kSplits", shape.splits},
+             {"kWarps", shape.warps},
+             {"kUnroll", shape.unroll},
+             {"kMeets", shape.meets ? 1 : 0}}};
   }
 
   float query(const AttendRow& row, int64_t head, int64_t d) const {

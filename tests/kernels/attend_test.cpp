@@ -12,10 +12,23 @@ AttendCase attend_case(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_
   return c;
 }
 
-// Groups of 1, 2, 3, 4, 7, 8 and 16 query heads, 1 to 4 key heads.
+AttendCase for_many_rows(AttendCase c) {
+  c.shape = c.shape.for_many_rows();
+  return c;
+}
+
+// Groups of 1, 2, 3, 4, 7, 8 and 16 query heads, 1 to 4 key heads; some in both forms of the kernel.
 std::vector<AttendCase> all_cases() {
-  return {attend_case(4, 4, 32, 1),   attend_case(3, 1, 20, 3),    attend_case(8, 2, 64, 4), attend_case(6, 3, 128, 16),
-          attend_case(14, 2, 96, 33), attend_case(16, 1, 256, 64), attend_case(8, 1, 64, 64)};
+  return {attend_case(4, 4, 32, 1),
+          attend_case(3, 1, 20, 3),
+          attend_case(8, 2, 64, 4),
+          attend_case(6, 3, 128, 16),
+          attend_case(14, 2, 96, 33),
+          attend_case(16, 1, 256, 64),
+          attend_case(8, 1, 64, 64),
+          for_many_rows(attend_case(8, 2, 64, 4)),
+          for_many_rows(attend_case(14, 2, 96, 33)),
+          for_many_rows(attend_case(16, 1, 256, 64))};
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
 

@@ -83,8 +83,9 @@ struct RopeAttendCase {
         arrivals("arrivals", std::vector<int32_t>(at(s.rows * s.head_tiles()), 0));
     KernelRequest attend = attention.request(), rope{"rope_append", rotation()}, both{"rope_attend", rotation()};
     for (const Constant& constant : attend.constants) {
-      both.constants.push_back(constant);
-      if (constant.name != "kHeadTile" && constant.name != "kLanes" && constant.name != "kSplits")
+      if (constant.name != "kMeets") both.constants.push_back(constant);
+      if (constant.name == "kHeads" || constant.name == "kKvHeads" || constant.name == "kHeadDim" ||
+          constant.name == "kPaddedHeadDim" || constant.name == "kPageSize")
         rope.constants.push_back(constant);
     }
     for (int step = 0; step < 2; ++step) {
