@@ -57,8 +57,7 @@ struct AttendShape {
     return static_cast<unsigned>(4 * (head_tile() * of_head + 4));
   }
   // Of the same heads, for steps of so many rows that a block has many passes: its warps then wait for one another only
-  // at the end. On one H200 (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 32 rows takes 1.63 ms so, and 1.81
-  // otherwise, one of 8 rows 1.13 and 1.07.
+  // at the end. On one H200 (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 32 rows takes 1.67 ms so, 1.81 otherwise.
   static constexpr int64_t kManyRows = 9;
   constexpr AttendShape for_many_rows() const {
     AttendShape shape = *this;
