@@ -85,7 +85,7 @@ class PageTest(CommandTest):
         data = synthetic.data_of(self.page)
         self.assertEqual(self.plan, data["plan"])
         self.assertIsNone(data["timings"])
-        self.assertEqual([{"first": 2, "count": 6, "times": 4}], data["folds"]["runs"])
+        self.assertEqual([{"first": 2, "count": 5, "times": 4}], data["folds"]["runs"])
         self.assertEqual(data, json.loads(Page(self.page).scripts[0][1]))
 
     def test_the_page_carries_the_timings_of_this_plan_alone(self):
@@ -96,7 +96,7 @@ class PageTest(CommandTest):
                 json.dump(timings, file)
             page = self.succeed(*on_device("graph", DEMO, "--format", "html", "--timings", path))
             other = golden_model("odd_sizes")
-            self.assert_refused(RUN_TIME, ["t.json", "node 14 is 'l2.qkv' there and 'logits'"],
+            self.assert_refused(RUN_TIME, ["t.json", "node 12 is 'l2.qkv' there and 'logits'"],
                                 *on_device("graph", other, "--format", "html", "--timings", path))
             self.assert_refused(RUN_TIME, ["t.json", "'decode.b1', not of 'decode.b2'"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", path, "--bucket", "2"))
@@ -112,11 +112,11 @@ class PageTest(CommandTest):
 
     def test_text_is_folded_unless_all_of_it_is_asked_for(self):
         folded, full = (self.succeed(*on_device("graph", DEMO, *words)) for words in ((), ("--full",)))
-        self.assertRegex(folded, r"(?m)^3 × same block: l1 \.\. l3 \| nodes 8 to 25 \|")
-        self.assertNotRegex(folded, r"(?m)^node 8 ")
+        self.assertRegex(folded, r"(?m)^3 × same block: l1 \.\. l3 \| nodes 7 to 21 \|")
+        self.assertNotRegex(folded, r"(?m)^node 7 ")
         self.assertNotIn("same block", full)
         self.assertEqual(len(self.plan["nodes"]), len(re.findall(r"(?m)^node ", full)))
-        self.assertEqual(len(self.plan["nodes"]) - 18, len(re.findall(r"(?m)^node ", folded)))
+        self.assertEqual(len(self.plan["nodes"]) - 15, len(re.findall(r"(?m)^node ", folded)))
 
     def test_a_built_graph_is_verified(self):
         counts = "verified: %d nodes, %d edges\n" % (len(self.plan["nodes"]), len(self.plan["edges"]))
