@@ -3,7 +3,7 @@
 
 #include "tests/kernels/attend_case.h"
 
-namespace nodewright::test {
+namespace nodewright::test::attend_test {
 namespace {
 
 AttendCase attend_case(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t splits) {
@@ -189,4 +189,4 @@ TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::attend_test

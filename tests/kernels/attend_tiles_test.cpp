@@ -12,7 +12,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::attend_tiles_test {
 namespace {
 
 // `rows` successive rows of a sequence, the first at `position`.
@@ -204,4 +204,4 @@ TEST(AttendTiles, HaveTheSameBitsHoweverAPromptIsCut) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::attend_tiles_test

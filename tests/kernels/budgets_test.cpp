@@ -23,7 +23,7 @@
 #include "runtime/cubin_reader.h"
 #include "runtime/nvrtc.h"
 
-namespace nodewright::test {
+namespace nodewright::test::budgets_test {
 namespace {
 
 // The shapes of the released checkpoints' config.json.
@@ -128,7 +128,8 @@ std::string args_name(const std::string& kernel) { return kernel.starts_with("ti
 using Buckets = std::vector<int64_t>;
 
 // Every distinct request of a model's buckets, and the kernels that no model asks for. Of the buckets that a GPU's
-// small batches use the smallest and the largest, between which the others lie.
+// small batches use the smallest and the largest, between which the others lie; `buckets` is shorter where another
+// model or GPU has the same kernels and a compiler's time counts for more.
 std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, Target target,
                                                  const Buckets& buckets = {1, 8}) {
   std::map<std::string, KernelRequest> requests;
@@ -245,13 +246,13 @@ TEST(KernelBudgets, HoldForEveryBucketOfLlama1bOnHopper) {
 }
 TEST(KernelBudgets, HoldForLlama1bOnAmpere) { check_budgets(requests_of(llama_1b(), kAmpere), kAmpere); }
 TEST(KernelBudgets, HoldForLlama3bOnHopper) { check_budgets(requests_of(llama_3b(), kHopper), kHopper); }
-TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(requests_of(llama_3b(), kAmpere), kAmpere); }
+TEST(KernelBudgets, HoldForLlama3bOnAmpere) { check_budgets(requests_of(llama_3b(), kAmpere, {1}), kAmpere); }
 TEST(KernelBudgets, HoldForQwen3OnHopper) { check_budgets(requests_of(qwen3_4b(), kHopper), kHopper); }
 TEST(KernelBudgets, HoldForGemma3OnHopper) { check_budgets(requests_of(gemma3_1b(), kHopper), kHopper); }
-TEST(KernelBudgets, HoldForGemma3OnAmpere) { check_budgets(requests_of(gemma3_1b(), kAmpere), kAmpere); }
+TEST(KernelBudgets, HoldForGemma3OnAmpere) { check_budgets(requests_of(gemma3_1b(), kAmpere, {1}), kAmpere); }
 TEST(KernelBudgets, HoldForGpt2CheckpointsOnHopper) {
-  check_budgets(requests_of(gpt2_small(), kHopper), kHopper);
-  check_budgets(requests_of(gpt2_xl(), kHopper), kHopper);
+  check_budgets(requests_of(gpt2_small(), kHopper, {1}), kHopper);
+  check_budgets(requests_of(gpt2_xl(), kHopper, {8}), kHopper);
 }
 TEST(KernelBudgets, HoldForGpt2OnHopper) { check_budgets(gpt2_requests(), kHopper); }
 TEST(KernelBudgets, HoldForGpt2OnAmpere) { check_budgets(gpt2_requests(), kAmpere); }
@@ -334,4 +335,4 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::budgets_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::dense_attend_test {
 namespace {
 
 struct DenseAttendCase {
@@ -171,4 +171,4 @@ TEST(DenseAttend, IsTheSameInOneLaunchAsTokenByToken) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::dense_attend_test

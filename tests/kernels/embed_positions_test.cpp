@@ -6,7 +6,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::embed_positions_test {
 namespace {
 
 constexpr int64_t kVocab = 7, kContext = 5;
@@ -128,4 +128,4 @@ TYPED_TEST(EmbedPositionsRows, ReadTokenZeroInPlaceOfOneThatIsNone) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::embed_positions_test

@@ -6,7 +6,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::embed_test {
 namespace {
 
 struct EmbedCase {
@@ -124,4 +124,4 @@ TEST(Embed, ReadsTokenZeroInPlaceOfOneThatIsNone) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::embed_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/projection.h"
 
-namespace nodewright::test {
+namespace nodewright::test::layer_norm_project_test {
 namespace {
 
 // Below, at and above what a group of lanes, a lane's one load, and what is requested ahead hold; with ragged ends.
@@ -112,4 +112,4 @@ TYPED_TEST(LayerNormProjectValues, OfARowWithANaNAreNaN) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::layer_norm_project_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nodewright::test {
+namespace nodewright::test::matvec_test {
 namespace {
 
 constexpr int64_t kCols = 192, kOutputs = 38;
@@ -111,4 +111,4 @@ TYPED_TEST(MatvecKernel, KeepsNaNAndInfinityInTheirRows) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::matvec_test

@@ -7,7 +7,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::norm_add_test {
 namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -88,4 +88,4 @@ TEST(NormAdd, LeavesPaddedRowsAlone) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::norm_add_test

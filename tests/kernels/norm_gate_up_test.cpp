@@ -3,7 +3,7 @@
 
 #include "tests/kernels/matvec.h"
 
-namespace nodewright::test {
+namespace nodewright::test::norm_gate_up_test {
 namespace {
 
 constexpr int64_t kWidths[] = {100, 1000, 2048};
@@ -119,4 +119,4 @@ TEST_F(NormGateUpValues, OfHugeGatesAreTheUpValueOrZero) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::norm_gate_up_test

@@ -7,7 +7,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::norm_hidden_test {
 namespace {
 
 size_t element(int64_t i) { return static_cast<size_t>(i); }
@@ -97,4 +97,4 @@ TEST(NormHidden, StoresNoPaddedRow) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::norm_hidden_test

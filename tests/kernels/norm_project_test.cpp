@@ -3,7 +3,7 @@
 
 #include "tests/kernels/matvec.h"
 
-namespace nodewright::test {
+namespace nodewright::test::norm_project_test {
 namespace {
 
 // Widths below, at and above a warp's and a block's reach, with and without a ragged end.
@@ -114,4 +114,4 @@ TEST_F(NormProjectValues, OfASmallRowAreRuledByEps) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::norm_project_test

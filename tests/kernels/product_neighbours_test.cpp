@@ -11,7 +11,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::product_neighbours_test {
 namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -89,4 +89,4 @@ TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::product_neighbours_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/matvec.h"
 
-namespace nodewright::test {
+namespace nodewright::test::project_add_test {
 namespace {
 
 constexpr int64_t kWidths[] = {100, 1000, 2049, 8200};
@@ -77,4 +77,4 @@ TEST_F(ProjectAddValues, AddUpOverTwoLaunches) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::project_add_test

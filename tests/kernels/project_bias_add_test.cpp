@@ -3,7 +3,7 @@
 
 #include "tests/kernels/projection.h"
 
-namespace nodewright::test {
+namespace nodewright::test::project_bias_add_test {
 namespace {
 
 // As in layer_norm_project_test, and one wider than any that is held in registers.
@@ -68,4 +68,4 @@ TYPED_TEST(ProjectBiasAddValues, AreTheSameBitsHoweverOutputsAreDealtToBlocks) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::project_bias_add_test

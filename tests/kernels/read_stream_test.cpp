@@ -5,7 +5,7 @@
 
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::read_stream_test {
 namespace {
 
 constexpr uint32_t kWrittenAt = 0x9e3779b9u;  // the one sum that read_stream writes
@@ -25,4 +25,4 @@ TEST(ReadStream, ReadsEveryWordOfWholeTurnsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::read_stream_test

@@ -9,7 +9,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
-namespace nodewright::test {
+namespace nodewright::test::rope_append_test {
 namespace {
 
 constexpr int64_t kPageSize = 64;
@@ -287,4 +287,4 @@ TEST_F(RopeAppendRows, RoundValuesToTheNearestEvenBf16) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::rope_append_test

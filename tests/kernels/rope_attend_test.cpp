@@ -8,7 +8,7 @@
 #include "kernels_src/rope_append.h"
 #include "tests/kernels/attend_case.h"
 
-namespace nodewright::test {
+namespace nodewright::test::rope_attend_test {
 namespace {
 
 struct Family {
@@ -164,4 +164,4 @@ TEST_P(RopeAttendTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
 INSTANTIATE_TEST_SUITE_P(Families, RopeAttendTest, ::testing::ValuesIn(kFamilies));
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::rope_attend_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/sample_case.h"
 
-namespace nodewright::test {
+namespace nodewright::test::sample_test {
 namespace {
 
 std::vector<float> random_logits(uint64_t number, size_t vocab, double size = 4.0) {
@@ -302,4 +302,4 @@ TEST(Sample, DrawsEveryTokenOfEqualLogits) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::sample_test

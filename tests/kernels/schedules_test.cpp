@@ -6,7 +6,7 @@
 #include "tests/kernels/matvec.h"
 #include "tests/kernels/sample_case.h"
 
-namespace nodewright::test {
+namespace nodewright::test::schedules_test {
 namespace {
 
 class SchedulesOnCpuDriver : public ::testing::Test {
@@ -83,4 +83,4 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameTokens) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::schedules_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/one_node.h"
 #include "tests/support/host_shaping.h"
 
-namespace nodewright::test {
+namespace nodewright::test::shape_logits_test {
 namespace {
 
 struct ShapedRow {
@@ -268,4 +268,4 @@ TEST(RecordChoice, CountsTheTokenOfRowsThatAreCountedAndNothingOfAFailedRow) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::shape_logits_test

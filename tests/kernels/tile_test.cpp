@@ -6,7 +6,7 @@
 
 #include "tests/kernels/matvec.h"
 
-namespace nodewright::test {
+namespace nodewright::test::tile_test {
 namespace {
 
 float float_of(float v) { return v; }
@@ -161,4 +161,4 @@ TEST(TileNorms, AgreeWithTheReferenceWhereTheGainIsOneMore) {
 }
 
 }  // namespace
-}  // namespace nodewright::test
+}  // namespace nodewright::test::tile_test
