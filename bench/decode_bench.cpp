@@ -20,34 +20,41 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                    .numerics = options.numerics,
                    .mode = mode,
                    .policy = options.policy,
-                   .products_from = options.products_from});
-  // Every row ends at `context` keys; wall-clock steps move on from there and end before max_context.
-  std::vector<StepRow> rows = fill_bucket(decoder, context, model.config().vocab);
-  decoder.step(rows);
+                   .products_from = options.products_from,
+                   .steps = options.steps,
+                   .tuning = options.tuning});
+  // Every launch begins at `context` keys; wall-clock launches move on from there and end before max_context.
+  const int64_t steps = options.steps.most;
+  std::vector<LaunchRow> rows;
+  for (const StepRow& row : fill_bucket(decoder, context, model.config().vocab))
+    rows.push_back({.first = row, .most = steps});
+  decoder.launch(rows);
 
   DecodeBenchLine line{.batch = batch, .context = context, .mode = mode};
   Event start(device, "bench.start", true), end(device, "bench.end", true);
-  std::vector<double> steps, reads, walls;
+  std::vector<double> times, reads, walls;
   for (int i = -2; i < options.samples; ++i) {  // two rounds warm up
     const double read = ceiling.sample();
     start.record(stream);
-    for (int s = 0; s < options.steps_per_sample; ++s) decoder.relaunch();
+    for (int launch = 0; launch < options.launches_per_sample; ++launch) decoder.relaunch();
     end.record(stream);
     end.synchronize();
     if (i < 0) continue;
-    steps.push_back(static_cast<double>(end.ms_since(start)) / options.steps_per_sample);
+    times.push_back(static_cast<double>(end.ms_since(start)) /
+                    static_cast<double>(options.launches_per_sample * steps));
     reads.push_back(read);
   }
-  for (StepRow& row : rows) row.token.reset();
-  const int64_t wall_steps = std::min<int64_t>(options.samples, max_context - context);
-  for (int64_t i = 0; i < wall_steps; ++i) walls.push_back(1e-6 * us_of([&] { decoder.step(rows); }) * 1e3);
+  for (LaunchRow& row : rows) row.first.token.reset();
+  const int64_t wall_launches = std::min<int64_t>(options.samples, (max_context - context + 1) / steps - 1);
+  for (int64_t i = 0; i < wall_launches; ++i)
+    walls.push_back(1e-3 * us_of([&] { decoder.launch(rows); }) / static_cast<double>(steps));
 
-  line.step_ms = spread_of(steps);
+  line.step_ms = spread_of(times);
   line.wall_ms = spread_of(walls);
   line.read_bytes_per_s = spread_of(reads);
   line.weight_bytes = model.weights().bytes_per_token();
-  line.kv_bytes =
-      sizeof(bf16) * static_cast<uint64_t>(2 * batch * context * model.config().layers * model.config().kv_width());
+  line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(batch * (2 * context + steps - 1) * model.config().layers *
+                                                       model.config().kv_width());
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
                line.read_bytes_per_s.median;
   line.nodes = decoder.step_plan().nodes.size();
@@ -75,7 +82,8 @@ std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, 
   ReadBandwidth ceiling(device, stream, kernels, read_bytes);
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
   const int64_t max_context =
-      std::min(model.config().max_position, options.max_context > 0 ? options.max_context : longest + options.samples);
+      std::min(model.config().max_position,
+               options.max_context > 0 ? options.max_context : longest + options.samples * options.steps.most);
   std::vector<DecodeBenchLine> lines;
   for (int64_t batch : options.batches)
     for (int64_t context : options.contexts)

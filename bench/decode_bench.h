@@ -19,21 +19,23 @@ struct DecodeBenchOptions {
   EdgePolicy policy = EdgePolicy::programmatic;
   int64_t products_from = kProductsFromRows;  // rows from which on steps are library products; 0: never
   Numerics numerics = Numerics::fast;
-  int64_t max_context = 0;    // of the graphs; 0: the longest of `contexts`, plus the step
-  int samples = 20;           // of each figure; medians are reported
-  int steps_per_sample = 20;  // launches back to back between two events
-  uint64_t read_bytes = 0;    // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
+  LaunchSteps steps;  // of a launch
+  std::shared_ptr<const Tuning> tuning;
+  int64_t max_context = 0;       // of the graphs; 0: the longest of `contexts`, plus the steps
+  int samples = 20;              // of each figure; medians are reported
+  int launches_per_sample = 20;  // back to back between two events
+  uint64_t read_bytes = 0;       // streamed for the ceiling; 0: 4 GiB on a GPU, 64 MiB on the CPU driver
 };
 
 struct DecodeBenchLine {
-  int64_t batch = 0, context = 0;  // rows; keys that the step's row attends to, its own included
+  int64_t batch = 0, context = 0;  // rows; keys that a launch's first step attends to in each, its own included
   RunMode mode = RunMode::explicit_;
   Spread step_ms;             // device time a step, back to back
-  Spread wall_ms;             // host time a step that waits for its token
+  Spread wall_ms;             // host time a step, of launches that wait for their tokens
   uint64_t weight_bytes = 0;  // a step must read
-  uint64_t kv_bytes = 0;
-  Spread read_bytes_per_s;  // the ceiling, alternating with the steps
-  double share = 0;         // (weight + kv bytes) / step time / ceiling
+  uint64_t kv_bytes = 0;      // the mean of a launch's steps
+  Spread read_bytes_per_s;    // the ceiling, alternating with the steps
+  double share = 0;           // (weight + kv bytes) / step time / ceiling
   size_t nodes = 0;
   double build_ms = 0;
 };

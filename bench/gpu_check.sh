@@ -42,7 +42,7 @@ export NODEWRIGHT_TEST_DEVICE=$test_device
 
 section_tests() {
   local program
-  for program in runtime graph kernel models engine bench; do
+  for program in runtime graph kernel models input engine bench; do
     [ ! -x "$build/tests/${program}_tests" ] || run_tests "${program}_tests"
   done
   [ $checks -gt 0 ] || record "test programs in $build/tests" 0 1 0 0

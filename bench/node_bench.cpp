@@ -21,7 +21,8 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                    .sequences = options.batch,
                    .numerics = options.numerics,
                    .mode = RunMode::eager,
-                   .policy = options.policy});
+                   .policy = options.policy,
+                   .tuning = options.tuning});
   decoder.step(fill_bucket(decoder, options.context, model.config().vocab));
 
   ReadBandwidth ceiling(device, stream, kernels, usual_read_bytes(device));

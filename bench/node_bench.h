@@ -16,6 +16,7 @@ struct NodeBenchOptions {
   int64_t max_context = 0;  // what the graph is built for, and the bytes that attention is said to read; 0: context
   EdgePolicy policy = EdgePolicy::programmatic;
   Numerics numerics = Numerics::fast;
+  std::shared_ptr<const Tuning> tuning;
   int samples = 30;
   int launches_per_sample = 10;
 };

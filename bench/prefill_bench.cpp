@@ -79,10 +79,15 @@ double attention_flops(const ModelConfig& c, int64_t tokens) {
 // One prompt as one step, with everything it needs.
 class PromptStep {
  public:
-  PromptStep(Device& device, KernelCache& kernels, const DecoderModel& model, int64_t tokens, int64_t products_from)
+  PromptStep(Device& device, KernelCache& kernels, const DecoderModel& model, int64_t tokens,
+             const PrefillBenchOptions& options)
       : cache_(device, model.config(), pages_for(tokens)),
         slot_(device, model.config(),
-              {.rows = tokens, .max_context = tokens, .sequences = 1, .products_from = products_from}),
+              {.rows = tokens,
+               .max_context = tokens,
+               .sequences = 1,
+               .products_from = options.products_from,
+               .tuning = options.tuning}),
         state_(slot_.state(tokens)),
         kernels_(decoder_kernels(kernels, model.config(), slot_.shape(tokens))),
         plan(decoder_plan(device, model, kernels_, cache_, state_, DecodePurpose::step, EdgePolicy::programmatic)) {
@@ -136,7 +141,7 @@ std::vector<PrefillBenchLine> bench_prefill(Device& device, const Stream& stream
   ProductRate ceiling(device, stream, kernels, options.product_edge > 0 ? options.product_edge : usual_edge);
   std::vector<PrefillBenchLine> lines;
   for (const int64_t tokens : options.tokens) {
-    const PromptStep step(device, kernels, model, tokens, options.products_from);
+    const PromptStep step(device, kernels, model, tokens, options);
     std::vector<FormRun> runs;
     for (const PrefillForm form : options.forms) {
       FormRun& run = runs.emplace_back(FormRun{.form = form, .graph = {}, .other = {}, .ms = {}});

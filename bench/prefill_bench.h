@@ -17,6 +17,7 @@ struct PrefillBenchOptions {
   std::vector<int64_t> tokens{1, 16, 128, 1024, 8192};
   std::vector<PrefillForm> forms{PrefillForm::graph, PrefillForm::piecewise, PrefillForm::eager};
   int64_t products_from = kProductsFromRows;
+  std::shared_ptr<const Tuning> tuning;
   int samples = 10;
   int64_t product_edge = 0;  // of the square product that gives the matrix rate; 0: 8192 on a GPU, 64 on the CPU driver
 };

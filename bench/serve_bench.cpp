@@ -87,6 +87,7 @@ class ServeBench {
                      .sequences = batch_,
                      .pages = batch_ * pages_for(context()),
                      .numerics = options_.numerics,
+                     .tuning = options_.tuning,
                      .policy = options_.policy});
     for (int64_t layer = 0; layer < model_.config().layers; ++layer) {
       const View<bf16> pages = slots.cache().layer(layer);
@@ -129,7 +130,8 @@ class ServeBench {
                    .prefix_cache = false,
                    .depth = depth,
                    .numerics = options_.numerics,
-                   .policy = options_.policy});
+                   .policy = options_.policy,
+                   .tuning = options_.tuning});
     for (int row = 0; row < batch_; ++row) {
       std::vector<int32_t> prompt = some_tokens(options_.prompt, model_.config().vocab);
       prompt[0] = row % static_cast<int32_t>(model_.config().vocab);

@@ -19,6 +19,7 @@ struct ServeBenchOptions {
   int rounds = 3;                      // of each way, taking turns
   EdgePolicy policy = EdgePolicy::programmatic;
   Numerics numerics = Numerics::fast;
+  std::shared_ptr<const Tuning> tuning;
 };
 
 // Of the steps in which every request decodes. Medians over the rounds.

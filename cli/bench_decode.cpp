@@ -52,13 +52,16 @@ int bench_decode_command(const DecodeOptions& options) {
   for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
   check_at_least("--batch", options.batches, 1);
   check_at_least("--context", options.contexts, 2);
+  check_steps(options.session);
   bench.policy = edge_policy(options.session.edges);
   bench.numerics = numerics_of(options.session.numerics);
   bench.max_context = options.session.max_context;
   bench.products_from = options.products_from;
   bench.samples = options.samples;
-  bench.steps_per_sample = options.steps;
+  bench.launches_per_sample = options.steps;
+  bench.steps = options.session.steps;
   Session session(options.session);
+  bench.tuning = session.tuning();
   fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min",
              "wall ms", "TB/s read", "share");
   const auto lines = bench_decode(session.device(), session.stream(), session.kernels(), session.model(), bench,
@@ -75,6 +78,9 @@ int bench_decode_command(const DecodeOptions& options) {
   file["products_from"] = options.products_from;
   file["samples"] = options.samples;
   file["steps_per_sample"] = options.steps;
+  file["steps_per_launch"] = options.session.steps.most;
+  file["loop"] = options.session.steps.loop;
+  file["tuned"] = session.tuning() != nullptr;
   file["lines"] = nlohmann::ordered_json::array();
   for (const DecodeBenchLine& line : lines) file["lines"].push_back(line_json(line));
   write_whole_file(options.out, file.dump(2) + "\n");
@@ -87,6 +93,7 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<DecodeOptions>();
   CLI::App* decode = bench.add_subcommand("decode", "Time a decode step beside the device's read bandwidth");
   add_session_options(*decode, options->session);
+  add_steps_options(*decode, options->session);
   decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();
   decode->add_option("--context", options->contexts, "keys a row attends to, one or more")->capture_default_str();
   decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();

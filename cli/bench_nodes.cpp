@@ -151,6 +151,7 @@ int bench_nodes_command(const NodesOptions& options) {
                                        .max_context = options.session.max_context,
                                        .policy = edge_policy(options.session.edges),
                                        .numerics = numerics_of(options.session.numerics),
+                                       .tuning = session.tuning(),
                                        .samples = options.samples,
                                        .launches_per_sample = options.launches});
   const Totals totals = totals_of(bench);

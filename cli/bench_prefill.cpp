@@ -45,6 +45,7 @@ int bench_prefill_command(const PrefillOptions& options) {
                    .detail = fmt::format("it is outside 1 to {}", kMostRows),
                    .fault = Fault::usage});
   Session session(options.session);
+  bench.tuning = session.tuning();
   fmt::print("{:>6} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>6}\n", "tokens", "form", "ms", "min", "max",
              "tokens/s", "TFLOP", "TFLOP/s", "share");
   const auto lines = bench_prefill(

@@ -68,6 +68,7 @@ int bench_serve_command(const ServeBenchWords& words) {
   bench.policy = edge_policy(words.session.edges);
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
+  bench.tuning = session.tuning();
   const auto lines = bench_serve(session.device(), session.kernels(), session.model(), bench,
                                  [first = true](const ServeBenchLine& line) mutable {
                                    if (std::exchange(first, false)) print_head();

@@ -17,6 +17,7 @@ void add_logits(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_inspect(CLI::App& app, Action& chosen);
+void add_tune(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 

@@ -41,6 +41,7 @@ void check(const GenerateOptions& options) {
   if (options.chat && options.prompt.empty()) refuse("--chat", "it needs --prompt TEXT");
   if (options.system && !options.chat) refuse("--system", "it needs --chat");
   check(options.sampling);
+  check_steps(options.session);
 }
 
 // Prints tokens as text where there is a tokenizer, else as ids separated by commas.
@@ -61,7 +62,7 @@ class Printer {
 };
 
 void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, double load_ms,
-                 size_t prompt, double prompt_seconds, size_t generated, double decode_seconds) {
+                 size_t prompt, double prompt_seconds, int64_t decoded, double decode_seconds) {
   const Decoder::Stats& stats = decoder.stats();
   fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", load_ms,
              static_cast<double>(session.model().weights().bytes()) / 1e6);
@@ -77,10 +78,9 @@ void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session
   fmt::print(stderr, "memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
              static_cast<double>(stats.state_bytes) / 1e6, static_cast<double>(stats.cache_bytes) / 1e6);
   fmt::print(stderr, "prompt    {} tokens, {:.1f} tokens/s\n", prompt, static_cast<double>(prompt) / prompt_seconds);
-  if (generated > 1)
-    fmt::print(stderr, "decode    {} tokens, {:.1f} tokens/s, {:.3f} ms/token\n", generated - 1,
-               static_cast<double>(generated - 1) / decode_seconds,
-               decode_seconds * 1e3 / static_cast<double>(generated - 1));
+  if (decoded > 0)
+    fmt::print(stderr, "decode    {} tokens, {:.1f} tokens/s, {:.3f} ms/token\n", decoded,
+               static_cast<double>(decoded) / decode_seconds, decode_seconds * 1e3 / static_cast<double>(decoded));
 }
 
 // The prompt as one message of a user, by the checkpoint's template, which writes BOS itself.
@@ -119,27 +119,34 @@ int generate(const GenerateOptions& options) {
   const auto start = Clock::now();
   const int32_t sequence = decoder->open();
   decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
-  StepRow row{.sequence = sequence, .token = prompt.back(), .sampling = sampling};
-  size_t generated = 0;
+  std::vector<int32_t> stop_ids;
+  if (!options.ignore_eos) stop_ids.assign(config.eos.begin(), config.eos.end());
+  // What the device has no room for is found here, at the end of a launch.
+  LaunchRow row{.first = {.sequence = sequence, .token = prompt.back(), .sampling = sampling},
+                .stop_ids = std::span(stop_ids).first(std::min<size_t>(stop_ids.size(), kMostStopIds))};
+  int64_t generated = 0, of_first_launch = 0;
   double prompt_seconds = 0;
   Clock::time_point decode_start;
-  while (static_cast<int64_t>(generated) < wanted) {
-    const int32_t token = decoder->step({row})[0];
-    if (generated++ == 0) {
+  for (bool ended = false; !ended && generated < wanted;) {
+    row.most = std::min(options.session.steps.most, wanted - generated);
+    const std::vector<int32_t>& tokens = decoder->launch({&row, 1})[0];
+    if (generated == 0) {
       prompt_seconds = seconds_since(start);
+      of_first_launch = std::ssize(tokens);
       if (!options.chat) write_standard_output(options.prompt);  // not before: a model that fails leaves nothing behind
       decode_start = Clock::now();
     }
-    row.token.reset();  // from now on the device feeds itself
-    const bool ended = std::find(config.eos.begin(), config.eos.end(), token) != config.eos.end();
-    if (ended && !options.ignore_eos) break;
-    printer.token(token);
+    generated += std::ssize(tokens);
+    row.first.token.reset();  // from now on the device feeds itself
+    const auto stop = std::ranges::find_first_of(tokens, stop_ids);
+    ended = stop != tokens.end();
+    for (auto token = tokens.begin(); token != stop; ++token) printer.token(*token);
   }
   const double decode_seconds = seconds_since(decode_start);
   printer.end();
   if (options.stats)
-    print_stats(*decoder, *decoder, session, session.load_ms(), prompt.size(), prompt_seconds, generated,
-                decode_seconds);
+    print_stats(*decoder, *decoder, session, session.load_ms(), prompt.size(), prompt_seconds,
+                generated - of_first_launch, decode_seconds);
   return 0;
 }
 
@@ -150,6 +157,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text");
   add_session_options(*command, options->session);
   add_bucket_option(*command, options->session);
+  add_steps_options(*command, options->session);
   command->add_option("--prompt", options->prompt, "text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
   command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")

@@ -35,6 +35,7 @@ int main(int argc, char** argv) try {
   cli::add_tokenize(app, action);
   cli::add_inspect(app, action);
   cli::add_bench(app, action);
+  cli::add_tune(app, action);
   cli::add_doctor(app, action);
   try {
     app.parse(argc, argv);

@@ -418,6 +418,7 @@ int run_requests(const RunOptions& options) {
 
   Session session(options.session);
   EngineOptions engine_options = options.engine;
+  engine_options.tuning = session.tuning();
   engine_options.choices =
       std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.needs_choices(); });
   for (const ServedLine& line : lines)

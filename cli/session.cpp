@@ -32,6 +32,27 @@ DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::p
   return model;
 }
 
+std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const Device& device,
+                                          const ModelConfig& config) {
+  if (options.tuning == "none" || numerics_of(options.numerics) == Numerics::invariant) return nullptr;
+  const TuningKey key{device.properties().name, model_sizes(config)};
+  const bool is_auto = options.tuning == "auto";
+  const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(options.tuning);
+  std::error_code unused;
+  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused))) return nullptr;
+  Tuning tuning = read_tuning(path);
+  const auto refuse = [&](const char* what, const std::string& of_file, const std::string& here) {
+    throw Error({.doing = "use tuning",
+                 .object = path.string(),
+                 .detail = fmt::format("it was measured for {} '{}', not '{}'", what, of_file, here),
+                 .advice = "make one with nodewright tune, or --tuning none",
+                 .fault = Fault::usage});
+  };
+  if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
+  if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
+  return std::make_shared<const Tuning>(std::move(tuning));
+}
+
 KernelCacheOptions kernel_options() {
   KernelCacheOptions options;
   auto bar = std::make_shared<ProgressBar>("compiling kernels");
@@ -55,6 +76,8 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       ->capture_default_str();
   command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
+  command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
+      ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
 }
 
@@ -64,12 +87,35 @@ void add_bucket_option(CLI::App& command, SessionOptions& options) {
       ->capture_default_str();
 }
 
+void add_steps_options(CLI::App& command, SessionOptions& options) {
+  command
+      .add_option("--steps-per-launch", options.steps.most,
+                  "steps that the device does one after the other before the host looks")
+      ->check(whole_number<uint32_t>)
+      ->capture_default_str();
+  command.add_flag("--until-ended", options.steps.loop,
+                   "those steps are a loop in the graph, which ends when every row has ended");
+}
+
+void check_steps(const SessionOptions& options) {
+  const auto refuse = [](const char* pair, const char* detail, const char* way_out) {
+    throw Error({.doing = "use together", .object = pair, .detail = detail, .advice = way_out, .fault = Fault::usage});
+  };
+  if (!options.steps.loop) return;
+  if (options.mode == "captured")
+    refuse("--until-ended and --mode", "stream capture cannot hold a loop",
+           "--mode explicit, or --steps-per-launch alone");
+  if (options.steps.most == 1)
+    refuse("--until-ended and --steps-per-launch", "a loop of one step ends with it", "--steps-per-launch 64, or more");
+}
+
 Session::Session(const SessionOptions& options)
     : options_(options),
       opened_(open(options)),
       stream_(*opened_.device, "compute"),
       model_(load_model(*opened_.device, stream_, options.model, load_ms_)),
-      kernels_(*opened_.device, kernel_options()) {}
+      kernels_(*opened_.device, kernel_options()),
+      tuning_(find_tuning(options, *opened_.device, model_.config())) {}
 
 int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
@@ -91,7 +137,9 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                                   .sequences = sequences,
                                                   .numerics = numerics_of(options_.numerics),
                                                   .mode = run_mode(options_.mode),
-                                                  .policy = edge_policy(options_.edges)});
+                                                  .policy = edge_policy(options_.edges),
+                                                  .steps = options_.steps,
+                                                  .tuning = tuning_});
 }
 
 EdgePolicy edge_policy(const std::string& word) {

@@ -25,13 +25,19 @@ struct SessionOptions {
   std::string numerics = "fast";
   int64_t bucket = 1;
   int64_t max_context = 0;  // 0: what the command needs
-  bool trace = false;       // every driver call to stderr
+  LaunchSteps steps;
+  std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
+  bool trace = false;           // every driver call to stderr
 };
 
-// --model, --device, --mode, --edges, --numerics, --max-context, --trace.
+// --model, --device, --mode, --edges, --numerics, --max-context, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --bucket, of the commands that run one graph.
 void add_bucket_option(CLI::App& command, SessionOptions& options);
+// --steps-per-launch, --until-ended.
+void add_steps_options(CLI::App& command, SessionOptions& options);
+// Throws Error (usage) where the two contradict --mode or each other.
+void check_steps(const SessionOptions& options);
 
 // A device with a model on it. Loading shows a progress bar on stderr when that is a terminal.
 class Session {
@@ -43,6 +49,8 @@ class Session {
   const DecoderModel& model() const { return model_; }
   const ModelConfig& config() const { return model_.config(); }
   KernelCache& kernels() { return kernels_; }
+  // What --tuning says; null: nothing was measured, or numerics are invariant.
+  const std::shared_ptr<const Tuning>& tuning() const { return tuning_; }
   double load_ms() const { return load_ms_; }
 
   // Tokens that a sequence may have: --max-context, or what the model was made for.
@@ -59,6 +67,7 @@ class Session {
   double load_ms_ = 0;
   DecoderModel model_;
   KernelCache kernels_;
+  std::shared_ptr<const Tuning> tuning_;
 };
 
 // `word`: one that the parser lets through for --edges, for --numerics.

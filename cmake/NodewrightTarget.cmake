@@ -35,8 +35,6 @@ add_library(nodewright_quick_options INTERFACE)
 target_link_libraries(nodewright_quick_options INTERFACE nodewright_options)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(nodewright_quick_options INTERFACE -O1)
-else()
-  target_compile_options(nodewright_quick_options INTERFACE -O0)  # with the sanitizers a third of the time of -O1
 endif()
 
 # <nodewright/nodewright.h>, and <nodewright/version.h> with the version that project() states.

@@ -16,17 +16,29 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+// Nothing but memory speaks against more.
+constexpr int64_t kMostStepsOfLaunch = 65536;
+
+// Of a launch's pinned tokens: the row had ended before.
+constexpr int32_t kNothingChosen = -2;
+
 const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& config) {
   check_option("bucket", options.bucket, 1, kMostRows);
   check_option("prefill rows", options.prefill_rows, 1, kMostRows);
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("sequences", options.sequences, 1, 65536);
+  check_option("steps per launch", options.steps.most, 1, kMostStepsOfLaunch);
   return options;
 }
 
 DecodeLimits limits_of(const DecoderOptions& options) {
-  return {std::max(options.bucket, options.prefill_rows), options.max_context, options.sequences,
-          options.products_from, options.numerics};
+  return {.rows = std::max(options.bucket, options.prefill_rows),
+          .max_context = options.max_context,
+          .sequences = options.sequences,
+          .products_from = options.products_from,
+          .numerics = options.numerics,
+          .steps = options.steps,
+          .tuning = options.tuning};
 }
 
 }  // namespace
@@ -43,7 +55,8 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
       slot_(device, config_, limits_of(options)),
       step_state_(slot_.state(options.bucket)),
       prefill_state_(slot_.state(options.prefill_rows)),
-      chosen_(static_cast<size_t>(options.bucket)) {
+      chosen_(static_cast<size_t>(options.bucket)),
+      of_launch_(static_cast<size_t>(options.bucket)) {
   stats_.state_bytes = slot_.bytes();
   stats_.cache_bytes = cache_.bytes();
 
@@ -165,48 +178,73 @@ void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
   }
 }
 
-std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
+void Decoder::check_rows(std::span<const LaunchRow> rows) const {
   if (rows.empty() || static_cast<int64_t>(rows.size()) > options_.bucket)
     throw Error({.doing = "run a step",
                  .detail = fmt::format("{} rows for a bucket of {}", rows.size(), options_.bucket),
                  .fault = Fault::usage});
   for (size_t i = 0; i < rows.size(); ++i) {
-    const Sequence& s = at(rows[i].sequence);
-    if (rows[i].token) check_token(*rows[i].token);
-    if (!rows[i].token && !s.has_next)
+    const int32_t id = rows[i].first.sequence;
+    const Sequence& s = at(id);
+    if (rows[i].first.token) check_token(*rows[i].first.token);
+    if (!rows[i].first.token && !s.has_next)
       throw Error({.doing = "continue sequence",
-                   .object = std::to_string(rows[i].sequence),
+                   .object = std::to_string(id),
                    .detail = s.outputs == 0 ? "no step has chosen a token for it yet" : "its last step failed",
                    .advice = "name its next token"});
     for (size_t j = 0; j < i; ++j)
-      if (rows[j].sequence == rows[i].sequence)
-        throw Error({.doing = "run a step", .detail = fmt::format("sequence {} has two rows", rows[i].sequence)});
+      if (rows[j].first.sequence == id)
+        throw Error({.doing = "run a step", .detail = fmt::format("sequence {} has two rows", id)});
+    check_option("tokens of a launch", rows[i].most, 1, options_.steps.most);
+    check_option("stop ids of a row", static_cast<int64_t>(rows[i].stop_ids.size()), 0, kMostStopIds);
   }
+}
+
+std::span<const std::vector<int32_t>> Decoder::launch(std::span<const LaunchRow> rows) {
+  check_rows(rows);
   settle();
-  step_state_.host_inputs.n_live.data[0] = step_state_.host_inputs.n_sampled.data[0] =
-      static_cast<int32_t>(rows.size());
+  const StepInputs& in = step_state_.host_inputs;
+  in.n_live.data[0] = in.n_sampled.data[0] = static_cast<int32_t>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
-    reserve(s, rows[i].sequence, s.length + 1);
-    fill_row(step_state_, static_cast<int64_t>(i), rows[i].sequence, s.length, rows[i].token.value_or(-1),
-             rows[i].sampling);
+    const StepRow& row = rows[i].first;
+    Sequence& s = sequences_[static_cast<size_t>(row.sequence)];
+    reserve(s, row.sequence, s.length + rows[i].most);
+    fill_row(step_state_, static_cast<int64_t>(i), row.sequence, s.length, row.token.value_or(-1), row.sampling);
+    if (options_.steps.several()) write_end(in, static_cast<int64_t>(i), rows[i].most, rows[i].stop_ids);
   }
-  for (const StepRow& row : rows) sequences_[static_cast<size_t>(row.sequence)].has_next = false;
+  if (options_.steps.several()) in.steps_done.data[0] = 0;
+  std::ranges::fill(std::span(step_state_.host_tokens.data, step_state_.host_tokens.count), kNothingChosen);
+  for (const LaunchRow& row : rows) sequences_[static_cast<size_t>(row.first.sequence)].has_next = false;
   run(*step_run_);
+
   for (size_t i = 0; i < rows.size(); ++i) {
-    chosen_[i] = step_state_.host_tokens.data[i];
-    Sequence& s = sequences_[static_cast<size_t>(rows[i].sequence)];
-    s.has_next = chosen_[i] >= 0;
-    ++s.length;
-    ++s.outputs;
+    std::vector<int32_t>& chosen = of_launch_[i];
+    chosen.clear();
+    for (int64_t step = 0; step < options_.steps.most; ++step) {
+      const int32_t token = step_state_.host_tokens.data[step * options_.bucket + static_cast<int64_t>(i)];
+      if (token == kNothingChosen) break;
+      chosen.push_back(token);
+    }
+    Sequence& s = sequences_[static_cast<size_t>(rows[i].first.sequence)];
+    s.has_next = !chosen.empty() && chosen.back() >= 0;
+    s.length += static_cast<int64_t>(chosen.size());
+    s.outputs += static_cast<int32_t>(chosen.size());
   }
-  for (size_t i = 0; i < rows.size(); ++i)
-    if (chosen_[i] < 0)
+  for (const LaunchRow& row : rows)
+    if (!at(row.first.sequence).has_next)
       throw Error({.doing = "choose a token for sequence",
-                   .object = std::to_string(rows[i].sequence),
+                   .object = std::to_string(row.first.sequence),
                    .detail = "its logits hold a NaN",
                    .advice = "look for NaN or infinite values in the checkpoint"});
-  return std::span(chosen_).first(rows.size());
+  return std::span(of_launch_).first(rows.size());
+}
+
+std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
+  launch_rows_.clear();
+  for (const StepRow& row : rows) launch_rows_.push_back({.first = row});
+  const auto chosen = launch(launch_rows_);
+  for (size_t i = 0; i < chosen.size(); ++i) chosen_[i] = chosen[i][0];
+  return std::span(chosen_).first(chosen.size());
 }
 
 void Decoder::read_logits(int64_t row, std::span<float> logits) const {

@@ -6,6 +6,8 @@
 //   decoder.append(sequence, prompt_without_its_last_token);
 //   int32_t next = decoder.step({{{.sequence = sequence, .token = prompt.back()}}})[0];
 //   next = decoder.step({{{.sequence = sequence}}})[0];   // the token of the step before, which never left the device
+//
+// With `steps` a launch holds several steps: decoder.launch() returns after the last of them, with what they chose.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,14 @@ struct StepRow {
   Sampling sampling;
 };
 
+// A row of a launch of several steps. It ends with a token of `stop_ids`, or with the last of `most`; nothing of it is
+// stored after that.
+struct LaunchRow {
+  StepRow first;
+  int64_t most = 1;                       // tokens; at most the steps of a launch
+  std::span<const int32_t> stop_ids = {};  // at most kMostStopIds
+};
+
 struct DecoderOptions {
   int64_t bucket = 1;        // rows of the decode graph
   int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
@@ -38,6 +48,10 @@ struct DecoderOptions {
 
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
+
+  LaunchSteps steps;  // of a launch of the decode graph
+
+  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
 };
 
 class Decoder {
@@ -65,6 +79,11 @@ class Decoder {
   std::span<const int32_t> step(std::initializer_list<StepRow> rows) {
     return step(std::span(rows.begin(), rows.size()));
   }
+
+  // Up to options().steps.most tokens for each row, in the order in which they were chosen, the one that ended the row
+  // included: the tokens, bit for bit, that as many steps choose. Cache pages for all of them are taken before. Valid
+  // until the next launch. Throws Error as step does, and for more tokens or stop ids than there is room for.
+  std::span<const std::vector<int32_t>> launch(std::span<const LaunchRow> rows);
 
   // The last step's logits of a row, vocab floats.
   void read_logits(int64_t row, std::span<float> logits) const;
@@ -104,6 +123,7 @@ class Decoder {
   void check_token(int32_t token) const;
   void fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
                 const Sampling& sampling);
+  void check_rows(std::span<const LaunchRow> rows) const;
   void settle();
   void run(PlanRun& launched);
 
@@ -121,6 +141,8 @@ class Decoder {
   bool unfinished_ = false;  // a launch failed, and some of it may still be to run
   Stats stats_;
   std::vector<int32_t> chosen_;
+  std::vector<LaunchRow> launch_rows_;            // scratch of step()
+  std::vector<std::vector<int32_t>> of_launch_;  // what launch() returns
 };
 
 }  // namespace nodewright

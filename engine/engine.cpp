@@ -128,6 +128,7 @@ StepSlotsOptions slots_of(const EngineOptions& options, const ModelConfig& confi
           .numerics = options.numerics,
           .choices = options.choices,
           .hidden = options.hidden,
+          .tuning = options.tuning,
           .mode = options.mode,
           .policy = options.policy,
           .built = options.built,

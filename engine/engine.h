@@ -52,6 +52,7 @@ struct EngineOptions {
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
+  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;
   // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
   // (engine/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.

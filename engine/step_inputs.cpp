@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels_src/advance.h"
+
 namespace nodewright {
 
 void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
@@ -14,6 +16,13 @@ void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
   in.seed.data[row] = inputs.sampling.seed;
   in.output_index.data[row] = static_cast<int32_t>(inputs.output);
   std::ranges::copy(inputs.pages, in.block_table.data + row * in.table_stride);
+}
+
+void write_end(const StepInputs& in, int64_t row, int64_t most, std::span<const int32_t> stop_ids) {
+  in.left.data[row] = static_cast<int32_t>(most);
+  in.caller_row.data[row] = static_cast<int32_t>(row);
+  int32_t* ids = in.stop_ids.data + row * kMostStopIds;
+  std::fill(std::ranges::copy(stop_ids, ids).out, ids + kMostStopIds, -1);
 }
 
 }  // namespace nodewright

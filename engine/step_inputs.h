@@ -28,4 +28,7 @@ struct RowInputs {
 // `in`: the pinned block of a bucket, with at least row + 1 rows.
 void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs);
 
+// When the row ends, in a launch of several steps: after `most` tokens or with one of `stop_ids`, at most kMostStopIds.
+void write_end(const StepInputs& in, int64_t row, int64_t most, std::span<const int32_t> stop_ids);
+
 }  // namespace nodewright

@@ -28,7 +28,8 @@ DecodeLimits limits_of(const StepSlotsOptions& options) {
           .products_from = options.products_from,
           .numerics = options.numerics,
           .most_sampled = options.most_sampled,
-          .hidden = options.hidden};
+          .hidden = options.hidden,
+          .tuning = options.tuning};
 }
 
 StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {

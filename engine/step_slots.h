@@ -58,6 +58,7 @@ struct StepSlotsOptions {
   Numerics numerics = Numerics::fast;
   bool choices = false;  // rows may be chosen again
   HiddenStates hidden = HiddenStates::none;
+  std::shared_ptr<const Tuning> tuning;  // of this device and model, or none
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   std::function<void(const BuiltBucket&)> built;  // may be empty

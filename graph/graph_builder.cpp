@@ -296,7 +296,7 @@ GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const 
   RoleField value;
   std::memcpy(&value, arguments.data() + field.offset, sizeof value);
   if (field.role == Role::condition)  // its second member means nothing yet
-    return {field.name, value.address, kConditionBytes, Access::out, 1};
+    return {field.name, value.address, value.address == 0 ? 0 : kConditionBytes, Access::out, 1};
   if (value.count > std::numeric_limits<uint64_t>::max() / field.element_bytes ||
       value.address > std::numeric_limits<uint64_t>::max() - value.count * field.element_bytes)
     refuse(node,

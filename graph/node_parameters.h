@@ -32,13 +32,15 @@ LaunchAttributes launch_attributes(const KernelAttributes& attributes);
 // For cuLaunchKernelEx. `attributes` is filled and must stay where it is while the result is in use.
 CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool programmatic, LaunchAttributes& attributes);
 
-// Calls `f(address)` for every Condition field and writes the Condition that it returns into `arguments`.
+// Calls `f(address)` for every Condition field that is not empty and writes the Condition that it returns into
+// `arguments`.
 template <class Function>
 void replace_conditions(const PlanNode& node, std::span<std::byte> arguments, Function&& f) {
   for (const FieldInfo& field : node.fields) {
     if (field.role != Role::condition) continue;
     Condition value;
     std::memcpy(&value, arguments.data() + field.offset, sizeof value);
+    if (value.handle == 0) continue;
     value = f(value.handle);
     std::memcpy(arguments.data() + field.offset, &value, sizeof value);
   }

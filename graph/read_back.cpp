@@ -150,7 +150,7 @@ class Comparison {
     Condition planned, found;
     std::memcpy(&planned, node.arguments.data() + field.offset, sizeof planned);
     std::memcpy(&found, held + field.offset, sizeof found);
-    if (found.handle != exec_.condition(planned.handle))
+    if (found.handle != (planned.handle == 0 ? 0 : exec_.condition(planned.handle)))
       differences_.push_back(fmt::format("node '{}': condition '{}' differs", node.name, field.name));
   }
 

@@ -79,7 +79,8 @@ struct InOut {
 };
 
 // A value that the kernel may set for the conditional node that obeys it: set_condition(args.field, value). Touches no
-// memory of the plan. With handle 0 the value goes to `slot` instead, for a run that evaluates conditions on the host.
+// memory of the plan. With handle 0 the value goes to `slot` instead, for a run that evaluates conditions on the host;
+// an empty one, as other fields may be empty, is nobody's.
 struct Condition {
   uint64_t handle;
   uint32_t* slot;

@@ -9,6 +9,14 @@
 
 namespace nodewright {
 
+// What a measurement has found better; 0: what MatvecShape says itself.
+struct MatvecTuning {
+  int64_t threads = 0;        // of a block: a multiple of 32 up to 256
+  int64_t batch = 0;          // rows of W in flight: 1, 2, 4, 8 or 16; at least a unit are
+  int64_t blocks_per_sm = 0;  // 1 to 4
+  bool operator==(const MatvecTuning&) const = default;
+};
+
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
 struct MatvecShape {
   int64_t rows = 1;     // rows of the bucket
@@ -17,6 +25,7 @@ struct MatvecShape {
   int64_t outputs = 0;  // rows of W
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
   bool normed = false;  // x is normed first, with vectors of its own in registers
+  MatvecTuning tuning = {};
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats.
@@ -29,6 +38,7 @@ struct MatvecShape {
   // Threads of a block: 8 columns each and turn. At most 256, so that at 128 registers two blocks fit an SM and the
   // next kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
   constexpr int64_t threads() const {
+    if (tuning.threads > 0) return tuning.threads;
     const int64_t chunks = stride / 8;
     if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 136: a norm spills there
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
@@ -55,6 +65,7 @@ struct MatvecShape {
   // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
   // reduce, and few enough registers.
   constexpr int64_t batch() const {
+    if (tuning.batch > 0) return std::max(tuning.batch, unit);
     const int64_t chunks = chunks_per_thread();
     int64_t n = 16;
     while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
@@ -78,7 +89,8 @@ struct MatvecShape {
   static constexpr int64_t kBlocksPerSm = 2;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
-    const auto blocks = static_cast<unsigned>(std::min(outputs / unit, kBlocksPerSm * sm_count));
+    const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : kBlocksPerSm;
+    const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {
         {blocks, static_cast<unsigned>(rows / tile()), 1}, {static_cast<unsigned>(threads()), 1, 1}, shared_bytes()};
   }

@@ -9,6 +9,13 @@
 
 namespace nodewright {
 
+// What a measurement has found better; 0: what TileShape says itself.
+struct TileTuning {
+  int64_t warps = 0;  // of a block, 1 to 8
+  int64_t ring = 0;   // spans of a warp in flight, 2 to 8, where a block's shared memory holds them
+  bool operator==(const TileTuning&) const = default;
+};
+
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
 struct TileShape {
   int64_t rows = 1;     // rows of the bucket
@@ -17,12 +24,14 @@ struct TileShape {
   int64_t outputs = 0;  // rows of W
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
   bool normed = false;  // x is normed first: all of it stays in shared memory
+  TileTuning tuning = {};
 
   // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
   constexpr int64_t token_tiles() const { return (rows + 7) / 8; }
 
   // At most 8: fewest spans of 64 columns lacking, then the most warps.
   constexpr int64_t warps() const {
+    if (tuning.warps > 0) return tuning.warps;
     const int64_t all = (stride + 63) / 64;
     int64_t best = 1, least = INT64_MAX;
     for (int64_t w = std::min<int64_t>(4, all); w <= std::min<int64_t>(8, all); ++w) {
@@ -38,7 +47,7 @@ struct TileShape {
   // Spans of a warp on their way to shared memory, where that is large enough: 96 KiB of weights a block. On one H200
   // (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 8 rows takes 1.120 ms with 6, 1.240 with 4, 1.20 with 8; of 16 rows
   // 1.277 with 4, 1.326 with 5 and 6 (docs/decisions/0011).
-  constexpr int64_t most_ring() const { return token_tiles() == 1 ? 6 : 4; }
+  constexpr int64_t most_ring() const { return tuning.ring > 0 ? tuning.ring : token_tiles() == 1 ? 6 : 4; }
   static constexpr int64_t kLeastRing = 2;
 
   constexpr int64_t shared_bytes(int64_t ring) const {

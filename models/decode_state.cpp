@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "kernels_src/advance.h"
 #include "kernels_src/attend.h"
 #include "kernels_src/matvec_shape.h"
 #include "models/kv_cache.h"
@@ -17,10 +18,10 @@ uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>((n + 7) / 8 * 8); 
 constexpr uint64_t kNowhere = kArenaAlignBytes;
 constexpr uint64_t kUnbounded = uint64_t{1} << 62;
 
-StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
+StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits) {
   const auto n = static_cast<uint64_t>(rows);
   StepInputs in;
-  in.table_stride = pages_for(max_context);
+  in.table_stride = pages_for(limits.max_context);
   const auto take = [&]<class T>(View<T>& view, const char* name, uint64_t count) {
     view = arena.take<T>(name, count, "input", 16);
   };
@@ -35,6 +36,12 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, int64_t max_context) {
   take(in.seed, "seed", n);
   take(in.output_index, "output_index", n);
   take(in.block_table, "block_table", n * static_cast<uint64_t>(in.table_stride));
+  if (limits.steps.several()) {
+    take(in.steps_done, "steps_done", 1);
+    take(in.left, "left", n);
+    take(in.caller_row, "caller_row", n);
+    take(in.stop_ids, "stop_ids", n * static_cast<uint64_t>(kMostStopIds));
+  }
   return in;
 }
 
@@ -66,8 +73,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   if (shape.has_one_key())
-    s.best = arena.take<ScoredToken>(
-        "best", MatvecShape{1, config.hidden, 0, config.vocab}.launch_shape(device.properties().sm_count).blocks());
+    s.best =
+        arena.take<ScoredToken>("best", head_shape(config, shape).launch_shape(device.properties().sm_count).blocks());
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
@@ -81,7 +88,7 @@ void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, int64
 
 uint64_t inputs_bytes(const DecodeLimits& limits) {
   Arena arena("inputs", kNowhere, kUnbounded);
-  lay_out_inputs(arena, limits.rows, limits.max_context);
+  lay_out_inputs(arena, limits.rows, limits);
   return arena.used_bytes();
 }
 
@@ -115,16 +122,29 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 }  // namespace
 
 StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
-  StepShape shape = step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics);
+  StepShape shape = step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics,
+                               limits.tuning ? limits.tuning->of(rows) : StepTuning{});
   shape.hidden = limits.hidden;
+  shape.steps = limits.steps;
   return shape;
 }
 
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count) {
+  if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
   const int64_t blocks = rows * shape.head_tiles();
   return std::clamp<int64_t>((2 * sm_count + blocks - 1) / blocks, 1, 64);
+}
+
+MatvecShape head_shape(const ModelConfig& config, const StepShape& step) {
+  return {.rows = step.sampled_rows,
+          .cols = config.hidden,
+          .stride = static_cast<int64_t>(round_up_8(config.hidden)),
+          .outputs = config.vocab,
+          .unit = 1,
+          .normed = true,
+          .tuning = step.tuning.head.matvec};
 }
 
 DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
@@ -144,7 +164,7 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
       activations_(device, "activations", activations_bytes(limits, config, device)),
       kept_(std::move(kept)),
       host_inputs_(device, "host.inputs", inputs_.bytes()),
-      host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.rows) * sizeof(int32_t)) {
+      host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.steps.most * limits.rows) * sizeof(int32_t)) {
   // No value of a padded row matters, but every byte that is loaded or copied has been written once.
   fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
   std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
@@ -157,15 +177,16 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.rows = rows;
   Arena inputs(inputs_), activations(activations_), kept(*kept_);
   Arena host_inputs(host_inputs_.name(), reinterpret_cast<uint64_t>(host_inputs_.data()), host_inputs_.bytes());
-  s.inputs = lay_out_inputs(inputs, rows, limits_.max_context);
-  s.host_inputs = lay_out_inputs(host_inputs, rows, limits_.max_context);
+  s.inputs = lay_out_inputs(inputs, rows, limits_);
+  s.host_inputs = lay_out_inputs(host_inputs, rows, limits_);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
   lay_out_activations(activations, s, config_, shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_.sequences);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();
-  s.host_tokens = {static_cast<int32_t*>(host_tokens_.data()), static_cast<uint64_t>(rows)};
+  s.steps = limits_.steps;
+  s.host_tokens = {static_cast<int32_t*>(host_tokens_.data()), static_cast<uint64_t>(limits_.steps.most * rows)};
   if (s.hidden.count > 0) s.host_hidden = {static_cast<float*>(host_hidden_->data()), s.hidden.count};
   s.host_tokens_range = {"host.tokens", s.host_tokens.address(), s.host_tokens.bytes(), "output"};
   return s;

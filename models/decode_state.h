@@ -24,6 +24,8 @@ struct DecodeLimits {
   Numerics numerics = Numerics::fast;
   int64_t most_sampled = 0;  // rows of a step that choose; 0: one for each sequence
   HiddenStates hidden = HiddenStates::none;
+  LaunchSteps steps;
+  std::shared_ptr<const Tuning> tuning;  // or none
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
@@ -46,6 +48,12 @@ struct StepInputs {
   View<int32_t> output_index;  // [rows] which output of its sequence the next token is
   View<int32_t> block_table;   // [rows, table_stride] pool pages of the row's sequence, in order
   int64_t table_stride = 0;    // pages of the longest sequence
+
+  // Of a launch of several steps (kernels_src/advance.h), else empty.
+  View<int32_t> steps_done;  // [1] 0
+  View<int32_t> left;        // [rows] tokens that the row may still choose
+  View<int32_t> caller_row;  // [rows] 0, 1, ...
+  View<int32_t> stop_ids;    // [rows, kMostStopIds]
 };
 
 // Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
@@ -73,7 +81,8 @@ struct DecodeState {
   View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
   View<float> host_hidden;    // the same, pinned
   View<int32_t> last_token;   // [sequences] fed to the next step
-  View<int32_t> host_tokens;  // [rows] pinned
+  LaunchSteps steps;
+  View<int32_t> host_tokens;  // [most steps, rows] pinned
   NamedRange host_tokens_range;
   std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
   std::vector<NamedRange> kept;     // live across launches: arrivals, last_token
@@ -109,8 +118,11 @@ class DecodeSlot {
 };
 
 // Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
-// invariant, with one; at most 64. Depends on these and the device only, so a row's bits do not depend on its
-// neighbours' lengths or on max_context.
+// invariant, with one; at most 64, or as tuned. Depends on these and the device only, so a row's bits do not depend on
+// its neighbours' lengths or on max_context.
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count);
+
+// Of the rows that choose, where the head is neither in tiles nor a product.
+MatvecShape head_shape(const ModelConfig& config, const StepShape& step);
 
 }  // namespace nodewright

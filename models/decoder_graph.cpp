@@ -260,22 +260,9 @@ void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& 
   if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_out = true});
 }
 
-// At most, to make room for.
-constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
-
-}  // namespace
-
-Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
-                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy) {
-  const ModelConfig& config = model.config();
-  const DecoderWeights& w = model.weights();
-  const bool chooses = purpose != DecodePurpose::prefill;
-  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
-  declare_buffers(g, model, cache, s, purpose);
-  g.reserve(kNodesOfBlock * unsigned_of(config.layers) + kNodesAroundBlocks);
-
-  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+// The first layer's input: of the tokens that the host named or the last step chose.
+void embed(const LayerContext& c, const DecoderWeights& w) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
   g.launch("embed", k.embed,
            {.tokens = s.inputs.tokens,
             .sequences = s.inputs.sequences,
@@ -285,32 +272,30 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
             .embedding = w.embedding().data,
             .position_table = w.positions().data,
             .x = s.residual,
-            .stride = w.embedding().stride,
+            .stride = hidden_stride,
             .vocab = config.vocab,
             .scale = config.embedding_scale},
-           Traffic{sizeof(bf16) * unsigned_of(s.rows * w.embedding().stride), s.residual.bytes()});
-  const LayerContext context{g, config, k, s, w.embedding().stride, chooses};
-  for (int64_t l = 0; l < config.layers; ++l) {
-    const auto scope = g.scope("l" + std::to_string(l));
-    const Layer layer{w.layers()[unsigned_of(l)], cache.layer(l), model.frequencies(l), config.window_of(l)};
-    attention_block(context, layer);
-    feed_forward_block(context, layer);
-  }
-  if (chooses && s.hidden.count > 0)
+           Traffic{sizeof(bf16) * unsigned_of(s.rows * hidden_stride), s.residual.bytes()});
+}
+
+// s.hidden = norm(s.residual), s.logits = Whead norm(s.residual), s.tokens: what each row chooses.
+void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivered) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  if (s.hidden.count > 0)
     g.launch("hidden", k.norm_hidden,
              {.x = s.residual,
               .gain = w.final_norm().gain,
               .shift = w.final_norm().shift,
               .y = s.hidden,
               .n_live = k.shape.hidden == HiddenStates::full ? s.inputs.n_live : s.inputs.n_sampled,
-              .stride = w.embedding().stride,
+              .stride = hidden_stride,
               .eps = config.eps});
   View<float> logits = s.logits;
-  if (k.shape.has_head_product() && chooses) {
+  if (k.shape.has_head_product()) {
     logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product
-    context.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
-    context.product("logits", k.products.head, s.normed, w.head(), s.logits);
-  } else if (chooses) {
+    c.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
+    c.product("logits", k.products.head, s.normed, w.head(), s.logits);
+  } else {
     g.launch("logits", k.norm_logits,
              {.x = s.residual,
               .gain = w.final_norm().gain,
@@ -324,22 +309,92 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
               .y_stride = s.logits_stride,
               .eps = config.eps});
   }
-  if (chooses) {
-    g.launch("sample", k.sample,
-             {.logits = logits,
-              .best = s.best,
-              .sequences = s.inputs.sequences,
-              .temperature = s.inputs.temperature,
-              .top_k = s.inputs.top_k,
-              .top_p = s.inputs.top_p,
-              .seed = s.inputs.seed,
-              .output_index = s.inputs.output_index,
-              .n_live = s.inputs.n_sampled,
-              .tokens = s.tokens,
-              .last_token = s.last_token,
-              .delivered = purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{},
-              .vocab = config.vocab,
-              .logits_stride = s.logits_stride});
+  g.launch("sample", k.sample,
+           {.logits = logits,
+            .best = s.best,
+            .sequences = s.inputs.sequences,
+            .temperature = s.inputs.temperature,
+            .top_k = s.inputs.top_k,
+            .top_p = s.inputs.top_p,
+            .seed = s.inputs.seed,
+            .output_index = s.inputs.output_index,
+            .n_live = s.inputs.n_sampled,
+            .tokens = s.tokens,
+            .last_token = s.last_token,
+            .delivered = delivered,
+            .vocab = config.vocab,
+            .logits_stride = s.logits_stride});
+}
+
+// `again`: of the loop that the step is the body of; empty outside one.
+void advance(const LayerContext& c, Condition again) {
+  const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const StepInputs& in = s.inputs;
+  g.launch("advance", k.advance,
+           {.chosen = s.tokens,
+            .n_live = in.n_live,
+            .n_sampled = in.n_sampled,
+            .steps_done = in.steps_done,
+            .tokens = in.tokens,
+            .positions = in.positions,
+            .sequences = in.sequences,
+            .temperature = in.temperature,
+            .top_k = in.top_k,
+            .top_p = in.top_p,
+            .seed = in.seed,
+            .output_index = in.output_index,
+            .left = in.left,
+            .caller_row = in.caller_row,
+            .stop_ids = in.stop_ids,
+            .block_table = in.block_table,
+            .delivered = s.host_tokens,
+            .again = again,
+            .table_stride = in.table_stride,
+            .rows = static_cast<int32_t>(s.rows),
+            .most_steps = static_cast<int32_t>(s.steps.most)},
+           Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a table moves only where a row ends
+}
+
+// At most, to make room for.
+constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
+
+}  // namespace
+
+Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
+                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy) {
+  const ModelConfig& config = model.config();
+  const DecoderWeights& w = model.weights();
+  const bool chooses = purpose != DecodePurpose::prefill;
+  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
+  declare_buffers(g, model, cache, s, purpose);
+  const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
+  g.reserve(unsigned_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * unsigned_of(config.layers) + kNodesAroundBlocks);
+
+  const auto step = [&](GraphBuilder& builder, View<int32_t> delivered) {
+    const LayerContext context{builder, config, k, s, w.embedding().stride, chooses};
+    embed(context, w);
+    for (int64_t l = 0; l < config.layers; ++l) {
+      const auto scope = builder.scope("l" + std::to_string(l));
+      const Layer layer{w.layers()[unsigned_of(l)], cache.layer(l), model.frequencies(l), config.window_of(l)};
+      attention_block(context, layer);
+      feed_forward_block(context, layer);
+    }
+    if (chooses) head(context, w, delivered);
+    return context;
+  };
+
+  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  if (steps.loop) {
+    const ConditionHandle again = g.condition("again", 1);
+    g.while_loop("steps", again, [&](GraphBuilder& body) { advance(step(body, {}), again); });
+  } else if (steps.several()) {
+    for (int64_t i = 0; i < steps.most; ++i) {
+      const auto scope = g.scope("s" + std::to_string(i));
+      advance(step(g, {}), {});
+    }
+  } else {
+    step(g, purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{});
   }
   return std::move(g).finish(policy);
 }

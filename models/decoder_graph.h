@@ -13,8 +13,9 @@
 
 namespace nodewright {
 
-// step: ends in logits, the next token, and its copy to the host. serve: as step, and whoever launches it copies the
-// token, on another stream. prefill: fills the cache, ends with the last layer.
+// step: ends in logits and the next token, which it delivers to the host; as many steps as the state's LaunchSteps say.
+// serve: one step, and whoever launches it copies the token, on another stream. prefill: fills the cache, ends with the
+// last layer.
 enum class DecodePurpose : uint8_t { step, serve, prefill };
 
 // A plan named "decode.b<rows>" or "prefill.b<rows>". Everything is borrowed and must outlive its runs. Throws Error

@@ -66,7 +66,7 @@ struct Choices {
   std::optional<Choice> rope_attend;  // in place of those two
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
-  std::optional<Choice> norm_add, norm_logits, norm_hidden;
+  std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;
 };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
@@ -80,16 +80,21 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                            std::to_string(kLargestHeadDim)});
   // W [outputs, cols] times `rows` rows.
   const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, bool normed, int64_t rows,
-                              std::vector<Constant> of_tiles, std::vector<Constant> of_matvec) {
+                              const ProjectionTuning& tuning, std::vector<Constant> of_tiles,
+                              std::vector<Constant> of_matvec) {
     const int64_t stride = (cols + 7) / 8 * 8;
     if (step.takes_tiles(rows))
-      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed}, device, std::move(of_tiles)))
+      if (auto choice =
+              tiled(name, {rows, cols, stride, outputs, unit, normed, tuning.tile}, device, std::move(of_tiles)))
         return *std::move(choice);
-    return matvec(name, {rows, cols, stride, outputs, unit, normed}, device.sm_count, std::move(of_matvec));
+    return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
+                  std::move(of_matvec));
   };
   AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device.sm_count)};
   if (step.sampled_rows >= AttendShape::kManyRows && step.numerics == Numerics::fast) attend = attend.for_many_rows();
+  if (step.tuning.attend.warps > 0) attend.warps = step.tuning.attend.warps;
+  if (step.tuning.attend.unroll > 0) attend.unroll = step.tuning.attend.unroll;
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -119,6 +124,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       .norm_add = {},
       .norm_logits = {},
       .norm_hidden = {},
+      .advance = {},
   };
   if (step.has_one_key()) {
     std::vector<Constant> both = tiling;
@@ -132,8 +138,8 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                                         static_cast<unsigned>(config.kv_heads), config.head_norm)},
                       .attend = {{"attend", attending}, attend.launch_shape()}};
   }
-  const auto normed = [&](int64_t outputs, int64_t rows, const Constant& with_bias) {
-    return projection("norm_project", config.hidden, outputs, 1, true, rows, {norm}, {norm, with_bias});
+  const auto normed = [&](int64_t outputs, int64_t rows, const ProjectionTuning& tuning, const Constant& with_bias) {
+    return projection("norm_project", config.hidden, outputs, 1, true, rows, tuning, {norm}, {norm, with_bias});
   };
   if (step.with_products()) {
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
@@ -142,23 +148,24 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                      .attend_tiles = {{"attend_tiles", heads}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
-    const auto output = [&](int64_t cols) {
-      return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, false, step.rows, {},
-                        {bias});
+    const auto output = [&](int64_t cols, const ProjectionTuning& tuning) {
+      return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, false, step.rows, tuning,
+                        {}, {bias});
     };
     const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
-    c.projections = {
-        .norm_qkv = normed(config.qkv_width(), step.rows, bias),
-        .attention_out = output(config.query_width()),
-        .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, true, step.rows,
-                                   {norm, activation}, {norm, bias, constant("kGated", config.gated), activation}),
-        .down = output(config.intermediate)};
+    c.projections = {.norm_qkv = normed(config.qkv_width(), step.rows, step.tuning.qkv, bias),
+                     .attention_out = output(config.query_width(), step.tuning.out),
+                     .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, true,
+                                                step.rows, step.tuning.gate_up, {norm, activation},
+                                                {norm, bias, constant("kGated", config.gated), activation}),
+                     .down = output(config.intermediate, step.tuning.down)};
   }
-  if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, {"kBias", 0});
+  if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, step.tuning.head, {"kBias", 0});
   if (step.has_one_key()) c.norm_logits->shape = with_best(c.norm_logits->shape);
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
     c.norm_hidden = {{"norm_hidden", {norm}}, norm_hidden_shape(rows)};
+  if (step.steps.several()) c.advance = {{"advance", {}}, advance_shape(n)};
   return c;
 }
 
@@ -210,6 +217,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   if (c.norm_logits) add(*c.norm_logits);
   if (c.norm_add) add(*c.norm_add);
   if (c.norm_hidden) add(*c.norm_hidden);
+  if (c.advance) add(*c.advance);
   return requests;
 }
 
@@ -248,6 +256,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   }
   if (c.norm_logits) get(k.norm_logits, *c.norm_logits);
   if (c.norm_hidden) get(k.norm_hidden, *c.norm_hidden);
+  if (c.advance) get(k.advance, *c.advance);
   if (c.norm_add)
     for (OutputKernels* kernels : {&k.attention_out, &k.down}) get(kernels->norm_add, *c.norm_add);
   return k;

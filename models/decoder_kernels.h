@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels_src/advance.h"
 #include "kernels_src/attend.h"
 #include "kernels_src/attend_tiles.h"
 #include "kernels_src/embed.h"
@@ -60,6 +61,7 @@ struct DecoderKernels {
   Kernel<NormProject> norm_logits;
   Kernel<NormHidden> norm_hidden;  // empty where no hidden states leave the step
   Kernel<Sample> sample;
+  Kernel<Advance> advance;  // empty where a launch is one step
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.

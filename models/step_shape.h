@@ -6,13 +6,9 @@
 
 #include "models/hidden_states.h"
 #include "models/model_config.h"
+#include "models/step_tuning.h"
 
 namespace nodewright {
-
-// matvec: every weight is read once for a few rows, by kernels that are memory-bound and fuse what stands around.
-// tiles: the same step, by kernels that fuse the same and multiply on tensor cores.
-// products: norms, library products on tensor cores and activations apart, and attention of a prompt in tiles.
-enum class Arithmetic : uint8_t { matvec, tiles, products };
 
 // fast: the sums of a row may be ordered as suits the size of the step, so that its last bits differ from size to size.
 // invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
@@ -23,6 +19,15 @@ inline constexpr int64_t kProductsFromRows = 17;
 
 // Rows of which a matrix is multiplied in tiles.
 inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
+
+// How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
+// loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
+struct LaunchSteps {
+  int64_t most = 1;
+  bool loop = false;
+  bool several() const { return most > 1 || loop; }
+  bool operator==(const LaunchSteps&) const = default;
+};
 
 // The bits of a row depend on the shape of its step, on its own tokens and on nothing else.
 struct StepShape {
@@ -35,6 +40,8 @@ struct StepShape {
   Arithmetic arithmetic;
   Numerics numerics;
   HiddenStates hidden = HiddenStates::none;
+  LaunchSteps steps;
+  StepTuning tuning;
   bool with_products() const { return arithmetic == Arithmetic::products; }
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
@@ -57,11 +64,18 @@ inline bool takes_products(const ModelConfig& config) {
 
 // `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
 // and one row is no tile, so invariant numerics take neither products nor tiles.
+// `measured`: what to do otherwise, on this device.
 inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t most_sampled, int64_t products_from,
-                            Numerics numerics) {
-  if (numerics == Numerics::invariant || !takes_products(config)) return {rows, numerics};
-  if (products_from > 0 && rows >= products_from) return {rows, most_sampled, Arithmetic::products};
-  return {rows, rows, Arithmetic::tiles};
+                            Numerics numerics, const StepTuning& measured = {}) {
+  if (numerics == Numerics::invariant) return {rows, numerics};
+  const auto usual = [&] {
+    if (!takes_products(config)) return Arithmetic::matvec;
+    return products_from > 0 && rows >= products_from ? Arithmetic::products : Arithmetic::tiles;
+  };
+  const Arithmetic arithmetic = takes_products(config) && measured.arithmetic ? *measured.arithmetic : usual();
+  StepShape shape(rows, arithmetic == Arithmetic::products ? most_sampled : rows, arithmetic);
+  shape.tuning = measured;
+  return shape;
 }
 
 }  // namespace nodewright

@@ -125,7 +125,7 @@ NODEWRIGHT_DEVICE uint4 load_frozen_16(const void* address) {
 NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {
   if (condition.handle != 0)
     cudaGraphSetConditional(condition.handle, value);
-  else
+  else if (condition.slot != nullptr)
     *condition.slot = value;
 }
 

@@ -441,7 +441,7 @@ namespace nodewright {
 NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {
   if (condition.handle != 0)
     emulation::hooks.set_condition(condition.handle, value);
-  else
+  else if (condition.slot != nullptr)
     *condition.slot = value;
 }
 

@@ -83,6 +83,29 @@ class Prefill(CommandTest):
         self.assert_refused(USAGE, ["0", "1 to 8192"], *self.WORDS, "--tokens", "0")
 
 
+class Decode(CommandTest):
+    WORDS = ("bench", "decode", "--model", DEMO, "--device", DEVICE, "--samples", "2", "--steps", "2")
+
+    def test_steps_of_one_launch_are_timed_a_step(self):
+        lines = {}
+        for steps in (["1"], ["4"], ["4", "--until-ended"]):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "decode.json")
+                self.succeed(*self.WORDS, "--context", "64", "--steps-per-launch", *steps, "--out", path)
+                with open(path) as file:
+                    record = json.load(file)
+            self.assertEqual((int(steps[0]), len(steps) > 1), (record["steps_per_launch"], record["loop"]))
+            lines[len(steps) > 1, steps[0]] = record["lines"][0]
+        one, four, loop = lines[False, "1"], lines[False, "4"], lines[True, "4"]
+        self.assertAlmostEqual(one["kv_bytes"] * (64 + 1.5) / 64, four["kv_bytes"])
+        self.assertEqual(four["kv_bytes"], loop["kv_bytes"])
+        self.assertEqual(4 * one["nodes"] + 1, four["nodes"])  # one copy of the inputs, and `advance` in each step
+        self.assertEqual(2, loop["nodes"])
+        for line in lines.values():
+            self.assertLess(0, line["step_ms"]["median"])
+            self.assertLess(0, line["wall_ms"]["median"])
+
+
 class Bench(CommandTest):
     def test_its_measurements_are_listed(self):
         help_text = self.succeed("bench", "--help")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, GOLDEN, PROGRAM, SOURCE, CommandTest, golden_model, on_device, run
+from command import DEMO, DEVICE, GOLDEN, PROGRAM, SOURCE, USAGE, CommandTest, golden_model, on_device, run
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
 import check_plan  # noqa: E402
@@ -114,6 +114,16 @@ class Generate(CommandTest):
     def test_every_mode_tells_the_same_story(self):
         stories = {self.succeed(*self.STORY, "--seed", "5", "--mode", mode) for mode in MODES}
         self.assertEqual(1, len(stories))
+
+    def test_several_steps_in_a_launch_tell_the_same_story_to_its_end(self):
+        words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "300", "--seed", "5")
+        done = run(*words, "--stats")
+        self.assertLess(int(re.search(r"(?m)^decode +(\d+) tokens", done.stderr.decode()).group(1)), 299)  # an end of its own
+        for steps in (["7"], ["64", "--until-ended"], ["300", "--until-ended"]):
+            self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
+        for steps, named in ((["0"], ["steps-per-launch"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
+                             (["1", "--until-ended"], ["--until-ended and --steps-per-launch"])):
+            self.assert_refused(USAGE, named, *self.STORY, "--steps-per-launch", *steps)
 
 
 class Logits(CommandTest):

@@ -112,6 +112,7 @@ std::map<std::string, uint64_t> args_bytes() {
           {"sample", sizeof(Sample)},
           {"shape_logits", sizeof(ShapeLogits)},
           {"record_choice", sizeof(RecordChoice)},
+          {"advance", sizeof(Advance)},
           {"layer_norm_project", sizeof(LayerNormProject<float>)},
           {"project_bias_add", sizeof(ProjectBiasAdd<float>)},
           {"embed_positions", sizeof(EmbedPositions<float>)},
@@ -136,7 +137,7 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, Targ
   for (const int64_t rows : buckets)
     for (const KernelRequest& request : decoder_kernel_requests(config, rows, properties_of(target)))
       requests.emplace(to_string(request), request);
-  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until"})
+  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance"})
     requests.emplace(name, KernelRequest{name, {}});
   return requests;
 }
@@ -323,7 +324,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
           layout_asserts<Sample>("Sample") + layout_asserts<ShapeLogits>("ShapeLogits") +
-          layout_asserts<RecordChoice>("RecordChoice") + layout_asserts<ReadStream>("ReadStream") +
+          layout_asserts<RecordChoice>("RecordChoice") + layout_asserts<Advance>("Advance") +
+          layout_asserts<ReadStream>("ReadStream") +
           layout_asserts<Saxpy>("Saxpy") + layout_asserts<Stamp>("Stamp") +
           layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>") + layout_asserts<RepeatUntil>("RepeatUntil");
   const auto compile = [](const std::string& source) {

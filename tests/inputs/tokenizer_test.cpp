@@ -8,7 +8,7 @@
 
 #include "engine/normalizer.h"
 #include "runtime/error.h"
-#include "tests/engine/tokenizer_goldens.h"
+#include "tests/inputs/tokenizer_goldens.h"
 #include "tests/support/processor_time.h"
 
 namespace nodewright {

@@ -8,7 +8,7 @@
 
 #include "engine/tokenizer.h"
 #include "runtime/error.h"
-#include "tests/engine/tokenizer_goldens.h"
+#include "tests/inputs/tokenizer_goldens.h"
 
 namespace nodewright {
 namespace {

@@ -1,7 +1,7 @@
 // config.json and generation_config.json: both spellings, defaults, and everything that is refused by name.
 #include "models/model_config.h"
 
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 
 namespace nodewright {
 namespace {

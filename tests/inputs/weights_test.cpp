@@ -8,7 +8,7 @@
 #include <random>
 
 #include "runtime/device_selection.h"
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 #include "tests/support/test_places.h"
 
 namespace nodewright {

@@ -1,7 +1,7 @@
 // Safetensors headers, well-formed and hostile.
 #include "models/safetensors.h"
 
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 #include "tests/support/processor_time.h"
 
 namespace nodewright {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "tests/engine/tokenizer_goldens.h"
+#include "tests/inputs/tokenizer_goldens.h"
 
 namespace nodewright {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "engine/json_schema.h"
 #include "engine/regex.h"
-#include "tests/engine/tokenizer_goldens.h"
+#include "tests/inputs/tokenizer_goldens.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

@@ -4,7 +4,7 @@
 #include "models/kv_cache.h"
 #include "models/weights.h"
 #include "runtime/device_selection.h"
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 #include "tests/support/test_places.h"
 
 namespace nodewright {

@@ -1,7 +1,7 @@
 // config.json of Qwen3, Gemma-3 and GPT-2: as released and as transformers 5 writes it, the defaults of each family's
 // configuration class, and what is refused by name.
 #include "models/model_config.h"
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 
 namespace nodewright {
 namespace {

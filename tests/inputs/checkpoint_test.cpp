@@ -1,7 +1,7 @@
 // Checkpoint folders: one file, shards, and indexes that lie.
 #include "models/checkpoint.h"
 
-#include "tests/models/checkpoint_files.h"
+#include "tests/inputs/checkpoint_files.h"
 
 namespace nodewright {
 namespace {

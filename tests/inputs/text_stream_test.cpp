@@ -7,7 +7,7 @@
 
 #include "engine/utf8.h"
 #include "runtime/error.h"
-#include "tests/engine/tokenizer_goldens.h"
+#include "tests/inputs/tokenizer_goldens.h"
 
 namespace nodewright {
 namespace {

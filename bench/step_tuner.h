@@ -1,0 +1,42 @@
+// Finds what a device does better than the shapes of kernels say: candidates are timed inside the complete graph of a
+// step, in turns with the best so far, one number after the other until none helps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/decoder.h"
+#include "models/decoder_model.h"
+#include "models/step_tuning.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright {
+
+struct TunerOptions {
+  std::vector<int64_t> rows{1};
+  int64_t context = 1024;          // keys that every row attends to
+  std::vector<std::string> parts;  // which are tried: "arithmetic", "attend", "qkv", ...; empty: all
+  int samples = 9;                 // of each of the two, in turns
+  int launches_per_sample = 20;
+  double least_gain = 0.002;  // of the step's time, for a candidate to be taken
+  int most_rounds = 2;        // over all numbers
+};
+
+// A candidate, as it was measured.
+struct TunerTrial {
+  int64_t rows = 0;
+  std::string number;  // "gate_up.matvec.threads"
+  std::string value;
+  double us = 0, best_us = 0;  // medians of a step's device time, of the candidate and of the best before it
+  bool taken = false;
+  std::string refused;  // why it cannot be built; empty: it was measured
+};
+
+// Throws Error (usage) for a part that does not exist. `told` gets every trial; a candidate that makes no other plan is
+// none.
+Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                  const TunerOptions& options, const std::function<void(const TunerTrial&)>& told);
+
+}  // namespace nodewright

@@ -1,0 +1,174 @@
+#include "models/step_tuning.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "models/config_fields.h"
+#include "models/json_file.h"
+#include "runtime/content_hash.h"
+#include "runtime/image_store.h"
+
+namespace nodewright {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kFormat = 1;
+constexpr uint64_t kMostBytes = 1 << 20;
+
+constexpr std::array<std::pair<Arithmetic, const char*>, 3> kArithmetics = {
+    {{Arithmetic::matvec, "matvec"}, {Arithmetic::tiles, "tiles"}, {Arithmetic::products, "products"}}};
+
+// f(name, number, least, most, multiple): the one list of what is in a file.
+template <class Number, class Function>
+void each_number(Number&& of, const AttendTuning*, Function&& f) {
+  f("splits", of.splits, 1, 64, 1);
+  f("warps", of.warps, 4, 16, 1);
+  f("unroll", of.unroll, 1, 8, 1);
+}
+template <class Number, class Function>
+void each_number(Number&& of, const MatvecTuning*, Function&& f) {
+  f("threads", of.threads, 32, 256, 32);
+  f("batch", of.batch, 1, 16, 0);  // 0: a power of two
+  f("blocks_per_sm", of.blocks_per_sm, 1, 4, 1);
+}
+template <class Number, class Function>
+void each_number(Number&& of, const TileTuning*, Function&& f) {
+  f("warps", of.warps, 1, 8, 1);
+  f("ring", of.ring, TileShape::kLeastRing, 8, 1);
+}
+
+// f(name, part): what a step's object holds beside rows and arithmetic.
+template <class Step, class Function>
+void each_part(Step&& step, Function&& f) {
+  f("attend", step.attend);
+  const auto projection = [&](const std::string& name, auto& of) {
+    f(name + ".matvec", of.matvec);
+    f(name + ".tile", of.tile);
+  };
+  projection("qkv", step.qkv);
+  projection("out", step.out);
+  projection("gate_up", step.gate_up);
+  projection("down", step.down);
+  projection("head", step.head);
+}
+
+// No key that nobody would read.
+void refuse_others(const ConfigFields& fields, const std::set<std::string>& known) {
+  for (const auto& [key, value] : fields.object().items())
+    if (!known.contains(key))
+      fields.refuse(fmt::format("{}{} is no part of a tuning", fields.prefix(), in_quotes(key)));
+}
+
+bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
+
+template <class Part>
+void read_part(Part& part, const ConfigFields& fields) {
+  std::set<std::string> known;
+  each_number(part, static_cast<const Part*>(nullptr),
+              [&](const char* name, int64_t& number, int64_t least, int64_t most, int64_t multiple) {
+                known.insert(name);
+                number = fields.integer(name, 0, least, most);
+                if (multiple == 0 ? !is_power_of_two(number) : number % multiple != 0)
+                  fields.refuse(fmt::format("{}{} is {}, expected a {}", fields.prefix(), name, number,
+                                            multiple == 0 ? "power of two" : fmt::format("multiple of {}", multiple)));
+              });
+  refuse_others(fields, known);
+}
+
+StepTuning read_step(const ConfigFields& fields) {
+  StepTuning step;
+  std::set<std::string> known = {"rows", "arithmetic"};
+  if (const std::string word = fields.text("arithmetic", ""); !word.empty()) {
+    for (const auto& [arithmetic, name] : kArithmetics)
+      if (word == name) step.arithmetic = arithmetic;
+    if (!step.arithmetic)
+      fields.refuse(
+          fmt::format("{}arithmetic is {}, expected matvec, tiles or products", fields.prefix(), in_quotes(word)));
+  }
+  each_part(step, [&](const std::string& name, auto& part) {
+    known.insert(name);
+    if (const json* object = fields.object(name))
+      read_part(part, ConfigFields(*object, fields.path(), fields.prefix() + name + "."));
+  });
+  refuse_others(fields, known);
+  return step;
+}
+
+template <class Part>
+ordered_json part_json(const Part& part) {
+  ordered_json object = ordered_json::object();
+  each_number(part, static_cast<const Part*>(nullptr),
+              [&](const char* name, int64_t number, int64_t, int64_t, int64_t) {
+                if (number != 0) object[name] = number;
+              });
+  return object;
+}
+
+}  // namespace
+
+std::string model_sizes(const ModelConfig& c) {
+  const char* norm = c.norm == Norm::layer ? "layer" : c.norm == Norm::rms ? "rms" : "rms plus one";
+  return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}", c.hidden,
+                     c.layers, c.heads, c.head_dim, c.kv_heads, c.intermediate, c.gated ? "" : " without a gate",
+                     c.vocab, norm, c.head_norm ? ", of heads" : "", c.post_norms ? ", behind blocks" : "");
+}
+
+std::filesystem::path tuning_file(const TuningKey& key) {
+  const std::filesystem::path folder = ImageStore::default_folder();
+  if (folder.empty()) return {};
+  ContentHash hash;  // a name of harmless characters
+  hash.add_field(key.device);
+  hash.add_field(key.model);
+  return folder / "tuning" / (to_hex(hash.finish()).substr(0, 16) + ".json");
+}
+
+StepTuning Tuning::of(int64_t rows) const {
+  const auto found = steps.find(rows);
+  return found == steps.end() ? StepTuning{} : found->second;
+}
+
+Tuning read_tuning(const std::filesystem::path& path) {
+  const json object = read_json_object(path, "read tuning", kMostBytes);
+  const ConfigFields fields(object, path.string());
+  refuse_others(fields, {"format", "device", "model", "steps"});
+  if (fields.integer("format", 0, 0, INT32_MAX) != kFormat)
+    fields.refuse(fmt::format("format is not {}", kFormat), "make the file again with nodewright tune");
+  Tuning tuning{.key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}};
+  const json* steps = fields.find("steps");
+  if (!steps || !steps->is_array()) fields.refuse("steps is not a list");
+  for (const json& step : *steps) {
+    const std::string prefix = fmt::format("steps[{}].", &step - &steps->front());
+    if (!step.is_object()) fields.refuse(prefix.substr(0, prefix.size() - 1) + " is not an object");
+    const ConfigFields of_step(step, path.string(), prefix);
+    const int64_t rows = of_step.integer("rows", 0, 1, kMostTunedRows);
+    if (rows == 0) of_step.refuse(prefix + "rows is missing");
+    if (!tuning.steps.emplace(rows, read_step(of_step)).second)
+      of_step.refuse(fmt::format("{}rows is {}, as of a step before", prefix, rows));
+  }
+  return tuning;
+}
+
+std::string tuning_json(const Tuning& tuning) {
+  ordered_json file = {{"format", kFormat},
+                       {"device", tuning.key.device},
+                       {"model", tuning.key.model},
+                       {"steps", ordered_json::array()}};
+  for (const auto& [rows, step] : tuning.steps) {
+    ordered_json object = {{"rows", rows}};
+    for (const auto& [arithmetic, name] : kArithmetics)
+      if (step.arithmetic == arithmetic) object["arithmetic"] = name;
+    each_part(step, [&](const std::string& name, const auto& part) {
+      if (ordered_json numbers = part_json(part); !numbers.empty()) object[name] = std::move(numbers);
+    });
+    file["steps"].push_back(std::move(object));
+  }
+  return file.dump(2) + "\n";
+}
+
+}  // namespace nodewright

@@ -1,0 +1,72 @@
+// What a measured device does better than the shapes of kernels say, for steps of one model: found by `nodewright
+// tune`, kept in a JSON file. Zero and nothing mean: as the shapes say (kernels_src/matvec_shape.h, tile_shape.h,
+// attend.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "kernels_src/matvec_shape.h"
+#include "kernels_src/tile_shape.h"
+#include "models/model_config.h"
+
+namespace nodewright {
+
+// matvec: every weight is read once for a few rows, by kernels that are memory-bound and fuse what stands around.
+// tiles: the same step, by kernels that fuse the same and multiply on tensor cores.
+// products: norms, library products on tensor cores and activations apart, and attention of a prompt in tiles.
+enum class Arithmetic : uint8_t { matvec, tiles, products };
+
+struct AttendTuning {
+  int64_t splits = 0;  // blocks that share a row's context, 1 to 64
+  int64_t warps = 0;   // of a block, 4 to 16
+  int64_t unroll = 0;  // keys that a lane requests at once, 1 to 8
+  bool operator==(const AttendTuning&) const = default;
+};
+
+struct ProjectionTuning {
+  MatvecTuning matvec;
+  TileTuning tile;
+  bool operator==(const ProjectionTuning&) const = default;
+};
+
+// Of steps of one number of rows.
+struct StepTuning {
+  std::optional<Arithmetic> arithmetic;
+  AttendTuning attend;
+  ProjectionTuning qkv, out, gate_up, down, head;
+  bool operator==(const StepTuning&) const = default;
+};
+
+struct TuningKey {
+  std::string device;  // as the driver calls it
+  std::string model;   // the sizes that decide what a step costs: model_sizes()
+  bool operator==(const TuningKey&) const = default;
+};
+
+// "hidden 2048, layers 16, heads 32 of 64 for 8, intermediate 8192, vocab 128256, rms": equal for checkpoints whose
+// steps take the same kernels.
+std::string model_sizes(const ModelConfig& config);
+
+struct Tuning {
+  TuningKey key;
+  std::map<int64_t, StepTuning> steps;  // by rows
+
+  // Of steps of so many rows; as the shapes say where none was measured.
+  StepTuning of(int64_t rows) const;
+};
+
+// Rows that a file may speak of, at most.
+inline constexpr int64_t kMostTunedRows = 8192;
+
+// Where `nodewright tune` leaves what it found, in the user's cache folder; empty where there is none.
+std::filesystem::path tuning_file(const TuningKey& key);
+
+// Throws Error with the path, and with the key or the number that is wrong.
+Tuning read_tuning(const std::filesystem::path& path);
+std::string tuning_json(const Tuning& tuning);
+
+}  // namespace nodewright

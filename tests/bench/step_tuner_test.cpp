@@ -1,0 +1,56 @@
+// The tuner on a small model: what it tries, what it takes, and what it refuses.
+#include "bench/step_tuner.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/device_selection.h"
+#include "tests/support/error_text.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_places.h"
+
+namespace nodewright {
+namespace {
+
+class StepTuner : public testing::Test {
+ protected:
+  Tuning tune(const TunerOptions& options) {
+    return tune_steps(*opened_.device, stream_, kernels_, model_, options,
+                      [&](const TunerTrial& trial) { trials_.push_back(trial); });
+  }
+
+  OpenedDevice opened_ = open_device(test_device());
+  Stream stream_{*opened_.device, "tune"};
+  KernelCache kernels_{*opened_.device};
+  DecoderModel model_ = DecoderModel::load(*opened_.device, stream_, source_dir() / "tests/golden/llama/odd_sizes");
+  std::vector<TunerTrial> trials_;
+};
+
+TEST_F(StepTuner, TakesWhatIsFasterAndNothingElse) {
+  const Tuning tuning =
+      tune({.rows = {1, 2}, .context = 20, .parts = {"out"}, .samples = 1, .launches_per_sample = 1, .most_rounds = 1});
+  EXPECT_EQ(tuning.key.model, model_sizes(model_.config()));
+  EXPECT_EQ(tuning.key.device, opened_.device->properties().name);
+  ASSERT_EQ(tuning.steps.size(), 2u);
+  ASSERT_FALSE(trials_.empty());
+  std::map<int64_t, StepTuning> expected{{1, {}}, {2, {}}};
+  for (const TunerTrial& trial : trials_) {
+    EXPECT_TRUE(trial.number.starts_with("out.matvec.")) << trial.number;  // steps of one and two rows have no tiles
+    if (!trial.refused.empty()) continue;
+    EXPECT_GT(trial.us, 0);
+    EXPECT_EQ(trial.taken, trial.us < 0.998 * trial.best_us) << trial.number << " " << trial.value;
+    if (!trial.taken) continue;
+    MatvecTuning& out = expected[trial.rows].out.matvec;
+    (trial.number == "out.matvec.threads" ? out.threads
+     : trial.number == "out.matvec.batch" ? out.batch
+                                          : out.blocks_per_sm) = std::stoll(trial.value);
+  }
+  EXPECT_TRUE(tuning.steps == expected);
+}
+
+TEST_F(StepTuner, NamesAPartThatAStepDoesNotHave) {
+  expect_error([&] { tune({.parts = {"out", "embed"}}); }, {"embed", "no such part", "gate_up"});
+  EXPECT_TRUE(trials_.empty());
+}
+
+}  // namespace
+}  // namespace nodewright

@@ -1,0 +1,65 @@
+// A tuning file comes back as it was written, and what it should not hold is refused with its name.
+#include "models/step_tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/scratch_folder.h"
+
+namespace nodewright {
+namespace {
+
+class TuningFile : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text) { return scratch_.write("tuning.json", text); }
+  // The words with which a file of one step is refused.
+  std::string refusal(const std::string& step) {
+    return error_of(
+        [&] { read_tuning(write(R"({"format": 1, "device": "d", "model": "m", "steps": [)" + step + "]}")); });
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(TuningFile, ComesBackAsItWasWritten) {
+  Tuning tuning{.key = {"NVIDIA H200", "hidden 2048"}, .steps = {}};
+  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .unroll = 2}};
+  tuning.steps[1].gate_up.matvec = {.threads = 192, .batch = 8, .blocks_per_sm = 3};
+  tuning.steps[1].head.matvec.threads = 64;
+  tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
+  tuning.steps[8].down.tile = {.warps = 5, .ring = 7};
+  tuning.steps[16] = {};
+  const Tuning read = read_tuning(write(tuning_json(tuning)));
+  EXPECT_EQ(read.key, tuning.key);
+  EXPECT_TRUE(read.steps == tuning.steps);
+  EXPECT_TRUE(read.of(8) == tuning.steps[8]);
+  EXPECT_TRUE(read.of(2) == StepTuning{});
+}
+
+TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
+  for (const auto& [step, words] : {std::pair{"{}", "steps[0].rows is missing"},
+                                    {"7", "steps[0] is not an object"},
+                                    {R"({"rows": 8193})", "steps[0].rows is 8193"},
+                                    {R"({"rows": 1}, {"rows": 1})", "steps[1].rows is 1, as of a step before"},
+                                    {R"({"rows": 1, "arithmetic": "abacus"})", "steps[0].arithmetic is 'abacus'"},
+                                    {R"({"rows": 1, "attend": {"splits": 65}})", "steps[0].attend.splits is 65"},
+                                    {R"({"rows": 1, "attend": {"split": 6}})", "steps[0].attend.'split'"},
+                                    {R"({"rows": 1, "attention": {}})", "steps[0].'attention'"},
+                                    {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
+                                    {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
+                                    {R"({"rows": 1, "out.tile": {"ring": -1}})", "steps[0].out.tile.ring is -1"}}) {
+    const std::string text = refusal(step);
+    EXPECT_NE(text.find(words), std::string::npos) << step << ": " << text;
+    EXPECT_NE(text.find("tuning.json"), std::string::npos) << text;
+  }
+  for (const auto& [file, words] : {std::pair{R"({"format": 2, "steps": []})", "format is not 1"},
+                                    {R"({"format": 1})", "steps is not a list"},
+                                    {R"({"format": 1, "steps": [], "gpu": 1})", "'gpu' is no part of a tuning"},
+                                    {"[]", "object"}}) {
+    const std::string text = error_of([&, file = file] { read_tuning(write(file)); });
+    EXPECT_NE(text.find(words), std::string::npos) << file << ": " << text;
+  }
+}
+
+}  // namespace
+}  // namespace nodewright
