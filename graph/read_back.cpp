@@ -210,8 +210,10 @@ class Comparison {
     check(driver_.cuGraphMemsetNodeGetParams(handle(node), &held), "cuGraphMemsetNodeGetParams");
     expect<uint64_t>(node, "destination", node.fill.to, held.dst);
     expect(node, "value", node.fill.value, held.value);
-    expect<uint64_t>(node, "bytes", node.fill.count * node.fill.element_bytes,
-                     held.width * held.elementSize * std::max<size_t>(held.height, 1));
+    expect(node, "bytes of an element", node.fill.element_bytes, held.elementSize);
+    expect<uint64_t>(node, "elements of a row", node.fill.count, held.width);
+    expect<uint64_t>(node, "rows", node.fill.rows, std::max<size_t>(held.height, 1));
+    if (node.fill.rows > 1) expect<uint64_t>(node, "pitch", node.fill.pitch, held.pitch);
   }
 
   void compare_edges() {

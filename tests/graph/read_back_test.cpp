@@ -188,7 +188,7 @@ TEST_F(ReadBackTest, ACopyAFillAFunctionOrAnEventThatDiffersFromThePlanIsReporte
   expect("rows", [](PlanNode& node) { node.copy.rows = 3; }, {"'rows'", "rows is 3", "and 4"});
   expect("rows", [](PlanNode& node) { node.copy.to_pitch = 128; }, {"'rows'", "destination pitch"});
   expect("words", [](PlanNode& node) { node.fill.value = 6; }, {"'words'", "value is 6", "and 5"});
-  expect("bytes", [](PlanNode& node) { node.fill.count = 8; }, {"'bytes'", "bytes is 8", "and 7"});
+  expect("bytes", [](PlanNode& node) { node.fill.count = 8; }, {"'bytes'", "elements of a row is 8", "and 7"});
   expect("call", [](PlanNode& node) { node.host = std::make_shared<HostCall>(); }, {"'call'", "other data"});
   expect("note", [&](PlanNode& node) { node.event = &other; }, {"'note'", "another event"});
   expect("hold", [&](PlanNode& node) { node.event = &other; }, {"'hold'", "another event"});
