@@ -192,6 +192,20 @@ TEST_F(ReadBackTest, ANodeOfTheDriversOwnIsReported) {
                     {plan, "nodes in the plan"});
 }
 
+TEST_F(ReadBackTest, ANodeThatIsGoneIsReported) {
+  for (const char* plan : kPlans) {
+    const ExplicitGraph exec(every_kind());
+    const BuiltPlan& built = built_of(exec, plan);
+    ASSERT_EQ(driver().cuGraphDestroyNode(handle_of(built, "end")), CUDA_SUCCESS);
+    const auto lines = read_back(exec);
+    ASSERT_FALSE(lines.empty());
+    expect_words(lines[0], {plan, "nodes in the plan"});
+    if (built.nodes.empty()) continue;  // a clone: which one is gone is not told
+    ASSERT_GE(lines.size(), 2u);
+    expect_words(lines[1], {"'end' is not in the driver's graph"});
+  }
+}
+
 // The same graph, with a clone's nodes listed in another order: a fill is taken out and added again as the last one.
 TEST_F(ReadBackTest, ACloneEqualsItsPlanInWhateverOrderTheDriverListsItsNodes) {
   const ExplicitGraph exec(every_kind());
