@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/eager_run.h"
+#include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
 
 namespace nodewright {
@@ -70,7 +71,8 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
   Stopwatch watch;
   graph_ = capture(plan, stream);
   stats_.capture_ms = watch.lap_ms();
-  exec_ = instantiate(*driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; });
+  exec_ = instantiate(
+      *driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; }, instantiation_flags(plan));
   stats_.instantiate_ms = watch.lap_ms();
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", name_);
   stats_.upload_ms = watch.lap_ms();

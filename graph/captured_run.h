@@ -23,6 +23,7 @@ class CapturedGraph {
   // Throws Error with what a host node threw in an earlier run. May be destroyed in flight, as an ExplicitGraph.
   void launch(const Stream& stream) const;
   const std::string& name() const { return name_; }
+  CUgraphExec exec() const { return exec_.get(); }
 
   struct Stats {
     double capture_ms = 0, instantiate_ms = 0, upload_ms = 0, update_ms = 0;  // the latest of each

@@ -106,11 +106,30 @@ class EagerRun {
 
   void submit_fill(const PlanNode& node) {
     const FillParameters& fill = node.fill;
+    if (fill.rows > 1) return submit_row_fill(node);
     if (fill.element_bytes == 4)
       check(driver_.cuMemsetD32Async(fill.to, fill.value, fill.count, stream_.get()), "cuMemsetD32Async", node);
+    else if (fill.element_bytes == 2)
+      check(driver_.cuMemsetD16Async(fill.to, static_cast<uint16_t>(fill.value), fill.count, stream_.get()),
+            "cuMemsetD16Async", node);
     else
       check(driver_.cuMemsetD8Async(fill.to, static_cast<unsigned char>(fill.value), fill.count, stream_.get()),
             "cuMemsetD8Async", node);
+  }
+
+  void submit_row_fill(const PlanNode& node) {
+    const FillParameters& fill = node.fill;
+    if (fill.element_bytes == 4)
+      check(driver_.cuMemsetD2D32Async(fill.to, fill.pitch, fill.value, fill.count, fill.rows, stream_.get()),
+            "cuMemsetD2D32Async", node);
+    else if (fill.element_bytes == 2)
+      check(driver_.cuMemsetD2D16Async(fill.to, fill.pitch, static_cast<uint16_t>(fill.value), fill.count, fill.rows,
+                                       stream_.get()),
+            "cuMemsetD2D16Async", node);
+    else
+      check(driver_.cuMemsetD2D8Async(fill.to, fill.pitch, static_cast<unsigned char>(fill.value), fill.count,
+                                      fill.rows, stream_.get()),
+            "cuMemsetD2D8Async", node);
   }
 
   void run_conditional(const PlanNode& node) {

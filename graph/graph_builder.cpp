@@ -156,20 +156,8 @@ CopyNode GraphBuilder::copy_rows(std::string_view name, const CopyEnd& to, const
   PlanNode node = new_node(name, NodeKind::memcpy);
   if (to.host && from.host) refuse(node, "both ends are host memory", "copy on the host, or through device memory");
   if (shape.bytes == 0 || shape.rows == 0) refuse(node, "0 bytes to copy", "copy at least one byte");
-  const auto check_end = [&](std::string_view which, const CopyEnd& end, uint64_t pitch) {
-    if (shape.rows > 1 && pitch < shape.bytes)
-      refuse(node, fmt::format("rows of {} bytes lie {} bytes apart in '{}'", shape.bytes, pitch, which),
-             "pass a pitch of at least a row");
-    const uint64_t steps = shape.rows - 1, most = std::numeric_limits<uint64_t>::max();
-    const bool beyond = steps != 0 && pitch > (most - shape.bytes) / steps;
-    if (beyond || steps * pitch + shape.bytes > end.bytes)
-      refuse(node,
-             fmt::format("{} rows of {} bytes, {} bytes apart, in the {} bytes of '{}'", shape.rows, shape.bytes, pitch,
-                         end.bytes, which),
-             "copy no more than either end has");
-  };
-  check_end("to", to, shape.to_pitch);
-  check_end("from", from, shape.from_pitch);
+  check_rows(node, "to", {shape.bytes, shape.rows, shape.to_pitch}, to.bytes);
+  check_rows(node, "from", {shape.bytes, shape.rows, shape.from_pitch}, from.bytes);
   const bool one_row = shape.rows == 1;
   node.copy = {to.address,
                from.address,
@@ -188,22 +176,46 @@ CopyNode GraphBuilder::copy_rows(std::string_view name, const CopyEnd& to, const
   return {add(std::move(node), uses, std::nullopt, after)};
 }
 
-FillNode GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t bytes,
+void GraphBuilder::check_rows(const PlanNode& node, std::string_view field, const Rows& rows,
+                              uint64_t held_bytes) const {
+  if (rows.rows > 1 && rows.pitch < rows.bytes)
+    refuse(node, fmt::format("rows of {} bytes lie {} bytes apart in '{}'", rows.bytes, rows.pitch, field),
+           "pass a pitch of at least a row");
+  const uint64_t steps = rows.rows - 1, most = std::numeric_limits<uint64_t>::max();
+  const bool beyond = steps != 0 && rows.pitch > (most - rows.bytes) / steps;
+  if (beyond || steps * rows.pitch + rows.bytes > held_bytes)
+    refuse(node,
+           fmt::format("{} rows of {} bytes, {} bytes apart, in the {} bytes of '{}'", rows.rows, rows.bytes,
+                       rows.pitch, held_bytes, field),
+           fmt::format("use no more than '{}' has", field));
+}
+
+FillNode GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t bytes, const FillRows& shape,
                                 std::span<const unsigned char> pattern, const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, NodeKind::memset);
-  if (bytes == 0) refuse(node, "0 bytes to fill", "fill at least one element");
-  if (pattern.size() == 4) {
-    uint32_t value = 0;
-    std::memcpy(&value, pattern.data(), sizeof value);
-    node.fill = {to, value, 4, bytes / 4};
-  } else {
-    for (const unsigned char byte : pattern)
-      if (byte != pattern[0])
-        refuse(node, fmt::format("a value of {} bytes that differ from each other", pattern.size()),
-               "fill elements of 1 or 4 bytes, or a value whose bytes are all equal");
-    node.fill = {to, pattern[0], 1, bytes};
-  }
-  const std::array<AddressedUse, 1> uses{AddressedUse{"to", to, bytes, Access::out, node.fill.element_bytes}};
+  if (shape.count == 0 || shape.rows == 0) refuse(node, "0 bytes to fill", "fill at least one element");
+  const bool driver_takes_it = pattern.size() == 2 || pattern.size() == 4;  // as it takes single bytes
+  if (!driver_takes_it && std::any_of(pattern.begin(), pattern.end(), [&](auto byte) { return byte != pattern[0]; }))
+    refuse(node, fmt::format("a value of {} bytes that differ from each other", pattern.size()),
+           "fill elements of 1, 2 or 4 bytes, or a value whose bytes are all equal");
+  if (shape.count > std::numeric_limits<uint64_t>::max() / pattern.size())
+    refuse(node, fmt::format("rows of {} elements of {} bytes", shape.count, pattern.size()), "fill fewer elements");
+  const Rows rows{shape.count * pattern.size(), shape.rows, shape.rows == 1 ? 0 : shape.pitch};
+  check_rows(node, "to", rows, bytes);
+  const uint32_t element_bytes = driver_takes_it ? static_cast<uint32_t>(pattern.size()) : 1;
+  if (rows.pitch % element_bytes != 0)
+    refuse(node, fmt::format("rows of elements of {} bytes lie {} bytes apart in 'to'", element_bytes, rows.pitch),
+           "pass a pitch that is a multiple of the element");
+  node.fill = {.to = to,
+               .element_bytes = element_bytes,
+               .count = rows.bytes / element_bytes,
+               .rows = rows.rows,
+               .pitch = rows.pitch};
+  std::memcpy(&node.fill.value, pattern.data(), element_bytes);
+  std::vector<AddressedUse> uses;
+  uses.reserve(rows.rows);
+  for (uint64_t row = 0; row < rows.rows; ++row)
+    uses.push_back({"to", to + row * rows.pitch, rows.bytes, Access::out, element_bytes});
   return {add(std::move(node), uses, std::nullopt, after)};
 }
 

@@ -65,6 +65,11 @@ struct CopyRows {
   uint64_t bytes = 0, rows = 1, to_pitch = 0, from_pitch = 0;
 };
 
+// `rows` rows of `count` elements each, which begin `pitch` bytes apart.
+struct FillRows {
+  uint64_t count = 0, rows = 1, pitch = 0;
+};
+
 // What a node without an argument struct does with a range: the function of a host node, the streams on the other side
 // of an event.
 struct DeclaredUse {
@@ -152,13 +157,20 @@ class GraphBuilder {
   CopyNode copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
                      const std::vector<NodeId>& after = {});
 
-  // Sets every element of `view`. Elements of 1 or 4 bytes take any value, others one whose bytes are all equal.
+  // Sets every element of `view`. Elements of 1, 2 or 4 bytes take any value, others one whose bytes are all equal.
   template <class T>
   FillNode fill(std::string_view name, View<T> view, std::type_identity_t<T> value,
                 const std::vector<NodeId>& after = {}) {
+    return fill_rows(name, view, {.count = view.count}, value, after);
+  }
+  // A two-dimensional fill, of rows from the first element of `to` on; rows may not overlap in memory, and the pitch is
+  // a multiple of the element.
+  template <class T>
+  FillNode fill_rows(std::string_view name, View<T> to, const FillRows& shape, std::type_identity_t<T> value,
+                     const std::vector<NodeId>& after = {}) {
     std::array<unsigned char, sizeof(T)> bytes;
     std::memcpy(bytes.data(), &value, sizeof(T));
-    return add_fill(name, view.address(), view.bytes(), {bytes.data(), bytes.size()}, after);
+    return add_fill(name, to.address(), to.bytes(), shape, {bytes.data(), bytes.size()}, after);
   }
 
   // A matrix product as one node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c and
@@ -219,6 +231,10 @@ class GraphBuilder {
     uint64_t align_bytes = 1;
     bool settled = false;
   };
+  // `rows` rows of `bytes` bytes, `pitch` bytes apart: one end of a copy, the target of a fill.
+  struct Rows {
+    uint64_t bytes = 0, rows = 1, pitch = 0;
+  };
   // The bodies of one conditional node, finished with the plan.
   struct PendingBodies {
     uint32_t node = 0;
@@ -254,8 +270,9 @@ class GraphBuilder {
                     const KernelAttributes& attributes, std::span<const std::byte> arguments,
                     std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
                     const std::optional<Traffic>& traffic, std::span<const NodeId> after);
-  FillNode add_fill(std::string_view name, uint64_t to, uint64_t bytes, std::span<const unsigned char> pattern,
-                    const std::vector<NodeId>& after);
+  // `bytes`: from `to` to the end of the view.
+  FillNode add_fill(std::string_view name, uint64_t to, uint64_t bytes, const FillRows& shape,
+                    std::span<const unsigned char> pattern, const std::vector<NodeId>& after);
   NodeId add_event(std::string_view name, NodeKind kind, const Event& event, const std::vector<DeclaredUse>& uses,
                    const std::vector<NodeId>& after);
   NodeId add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
@@ -265,6 +282,7 @@ class GraphBuilder {
              std::span<const NodeId> after);
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
+  void check_rows(const PlanNode& node, std::string_view field, const Rows& rows, uint64_t held_bytes) const;
   void check_overlaps(const PlanNode& node) const;
   void check_initialised(const PlanNode& node) const;
   void check_frozen(const PlanNode& node) const;
@@ -285,7 +303,7 @@ class GraphBuilder {
   uint32_t layer_chars_ = 0;  // of prefix_: the outermost scope
   std::vector<BufferStart> buffers_by_address_;
   std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
-  LiveBuffer last_live_;  // that of the last range declared: the next often lies in it, too
+  LiveBuffer last_live_;                    // that of the last range declared: the next often lies in it, too
   NameTable buffer_names_, node_names_;
   HazardTracker hazards_;
   std::vector<FrozenUse> frozen_uses_;

@@ -35,7 +35,8 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
   add_nodes(plan_, graph);
   host_calls_.add(*plan_);
   stats_.add_ms = watch.lap_ms();
-  exec_ = instantiate(*driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); });
+  exec_ = instantiate(
+      *driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); }, instantiation_flags(*plan_));
   stats_.instantiate_ms = watch.lap_ms();
 }
 

@@ -82,6 +82,7 @@ class ExplicitGraph {
   const Stats& stats() const { return stats_; }
   const Plan& plan() const { return *plan_; }  // as built: patches do not show here
   CUgraph graph() const { return graph_.get(); }
+  CUgraphExec exec() const { return exec_.get(); }
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
   // The graph's plan, then those inside it, outer before inner.
   const BuiltPlans& built_plans() const { return built_; }
@@ -126,7 +127,7 @@ class ExplicitGraph {
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
   mutable HostCalls host_calls_;
-  std::unique_ptr<DeviceBuffer> spare_;  // where fills that are switched off write; made for the first
+  std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
   Stats stats_;
 };
 
@@ -134,9 +135,17 @@ class ExplicitGraph {
 // Not while `exec` runs. When building fails, `exec` is empty and the Error says why.
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
 
-// What the driver holds, compared with the plan: node kinds, grid, block, shared bytes, attributes, argument bytes,
-// copies, fills, functions, events, and edges with their types, in children and bodies too. One line for each
-// difference; empty when they are equal.
+// What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
+// argument bytes, copies, fills, functions, events, and edges with their types, in children and bodies too; of the
+// executable graph its instantiation flags, since the driver tells no more of that. One line for each difference; empty
+// when they are equal.
+//
+// Nor does it tell which node of a cloned child was made from which: cuGraphNodeFindInClone takes the clones of
+// cuGraphClone alone. There each of the plan's nodes, in their order, is held against the first of the driver's that is
+// left and equals it in all of the above and in the edges into it, or else the one that differs least. No line still
+// means that both graphs are the same. Two nodes that differ only in what follows them may be reported where the driver
+// lists them in another order than that of adding; and a clone with more or fewer nodes is reported as such, without
+// what else differs.
 std::vector<std::string> read_back(const ExplicitGraph& exec);
 
 }  // namespace nodewright

@@ -50,8 +50,8 @@ class GraphExecHandle {
   CUgraphExec exec_;
 };
 
-// Throws Error with the driver's reason and, through `name_of`, the node it names.
+// Throws Error with the driver's reason and, through `name_of`, the node it names. `flags`: CUgraphInstantiate_flags.
 GraphExecHandle instantiate(const Driver& driver, CUgraph graph, const std::string& plan_name,
-                            const std::function<std::string(CUgraphNode)>& name_of);
+                            const std::function<std::string(CUgraphNode)>& name_of, cuuint64_t flags = 0);
 
 }  // namespace nodewright

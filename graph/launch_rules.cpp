@@ -60,6 +60,9 @@ std::string attribute_problem(const PlanNode& node, const DeviceProperties& devi
     if (node.shape.blocks() > most)
       return fmt::format("cooperative: at most {} blocks of {} threads are on {} at once", most, threads, device.name);
   }
+  if (attributes.priority < device.greatest_priority || attributes.priority > device.least_priority)
+    return fmt::format("priority {}: {} takes {} (first) to {} (last)", attributes.priority, device.name,
+                       device.greatest_priority, device.least_priority);
   if (attributes.shared_carveout_percent < -1 || attributes.shared_carveout_percent > 100)
     return fmt::format("a shared carve-out of {} percent", attributes.shared_carveout_percent);
   return "";

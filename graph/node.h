@@ -90,12 +90,13 @@ struct CopyParameters {
   bool operator==(const CopyParameters&) const = default;
 };
 
+// `rows` rows of `count` elements; the pitch is the distance of two rows in bytes and means nothing for one row.
 struct FillParameters {
-  uint64_t to = 0;               // address
-  uint32_t value = 0;            // the low element_bytes bytes of it
-  uint32_t element_bytes = 1;    // 1 or 4
-  uint64_t count = 0;            // elements of a row
-  uint64_t rows = 1, pitch = 0;  // bytes from row to row
+  uint64_t to = 0;             // address
+  uint32_t value = 0;          // the low element_bytes bytes of it
+  uint32_t element_bytes = 1;  // 1, 2 or 4
+  uint64_t count = 0;
+  uint64_t rows = 1, pitch = 0;
   bool operator==(const FillParameters&) const = default;
 };
 
@@ -103,7 +104,7 @@ struct FillParameters {
 struct KernelAttributes {
   std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's
   bool cooperative = false;                  // all blocks are on the device at once
-  int priority = 0;                          // lower numbers first, within the device's range
+  int priority = 0;                          // lower numbers first, within DeviceProperties' range
   int shared_carveout_percent = -1;          // preferred share of L1 used as shared memory; -1: the driver's choice
   bool operator==(const KernelAttributes&) const = default;
 };

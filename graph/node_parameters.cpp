@@ -122,10 +122,11 @@ CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
 CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
   CUDA_MEMSET_NODE_PARAMS result{};
   result.dst = fill.to;
+  result.pitch = fill.pitch;
   result.value = fill.value;
   result.elementSize = fill.element_bytes;
   result.width = fill.count;
-  result.height = 1;
+  result.height = fill.rows;
   return result;
 }
 
@@ -151,15 +152,18 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
       result.memcpy.copyCtx = context;
       result.memcpy.copyParams = copy_parameters(node.copy);
       break;
-    case NodeKind::memset:
+    case NodeKind::memset: {
+      const CUDA_MEMSET_NODE_PARAMS fill = fill_parameters(node.fill);
       result.type = CU_GRAPH_NODE_TYPE_MEMSET;
-      result.memset.dst = node.fill.to;
-      result.memset.value = node.fill.value;
-      result.memset.elementSize = node.fill.element_bytes;
-      result.memset.width = node.fill.count;
-      result.memset.height = 1;
+      result.memset.dst = fill.dst;
+      result.memset.pitch = fill.pitch;
+      result.memset.value = fill.value;
+      result.memset.elementSize = fill.elementSize;
+      result.memset.width = fill.width;
+      result.memset.height = fill.height;
       result.memset.ctx = context;
       break;
+    }
     case NodeKind::host:
       result.type = CU_GRAPH_NODE_TYPE_HOST;
       result.host.fn = call_host;
@@ -184,6 +188,16 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
                    .detail = fmt::format("a node of kind {} is made of more than parameters", to_string(node.kind))});
   }
   return result;
+}
+
+// Without the flag all kernels of a graph run with the priority of the stream it is launched into.
+cuuint64_t instantiation_flags(const Plan& plan) {
+  for (const PlanNode& node : plan.nodes) {
+    if (node.attributes.priority != 0) return CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    for (const auto& body : node.bodies)
+      if (const cuuint64_t flags = instantiation_flags(*body); flags != 0) return flags;
+  }
+  return 0;
 }
 
 CUgraphEdgeData edge_data(EdgeType type) {

@@ -81,6 +81,17 @@ void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view whi
                  "add the copy with the widest range it will ever have");
 }
 
+// What a fill does while it is switched off. Of several rows the driver changes the address alone.
+FillParameters aside(FillParameters fill, uint64_t spare) {
+  fill.to = spare;
+  if (fill.rows == 1) fill.count = 1;
+  return fill;
+}
+
+uint64_t reach_bytes(const FillParameters& fill) {
+  return (fill.rows - 1) * fill.pitch + fill.count * fill.element_bytes;
+}
+
 CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
                         const PlanNode& node, const BuiltPlan::NodeState& state) {
   driver.label(node.name);
@@ -218,8 +229,10 @@ void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_
 
 void PatchSet::fill(FillNode id, uint32_t value) {
   const PlanNode& node = node_of(id, {NodeKind::memset}, "value");
-  if (node.fill.element_bytes == 1 && value > 0xff)
-    refuse_patch(node, fmt::format("the value {:#x} for elements of one byte", value), "pass one byte");
+  const uint32_t element_bytes = node.fill.element_bytes;
+  if (element_bytes < sizeof value && value >> (8 * element_bytes) != 0)
+    refuse_patch(node, fmt::format("the value {:#x} for elements of {} bytes", value, element_bytes),
+                 "pass a value that an element holds");
   change_of(id).fill = value;
 }
 
@@ -236,15 +249,19 @@ void PatchSet::enable(NodeId id, bool enabled) {
                  fmt::format("the edge from '{}' is programmatic: switched off, the node would not hold that order",
                              plan.nodes[early->from].name),
                  "finish the plan with EdgePolicy::full");
-  if (node.kind == NodeKind::memset && exec_->spare_ == nullptr)
-    exec_->spare_ = std::make_unique<DeviceBuffer>(*exec_->plan_->device, "spare of " + exec_->plan_->name, 16);
+  if (node.kind == NodeKind::memset && !enabled) {
+    std::vector<DeviceBuffer>& spares = exec_->spares_;
+    const uint64_t bytes = reach_bytes(aside(node.fill, 0));
+    if (spares.empty() || spares.back().bytes() < bytes)
+      spares.emplace_back(*exec_->plan_->device, "spare of " + exec_->plan_->name, bytes);
+  }
   change_of(id).enabled = enabled;
 }
 
-// A fill is switched off by letting it write one element of spare memory. A memset node that cuGraphNodeSetEnabled has
-// switched off holds no order: on one H200 (driver 580.159.04, 2026-11-20) the node after it read what the node before
-// it had not written yet in 19 of 20 launches, and with such a node as its first a graph overtook the launch before it
-// in 20 of 20. Kernels and copies that are off hold theirs (0 of 20).
+// A fill is switched off by letting it write spare memory. A memset node that cuGraphNodeSetEnabled has switched off
+// holds no order: on one H200 (driver 580.159.04, 2026-11-20) the node after it read what the node before it had not
+// written yet in 19 of 20 launches, and with such a node as its first a graph overtook the launch before it in 20 of
+// 20. Kernels and copies that are off hold theirs (0 of 20).
 CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state) const {
   const Driver& driver = *exec_->driver_;
   const CUgraphExec exec = exec_->exec_.get();
@@ -254,8 +271,7 @@ CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state
   if (node.kind == NodeKind::memset) {
     if (state.enabled) return set_parameters(driver, exec, context, handle, node, state);
     BuiltPlan::NodeState beside = state;
-    beside.fill.to = exec_->spare_->address();
-    beside.fill.count = 1;
+    beside.fill = aside(state.fill, exec_->spares_.back().address());
     return set_parameters(driver, exec, context, handle, node, beside);
   }
   CUresult result = CUDA_SUCCESS;

@@ -40,12 +40,12 @@ class PatchSet {
   // of rows stays. Between the same kinds of memory.
   void copy(CopyNode node, const CopyEnd& to, const CopyEnd& from, uint64_t bytes);
 
-  // What a fill writes; where, and elements of which size, stays.
+  // What a fill writes; where, in which rows, and elements of which size, stays.
   void fill(FillNode node, uint32_t value);
 
   // A node that is not enabled does nothing, and the orders through it hold. Kernels, copies and fills only, and no
   // kernel behind a programmatic edge, which could not hold them. Whoever reads what it would have written gets what
-  // was there before.
+  // was there before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
   void enable(NodeId node, bool enabled);
 
   size_t size() const { return changes_.size(); }

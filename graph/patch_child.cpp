@@ -20,6 +20,7 @@ std::string difference(const PlanNode& was, const PlanNode& is, const Plan& befo
   if (was.attributes != is.attributes) return changed("attributes");
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host || was.copy.rows != is.copy.rows)
     return changed("kind of copy");
+  if (was.fill.rows > 1 && was.fill.element_bytes != is.fill.element_bytes) return changed("element of the fill");
   if (was.uses.size() != is.uses.size()) return changed("number of ranges");
   for (size_t i = 0; i < was.uses.size(); ++i) {
     const Use &a = was.uses[i], &b = is.uses[i];

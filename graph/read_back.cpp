@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,41 +17,112 @@
 namespace nodewright {
 namespace {
 
-// One plan of the graph, with what the driver's graph for it holds.
+const BuiltPlan& built_of(const ExplicitGraph& exec, const Plan& plan) {
+  const auto found = std::find_if(exec.built_plans().begin(), exec.built_plans().end(),
+                                  [&](const auto& built) { return built->token == plan_token(plan.name); });
+  return **found;
+}
+
+// One plan of the graph, as it was built, with what the driver's graph for it holds.
 class Comparison {
  public:
-  Comparison(const ExplicitGraph& exec, const BuiltPlan& built, std::vector<std::string>& differences)
-      : exec_(exec),
-        built_(built),
-        plan_(*built.plan),
-        driver_(exec.plan().device->driver()),
-        differences_(differences) {}
+  Comparison(const ExplicitGraph& exec, const Plan& plan, CUgraph graph)
+      : exec_(exec), built_(built_of(exec, plan)), plan_(plan), driver_(exec.plan().device->driver()), graph_(graph) {}
 
-  void run() {
+  std::vector<std::string> run() {
     const std::vector<CUgraphNode> held = held_nodes();
-    if (held.size() != plan_.nodes.size())
+    const bool as_many = held.size() == plan_.nodes.size();
+    if (!as_many)
       differences_.push_back(fmt::format("plan '{}': {} nodes in the plan and {} in the driver", plan_.name,
                                          plan_.nodes.size(), held.size()));
-    if (built_.nodes.empty()) return;  // a clone: its nodes have handles that nobody can tell apart
-    for (const PlanNode& node : plan_.nodes) {
-      if (std::find(held.begin(), held.end(), handle(node)) == held.end())
-        differences_.push_back(fmt::format("node '{}' is not in the driver's graph", node.name));
-      id_of_[handle(node)] = node.id;
-    }
-    for (const PlanNode& node : plan_.nodes) compare_node(node);
+    read_edges();
+    if (!built_.nodes.empty())
+      take_added(held);
+    else if (as_many)
+      take_cloned(held);
+    else
+      return differences_;
+    for (const PlanNode& node : plan_.nodes)
+      if (handle(node) != nullptr) compare_node(node);
     compare_edges();
+    return differences_;
   }
 
  private:
   void check(CUresult result, std::string_view call) const { driver_.check(result, call, "read graph", plan_.name); }
-  CUgraphNode handle(const PlanNode& node) const { return built_.nodes[node.id]; }
+  CUgraphNode handle(const PlanNode& node) const { return nodes_[node.id]; }
 
   std::vector<CUgraphNode> held_nodes() const {
     size_t count = 0;
-    check(driver_.cuGraphGetNodes(built_.graph, nullptr, &count), "cuGraphGetNodes");
+    check(driver_.cuGraphGetNodes(graph_, nullptr, &count), "cuGraphGetNodes");
     std::vector<CUgraphNode> held(count);
-    if (count != 0) check(driver_.cuGraphGetNodes(built_.graph, held.data(), &count), "cuGraphGetNodes");
+    if (count != 0) check(driver_.cuGraphGetNodes(graph_, held.data(), &count), "cuGraphGetNodes");
     return held;
+  }
+
+  void read_edges() {
+    size_t count = 0;
+    check(driver_.cuGraphGetEdges(graph_, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges");
+    std::vector<CUgraphNode> from(count), to(count);
+    std::vector<CUgraphEdgeData> data(count);
+    if (count != 0)
+      check(driver_.cuGraphGetEdges(graph_, from.data(), to.data(), data.data(), &count), "cuGraphGetEdges");
+    edge_count_ = count;
+    for (size_t i = 0; i < count; ++i) {
+      held_edges_[{from[i], to[i]}] = data[i];
+      ++held_in_edges_[to[i]];
+    }
+  }
+
+  // The nodes that were added, and null for those that are gone.
+  void take_added(const std::vector<CUgraphNode>& held) {
+    nodes_ = built_.nodes;
+    for (const PlanNode& node : plan_.nodes)
+      if (std::find(held.begin(), held.end(), handle(node)) == held.end()) {
+        differences_.push_back(fmt::format("node '{}' is not in the driver's graph", node.name));
+        nodes_[node.id] = nullptr;
+      }
+  }
+
+  // For each node the first of those left that equals it, or else the one with the fewest differences. A driver that
+  // lists a clone's nodes in the order of adding is right at the first look; cuda.h promises no order.
+  void take_cloned(std::vector<CUgraphNode> left) {
+    for (const PlanNode& node : plan_.nodes) {
+      auto nearest = left.begin();
+      size_t least = kOtherKind + 1;
+      for (auto candidate = left.begin(); candidate != left.end() && least != 0; ++candidate)
+        if (const size_t found = distance(node, *candidate); found < least) {
+          least = found;
+          nearest = candidate;
+        }
+      nodes_.push_back(*nearest);
+      left.erase(nearest);
+    }
+  }
+
+  // How many differences there are between the node and `held`, in parameters and in the edges into it.
+  size_t distance(const PlanNode& node, CUgraphNode held) {
+    CUgraphNodeType type{};
+    check(driver_.cuGraphNodeGetType(held, &type), "cuGraphNodeGetType");
+    if (type != type_of(node)) return kOtherKind;
+    nodes_.push_back(held);
+    const size_t before = differences_.size();
+    compare_node(node);
+    const size_t different = differences_.size() - before;
+    differences_.resize(before);
+    size_t missing = 0, equal = 0;
+    for (const Edge& edge : std::ranges::equal_range(plan_.edges, node.id, {}, &Edge::to))
+      ++(holds(edge) ? equal : missing);
+    nodes_.pop_back();
+    return different + missing + held_in_edges_[held] - equal;
+  }
+
+  static bool same_data(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
+    return a.type == b.type && a.from_port == b.from_port && a.to_port == b.to_port;
+  }
+  bool holds(const Edge& edge) const {
+    const auto found = held_edges_.find({nodes_[edge.from], nodes_[edge.to]});
+    return found != held_edges_.end() && same_data(edge_data(edge.type), found->second);
   }
 
   template <class T>
@@ -59,10 +132,10 @@ class Comparison {
           fmt::format("node '{}': {} is {} in the plan and {} in the driver", node.name, what, planned, held));
   }
 
-  static CUgraphNodeType type_of(const PlanNode& node) {
+  CUgraphNodeType type_of(const PlanNode& node) const {
     switch (node.kind) {
       case NodeKind::kernel:
-        return CU_GRAPH_NODE_TYPE_KERNEL;
+        break;
       case NodeKind::memcpy:
         return CU_GRAPH_NODE_TYPE_MEMCPY;
       case NodeKind::memset:
@@ -80,17 +153,14 @@ class Comparison {
       case NodeKind::conditional:
         return CU_GRAPH_NODE_TYPE_CONDITIONAL;
       case NodeKind::product:
-        break;  // a kernel or a child graph: product_differences looks
+        if (!built_.products.at(node.id).form.imported) return CU_GRAPH_NODE_TYPE_GRAPH;
+        break;
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
 
   void compare_node(const PlanNode& node) {
-    if (node.kind == NodeKind::product) {
-      for (std::string& difference : product_differences(plan_, node, built_.products.at(node.id)))
-        differences_.push_back(std::move(difference));
-      return;
-    }
+    if (node.kind == NodeKind::product) return compare_product(node);
     CUgraphNodeType type{};
     check(driver_.cuGraphNodeGetType(handle(node), &type), "cuGraphNodeGetType");
     expect<int>(node, "type", type_of(node), type);
@@ -108,12 +178,33 @@ class Comparison {
       case NodeKind::event_record:
       case NodeKind::event_wait:
         return compare_event(node);
-      case NodeKind::child:  // its plan and the bodies of conditionals are compared in their turn
+      case NodeKind::child:
       case NodeKind::conditional:
+        return compare_inside(node);
       case NodeKind::empty:
       case NodeKind::product:
         return;
     }
+  }
+
+  // In a clone the node has another handle than the one that was added.
+  void compare_product(const PlanNode& node) {
+    BuiltProduct product = built_.products.at(node.id);
+    product.node = handle(node);
+    append(product_differences(plan_, node, product));
+  }
+
+  void compare_inside(const PlanNode& node) {
+    for (const auto& inner : node.bodies) {
+      CUgraph graph = built_of(exec_, *inner).graph;
+      if (graph == nullptr)  // a child of a clone: cloned with it
+        check(driver_.cuGraphChildGraphNodeGetGraph(handle(node), &graph), "cuGraphChildGraphNodeGetGraph");
+      append(Comparison(exec_, *inner, graph).run());
+    }
+  }
+
+  void append(std::vector<std::string> lines) {
+    std::move(lines.begin(), lines.end(), std::back_inserter(differences_));
   }
 
   // The returned parameters belong to the node: they are only read.
@@ -210,52 +301,59 @@ class Comparison {
     check(driver_.cuGraphMemsetNodeGetParams(handle(node), &held), "cuGraphMemsetNodeGetParams");
     expect<uint64_t>(node, "destination", node.fill.to, held.dst);
     expect(node, "value", node.fill.value, held.value);
-    expect<uint64_t>(node, "bytes", node.fill.count * node.fill.element_bytes,
-                     held.width * held.elementSize * std::max<size_t>(held.height, 1));
+    expect(node, "bytes of an element", node.fill.element_bytes, held.elementSize);
+    expect<uint64_t>(node, "elements of a row", node.fill.count, held.width);
+    expect<uint64_t>(node, "rows", node.fill.rows, std::max<size_t>(held.height, 1));
+    if (node.fill.rows > 1) expect<uint64_t>(node, "pitch", node.fill.pitch, held.pitch);
   }
 
   void compare_edges() {
-    size_t count = 0;
-    check(driver_.cuGraphGetEdges(built_.graph, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges");
-    std::vector<CUgraphNode> from(count), to(count);
-    std::vector<CUgraphEdgeData> data(count);
-    if (count != 0)
-      check(driver_.cuGraphGetEdges(built_.graph, from.data(), to.data(), data.data(), &count), "cuGraphGetEdges");
-    std::map<std::pair<uint32_t, uint32_t>, CUgraphEdgeData> held;
-    for (size_t i = 0; i < count; ++i)
-      if (id_of_.contains(from[i]) && id_of_.contains(to[i])) held[{id_of_[from[i]], id_of_[to[i]]}] = data[i];
-    if (count != plan_.edges.size())
-      differences_.push_back(fmt::format("{} edges in the plan and {} in the driver", plan_.edges.size(), count));
+    if (edge_count_ != plan_.edges.size())
+      differences_.push_back(fmt::format("{} edges in the plan and {} in the driver", plan_.edges.size(), edge_count_));
     for (const Edge& edge : plan_.edges) {
       const std::string text = fmt::format("edge '{}' to '{}'", plan_.nodes[edge.from].name, plan_.nodes[edge.to].name);
-      const auto found = held.find({edge.from, edge.to});
-      if (found == held.end()) {
+      const auto found = held_edges_.find({nodes_[edge.from], nodes_[edge.to]});
+      if (found == held_edges_.end()) {
         differences_.push_back(text + " is not in the driver's graph");
         continue;
       }
       const CUgraphEdgeData planned = edge_data(edge.type);
-      if (planned.type != found->second.type || planned.from_port != found->second.from_port ||
-          planned.to_port != found->second.to_port)
+      if (!same_data(planned, found->second))
         differences_.push_back(fmt::format("{}: type {} port {} in the plan, type {} port {} in the driver", text,
                                            planned.type, planned.from_port, found->second.type,
                                            found->second.from_port));
     }
   }
 
+  static constexpr size_t kOtherKind = std::numeric_limits<size_t>::max() - 1;
+
   const ExplicitGraph& exec_;
   const BuiltPlan& built_;
   const Plan& plan_;
   const Driver& driver_;
-  std::vector<std::string>& differences_;
-  std::map<CUgraphNode, uint32_t> id_of_;
+  CUgraph graph_;
+  std::vector<CUgraphNode> nodes_;  // the driver's, by id; while a clone's are being found, those of the first ids
+  size_t edge_count_ = 0;
+  std::map<std::pair<CUgraphNode, CUgraphNode>, CUgraphEdgeData> held_edges_;
+  std::map<CUgraphNode, size_t> held_in_edges_;  // how many
+  std::vector<std::string> differences_;
 };
+
+void compare_flags(const ExplicitGraph& exec, const Plan& plan, std::vector<std::string>& differences) {
+  const Driver& driver = plan.device->driver();
+  cuuint64_t held = 0;
+  driver.check(driver.cuGraphExecGetFlags(exec.exec(), &held), "cuGraphExecGetFlags", "read graph", plan.name);
+  if (const cuuint64_t planned = instantiation_flags(plan); planned != held)
+    differences.push_back(fmt::format("plan '{}': instantiation flags are {} in the plan and {} in the driver",
+                                      plan.name, planned, held));
+}
 
 }  // namespace
 
 std::vector<std::string> read_back(const ExplicitGraph& exec) {
-  std::vector<std::string> differences;
-  for (const auto& built : exec.built_plans())
-    if (built->graph != nullptr) Comparison(exec, *built, differences).run();
+  const BuiltPlan& outermost = *exec.built_plans()[0];
+  std::vector<std::string> differences = Comparison(exec, *outermost.plan, outermost.graph).run();
+  compare_flags(exec, *outermost.plan, differences);
   return differences;
 }
 

@@ -37,13 +37,18 @@ Device::Device(Driver& driver, int ordinal) : driver_(driver) {
                 name);
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain",
                 "retain the primary context of", name);
-  if (const CUresult result = driver_.cuCtxSetCurrent(context_); result != CUDA_SUCCESS) {
-    driver_.cuDevicePrimaryCtxRelease(device_);
-    driver_.check(result, "cuCtxSetCurrent", "make current the context of", name);
+  try {
+    make_current();
+    read_priorities();
+  } catch (...) {
+    close();
+    throw;
   }
 }
 
-Device::~Device() {
+Device::~Device() { close(); }
+
+void Device::close() noexcept {
   driver_.cuCtxSetCurrent(previous_);
   driver_.cuDevicePrimaryCtxRelease(device_);
 }
@@ -84,6 +89,12 @@ void Device::read_properties(int ordinal) {
       static_cast<unsigned>(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   properties_.l2_bytes = static_cast<uint64_t>(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   properties_.max_threads_per_block = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+}
+
+// Of a context, so that it must be current.
+void Device::read_priorities() {
+  driver_.check(driver_.cuCtxGetStreamPriorityRange(&properties_.least_priority, &properties_.greatest_priority),
+                "cuCtxGetStreamPriorityRange", "read the priorities of", name());
 }
 
 }  // namespace nodewright

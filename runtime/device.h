@@ -19,6 +19,7 @@ struct DeviceProperties {
   unsigned shared_optin_bytes = 0;  // most dynamic shared memory of one block, once the kernel has asked for it
   uint64_t l2_bytes = 0;
   int max_threads_per_block = 0;
+  int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 };
 
 class Device {
@@ -46,6 +47,8 @@ class Device {
 
  private:
   void read_properties(int ordinal);
+  void read_priorities();
+  void close() noexcept;
 
   Driver& driver_;
   CUdevice device_ = 0;

@@ -7,12 +7,13 @@
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                              \
   X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                  \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                           \
-  X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxSynchronize)                                                          \
+  X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxSynchronize) X(cuCtxGetStreamPriorityRange)                           \
   X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)         \
   X(cuMemHostRegister) X(cuMemHostUnregister)                                                                        \
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD)                                                                    \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync)                                  \
-  X(cuMemsetD8) X(cuMemsetD8Async) X(cuMemsetD32Async)                                                               \
+  X(cuMemsetD8) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                           \
+  X(cuMemsetD2D8Async) X(cuMemsetD2D16Async) X(cuMemsetD2D32Async)                                                   \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                  \
   X(cuStreamBeginCapture) X(cuStreamBeginCaptureToGraph) X(cuStreamEndCapture) X(cuStreamIsCapturing)                \
   X(cuLaunchHostFunc)                                                                                                \
@@ -30,6 +31,7 @@
   X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphHostNodeGetParams)                            \
   X(cuGraphChildGraphNodeGetGraph) X(cuGraphEventRecordNodeGetEvent) X(cuGraphEventWaitNodeGetEvent)                 \
   X(cuGraphInstantiateWithParams) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphExecUpdate)       \
+  X(cuGraphExecGetFlags)                                                                                             \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)              \
   X(cuGraphExecHostNodeSetParams) X(cuGraphExecChildGraphNodeSetParams)                                              \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent)                                          \

@@ -66,6 +66,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
       return refuse(CUDA_ERROR_INVALID_VALUE,
                     "a graph with conditional nodes has one executable graph at a time; destroy the other one first");
     exec->body = make_body(*graph);
+    exec->flags = params->flags;
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");
     *out = exec->handle = s.execs.add(exec);
     graph->exec = exec;
@@ -122,7 +123,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle, CUg
       return refuse(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph has a cycle");
     }
     const auto next = make_body(*graph);
-    const UpdateProblem problem = compare_for_update(*exec->body, *next);
+    const UpdateProblem problem = compare_for_update(*exec->body, *next, exec->flags);
     info->result = problem.result;
     if (problem.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
       if (problem.node < graph->nodes.size()) info->errorNode = graph->nodes[problem.node]->handle;
@@ -130,6 +131,17 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle, CUg
     }
     keep_identity(*exec->body, *next);
     exec->body = next;
+    return CUDA_SUCCESS;
+  });
+}
+
+// An upload at once leaves no trace in the executable graph: its flag is not told.
+CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto exec = s.execs.find(handle);
+    if (exec == nullptr) return no_exec();
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *flags = exec->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
     return CUDA_SUCCESS;
   });
 }

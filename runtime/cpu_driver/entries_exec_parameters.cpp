@@ -39,13 +39,11 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode 
   return change_exec_node<FillWork>(handle, node, [&](State& s, FillWork& next) {
     if (fill == nullptr || context != primary_context()) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_fill(s, *fill); result != CUDA_SUCCESS) return result;
-    // cuGraphExecMemsetNodeSetParams in cuda.h.
-    const auto& old = next.fill;
     if (fill->width == 0 || fill->height == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would fill nothing");
-    if (fill->height != old.height) return refuse(CUDA_ERROR_INVALID_VALUE, "the rows of a fill node may not change");
-    if (old.height > 1 &&
-        (fill->width != old.width || fill->pitch != old.pitch || fill->elementSize != old.elementSize))
-      return refuse(CUDA_ERROR_INVALID_VALUE, "a two-dimensional fill node takes another address and value alone");
+    if (!may_become(next.fill, *fill))
+      return refuse(CUDA_ERROR_INVALID_VALUE,
+                    "the number of a fill node's rows may not change, and where there are several they take another "
+                    "address and value alone");
     next.fill = *fill;
     return CUDA_SUCCESS;
   });
@@ -89,7 +87,7 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphN
     if (graph == nullptr) return no_graph();
     if (find_cycle(*graph) != nullptr) return refuse(CUDA_ERROR_INVALID_VALUE, "the graph has a cycle");
     const auto next = make_body(*graph);
-    const UpdateProblem problem = compare_for_update(*now.inner.front(), *next);
+    const UpdateProblem problem = compare_for_update(*now.inner.front(), *next, exec.flags);
     if (problem.result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
       return refuse(CUDA_ERROR_INVALID_VALUE,
                     "the graph differs from the child at node " + std::to_string(problem.node));

@@ -232,6 +232,22 @@ CUresult CUDAAPI cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
   return fill_later(stream, linear_fill(to, value, 1, count));
 }
+CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return fill_later(stream, linear_fill(to, value, 2, count));
+}
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
   return fill_later(stream, linear_fill(to, value, 4, count));
+}
+
+CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height,
+                                   CUstream stream) {
+  return fill_later(stream, {to, pitch, value, 1, width, height});
+}
+CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height,
+                                    CUstream stream) {
+  return fill_later(stream, {to, pitch, value, 2, width, height});
+}
+CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height,
+                                    CUstream stream) {
+  return fill_later(stream, {to, pitch, value, 4, width, height});
 }

@@ -16,9 +16,17 @@ bool same_edges(const ExecNode& a, const ExecNode& b) {
                     [](const auto& x, const auto& y) { return memcmp(&x, &y, sizeof x) == 0; });
 }
 
-// cuGraphExecUpdate in cuda.h: a node does not become cooperative, nor the reverse.
-bool same_attributes(const KernelWork* a, const KernelWork* b) {
-  return a == nullptr || a->attributes.cooperative == b->attributes.cooperative;
+// cuGraphExecUpdate in cuda.h: a node does not become cooperative, nor the reverse, and keeps a priority that counts.
+bool same_attributes(const KernelWork* a, const KernelWork* b, uint64_t flags) {
+  if (a == nullptr) return true;
+  const bool priorities_count = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
+  return a->attributes.cooperative == b->attributes.cooperative &&
+         (!priorities_count || a->attributes.priority == b->attributes.priority);
+}
+
+bool same_rows(const ExecNode& a, const ExecNode& b) {
+  const auto *x = std::get_if<FillWork>(&a.work.what), *y = std::get_if<FillWork>(&b.work.what);
+  return x == nullptr || may_become(x->fill, y->fill);
 }
 
 // cuGraphExecUpdate in cuda.h: the parameters of a conditional node may not change.
@@ -62,7 +70,7 @@ bool find_place(const GraphBody& body, uint64_t id, ExecPlace& place) {
   return false;
 }
 
-UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next) {
+UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, uint64_t flags) {
   if (now.nodes.size() != next.nodes.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0};
   for (size_t i = 0; i < now.nodes.size(); ++i) {
     const ExecNode &a = now.nodes[i], &b = next.nodes[i];
@@ -72,10 +80,11 @@ UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next) {
     const auto* kernel_b = std::get_if<KernelWork>(&b.work.what);
     if (kernel_a != nullptr && kernel_a->loaded != kernel_b->loaded)
       return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
-    if (!same_attributes(kernel_a, kernel_b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
+    if (!same_attributes(kernel_a, kernel_b, flags)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
+    if (!same_rows(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     if (!same_condition(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     for (size_t k = 0; k < a.inner.size(); ++k) {
-      const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k]);
+      const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k], flags);
       if (inner.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {inner.result, i};
     }
   }

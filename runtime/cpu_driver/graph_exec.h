@@ -36,6 +36,7 @@ using ExecPlace = std::vector<ExecStep>;
 
 struct GraphExec {
   CUgraphExec handle = nullptr;
+  uint64_t flags = 0;                                      // of the instantiation
   std::vector<std::shared_ptr<Conditional>> conditionals;  // of the graph and of those inside it
   std::shared_ptr<const GraphBody> body;                   // shared with runs under way; copied before a change
   CompletionRef last_run;                                  // one run at a time
@@ -60,8 +61,9 @@ struct UpdateProblem {
   size_t node = 0;  // index into the outermost body
 };
 
-// Stricter than NVIDIA's driver: the same kernels in the same order of addition with the same edges.
-UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next);
+// Stricter than NVIDIA's driver: the same kernels in the same order of addition with the same edges. `flags`: of the
+// executable graph.
+UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, uint64_t flags);
 
 // After an update nodes keep answering to the graph that the exec was made from, and to whether they are enabled.
 void keep_identity(const GraphBody& now, GraphBody& next);

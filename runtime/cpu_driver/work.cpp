@@ -129,12 +129,20 @@ CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill) {
                                                 " bytes is less than its width of " + number(row_bytes));
   if (fill.height > 1 && fill.pitch % fill.elementSize != 0)
     return refuse(CUDA_ERROR_INVALID_VALUE, "the fill's pitch is not a multiple of its element size");
+  if (fill.width > SIZE_MAX / fill.elementSize ||
+      (fill.height > 1 && fill.height - 1 > (SIZE_MAX - row_bytes) / fill.pitch))
+    return refuse(CUDA_ERROR_INVALID_VALUE, "the fill reaches beyond the last address");
   const size_t extent = (fill.height - 1) * fill.pitch + row_bytes;
   if (state.memory->find(fill.dst, extent) == nullptr)
     return refuse(CUDA_ERROR_INVALID_VALUE, "the fill of " + number(extent) +
                                                 " bytes is not within one allocation: it begins " +
                                                 state.memory->describe(fill.dst));
   return CUDA_SUCCESS;
+}
+
+bool may_become(const CUDA_MEMSET_NODE_PARAMS& now, const CUDA_MEMSET_NODE_PARAMS& next) {
+  if (now.height != next.height) return false;
+  return now.height == 1 || (now.width == next.width && now.pitch == next.pitch && now.elementSize == next.elementSize);
 }
 
 CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, KernelWork& work) {

@@ -94,6 +94,10 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
 CUresult check_copy(State& state, const CUDA_MEMCPY3D& copy);
 CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill);
 
+// Whether an executable graph's fill may become another (cuGraphExecMemsetNodeSetParams and cuGraphExecUpdate in
+// cuda.h): one of several rows takes another address and value alone, and a single row stays one.
+bool may_become(const CUDA_MEMSET_NODE_PARAMS& now, const CUDA_MEMSET_NODE_PARAMS& next);
+
 // A linear copy in the form of the 3D one.
 CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from, size_t bytes);
 

@@ -146,6 +146,41 @@ TEST_F(KernelAttributesTest, TheBlocksOfACooperativeLaunchFitAtOnce) {
   EXPECT_STREQ("CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", name);
 }
 
+TEST_F(KernelAttributesTest, TheContextTellsTheRangeOfPriorities) {
+  int least = 1, greatest = 1;
+  ASSERT_OK(api().cuCtxGetStreamPriorityRange(&least, &greatest));
+  EXPECT_EQ(0, least);
+  EXPECT_EQ(-5, greatest);
+  EXPECT_OK(api().cuCtxGetStreamPriorityRange(nullptr, nullptr));
+  ASSERT_OK(api().cuCtxSetCurrent(nullptr));
+  EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, api().cuCtxGetStreamPriorityRange(&least, &greatest));
+  ASSERT_OK(api().cuCtxSetCurrent(context_));
+}
+
+TEST_F(KernelAttributesTest, APriorityThatCountsStaysInAnUpdate) {
+  const CUgraphNode node = add_blocks(2);
+  for (const cuuint64_t flag : {cuuint64_t{0}, cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY}}) {
+    CUkernelNodeAttrValue value{};
+    ASSERT_OK(set(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, value));
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    params.flags = flag | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    CUgraphExec exec = nullptr;
+    ASSERT_OK(api().cuGraphInstantiateWithParams(&exec, graph_, &params));
+    cuuint64_t held = 99;
+    ASSERT_OK(api().cuGraphExecGetFlags(exec, &held));
+    EXPECT_EQ(flag, held);
+    EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphExecGetFlags(exec, nullptr));
+    value.priority = -1;
+    ASSERT_OK(set(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, value));
+    CUgraphExecUpdateResultInfo info{};
+    EXPECT_EQ(flag == 0 ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+              api().cuGraphExecUpdate(exec, graph_, &info));
+    EXPECT_EQ(flag == 0 ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, info.result);
+    ASSERT_OK(api().cuGraphExecDestroy(exec));
+    EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, api().cuGraphExecGetFlags(exec, &held));
+  }
+}
+
 TEST_F(KernelAttributesTest, ACooperativeNodeStaysOneInAnUpdate) {
   const CUgraphNode node = add_blocks(2);
   const CUgraphExec exec = instantiate(graph_);

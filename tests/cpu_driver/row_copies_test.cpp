@@ -1,4 +1,5 @@
-// Copies and fills of rows with a pitch, as nodes: what they touch, what they leave, and which patches CUDA takes.
+// Copies and fills of rows with a pitch, as nodes and on streams: what they touch, what they leave, and which patches
+// CUDA takes.
 #include "tests/cpu_driver/graph_fixture.h"
 
 namespace nodewright {
@@ -112,6 +113,97 @@ TEST_F(RowCopiesTest, RowsBeyondTheAllocationOrThePitchAreRefused) {
   bad_fill("not a multiple of its element size", [](auto& f) { f.pitch = 7; });
   bad_fill("not aligned", [](auto& f) { f.dst += 1; });
   bad_fill("does not fit its element size", [](auto& f) { f.value = 0x12345; });
+  bad_fill("beyond the last address", [](auto& f) { f.pitch = size_t{1} << 63, f.height = 3; });
+  bad_fill("beyond the last address", [](auto& f) { f.width = (size_t{1} << 63) + 3, f.height = 1; });
+}
+
+TEST_F(RowCopiesTest, AStreamFillsRowsOfEachElement) {
+  const auto at = [&](size_t offset) { return reinterpret_cast<CUdeviceptr>(to_ + offset); };
+  ASSERT_OK(api().cuMemsetD2D8Async(at(1), kPitch, 0x11, 3, 4, stream_));
+  ASSERT_OK(api().cuMemsetD2D16Async(at(6), kPitch, 0x2233, 2, 3, stream_));
+  ASSERT_OK(api().cuMemsetD2D32Async(at(12), kPitch, 0x44556677, 1, 2, stream_));
+  ASSERT_OK(api().cuMemsetD16Async(at(20), 0x8899, 2, stream_));
+  ASSERT_OK(api().cuMemsetD2D32Async(at(28), 0, 0xaabbccdd, 1, 1, stream_)) << "of one row the pitch means nothing";
+  ASSERT_OK(api().cuMemsetD2D8Async(at(0), kPitch, 0x11, 0, 4, stream_)) << "nothing to fill";
+  EXPECT_EQ(0xee, download(to_, 2)[1]) << "nothing runs before a synchronising call";
+  ASSERT_OK(synchronize());
+  const auto bytes = download(to_, kPitch * kRows);
+  for (size_t y = 0; y < kRows; ++y)
+    for (size_t x = 0; x < kPitch; ++x) {
+      unsigned expected = 0xee;
+      if (x >= 1 && x < 4) expected = 0x11;
+      if (x >= 6 && x < 10 && y < 3) expected = x % 2 == 0 ? 0x33 : 0x22;
+      if (x >= 12 && x < 16 && y < 2) expected = 0x77 - 0x11 * (x - 12);
+      if (x >= 20 && x < 24 && y < 1) expected = x % 2 == 0 ? 0x99 : 0x88;
+      if (x >= 28 && y < 1) expected = 0xdd - 0x11 * (x - 28);
+      EXPECT_EQ(expected, bytes[y * kPitch + x]) << y << " " << x;
+    }
+}
+
+TEST_F(RowCopiesTest, AStreamRefusesRowsAsAGraphDoes) {
+  const CUdeviceptr to = reinterpret_cast<CUdeviceptr>(to_);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD2D8Async(to, 7, 1, 8, 2, stream_));
+  expect_reported("the fill's pitch of 7 bytes is less than its width of 8");
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD2D16Async(to, 5, 1, 2, 2, stream_));
+  expect_reported("not a multiple of its element size");
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD2D32Async(to + 2, kPitch, 1, 2, 2, stream_));
+  expect_reported("not aligned");
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD16Async(to + 1, 1, 2, stream_));
+  expect_reported("not aligned");
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuMemsetD2D32Async(to, kPitch, 1, 2, kRows + 1, stream_));
+  expect_reported("is not within one allocation");
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+            api().cuMemsetD2D8Async(to, kPitch, 1, 8, 2, reinterpret_cast<CUstream>(graph_)));
+}
+
+TEST_F(RowCopiesTest, ACapturedFillOfRowsIsANodeOfRows) {
+  ASSERT_OK(api().cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  ASSERT_OK(api().cuMemsetD2D16Async(reinterpret_cast<CUdeviceptr>(to_ + 4), kPitch, 0x1234, 3, 2, stream_));
+  CUgraph captured = nullptr;
+  ASSERT_OK(api().cuStreamEndCapture(stream_, &captured));
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  ASSERT_OK(api().cuGraphGetNodes(captured, &node, &count));
+  const CUDA_MEMSET_NODE_PARAMS held = held_fill(node);
+  EXPECT_EQ(2u, held.height);
+  EXPECT_EQ(3u, held.width);
+  EXPECT_EQ(2u, held.elementSize);
+  EXPECT_EQ(kPitch, held.pitch);
+  EXPECT_EQ(0x1234u, held.value);
+  ASSERT_OK(api().cuGraphDestroy(captured));
+}
+
+TEST_F(RowCopiesTest, AnUpdateChangesAddressAndValueOfAFillOfRowsAlone) {
+  const auto graph_of = [&](auto change) {
+    CUgraph graph = nullptr;
+    EXPECT_OK(api().cuGraphCreate(&graph, 0));
+    CUgraphNodeParams params = row_fill();
+    change(params.memset);
+    add_node(graph, params);
+    EXPECT_OK(add_result_);
+    return graph;
+  };
+  const CUgraph first = graph_of([](auto&) {});
+  const CUgraphExec exec = instantiate(first);
+  const auto update = [&](auto change) {
+    const CUgraph next = graph_of(change);
+    CUgraphExecUpdateResultInfo info{};
+    const CUresult result = api().cuGraphExecUpdate(exec, next, &info);
+    EXPECT_OK(api().cuGraphDestroy(next));
+    EXPECT_EQ(result == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
+              info.result);
+    return result;
+  };
+  EXPECT_OK(update([](auto& f) { f.dst += kPitch, f.value = 0x7777; }));
+  EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, update([](auto& f) { f.height = 3; }));
+  EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, update([](auto& f) { f.height = 1; }));
+  EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, update([](auto& f) { f.width = 2; }));
+  EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, update([](auto& f) { f.pitch = kPitch / 2; }));
+  ASSERT_OK(api().cuGraphLaunch(exec, stream_));
+  ASSERT_OK(synchronize());
+  EXPECT_EQ(0x77, download(to_, kPitch * kRows)[2 * kPitch + 9]);
+  ASSERT_OK(api().cuGraphExecDestroy(exec));
+  ASSERT_OK(api().cuGraphDestroy(first));
 }
 
 TEST_F(RowCopiesTest, ACopyOfRowsTakesNoOtherParametersInAnExec) {

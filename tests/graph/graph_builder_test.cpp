@@ -242,21 +242,69 @@ TEST_F(GraphBuilderTest, RefusesBuffersThatOverlapOrShareAName) {
   EXPECT_TRUE(plan.buffers[0].live_in);
 }
 
-TEST_F(GraphBuilderTest, FillsTakeOneAndFourByteValuesAndOthersOfEqualBytes) {
+TEST_F(GraphBuilderTest, FillsTakeOneTwoAndFourByteValuesAndOthersOfEqualBytes) {
   GraphBuilder g(device(), "fills");
   g.declare({"a", 0x1000, 4096, "activation"});
+  const View<double> doubles{reinterpret_cast<double*>(0x1000), 8};
   g.fill("words", View<int32_t>{reinterpret_cast<int32_t*>(0x1000), 8}, -2);
   g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(0x1000), 8}, uint8_t{7});
-  g.fill("halves", View<bf16>{reinterpret_cast<bf16*>(0x1000), 8}, bf16{0});
-  expect_words(error_of([&] {
-                 g.fill("n", View<bf16>{reinterpret_cast<bf16*>(0x1000), 8}, bf16{0x3f80});
-               }),
-               {"'n'", "2 bytes that differ"});
+  g.fill("halves", View<bf16>{reinterpret_cast<bf16*>(0x1000), 8}, bf16{0x3f80});
+  g.fill("zeros", doubles, 0.0);
+  expect_words(error_of([&] { g.fill("n", doubles, 1.0); }), {"'n'", "8 bytes that differ", "1, 2 or 4 bytes"});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  EXPECT_EQ(plan.nodes[0].fill.value, 0xfffffffeu);
-  EXPECT_EQ(plan.nodes[0].fill.count, 8u);
-  EXPECT_EQ(plan.nodes[1].fill.value, 7u);
-  EXPECT_EQ(plan.nodes[2].fill.count, 16u);
+  const auto expect = [&](size_t node, FillParameters fill) {
+    fill.to = 0x1000;
+    EXPECT_EQ(plan.nodes[node].fill, fill) << plan.nodes[node].name;
+  };
+  expect(0, {.value = 0xfffffffeu, .element_bytes = 4, .count = 8});
+  expect(1, {.value = 7, .element_bytes = 1, .count = 8});
+  expect(2, {.value = 0x3f80, .element_bytes = 2, .count = 8});
+  expect(3, {.value = 0, .element_bytes = 1, .count = 64});
+}
+
+TEST_F(GraphBuilderTest, AFillOfRowsWritesItsRowsAndIsOrderedByEachOfThem) {
+  GraphBuilder g(device(), "rows");
+  const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
+  g.launch("before", waiting, {.left = x, .right = x, .y = a, .scale = 1});
+  g.fill_rows("rows", a.subview(2, 100), {.count = 3, .rows = 4, .pitch = 64}, 0.5f);
+  g.launch("between", waiting, {.left = a.subview(5, 13), .right = x, .y = b.subview(0, 8), .scale = 1});
+  g.launch("last", waiting, {.left = a.subview(52, 1), .right = x, .y = b.subview(8, 8), .scale = 1});
+  g.fill_rows("one", b.subview(16, 8), {.count = 5, .pitch = 1}, 0.5f);
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  expect_edges(plan, {"before>rows", "before>between", "rows>last"});
+  EXPECT_EQ(describe(plan, plan.edges[2].reasons.at(0)), "RAW a[208,212)");
+  const PlanNode& rows = plan.nodes[1];
+  ASSERT_EQ(rows.uses.size(), 4u);
+  for (size_t row = 0; row < 4; ++row)
+    EXPECT_EQ(describe_range(plan, rows.uses[row].buffer, rows.uses[row].offset, rows.uses[row].bytes),
+              "a[" + std::to_string(8 + 64 * row) + "," + std::to_string(20 + 64 * row) + ")");
+  EXPECT_EQ(rows.traffic.bytes_read, 0u);
+  EXPECT_EQ(rows.traffic.bytes_written, 48u);
+  const FillParameters expected{
+      .to = a.address() + 8, .value = 0x3f000000, .element_bytes = 4, .count = 3, .rows = 4, .pitch = 64};
+  EXPECT_EQ(rows.fill, expected);
+  EXPECT_EQ(plan.nodes[4].fill.pitch, 0u) << "of one row it means nothing";
+}
+
+TEST_F(GraphBuilderTest, RefusesRowsToFillThatOverlapLeaveTheViewOrAreNotAligned) {
+  GraphBuilder g(device(), "rows");
+  const auto a = buffer(g, "a");
+  const auto refusal = [&](const FillRows& rows) { return error_of([&] { g.fill_rows("n", a, rows, 1.0f); }); };
+  expect_words(refusal({.count = 4, .rows = 2, .pitch = 12}), {"'n'", "rows of 16 bytes lie 12 bytes apart in 'to'"});
+  expect_words(refusal({.count = 4, .rows = 2}), {"'n'", "lie 0 bytes apart"});
+  expect_words(refusal({.count = 4, .rows = 5, .pitch = 256}),
+               {"'n'", "5 rows of 16 bytes, 256 bytes apart, in the 1024 bytes of 'to'"});
+  expect_words(refusal({.count = 4, .rows = 3, .pitch = uint64_t{1} << 63}), {"'n'", "in the 1024 bytes of 'to'"});
+  expect_words(refusal({.count = 257}), {"'n'", "1 rows of 1028 bytes"});
+  expect_words(refusal({.count = (uint64_t{1} << 62) + 1}), {"'n'", "elements of 4 bytes"});
+  expect_words(refusal({.count = 1, .rows = 2, .pitch = 6}), {"'n'", "elements of 4 bytes lie 6 bytes apart"});
+  for (const FillRows& nothing : {FillRows{}, FillRows{.count = 1, .rows = 0}})
+    expect_words(refusal(nothing), {"'n'", "0 bytes to fill"});
+  expect_words(
+      error_of([&] { g.fill_rows("n", sketch_view(a.address() + 2, 8), {.count = 1, .rows = 2, .pitch = 8}, 1.0f); }),
+      {"'n'", "field 'to'", "not a multiple of its element's 4 bytes"});
+  EXPECT_EQ(g.node_count(), 0u);
+  EXPECT_EQ(refusal({.count = 4, .rows = 4, .pitch = 336}), "") << "the last byte is the view's";
 }
 
 TEST_F(GraphBuilderTest, EveryOverlappingPairOfARandomPlanIsOrderedUnderEveryPolicy) {

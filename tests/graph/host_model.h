@@ -78,9 +78,10 @@ class HostModel {
         }
         return;
       case NodeKind::memset:
-        for (uint64_t i = 0; i < node.fill.count; ++i)
-          std::memcpy(at(node.fill.to + i * node.fill.element_bytes, node.fill.element_bytes), &node.fill.value,
-                      node.fill.element_bytes);
+        for (uint64_t row = 0; row < node.fill.rows; ++row)
+          for (uint64_t i = 0; i < node.fill.count; ++i)
+            std::memcpy(at(node.fill.to + row * node.fill.pitch + i * node.fill.element_bytes, node.fill.element_bytes),
+                        &node.fill.value, node.fill.element_bytes);
         return;
       case NodeKind::host:
         return host_functions.at(node.name)(*this);

@@ -1,4 +1,6 @@
 // What a kernel node may ask for beside its shape, and the limits of both.
+#include <limits>
+
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {
@@ -46,6 +48,13 @@ TEST_F(KernelAttributesTest, AttributesPastALimitAreRefusedByNodeWithTheLimit) {
     expect_words(refusal({.cluster = {1, 2, 1}}), {"'node'", "grid y is not a multiple"});
   }
   expect_words(refusal({.shared_carveout_percent = 101}), {"'node'", "101 percent"});
+  const DeviceProperties& properties = device().properties();
+  const int first = properties.greatest_priority, last = properties.least_priority;
+  const std::string range = std::to_string(first) + " (first) to " + std::to_string(last) + " (last)";
+  for (const int priority : {first - 1, last + 1, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()})
+    expect_words(refusal({.priority = priority}),
+                 {"'node'", "priority " + std::to_string(priority) + ":", properties.name, range});
+  for (const int priority : {first, last}) EXPECT_EQ(refusal({.priority = priority}), "");
   const unsigned too_many = 33 * static_cast<unsigned>(device().properties().sm_count);
   expect_words(refusal({.cooperative = true}, launch_shape_1d(too_many, 64)), {"'node'", "cooperative", "at most"});
 }

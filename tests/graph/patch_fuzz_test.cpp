@@ -112,7 +112,7 @@ class PatchFuzzTest : public PlanFuzzTest {
     } else if (node.kind == NodeKind::kernel) {
       change_kernel(patches, at);
     } else if (node.kind == NodeKind::memset) {
-      node.fill.value = node.fill.element_bytes == 1 ? below(256) : below(1u << 31);
+      node.fill.value = below(node.fill.element_bytes == 4 ? 1u << 31 : 1u << (8 * node.fill.element_bytes));
       patches.fill(FillNode{at.id()}, node.fill.value);
       note(at, "the value");
     } else if (node.copy.rows == 1) {

@@ -15,7 +15,7 @@ class PatchTest : public BlendTest {
 
   struct Nodes {
     CopyNode load, store, rows;
-    FillNode fill, bytes;
+    FillNode fill, bytes, row_fill;
     Node<Blend> blend;
     Node<Accumulate> add;
     NodeId end;
@@ -27,6 +27,7 @@ class PatchTest : public BlendTest {
     nodes.load = g.copy("load", x_, host_end(in_), x_.bytes());
     nodes.fill = g.fill("fill", h_, 5u);
     nodes.bytes = g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(r_.data) + 400, 100}, uint8_t{7});
+    nodes.row_fill = g.fill_rows("row_fill", r_.subview(130, 60), {.count = 2, .rows = 5, .pitch = 40}, 8u);
     const Blend blend{.a = x_.subview(0, 50), .b = h_, .key = {}, .y = y_, .salt = 1};
     Blend widest = blend;
     widest.a = x_;
@@ -141,6 +142,9 @@ TEST_F(PatchTest, EachKindOfChangeTakesEffectAtTheTopInMovedChildrenAndInBodies)
     patches.fill(nodes.bytes, 0xff);
     now = edited(now, "bytes", [](PlanNode& node) { node.fill.value = 0xff; });
     expect("a fill of bytes", now);
+    patches.fill(nodes.row_fill, 0xfeedu);
+    now = edited(now, "row_fill", [](PlanNode& node) { node.fill.value = 0xfeedu; });
+    expect("a fill of rows", now);
     patches.copy(nodes.load, x_.subview(7, 50), host_end(in_), 200);
     now = edited(now, "load", [this](PlanNode& node) {
       node.copy.to = x_.address() + 28;
@@ -155,8 +159,11 @@ TEST_F(PatchTest, EachKindOfChangeTakesEffectAtTheTopInMovedChildrenAndInBodies)
     });
     expect("a copy to the host", now);
 
-    const std::pair<NodeId, const char*> switched[] = {
-        {nodes.blend, "blend"}, {nodes.load, "load"}, {nodes.rows, "rows"}, {nodes.fill, "fill"}};
+    const std::pair<NodeId, const char*> switched[] = {{nodes.blend, "blend"},
+                                                       {nodes.load, "load"},
+                                                       {nodes.rows, "rows"},
+                                                       {nodes.fill, "fill"},
+                                                       {nodes.row_fill, "row_fill"}};
     for (const auto& [node, name] : switched) {
       patches.enable(node, false);
       expect(std::string(name) + " off", edited(now, name, nullptr));
@@ -250,7 +257,7 @@ TEST_F(PatchTest, WhatIsRefusedNamesTheNodeAndLeavesTheSetAsItWas) {
     refused([&] { patches.copy(nodes.load, x_, host_end(in_), 804); }, {"'load'", "804 bytes"});
     refused([&] { patches.copy(nodes.load, x_, host_end(in_), 0); }, {"'load'", "0 bytes"});
     refused([&] { patches.copy(nodes.rows, r_, x_, 16); }, {"'rows'", "it copies rows"});
-    refused([&] { patches.fill(nodes.bytes, 256); }, {"'bytes'", "0x100", "one byte"});
+    refused([&] { patches.fill(nodes.bytes, 256); }, {"'bytes'", "0x100", "elements of 1 bytes"});
     refused([&] { patches.enable(nodes.end, false); }, {"'end'", "empty", "switch"});
     Node<Blend> mistyped;
     mistyped.index = nodes.add.index;

@@ -127,10 +127,24 @@ class RandomPlanMaker {
 
   NodeId add_fill(GraphBuilder& g, const std::vector<NodeId>& after) {
     const Words y = piece();
-    if (one_in(2)) return g.fill(name(), y, below(1u << 31), after);
+    if (one_in(2)) return fill_some(g, y, below(1u << 31), after);
     const uint64_t skipped = below(4);  // bytes at odd addresses
-    return g.fill(name(), View<uint8_t>{reinterpret_cast<uint8_t*>(y.data) + skipped, y.bytes() - skipped},
-                  static_cast<uint8_t>(below(256)), after);
+    if (one_in(2))
+      return fill_some(g, View<uint8_t>{reinterpret_cast<uint8_t*>(y.data) + skipped, y.bytes() - skipped},
+                       static_cast<uint8_t>(below(256)), after);
+    return fill_some(g, View<uint16_t>{reinterpret_cast<uint16_t*>(y.data) + skipped / 2, y.count * 2 - skipped / 2},
+                     static_cast<uint16_t>(below(65536)), after);
+  }
+
+  // All of `to`, or up to five rows of up to four elements in it.
+  template <class T>
+  NodeId fill_some(GraphBuilder& g, const View<T>& to, T value, const std::vector<NodeId>& after) {
+    if (one_in(2)) return g.fill(name(), to, value, after);
+    FillRows rows{.count = std::min<uint64_t>(1 + below(4), to.count), .rows = 1 + below(5), .pitch = 0};
+    const uint64_t apart = rows.count + below(3);
+    rows.pitch = apart * sizeof(T);
+    rows.rows = std::min(rows.rows, 1 + (to.count - rows.count) / apart);
+    return g.fill_rows(name(), to, rows, value, after);
   }
 
   NodeId add_copy(GraphBuilder& g, const std::vector<NodeId>& after) {

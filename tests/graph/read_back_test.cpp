@@ -13,6 +13,7 @@ class ReadBackTest : public BlendTest {
     g.copy("load", x_, host_end(in_), 400);
     g.copy_rows("rows", y_, x_, {.bytes = 8, .rows = 4, .to_pitch = 64, .from_pitch = 32});
     g.fill("words", h_.subview(0, 20), 5u);
+    g.fill_rows("row_fill", h_.subview(40, 60), {.count = 3, .rows = 4, .pitch = 48}, 6u);
     const NodeId bytes = g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(h_.data) + 100, 7}, uint8_t{9});
     g.launch("blend", machine().blend_of(n), {.a = x_, .b = h_, .key = {}, .y = z_, .salt = 3},
              {.after = {bytes}, .attributes = {.cluster = {has_clusters() ? 2u : 1u, 1, 1}, .priority = -1}});
@@ -55,8 +56,30 @@ class ReadBackTest : public BlendTest {
       if (node.name == name) return node;
     throw std::out_of_range("no such node");
   }
-  static CUgraphNode handle_of(const BuiltPlan& built, std::string_view name) {
-    return built.nodes[node_of(built, name).id];
+  std::vector<CUgraphNode> held_nodes(CUgraph graph) {
+    std::vector<CUgraphNode> held(100);
+    size_t count = held.size();
+    EXPECT_EQ(driver().cuGraphGetNodes(graph, held.data(), &count), CUDA_SUCCESS);
+    held.resize(count);
+    return held;
+  }
+  // Of a clone the one of its kind with the same function or target, in whatever order the driver lists them.
+  CUgraphNode handle_of(const BuiltPlan& built, std::string_view name) {
+    const PlanNode& node = node_of(built, name);
+    if (!built.nodes.empty()) return built.nodes[node.id];
+    for (const CUgraphNode held : held_nodes(built.graph)) {
+      CUDA_KERNEL_NODE_PARAMS kernel{};
+      CUDA_MEMSET_NODE_PARAMS fill{};
+      CUgraphNodeType type{};
+      EXPECT_EQ(driver().cuGraphNodeGetType(held, &type), CUDA_SUCCESS);
+      if (type == CU_GRAPH_NODE_TYPE_KERNEL) driver().cuGraphKernelNodeGetParams(held, &kernel);
+      if (type == CU_GRAPH_NODE_TYPE_MEMSET) driver().cuGraphMemsetNodeGetParams(held, &fill);
+      if ((node.kind == NodeKind::kernel && kernel.func == node.kernel->function) ||
+          (node.kind == NodeKind::memset && fill.dst == node.fill.to) ||
+          (node.kind == NodeKind::empty && type == CU_GRAPH_NODE_TYPE_EMPTY))
+        return held;
+    }
+    throw std::out_of_range("the clone has no such node");
   }
 
   // Applies `change` to a fresh graph, whose plan `plan` it gets, and expects a line with all `words`.
@@ -73,7 +96,7 @@ class ReadBackTest : public BlendTest {
   Event noted_{device(), "noted"};
 };
 
-constexpr const char* kPatchablePlans[] = {"outer", "inner", "outer/if.then"};
+constexpr const char* kPlans[] = {"outer", "inner", "cloned", "outer/if.then"};
 
 TEST_F(ReadBackTest, AGraphOfEveryKindEqualsItsPlan) {
   const ExplicitGraph exec(every_kind());
@@ -89,7 +112,7 @@ TEST_F(ReadBackTest, AnotherArgumentShapeOrFunctionIsReported) {
     const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, &argument);
     return driver().cuGraphKernelNodeSetParams(handle_of(built, name), &parameters);
   };
-  for (const char* plan : kPatchablePlans) {
+  for (const char* plan : kPlans) {
     const auto changed = [&](auto change) {
       return [&, change](const BuiltPlan& built) { return set(built, "add", change); };
     };
@@ -106,7 +129,7 @@ TEST_F(ReadBackTest, AnotherArgumentShapeOrFunctionIsReported) {
 }
 
 TEST_F(ReadBackTest, AnotherAttributeIsReported) {
-  for (const char* plan : kPatchablePlans) {
+  for (const char* plan : kPlans) {
     expect_reported(plan,
                     [&](const BuiltPlan& built) {
                       CUkernelNodeAttrValue value{};
@@ -128,7 +151,7 @@ TEST_F(ReadBackTest, AnotherAttributeIsReported) {
 }
 
 TEST_F(ReadBackTest, AMissingAnAdditionalAndAnotherEdgeAreReported) {
-  for (const char* plan : kPatchablePlans) {
+  for (const char* plan : kPlans) {
     const auto data_of = [&](const BuiltPlan& built, std::string_view from, std::string_view to) {
       for (const Edge& edge : built.plan->edges)
         if (edge.from == node_of(built, from).id && edge.to == node_of(built, to).id) return edge_data(edge.type);
@@ -169,6 +192,145 @@ TEST_F(ReadBackTest, ANodeOfTheDriversOwnIsReported) {
                     {plan, "nodes in the plan"});
 }
 
+TEST_F(ReadBackTest, ANodeThatIsGoneIsReported) {
+  for (const char* plan : kPlans) {
+    const ExplicitGraph exec(every_kind());
+    const BuiltPlan& built = built_of(exec, plan);
+    ASSERT_EQ(driver().cuGraphDestroyNode(handle_of(built, "end")), CUDA_SUCCESS);
+    const auto lines = read_back(exec);
+    ASSERT_FALSE(lines.empty());
+    expect_words(lines[0], {plan, "nodes in the plan"});
+    if (built.nodes.empty()) continue;  // a clone: which one is gone is not told
+    ASSERT_GE(lines.size(), 2u);
+    expect_words(lines[1], {"'end' is not in the driver's graph"});
+  }
+}
+
+// The same graph, with a clone's nodes listed in another order: a fill is taken out and added again as the last one.
+TEST_F(ReadBackTest, ACloneEqualsItsPlanInWhateverOrderTheDriverListsItsNodes) {
+  const ExplicitGraph exec(every_kind());
+  const BuiltPlan& built = built_of(exec, "cloned");
+  const CUgraphNode words = handle_of(built, "words");
+  std::vector<CUgraphNode> from(100), to(100), before, after;
+  std::vector<CUgraphEdgeData> data(100), data_before, data_after;
+  size_t count = from.size();
+  ASSERT_EQ(driver().cuGraphGetEdges(built.graph, from.data(), to.data(), data.data(), &count), CUDA_SUCCESS);
+  for (size_t i = 0; i < count; ++i) {
+    if (to[i] == words) before.push_back(from[i]), data_before.push_back(data[i]);
+    if (from[i] == words) after.push_back(to[i]), data_after.push_back(data[i]);
+  }
+  ASSERT_FALSE(after.empty());
+  CUgraphNodeParams parameters = graph_node_parameters(node_of(built, "words"), device().context(), nullptr);
+  ASSERT_EQ(driver().cuGraphDestroyNode(words), CUDA_SUCCESS);
+  CUgraphNode added = nullptr;
+  ASSERT_EQ(driver().cuGraphAddNode(&added, built.graph, before.data(), data_before.data(), before.size(), &parameters),
+            CUDA_SUCCESS);
+  const std::vector<CUgraphNode> sources(after.size(), added);
+  ASSERT_EQ(driver().cuGraphAddDependencies(built.graph, sources.data(), after.data(), data_after.data(), after.size()),
+            CUDA_SUCCESS);
+  if (device().driver().is_cpu()) {
+    ASSERT_EQ(held_nodes(built.graph).back(), added) << "not where it was";
+  }
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+
+  CUkernelNodeAttrValue value{};
+  value.priority = -2;
+  ASSERT_EQ(driver().cuGraphKernelNodeSetAttribute(handle_of(built, "add"), CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
+            CUDA_SUCCESS);
+  const auto lines = read_back(exec);
+  ASSERT_EQ(lines.size(), 1u) << "and what differs is told of that node alone";
+  expect_words(lines[0], {"'add'", "priority is 0 in the plan and -2"});
+}
+
+TEST_F(ReadBackTest, ChildrenInsideAClonedChildAreReadToo) {
+  for (const ChildOwnership ownership : {ChildOwnership::moved, ChildOwnership::cloned}) {
+    GraphBuilder inner(device(), "inner");
+    declare_all(inner);
+    add_all(inner, false);
+    GraphBuilder middle(device(), "middle");
+    declare_all(middle);
+    middle.fill("first", y_, 1u);
+    middle.child("inside", std::move(inner).finish(EdgePolicy::programmatic), ownership);
+    middle.fill("last", y_, 2u);
+    GraphBuilder g(device(), "outer");
+    declare_all(g);
+    g.child("clone", std::move(middle).finish(EdgePolicy::full), ChildOwnership::cloned);
+    const ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+    EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+
+    CUgraph graph = nullptr;
+    for (const CUgraphNode held : held_nodes(built_of(exec, "middle").graph)) {
+      CUgraphNodeType type{};
+      ASSERT_EQ(driver().cuGraphNodeGetType(held, &type), CUDA_SUCCESS);
+      if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
+      ASSERT_EQ(driver().cuGraphChildGraphNodeGetGraph(held, &graph), CUDA_SUCCESS);
+    }
+    ASSERT_NE(graph, nullptr);
+    BuiltPlan innermost;  // as the clone has it
+    innermost.plan = built_of(exec, "inner").plan;
+    innermost.graph = graph;
+    PlanNode add = node_of(innermost, "add");
+    reinterpret_cast<Accumulate*>(add.arguments.data())->salt = 2;
+    void* argument = argument_address(add.arguments);
+    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(add, &argument);
+    ASSERT_EQ(driver().cuGraphKernelNodeSetParams(handle_of(innermost, "add"), &parameters), CUDA_SUCCESS);
+    const auto lines = read_back(exec);
+    ASSERT_EQ(lines.size(), 1u);
+    expect_words(lines[0], {"'add'", "argument 'salt' differs"});
+  }
+}
+
+// What was patched is in the executable graph alone.
+TEST_F(ReadBackTest, APatchedChildIsComparedAsItWasBuilt) {
+  for (const ChildOwnership ownership : {ChildOwnership::moved, ChildOwnership::cloned}) {
+    const auto part = [&](uint32_t salt) {
+      GraphBuilder g(device(), "part");
+      declare_all(g);
+      g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = salt});
+      return std::move(g).finish(EdgePolicy::full);
+    };
+    GraphBuilder g(device(), "outer");
+    declare_all(g);
+    const ChildNode child = g.child("child", part(1), ownership);
+    ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+    exec.patch_child(child, part(2));
+    EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  }
+}
+
+// Without the flag a graph's kernels run with the priority of the stream.
+TEST_F(ReadBackTest, PrioritiesCountInTheGraphsThatHaveThemAlone) {
+  const auto flags_of = [&](CUgraphExec exec) {
+    cuuint64_t flags = 0;
+    EXPECT_EQ(driver().cuGraphExecGetFlags(exec, &flags), CUDA_SUCCESS);
+    return flags;
+  };
+  for (const int priority : {0, -1})
+    for (const bool in_child : {false, true}) {
+      GraphBuilder inner(device(), "inner"), outer(device(), "outer");
+      GraphBuilder& g = in_child ? inner : outer;
+      declare_all(inner);
+      declare_all(outer);
+      inner.fill("fill", y_, 1u);
+      g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1},
+               {.attributes = {.priority = priority}});
+      outer.child("child", std::move(inner).finish(EdgePolicy::full));
+      ExplicitGraph exec(std::move(outer).finish(EdgePolicy::full));
+      const cuuint64_t expected = priority == 0 ? 0 : CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+      EXPECT_EQ(flags_of(exec.exec()), expected) << priority;
+      EXPECT_EQ(flags_of(CapturedGraph(exec.plan(), stream_).exec()), expected) << priority;
+      EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+      if (priority == 0 || in_child) continue;
+      auto altered = std::make_shared<Plan>(exec.plan());
+      for (PlanNode& node : altered->nodes) node.attributes = {};
+      exec.built_plans()[0]->plan = altered;
+      const auto lines = read_back(exec);
+      ASSERT_EQ(lines.size(), 2u);
+      expect_words(lines[0], {"'add'", "priority is 0 in the plan and -1"});
+      expect_words(lines[1], {"'outer'", "instantiation flags are 0 in the plan and 8 in the driver"});
+    }
+}
+
 // Planted the other way round: the plan is not what was built.
 TEST_F(ReadBackTest, ACopyAFillAFunctionOrAnEventThatDiffersFromThePlanIsReported) {
   const Event other(device(), "other");
@@ -188,7 +350,11 @@ TEST_F(ReadBackTest, ACopyAFillAFunctionOrAnEventThatDiffersFromThePlanIsReporte
   expect("rows", [](PlanNode& node) { node.copy.rows = 3; }, {"'rows'", "rows is 3", "and 4"});
   expect("rows", [](PlanNode& node) { node.copy.to_pitch = 128; }, {"'rows'", "destination pitch"});
   expect("words", [](PlanNode& node) { node.fill.value = 6; }, {"'words'", "value is 6", "and 5"});
-  expect("bytes", [](PlanNode& node) { node.fill.count = 8; }, {"'bytes'", "bytes is 8", "and 7"});
+  expect("bytes", [](PlanNode& node) { node.fill.count = 8; }, {"'bytes'", "elements of a row is 8", "and 7"});
+  expect("bytes", [](PlanNode& node) { node.fill.element_bytes = 2; }, {"'bytes'", "bytes of an element is 2"});
+  expect("row_fill", [](PlanNode& node) { node.fill.rows = 3; }, {"'row_fill'", "rows is 3", "and 4"});
+  expect("row_fill", [](PlanNode& node) { node.fill.pitch = 64; }, {"'row_fill'", "pitch is 64", "and 48"});
+  expect("row_fill", [](PlanNode& node) { node.fill.count = 4; }, {"'row_fill'", "elements of a row is 4", "and 3"});
   expect("call", [](PlanNode& node) { node.host = std::make_shared<HostCall>(); }, {"'call'", "other data"});
   expect("note", [&](PlanNode& node) { node.event = &other; }, {"'note'", "another event"});
   expect("hold", [&](PlanNode& node) { node.event = &other; }, {"'hold'", "another event"});

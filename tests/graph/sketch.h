@@ -105,7 +105,10 @@ inline Plan make_random_plan(Device& device, const Kernel<Mix>& waiting, const K
     const std::string name = "n" + std::to_string(n);
     const uint32_t kind = below(10);
     if (kind == 0) {
-      ids.push_back(g.fill(name, piece(0, 256), 1.0f));
+      const View<float> to = piece(0, 256);
+      const FillRows rows{.count = 1, .rows = 1 + below(4), .pitch = 4 * (1 + below(20))};
+      const bool fits = (rows.rows - 1) * rows.pitch + 4 <= to.bytes();
+      ids.push_back(fits ? g.fill_rows(name, to, rows, 1.0f) : g.fill(name, to, 1.0f));
     } else if (kind == 1 && !ids.empty()) {
       ids.push_back(g.empty(name, {ids[below(static_cast<uint32_t>(ids.size()))]}));
     } else {  // reads below `cut` and writes above it, or the other way round: no overlap within the node

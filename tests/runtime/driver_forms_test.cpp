@@ -22,13 +22,16 @@ namespace {
   X(cuInit, 2000) X(cuDriverGetVersion, 2020) X(cuGetErrorName, 6000) X(cuGetErrorString, 6000)                 \
   X(cuDeviceGet, 2000) X(cuDeviceGetCount, 2000) X(cuDeviceGetName, 2000) X(cuDeviceGetAttribute, 2000)         \
   X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)               \
-  X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxSynchronize, 2000) X(cuMemGetInfo, 3020)             \
+  X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxSynchronize, 2000)                                   \
+  X(cuCtxGetStreamPriorityRange, 5050) X(cuMemGetInfo, 3020)                                                    \
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
   X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
   X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
-  X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD32Async, 3020) X(cuStreamCreate, 2000)                \
-  X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000) X(cuStreamWaitEvent, 3020)       \
+  X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD32Async, 3020)              \
+  X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D16Async, 3020) X(cuMemsetD2D32Async, 3020)                            \
+  X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000)          \
+  X(cuStreamWaitEvent, 3020)                                                                                    \
   X(cuStreamBeginCapture, 10010) X(cuStreamBeginCaptureToGraph, 12030) X(cuStreamEndCapture, 10000)             \
   X(cuStreamIsCapturing, 10000) X(cuLaunchHostFunc, 10000) X(cuEventCreate, 2000) X(cuEventDestroy, 4000)       \
   X(cuEventRecord, 2000) X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) X(cuEventQuery, 2000)     \
@@ -47,6 +50,7 @@ namespace {
   X(cuGraphChildGraphNodeGetGraph, 10000) X(cuGraphEventRecordNodeGetEvent, 11010)                              \
   X(cuGraphEventWaitNodeGetEvent, 11010) X(cuGraphInstantiateWithParams, 12000) X(cuGraphUpload, 11010)         \
   X(cuGraphLaunch, 10000) X(cuGraphExecDestroy, 10000) X(cuGraphExecUpdate, 12000)                              \
+  X(cuGraphExecGetFlags, 12000)                                                                                 \
   X(cuGraphExecKernelNodeSetParams, 12000) X(cuGraphExecMemcpyNodeSetParams, 10020)                             \
   X(cuGraphExecMemsetNodeSetParams, 10020) X(cuGraphExecHostNodeSetParams, 10020)                               \
   X(cuGraphExecChildGraphNodeSetParams, 11010) X(cuGraphExecEventRecordNodeSetEvent, 11010)                     \

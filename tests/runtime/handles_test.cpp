@@ -43,6 +43,7 @@ TEST_F(Handles, DeviceTellsItsProperties) {
   EXPECT_GE(properties.sm_count, 4);
   EXPECT_GE(properties.cc_major, 8);
   EXPECT_EQ(properties.max_threads_per_block, 1024);
+  EXPECT_LT(properties.greatest_priority, properties.least_priority) << "lower numbers go first";
   EXPECT_GT(properties.total_bytes, 0u);
   EXPECT_GE(properties.shared_optin_bytes, 48u * 1024);
   EXPECT_LE(device_.free_bytes(), properties.total_bytes);
