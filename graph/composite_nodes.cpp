@@ -63,6 +63,7 @@ void collect_names(const Plan& plan, std::vector<std::string_view>& names) {
 // What the nodes of a plan, taken as one node, do with a range.
 struct NestedUse {
   uint64_t begin = 0, end = 0;
+  uint64_t buffer = 0;     // where the buffer starts that it lies in
   std::string_view field;  // the first node that touches it
   bool writes = false, reads_first = false;
 
@@ -95,6 +96,7 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
         for (auto i = static_cast<size_t>(first); i < pieces.size() && pieces[i].end <= begin + use.bytes; ++i) {
           NestedUse& piece = pieces[i];
           if (piece.field.empty()) piece.field = kept_name(node.name);
+          piece.buffer = plan->buffers[use.buffer].range.address;
           if (reads(use.access) && writer[i] != plan) piece.reads_first = true;
           if (!writes(use.access)) continue;
           piece.writes = true;
@@ -105,8 +107,8 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
   std::vector<NestedUse> joined;
   for (const NestedUse& piece : pieces) {
     if (piece.field.empty()) continue;  // between two uses
-    if (!joined.empty() && joined.back().end == piece.begin && joined.back().field == piece.field &&
-        joined.back().access() == piece.access())
+    if (!joined.empty() && joined.back().end == piece.begin && joined.back().buffer == piece.buffer &&
+        joined.back().field == piece.field && joined.back().access() == piece.access())
       joined.back().end = piece.end;
     else
       joined.push_back(piece);

@@ -253,11 +253,14 @@ void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& 
   for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
   g.declare(s.host_inputs_range, {.live_in = true});
   g.declare(s.inputs_range);
-  // A workspace is written and read back within one launch, which a plan cannot see: it counts as always valid.
+  // A workspace is written and read back within one launch, and a loop's body might never run: a plan cannot see that
+  // what they read has been written, so it counts as always valid.
+  const bool loops = purpose == DecodePurpose::step && s.steps.loop;
   for (const NamedRange& range : s.scratch)
-    g.declare(range, {.live_in = range.kind == "workspace", .live_out = range.kind == "output"});
+    g.declare(range, {.live_in = loops || range.kind == "workspace", .live_out = range.kind == "output"});
   for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
-  if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_out = true});
+  // Of several steps the host says beforehand that nothing was chosen.
+  if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
 }
 
 // The first layer's input: of the tokens that the host named or the last step chose.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "runtime/device_selection.h"
 #include "tests/support/error_text.h"
 #include "tests/support/test_device.h"
@@ -18,10 +20,10 @@ class StepTuner : public testing::Test {
                       [&](const TunerTrial& trial) { trials_.push_back(trial); });
   }
 
-  OpenedDevice opened_ = open_device(test_device());
+  OpenedDevice opened_ = open_device(test::test_device());
   Stream stream_{*opened_.device, "tune"};
   KernelCache kernels_{*opened_.device};
-  DecoderModel model_ = DecoderModel::load(*opened_.device, stream_, source_dir() / "tests/golden/llama/odd_sizes");
+  DecoderModel model_ = DecoderModel::load(*opened_.device, stream_, test::source_dir() / "tests/golden/llama/odd_sizes");
   std::vector<TunerTrial> trials_;
 };
 

@@ -121,7 +121,7 @@ class Generate(CommandTest):
         self.assertLess(int(re.search(r"(?m)^decode +(\d+) tokens", done.stderr.decode()).group(1)), 299)  # an end of its own
         for steps in (["7"], ["64", "--until-ended"], ["300", "--until-ended"]):
             self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
-        for steps, named in ((["0"], ["steps-per-launch"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
+        for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
                              (["1", "--until-ended"], ["--until-ended and --steps-per-launch"])):
             self.assert_refused(USAGE, named, *self.STORY, "--steps-per-launch", *steps)
 

@@ -64,7 +64,8 @@ TEST(TunedSteps, AreNotTakenForOtherRowsOrInvariantNumerics) {
   LoadedModel loaded("llama/odd_sizes");
   const auto shapes = [&](const DecoderOptions& options) {
     std::vector<unsigned> threads;
-    for (const PlanNode& node : loaded.decoder(options).step_plan().nodes) threads.push_back(node.shape.block[0]);
+    const Decoder decoder = loaded.decoder(options);
+    for (const PlanNode& node : decoder.step_plan().nodes) threads.push_back(node.shape.block[0]);
     return threads;
   };
   DecoderOptions of_two = tuned(2, some_tuning());

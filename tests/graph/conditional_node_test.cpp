@@ -186,6 +186,25 @@ TEST_F(ConditionalNodeTest, BodiesHoldCopiesFillsEmptyNodesAndChildren) {
   }
 }
 
+TEST_F(ConditionalNodeTest, ANodeOfABodyMayReadBuffersThatLieSideBySide) {
+  const DeviceBuffer both(device(), "both", 2 * n * sizeof(uint32_t));
+  const Words left = view_of<uint32_t>(both).subview(0, n), right = view_of<uint32_t>(both).subview(n, n);
+  GraphBuilder g(device(), "neighbours");
+  declare_all(g);
+  g.declare({"left", left.address(), left.bytes(), "activation"}, {.live_in = true});
+  g.declare({"right", right.address(), right.bytes(), "activation"}, {.live_in = true});
+  const auto condition = g.condition("c", 1);
+  g.if_else("if", condition, [&](GraphBuilder& body) {
+    body.launch("mix", machine().blend_of(n), {.a = left, .b = right, .key = {}, .y = z_, .salt = 1});
+  });
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  std::vector<std::string> read;
+  for (const Use& use : plan.nodes.back().uses)
+    if (use.access == Access::in) read.push_back(plan.buffers[use.buffer].range.name);
+  EXPECT_EQ(std::count(read.begin(), read.end(), "left"), 1);
+  EXPECT_EQ(std::count(read.begin(), read.end(), "right"), 1);
+}
+
 TEST_F(ConditionalNodeTest, KernelsCopiesAndFillsInsideBodiesAreRefusedFrozenWrites) {
   GraphBuilder g(device(), "frozen");
   declare_all(g);

@@ -135,7 +135,9 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
   const auto t = temperature.read(), p = top_p.read();
   const auto seeds = seed.read();
   for (size_t i = 0; i < count; ++i) {
-    if (i >= chosen.size()) EXPECT_EQ(position[i], rows[i].position) << "padding";
+    if (i >= chosen.size()) {
+      EXPECT_EQ(position[i], rows[i].position) << "padding";
+    }
     if (static_cast<int32_t>(i) >= result.n_live) continue;
     result.live[callers[i]] = {position[i],
                                sequence[i],
