@@ -78,6 +78,7 @@ int graph(const GraphOptions& options) {
                  .detail = "only the page shows them",
                  .advice = "--format html",
                  .fault = Fault::usage});
+  check_steps(options.session);
   Session session(options.session);
   const auto decoder = session.make_decoder(std::min(session.context_limit(), kDumpContext), 1);
   const Plan& plan = decoder->step_plan();
@@ -94,6 +95,7 @@ void add_graph(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("graph", "Show the nodes, edges and buffers of a decode step");
   add_session_options(*command, options->session);
   add_bucket_option(*command, options->session);
+  add_steps_options(*command, options->session);
   command->add_option("--format", options->format, "of the dump")
       ->check(CLI::IsMember({"text", "dot", "json", "html"}))
       ->capture_default_str();

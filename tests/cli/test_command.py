@@ -194,6 +194,21 @@ class Graph(CommandTest):
                 with open(os.path.join(folder, "plan")) as file:
                     self.assertEqual(shown, file.read())
 
+    def test_a_plan_of_several_steps_has_their_nodes_and_is_what_the_driver_holds(self):
+        words = on_device("graph", DEMO, "--verify", "--out", "plan.json", "--format", "json", "--steps-per-launch")
+        for steps in (["3"], ["9", "--until-ended"]):
+            with tempfile.TemporaryDirectory() as folder:
+                self.assertRegex(self.succeed(*words, *steps, cwd=folder), r"\Averified: \d+ nodes")
+                with open(os.path.join(folder, "plan.json")) as file:
+                    plan = json.load(file)
+            names = [node["name"] for node in plan["nodes"]]
+            if len(steps) == 1:
+                self.assertEqual(["s0.advance", "s1.advance", "s2.advance"], [n for n in names if n.endswith("advance")])
+                violations, _ = check_plan.check_plan(plan)
+                self.assertEqual([], violations)
+            else:
+                self.assertEqual(["inputs", "steps"], names)
+
     def test_edges_follow_their_option(self):
         types = {}
         for edges in ("programmatic", "full", "serial"):
