@@ -11,16 +11,6 @@ constexpr int64_t kBuckets[] = {1, 4};
 
 class ProjectAddValues : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    std::vector<MatvecShape> shapes;
-    for (int64_t cols : kWidths)
-      for (int64_t rows : kBuckets) shapes.push_back(matvec_shape(rows, cols, 1, 1));
-    prepare_matvec("project_add", shapes);
-    const std::vector<MatvecShape> few = {matvec_shape(1, 100, 1, 1), matvec_shape(4, 100, 1, 1)};
-    prepare_matvec("project_add", few, {{.biases = true}});
-    prepare_matvec("project", few, {{}, {.biases = true}});
-  }
-
   // Nothing is rounded but the sums: the dot product's, and one more when it is added to the residual.
   template <class Run = RunProjectAdd>
   static void compare(const MatvecShape& shape, const MatvecData& data) {
@@ -41,6 +31,10 @@ class ProjectAddValues : public ::testing::Test {
 };
 
 TEST_F(ProjectAddValues, AgreeWithTheReferenceAtOddSizes) {
+  std::vector<MatvecShape> shapes;
+  for (const int64_t cols : kWidths)
+    for (const int64_t rows : kBuckets) shapes.push_back(matvec_shape(rows, cols, 1, 1));
+  prepare_matvec("project_add", shapes);
   for (const int64_t rows : kBuckets)
     for (const int64_t cols : kWidths)
       for (const int64_t outputs : {1, 7, 131}) {
@@ -55,6 +49,9 @@ TEST_F(ProjectAddValues, AgreeWithTheReferenceOverManySegments) {
 }
 
 TEST_F(ProjectAddValues, AgreeWithTheReferenceWithABiasAndWithoutAdding) {
+  const std::vector<MatvecShape> few = {matvec_shape(1, 100, 1, 1), matvec_shape(4, 100, 1, 1)};
+  prepare_matvec("project_add", few, {{}, {.biases = true}});
+  prepare_matvec("project", few, {{}, {.biases = true}});
   for (const int64_t rows : kBuckets)
     for (const bool biases : {false, true}) {
       const MatvecShape shape = matvec_shape(rows, 100, 131, 1);
