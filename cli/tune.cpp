@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "bench/step_tuner.h"
 #include "cli/command.h"
@@ -34,9 +35,13 @@ int tune(const TuneOptions& options) {
                    .detail = fmt::format("it is outside 1 to {}", kMostTunedRows),
                    .fault = Fault::usage});
   Session session(options.session);
-  fmt::print("{:>5} {:<28} {:>9} {:>10} {:>10} {:>8}\n", "rows", "number", "value", "us a step", "best so far", "");
+  const auto told = [first = true](const TunerTrial& trial) mutable {
+    if (std::exchange(first, false))
+      fmt::print("{:>5} {:<28} {:>9} {:>10} {:>10} {:>8}\n", "rows", "number", "value", "us a step", "best so far", "");
+    print(trial);
+  };
   Tuning tuning =
-      tune_steps(session.device(), session.stream(), session.kernels(), session.model(), options.tuner, print);
+      tune_steps(session.device(), session.stream(), session.kernels(), session.model(), options.tuner, told);
   const std::filesystem::path path = options.out.empty() ? tuning_file(tuning.key) : options.out;
   if (options.out.empty()) {
     std::filesystem::create_directories(path.parent_path());
