@@ -34,9 +34,15 @@ DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::p
 
 std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const Device& device,
                                           const ModelConfig& config) {
-  if (options.tuning == "none" || numerics_of(options.numerics) == Numerics::invariant) return nullptr;
+  const bool is_auto = options.tuning == "auto", invariant = numerics_of(options.numerics) == Numerics::invariant;
+  if (options.tuning == "none" || (is_auto && invariant)) return nullptr;
+  if (invariant)
+    throw Error({.doing = "use together",
+                 .object = "--tuning and --numerics",
+                 .detail = "a tuned step sums in an order of its own, which invariant numerics cannot take",
+                 .advice = "--tuning none, or --numerics fast",
+                 .fault = Fault::usage});
   const TuningKey key{device.properties().name, model_sizes(config)};
-  const bool is_auto = options.tuning == "auto";
   const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(options.tuning);
   std::error_code unused;
   if (is_auto && (path.empty() || !std::filesystem::exists(path, unused))) return nullptr;
