@@ -24,17 +24,17 @@ constexpr uint64_t kMostBytes = 1 << 20;
 constexpr std::array<std::pair<Arithmetic, const char*>, 3> kArithmetics = {
     {{Arithmetic::matvec, "matvec"}, {Arithmetic::tiles, "tiles"}, {Arithmetic::products, "products"}}};
 
-// f(name, number, least, most, multiple): the one list of what is in a file.
+// f(name, number, least, most, multiple): the one list of what is in a file. Multiple 0: a power of two.
 template <class Number, class Function>
 void each_number(Number&& of, const AttendTuning*, Function&& f) {
   f("splits", of.splits, 1, 64, 1);
-  f("warps", of.warps, 4, 16, 1);
-  f("unroll", of.unroll, 1, 8, 1);
+  f("warps", of.warps, 4, 16, 0);
+  f("unroll", of.unroll, 1, 8, 0);
 }
 template <class Number, class Function>
 void each_number(Number&& of, const MatvecTuning*, Function&& f) {
   f("threads", of.threads, 32, 256, 32);
-  f("batch", of.batch, 1, 16, 0);  // 0: a power of two
+  f("batch", of.batch, 1, 16, 0);
   f("blocks_per_sm", of.blocks_per_sm, 1, 4, 1);
 }
 template <class Number, class Function>

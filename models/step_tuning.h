@@ -22,8 +22,8 @@ enum class Arithmetic : uint8_t { matvec, tiles, products };
 
 struct AttendTuning {
   int64_t splits = 0;  // blocks that share a row's context, 1 to 64
-  int64_t warps = 0;   // of a block, 4 to 16
-  int64_t unroll = 0;  // keys that a lane requests at once, 1 to 8
+  int64_t warps = 0;   // of a block: 4, 8 or 16
+  int64_t unroll = 0;  // keys that a lane requests at once: 1, 2, 4 or 8
   bool operator==(const AttendTuning&) const = default;
 };
 

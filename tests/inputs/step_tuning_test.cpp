@@ -37,17 +37,19 @@ TEST_F(TuningFile, ComesBackAsItWasWritten) {
 }
 
 TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
-  for (const auto& [step, words] : {std::pair{"{}", "steps[0].rows is missing"},
-                                    {"7", "steps[0] is not an object"},
-                                    {R"({"rows": 8193})", "steps[0].rows is 8193"},
-                                    {R"({"rows": 1}, {"rows": 1})", "steps[1].rows is 1, as of a step before"},
-                                    {R"({"rows": 1, "arithmetic": "abacus"})", "steps[0].arithmetic is 'abacus'"},
-                                    {R"({"rows": 1, "attend": {"splits": 65}})", "steps[0].attend.splits is 65"},
-                                    {R"({"rows": 1, "attend": {"split": 6}})", "steps[0].attend.'split'"},
-                                    {R"({"rows": 1, "attention": {}})", "steps[0].'attention'"},
-                                    {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
-                                    {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
-                                    {R"({"rows": 1, "out.tile": {"ring": -1}})", "steps[0].out.tile.ring is -1"}}) {
+  for (const auto& [step, words] :
+       {std::pair{"{}", "steps[0].rows is missing"},
+        {"7", "steps[0] is not an object"},
+        {R"({"rows": 8193})", "steps[0].rows is 8193"},
+        {R"({"rows": 1}, {"rows": 1})", "steps[1].rows is 1, as of a step before"},
+        {R"({"rows": 1, "arithmetic": "abacus"})", "steps[0].arithmetic is 'abacus'"},
+        {R"({"rows": 1, "attend": {"splits": 65}})", "steps[0].attend.splits is 65"},
+        {R"({"rows": 1, "attend": {"split": 6}})", "steps[0].attend.'split'"},
+        {R"({"rows": 1, "attention": {}})", "steps[0].'attention'"},
+        {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
+        {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
+        {R"({"rows": 1, "attend": {"warps": 5}})", "attend.warps is 5, expected a power of two"},
+        {R"({"rows": 1, "out.tile": {"ring": -1}})", "steps[0].out.tile.ring is -1"}}) {
     const std::string text = refusal(step);
     EXPECT_NE(text.find(words), std::string::npos) << step << ": " << text;
     EXPECT_NE(text.find("tuning.json"), std::string::npos) << text;
