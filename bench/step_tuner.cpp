@@ -50,6 +50,7 @@ std::vector<Number> all_numbers() {
                            {1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64}));
   numbers.push_back(number("attend", "attend.warps", &StepTuning::attend, &AttendTuning::warps, {4, 8, 16}));
   numbers.push_back(number("attend", "attend.unroll", &StepTuning::attend, &AttendTuning::unroll, {1, 2, 4}));
+  numbers.push_back(number("attend", "attend.ring", &StepTuning::attend, &AttendTuning::ring, {2, 3, 4, 6, 8, 10, 12}));
   for (const auto& [part, of] : {std::pair{"gate_up", &StepTuning::gate_up},
                                  {"down", &StepTuning::down},
                                  {"head", &StepTuning::head},

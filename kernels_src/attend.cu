@@ -1,7 +1,6 @@
 // y = softmax(q k^T * scale) v over keys 0 .. position, or the last `window` of them. Block (s, t, m): split s of the
-// context, head tile t, row m. See device/split_attention.cuh and lane_attention.cuh.
+// context, head tile t, row m. See device/split_attention.cuh.
 #include "kernels_src/attend.h"
-#include "kernels_src/device/lane_attention.cuh"
 #include "kernels_src/device/split_attention.cuh"
 
 NODEWRIGHT_KERNEL(attend, Attend, (32 * kWarps)) {
@@ -17,22 +16,13 @@ NODEWRIGHT_KERNEL(attend, Attend, (32 * kWarps)) {
                        static_cast<int>(head0 / (kHeads / kKvHeads))};
   Elements query;
   load_query(query, args.q.data + (row * kHeads + head0) * kHeadDim, args.scale);
-  const auto merge = [&](const auto& memory) {
-    merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, memory.merged,
-                 memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });
-  };
-  if constexpr (kMeets != 0) {
-    Running state;
-    Chunk keys, values;
-    const AttendMemory memory = attend_memory(0);
-    request_chunk(keys, from, 0, split.first, split.last);
-    request_chunk(values, from, 1, split.first, split.last);
-    attend_split(split, split.last, from, keys, values, query, state, memory, [](Chunk&, Chunk&, int) {});
-    gather_slots(state, memory);
-    merge(memory);
-  } else {
-    LaneRunning state[kTileHeads];
-    attend_by_lane(split, from, query, state);
-    merge(gather_lanes(state));
-  }
+  Running state;
+  Chunk keys, values;
+  const AttendMemory memory = attend_memory(0);
+  request_chunk(keys, from, 0, split.first, split.last);
+  request_chunk(values, from, 1, split.first, split.last);
+  attend_split(split, split.last, from, keys, values, query, state, memory, [](Chunk&, Chunk&, int) {});
+  gather_slots(state, memory);
+  merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, kWeights, memory.merged,
+               memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });
 }

@@ -7,12 +7,12 @@
 namespace nodewright {
 
 struct Attend {
-  In<float> q;              // [rows, heads, head_dim] rotated
-  In<bf16> kv;              // one layer's pool (kv_pages.h)
-  In<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
-  In<int32_t> block_table;  // [rows, table_stride]
-  In<int32_t> n_live;       // [1]
-  Out<bf16> y;              // [rows, y_stride]: heads * head_dim elements a row
+  In<float> q;                   // [rows, heads, head_dim] rotated
+  In<bf16> kv;                   // one layer's pool (kv_pages.h)
+  Settled<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
+  Settled<int32_t> block_table;  // [rows, table_stride]
+  Settled<int32_t> n_live;       // [1]
+  Out<bf16> y;                   // [rows, y_stride]: heads * head_dim elements a row
   InOut<float> partials;    // [rows, head_tiles, splits, head_tile, head_dim + 2]: weighted values, then max, then sum
   InOut<int32_t> arrivals;  // [rows, head_tiles] splits that have written their partials; zero between launches
   int64_t table_stride;
@@ -27,7 +27,6 @@ struct AttendShape {
   int64_t splits = 1;  // upper bound on blocks over one row's context
 
   int64_t warps = 8, unroll = 2;  // unroll: keys a lane requests at once
-  bool meets = true;              // the scores of a pass, in shared memory; else every lane weighs its own keys
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t group() const { return heads / kv_heads; }
   // Query heads a block handles, all of one kv head: registers hold q and the weighted values of each, and a warp
@@ -52,18 +51,9 @@ struct AttendShape {
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
   constexpr int64_t pass() const { return slots() * unroll; }  // keys a block requests at once
   constexpr unsigned shared_bytes() const {                    // AttendMemory (device/split_attention.cuh)
-    const int64_t of_slot = meets ? padded_head_dim() : head_dim + 2, weights = splits > slots() ? splits : slots();
-    const int64_t of_head = slots() * of_slot + (meets ? 2 * pass() + 2 : 0) + weights + 2;
+    const int64_t weights = splits > slots() ? splits : slots();
+    const int64_t of_head = slots() * padded_head_dim() + 2 * pass() + 2 + weights + 2;
     return static_cast<unsigned>(4 * (head_tile() * of_head + 4));
-  }
-  // Of the same heads, for steps of so many rows that a block has many passes: its warps then wait for one another only
-  // at the end. On one H200 (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 32 rows takes 1.67 ms so, 1.81 otherwise.
-  static constexpr int64_t kManyRows = 9;
-  constexpr AttendShape for_many_rows() const {
-    AttendShape shape = *this;
-    shape.warps = shape.unroll = 4;
-    shape.meets = false;
-    return shape;
   }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
@@ -72,7 +62,6 @@ struct AttendShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits, kWarps, kUnroll; of
-// Attend also kMeets.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits, kWarps, kUnroll.
 
 }  // namespace nodewright

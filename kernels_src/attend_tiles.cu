@@ -47,16 +47,6 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
   copies.close_group();
 }
 
-// Over the four lanes that share a row of an accumulator.
-NODEWRIGHT_DEVICE float quad_max(float v) {
-  v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
-  return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
-}
-NODEWRIGHT_DEVICE float quad_sum(float v) {
-  v += __shfl_xor_sync(0xffffffffu, v, 1);
-  return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
-
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAnSm) {

@@ -94,6 +94,6 @@ NODEWRIGHT_KERNEL(rope_attend, RopeAttend, (32 * kWarps)) {
       }
   });
   gather_slots(state, memory);
-  merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, memory.merged,
+  merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, kWeights, memory.merged,
                memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });
 }

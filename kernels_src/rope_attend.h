@@ -29,7 +29,7 @@ struct RopeAttend {
   float scale;     // of q . k, times log2(e)
 };
 
-// Constants: Attend's but kMeets, and kRotate, kHeadNorm, kNorm as RopeAppend's.
+// Constants: Attend's, and kRotate, kHeadNorm, kNorm as RopeAppend's.
 
 // Before the memory that Attend needs: the rotated heads of q, the new key and value, and what rotates and norms them.
 NODEWRIGHT_BOTH constexpr unsigned rope_attend_own_bytes(int64_t head_tile, int64_t head_dim, int64_t padded_head_dim) {

@@ -6,6 +6,7 @@
 
 #include "kernels_src/advance.h"
 #include "kernels_src/attend.h"
+#include "kernels_src/flash_decode.h"
 #include "kernels_src/matvec_shape.h"
 #include "models/kv_cache.h"
 
@@ -131,6 +132,10 @@ StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int6
 
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count) {
   if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
+  if (step.takes_flash_decode(config)) {  // one wave of blocks
+    const FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim};
+    return std::clamp<int64_t>(2 * sm_count / (shape.rows * shape.head_tiles()), 1, 64);
+  }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
   const int64_t blocks = rows * shape.head_tiles();

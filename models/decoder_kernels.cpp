@@ -49,6 +49,14 @@ std::optional<Choice> tiled(const std::string& name, const TileShape& shape, con
   return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }
 
+Choice flash_decode(const FlashDecodeShape& shape, const std::vector<Constant>& heads) {
+  std::vector<Constant> constants = heads;
+  constants.insert(
+      constants.end(),
+      {{"kHeadTile", shape.head_tile()}, {"kSplits", shape.splits}, {"kWarps", shape.warps}, {"kRing", shape.ring()}});
+  return {{"flash_decode", std::move(constants)}, shape.launch_shape()};
+}
+
 // attention_out and down: project_add or, in a family with post norms, project, which norm_add follows. With products
 // `projections` is empty and `of_products` is not.
 struct Projections {
@@ -92,9 +100,12 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   };
   AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device.sm_count)};
-  if (step.sampled_rows >= AttendShape::kManyRows && step.numerics == Numerics::fast) attend = attend.for_many_rows();
   if (step.tuning.attend.warps > 0) attend.warps = step.tuning.attend.warps;
   if (step.tuning.attend.unroll > 0) attend.unroll = step.tuning.attend.unroll;
+  FlashDecodeShape flash{step.sampled_rows, config.heads, config.kv_heads, config.head_dim, attend.splits};
+  if (step.tuning.attend.warps > 0) flash.warps = step.tuning.attend.warps;
+  if (step.tuning.attend.ring > 0) flash.requested = step.tuning.attend.ring;
+  while (flash.shared_bytes() > static_cast<unsigned>(device.shared_optin_bytes) && flash.warps > 1) flash.warps /= 2;
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -131,12 +142,11 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     both.insert(both.end(), of_rotation.begin(), of_rotation.end());
     c.rope_attend = {{"rope_attend", std::move(both)}, rope_attend_shape(attend)};
   } else {
-    std::vector<Constant> attending = tiling;
-    attending.push_back(constant("kMeets", attend.meets));
     c.of_attention = {.rope_append = {{"rope_append", rotation},
                                       rope_append_shape(n, static_cast<unsigned>(config.heads),
                                                         static_cast<unsigned>(config.kv_heads), config.head_norm)},
-                      .attend = {{"attend", attending}, attend.launch_shape()}};
+                      .attend = step.takes_flash_decode(config) ? flash_decode(flash, heads)
+                                                                : Choice{{"attend", tiling}, attend.launch_shape()}};
   }
   const auto normed = [&](int64_t outputs, int64_t rows, const ProjectionTuning& tuning, const Constant& with_bias) {
     return projection("norm_project", config.hidden, outputs, 1, true, rows, tuning, {norm}, {norm, with_bias});

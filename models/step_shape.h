@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels_src/flash_decode.h"
 #include "models/hidden_states.h"
 #include "models/model_config.h"
 #include "models/step_tuning.h"
@@ -53,6 +54,10 @@ struct StepShape {
   }
   // One token, and so no new key but its own: rotation and attention are one kernel.
   bool has_one_key() const { return rows == 1 && !with_products(); }
+  // Rows that choose attend on tensor cores.
+  bool takes_flash_decode(const ModelConfig& config) const {
+    return numerics == Numerics::fast && !has_one_key() && FlashDecodeShape::takes(config.head_dim);
+  }
   bool operator==(const StepShape&) const = default;
 };
 

@@ -30,6 +30,7 @@ void each_number(Number&& of, const AttendTuning*, Function&& f) {
   f("splits", of.splits, 1, 64, 1);
   f("warps", of.warps, 4, 16, 0);
   f("unroll", of.unroll, 1, 8, 0);
+  f("ring", of.ring, 2, 12, 1);
 }
 template <class Number, class Function>
 void each_number(Number&& of, const MatvecTuning*, Function&& f) {

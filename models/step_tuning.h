@@ -1,6 +1,6 @@
 // What a measured device does better than the shapes of kernels say, for steps of one model: found by `nodewright
 // tune`, kept in a JSON file. Zero and nothing mean: as the shapes say (kernels_src/matvec_shape.h, tile_shape.h,
-// attend.h).
+// attend.h, flash_decode.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ enum class Arithmetic : uint8_t { matvec, tiles, products };
 struct AttendTuning {
   int64_t splits = 0;  // blocks that share a row's context, 1 to 64
   int64_t warps = 0;   // of a block: 4, 8 or 16
-  int64_t unroll = 0;  // keys that a lane requests at once: 1, 2, 4 or 8
+  int64_t unroll = 0;  // keys that a lane requests at once, in a step of one row: 1, 2, 4 or 8
+  int64_t ring = 0;    // chunks that a warp has requested, in a step of more rows: 2 to 12 (flash_decode.h)
   bool operator==(const AttendTuning&) const = default;
 };
 

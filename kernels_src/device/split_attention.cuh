@@ -9,23 +9,19 @@
 // from 1.57 ms, with four of each, to 1.26: two such blocks fill an SM, so that they are dealt evenly while the kernel
 // before ends. Requesting the next pass's keys during a pass gains nothing (1.27).
 //
-// Constants: those of attend.h but kMeets.
+// Constants: those of attend.h.
 #pragma once
 
 #include "kernels_src/attend.h"
-#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/device/merge_splits.cuh"
 #include "kernels_src/kv_pages.h"
 
 namespace nodewright {
 
-constexpr int kTileHeads = static_cast<int>(kHeadTile);
 constexpr int kKeysPerWarp = static_cast<int>(32 / kLanes);
 constexpr int kSlots = kKeysPerWarp * static_cast<int>(kWarps);
-constexpr int kPartial = static_cast<int>(kHeadDim + 2);   // weighted values, maximum, sum
 constexpr int kPass = kSlots * static_cast<int>(kUnroll);  // keys a block requests at once
 constexpr int kWeights = kSlots > static_cast<int>(kSplits) ? kSlots : static_cast<int>(kSplits);
-constexpr int kThreads = static_cast<int>(32 * kWarps), kHead = static_cast<int>(kHeadDim);
-constexpr int kElements = kTileHeads * kHead, kOwn = (kElements + kThreads - 1) / kThreads;  // of a thread
 static_assert(kTileHeads <= static_cast<int>(kWarps), "a warp weighs a head");
 
 // A thread's 8 elements of each head of the block's tile: of q, scaled, and of the weighted values so far.
@@ -85,28 +81,6 @@ NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int va
   request_chunk(
       chunk, from, value, key0, end, [&](int page) { return from.table[page]; },
       [](const bf16* p) { return load_16(p); });
-}
-
-// What `count` partials of one head weigh beside each other. Called by a whole warp: load(i) gives the maximum and the
-// sum of partial i, weights[i] becomes exp2(maximum i - largest maximum). Every lane returns the largest maximum and
-// the weighted sum.
-struct Merged {
-  float top, sum;
-};
-template <class Load>
-NODEWRIGHT_DEVICE Merged merge_weights(int count, float* weights, Load load) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  float top = -INFINITY;
-  for (int i = lane; i < count; i += 32) top = fmaxf(top, load(i).top);
-  top = warp_max(top);
-  float sum = 0.0f;
-  for (int i = lane; i < count; i += 32) {
-    const Merged m = load(i);
-    const float weight = exp2f(m.top - top);
-    weights[i] = weight;
-    sum = fmaf(m.sum, weight, sum);
-  }
-  return {top, warp_sum(sum)};
 }
 
 // The block's shared memory, after `bytes_before` bytes of the kernel's own.
@@ -239,79 +213,6 @@ NODEWRIGHT_DEVICE float gathered(const AttendMemory& memory, int h, int d) {
   NODEWRIGHT_UNROLL
   for (int s = 0; s < kSlots; ++s) value += memory.slots[(h * kSlots + s) * kPaddedHeadDim + d];
   return value;
-}
-
-// What the blocks of all splits found, into the row's y: merged[h] has the maximum and the sum of this block, and
-// value_of(h, d) gives its weighted values. `args` has y, y_stride, partials and arrivals.
-template <class Args, class ValueOf>
-NODEWRIGHT_DEVICE void merge_splits(const Args& args, int row, int tile, int split, int splits, float* weights,
-                                    Merged* merged, int* ticket, ValueOf value_of) {
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
-  const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
-  float* row_partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;  // [kSplits][kTileHeads][kPartial]
-  float* mine = row_partials + static_cast<int64_t>(split) * kTileHeads * kPartial;
-  NODEWRIGHT_UNROLL
-  for (int e = 0; e < kOwn; ++e) {
-    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead, d = i % kHead;
-    if (i >= kElements) break;
-    const float value = value_of(h, d);
-    if (splits == 1) {
-      y[i] = to_bf16(value / merged[h].sum);
-    } else {
-      mine[h * kPartial + d] = value;
-      if (d == 0) mine[h * kPartial + kHeadDim] = merged[h].top, mine[h * kPartial + kHeadDim + 1] = merged[h].sum;
-    }
-  }
-  if (splits == 1) return;
-
-  // Splits -> row, through global memory, by the block that arrives last.
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) *ticket = atomicAdd(args.arrivals.data + cell, 1);
-  __syncthreads();
-  if (*ticket != splits - 1) return;
-  __threadfence();
-  if (threadIdx.x == 0) args.arrivals.data[cell] = 0;
-  // Values of the first splits are requested together with what they weigh.
-  constexpr int kAtOnce = kOwn <= 2 ? 16 : 32 / kOwn;
-  const auto element = [&](int i, int s) {
-    return load_shared_by_grid(row_partials + (s * kTileHeads + i / kHead) * kPartial + i % kHead);
-  };
-  float values[kOwn][kAtOnce];
-  NODEWRIGHT_UNROLL
-  for (int e = 0; e < kOwn; ++e) {
-    const int i = static_cast<int>(threadIdx.x) + e * kThreads;
-    NODEWRIGHT_UNROLL
-    for (int s = 0; s < kAtOnce; ++s) values[e][s] = i < kElements && s < splits ? element(i, s) : 0.0f;
-  }
-  if (warp < kTileHeads) {
-    const Merged m = merge_weights(splits, weights + warp * kWeights, [&](int i) {
-      const float* p = row_partials + (i * kTileHeads + warp) * kPartial + kHeadDim;
-      return Merged{load_shared_by_grid(p), load_shared_by_grid(p + 1)};
-    });
-    if (lane == 0) merged[warp] = m;
-  }
-  __syncthreads();
-  NODEWRIGHT_UNROLL
-  for (int e = 0; e < kOwn; ++e) {
-    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead;
-    if (i >= kElements) break;
-    float value = 0.0f;
-    NODEWRIGHT_UNROLL
-    for (int s = 0; s < kAtOnce; ++s)
-      if (s < splits) value = fmaf(values[e][s], weights[h * kWeights + s], value);
-    int s = kAtOnce;
-    for (; s + 8 <= splits; s += 8) {  // eight loads in flight
-      float v[8];
-      NODEWRIGHT_UNROLL
-      for (int j = 0; j < 8; ++j) v[j] = element(i, s + j);
-      NODEWRIGHT_UNROLL
-      for (int j = 0; j < 8; ++j) value = fmaf(v[j], weights[h * kWeights + s + j], value);
-    }
-    for (; s < splits; ++s) value = fmaf(element(i, s), weights[h * kWeights + s], value);
-    y[i] = to_bf16(value / merged[h].sum);
-  }
 }
 
 }  // namespace nodewright

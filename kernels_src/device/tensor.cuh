@@ -104,6 +104,16 @@ NODEWRIGHT_COLLECTIVE void load_matrices_transposed(uint32_t (&v)[4], const bf16
 #endif
 }
 
+// Over the four lanes that share a row of an accumulator.
+NODEWRIGHT_DEVICE float quad_max(float v) {
+  v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+  return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+NODEWRIGHT_DEVICE float quad_sum(float v) {
+  v += __shfl_xor_sync(0xffffffffu, v, 1);
+  return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
 // Two floats to a pair of bf16, to nearest even, `low` at the lower address.
 NODEWRIGHT_DEVICE uint32_t round_pair(float low, float high) {
 #ifdef __CUDACC_RTC__

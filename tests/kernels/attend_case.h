@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels_src/attend.h"
+#include "kernels_src/flash_decode.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -21,7 +22,8 @@ struct AttendRow {
 struct AttendCase {
   static constexpr int64_t kPageSize = 64, kPadding = 8;  // kPadding: elements after a row of y
 
-  AttendShape shape;  // rows are set by build
+  AttendShape shape;             // rows are set by build
+  bool on_tensor_cores = false;  // flash_decode instead of attend
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
@@ -36,8 +38,21 @@ struct AttendCase {
   int64_t y_stride() const { return shape.heads * shape.head_dim + kPadding; }
   float scale() const { return static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(shape.head_dim))); }
 
-  // As the model specialises it (models/decoder_kernels.cpp).
+  FlashDecodeShape flash() const { return {shape.rows, shape.heads, shape.kv_heads, shape.head_dim, shape.splits}; }
+
+  // As the model specialises them (models/decoder_kernels.cpp).
   KernelRequest request() const {
+    if (on_tensor_cores)
+      return {"flash_decode",
+              {{"kHeads", shape.heads},
+               {"kKvHeads", shape.kv_heads},
+               {"kHeadDim", shape.head_dim},
+               {"kPaddedHeadDim", shape.padded_head_dim()},
+               {"kPageSize", kPageSize},
+               {"kHeadTile", flash().head_tile()},
+               {"kSplits", shape.splits},
+               {"kWarps", flash().warps},
+               {"kRing", flash().ring()}}};
     return {"attend",
             {{"kHeads", shape.heads},
              {"kKvHeads", shape.kv_heads},
@@ -48,8 +63,7 @@ struct AttendCase {
              {"kLanes", shape.lanes()},
              {"kSplits", shape.splits},
              {"kWarps", shape.warps},
-             {"kUnroll", shape.unroll},
-             {"kMeets", shape.meets ? 1 : 0}}};
+             {"kUnroll", shape.unroll}}};
   }
 
   float query(const AttendRow& row, int64_t head, int64_t d) const {
@@ -109,7 +123,8 @@ struct AttendCase {
     const Guarded<int32_t> position_list("positions", positions), tables("block_table", table),
         live("n_live", std::vector{n_live}),
         arrivals("arrivals", std::vector<int32_t>(at(shape.rows * shape.head_tiles()), 0));
-    const auto kernel = typed_kernel<Attend>(machine().kernels, request(), shape.launch_shape());
+    const auto kernel = typed_kernel<Attend>(machine().kernels, request(),
+                                             on_tensor_cores ? flash().launch_shape() : shape.launch_shape());
     for (int i = 0; i < launches; ++i)
       run_node(kernel, {.q = queries,
                         .kv = kv,
@@ -136,7 +151,8 @@ struct AttendCase {
 
   // Compares a live row with softmax(q k^T scale) v over the keys in its window. What may differ, of a weight: its
   // exponent by the fp32 sums of q k (a product, a chain of 8, the lanes' tree), its power by 2 units, and every later
-  // addition by 2^-24.
+  // addition by 2^-24. On tensor cores q * scale is rounded to bf16 here, too, and a weight differs by 2^-9 of itself
+  // (half a unit of bf16), which all of them together do to their sum at most.
   void expect_row(const std::vector<bf16>& y, int64_t m) const {
     const AttendRow& row = rows[at(m)];
     const double slots = static_cast<double>(shape.slots() + shape.splits);
@@ -148,7 +164,8 @@ struct AttendCase {
       for (int64_t key = oldest(row); key < row.length; ++key) {
         double score = 0.0, size = 0.0;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
-          const double product = static_cast<double>(q[at((m * shape.heads + head) * shape.head_dim + d)]) * scale() *
+          const float scaled = q[at((m * shape.heads + head) * shape.head_dim + d)] * scale();
+          const double product = static_cast<double>(on_tensor_cores ? value_of(to_bf16(scaled)) : scaled) *
                                  value_of(pool[at(pool_index(m, 0, kv_head, key) + d)]);
           score += product;
           size += std::abs(product);
@@ -169,7 +186,8 @@ struct AttendCase {
       const double exponent_error = 2 * M_LN2 * (1 + 8 + std::log2(shape.lanes())) * largest;
       for (int64_t d = 0; d < shape.head_dim; ++d) {
         const double expected = value[at(d)] / sum;
-        const double arithmetic = 2 * (exponent_error + chain) * 0x1p-24 * absolute[at(d)] / sum;
+        const double arithmetic =
+            (2 * (exponent_error + chain) * 0x1p-24 + (on_tensor_cores ? 0x1p-9 : 0)) * absolute[at(d)] / sum;
         const double bound = arithmetic + 0x1p-8 * (std::abs(expected) + arithmetic);
         ASSERT_NEAR(value_of(y[at(m * y_stride() + head * shape.head_dim + d)]), expected, bound)
             << "length " << row.length << ", head " << head << ", element " << d << " of " << shape.head_dim;

@@ -124,7 +124,10 @@ std::map<std::string, uint64_t> args_bytes() {
 }
 
 // A kernel in tiles takes what the one that it stands for takes.
-std::string args_name(const std::string& kernel) { return kernel.starts_with("tile_") ? kernel.substr(5) : kernel; }
+std::string args_name(const std::string& kernel) {
+  if (kernel == "flash_decode") return "attend";
+  return kernel.starts_with("tile_") ? kernel.substr(5) : kernel;
+}
 
 using Buckets = std::vector<int64_t>;
 

@@ -1,0 +1,57 @@
+// Attend on tensor cores, for steps of several rows: the query heads of a key head are the rows of one small matrix, so
+// that each key and value is read once for all of them.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/attend.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+// How the heads and the context of a row are dealt to blocks. The arguments are Attend's, with this head tile.
+struct FlashDecodeShape {
+  static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
+  static constexpr int64_t kMostHeadTile = 16, kMostHeadDim = 256;
+  static constexpr int64_t kRingBytes = 72 * 1024, kMostRing = 4;  // three blocks fill an SM's shared memory
+
+  int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
+  int64_t splits = 1;  // upper bound on blocks over one row's context
+  int64_t warps = 4;
+  int64_t requested = 0;  // chunks that a warp has requested; 0: as suits the rows
+
+  static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
+  constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
+  constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
+  // Query heads of a block, all of one key head: the largest divisor of the group that a tile holds.
+  constexpr int64_t head_tile() const {
+    const int64_t group = heads / kv_heads;
+    int64_t tile = group < kMostHeadTile ? group : kMostHeadTile;
+    while (group % tile != 0) --tile;
+    return tile;
+  }
+  constexpr int64_t head_tiles() const { return heads / head_tile(); }
+  // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
+  // banks. At the end, the weighted values of a warp take the place of one.
+  constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
+  constexpr int64_t ring() const {
+    if (requested > 0) return requested;
+    const int64_t fit = kRingBytes / (warps * stage_bytes());
+    return fit < 2 ? 2 : fit < kMostRing ? fit : kMostRing;
+  }
+  constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
+  constexpr unsigned shared_bytes() const {  // FlashMemory (flash_decode.cu)
+    const int64_t weights = splits > warps ? splits : warps;
+    const int64_t queries = tile_dim() > 128 ? stage_bytes() / 2 : 0;
+    return static_cast<unsigned>(warps * ring() * stage_bytes() + queries +
+                                 4 * (head_tile() * (2 * warps + weights + 2) + 4));
+  }
+  constexpr LaunchShape launch_shape() const {
+    return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
+            {static_cast<unsigned>(32 * warps), 1, 1},
+            shared_bytes()};
+  }
+};
+
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
+
+}  // namespace nodewright
