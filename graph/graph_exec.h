@@ -137,8 +137,8 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
 // argument bytes, copies, fills, functions, events, and edges with their types, in children and bodies too; of the
-// executable graph its instantiation flags, since the driver tells no more of that. One line for each difference; empty
-// when they are equal.
+// executable graph its instantiation flags but USE_NODE_PRIORITY, since the driver tells no more of that. One line for
+// each difference; empty when they are equal.
 //
 // Nor does it tell which node of a cloned child was made from which: cuGraphNodeFindInClone takes the clones of
 // cuGraphClone alone. There each of the plan's nodes, in their order, is held against the first of the driver's that is

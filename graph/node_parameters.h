@@ -54,7 +54,7 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 // For cuGraphAddNode, and kinds that hold no plan and are no product: all bytes that the kind does not use are zero.
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** argument);
 
-// For cuGraphInstantiateWithParams, and as cuGraphExecGetFlags returns them.
+// For cuGraphInstantiateWithParams.
 cuuint64_t instantiation_flags(const Plan& plan);
 
 // For cuGraphAddNode, and as cuGraphGetEdges returns it.

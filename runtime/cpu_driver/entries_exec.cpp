@@ -135,13 +135,15 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle, CUg
   });
 }
 
-// An upload at once leaves no trace in the executable graph: its flag is not told.
+// Neither told by NVIDIA's driver: an upload at once leaves no trace in the executable graph (cuda.h), and that
+// priorities count (580.159.04).
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
   return enter(Needs::context, [&](State& s, Lock&) {
     const auto exec = s.execs.find(handle);
     if (exec == nullptr) return no_exec();
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *flags = exec->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
+    constexpr uint64_t kUntold = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    *flags = exec->flags & ~kUntold;
     return CUDA_SUCCESS;
   });
 }

@@ -163,12 +163,12 @@ TEST_F(KernelAttributesTest, APriorityThatCountsStaysInAnUpdate) {
     CUkernelNodeAttrValue value{};
     ASSERT_OK(set(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, value));
     CUDA_GRAPH_INSTANTIATE_PARAMS params{};
-    params.flags = flag | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    params.flags = flag | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     CUgraphExec exec = nullptr;
     ASSERT_OK(api().cuGraphInstantiateWithParams(&exec, graph_, &params));
     cuuint64_t held = 99;
     ASSERT_OK(api().cuGraphExecGetFlags(exec, &held));
-    EXPECT_EQ(flag, held);
+    EXPECT_EQ(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, held) << "the others are not told";
     EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphExecGetFlags(exec, nullptr));
     value.priority = -1;
     ASSERT_OK(set(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, value));
