@@ -7,7 +7,8 @@
    and the twin at most 15 % slower than the plain graph.
 2. `nodewright bench nodes --edges full`: each kernel on its own, which is what ncu measures.
 3. ncu over an eager run of the same plan, `bench decode --modes eager --edges full`, with caches and clocks left alone:
-   gpu__time_duration of each kernel, over the steps that it has seen whole.
+   gpu__time_duration of each kernel, over the steps that it has seen whole. The prompt's launches are skipped: the same
+   run with --trace has told how many launches there are.
 
 For at least five kernels ncu must agree with the times of 2 within 10 %; those that do not are named. --against says with
 which: `time` counts from the end of the kernel before, so it holds the launch, of which ncu sees a part; `span` is from
@@ -31,7 +32,7 @@ LARGEST_DIFFERENCE = 0.10
 LARGEST_SUM_ERROR = 0.05
 LARGEST_OVERHEAD = 0.15
 METRIC = "gpu__time_duration.sum"
-PREFILL_ROWS = 8  # of a chunk: DecoderOptions::prefill_rows
+PROFILED_STEPS = 8  # as many launches from the end on: bench decode ends with five steps, and reads between them
 
 
 def find_ncu():
@@ -47,7 +48,7 @@ def run(words, what):
         print("%s failed (exit code %d): %s\n%s%s" % (what, done.returncode, " ".join(words), done.stdout[-2000:],
                                                       done.stderr[-2000:]), file=sys.stderr)
         sys.exit(2)
-    return done.stdout
+    return done
 
 
 def folded(entry):
@@ -132,20 +133,26 @@ def compare(timed, profiled, against):
 def bench_nodes(program, model, context, edges, folder):
     out = os.path.join(folder, "nodes.%s.json" % edges)
     print(run([program, "bench", "nodes", "--model", model, "--context", str(context), "--edges", edges, "--out", out],
-              "bench nodes --edges " + edges))
+              "bench nodes --edges " + edges).stdout)
     with open(out) as file:
         return json.load(file)
 
 
+def eager_run(program, model, context):
+    return [program, "bench", "decode", "--model", model, "--context", str(context), "--modes", "eager", "--edges", "full",
+            "--samples", "1", "--steps", "1"]
+
+
+def launches_before_the_end(trace, kernels_of_step):
+    """Of the last steps. Launches that the trace does not know, of libraries, are profiled in addition."""
+    return max(0, trace.count(" cuLaunchKernelEx(") - PROFILED_STEPS * kernels_of_step)
+
+
 def profile(ncu, program, model, context, kernels_of_step):
-    """The launches of the last part of an eager run: its prompt's chunks are skipped, except about one."""
-    kernels_of_chunk = kernels_of_step - 2  # no head, no sampling
-    chunks = (context - 1 + PREFILL_ROWS - 1) // PREFILL_ROWS
-    words = [ncu, "--csv", "--metrics", METRIC, "--clock-control", "none", "--cache-control", "none",
-             "--launch-skip", str(max(0, (chunks - 1) * kernels_of_chunk)), "--launch-count", str(5 * kernels_of_step),
-             program, "bench", "decode", "--model", model, "--context", str(context), "--modes", "eager",
-             "--edges", "full", "--samples", "1", "--steps", "1"]
-    return read_ncu(run(words, "ncu"))
+    words = eager_run(program, model, context)
+    skipped = launches_before_the_end(run([*words, "--trace"], "bench decode --trace").stderr, kernels_of_step)
+    return read_ncu(run([ncu, "--csv", "--metrics", METRIC, "--clock-control", "none", "--cache-control", "none",
+                         "--launch-skip", str(skipped), *words], "ncu").stdout)
 
 
 def main():
@@ -167,8 +174,9 @@ def main():
     launches = profile(options.ncu, options.program, options.model, options.context, len(nodes))
     steps = steps_in(launches, [entry["kernel"] for entry in nodes])
     if not steps:
-        print("ncu has seen %d launches and no whole step of %d kernels among them" % (len(launches), len(nodes)),
-              file=sys.stderr)
+        print("ncu has seen %d launches and no whole step of %d kernels among them: the last are %s, of a step %s"
+              % (len(launches), len(nodes), [kernel for kernel, _ in launches[-len(nodes):]],
+                 [entry["kernel"] for entry in nodes]), file=sys.stderr)
         return 2
     values = {}
     for step in steps:

@@ -4,11 +4,12 @@ import copy
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
 
-from command import DEMO, SOURCE, USAGE, CommandTest, on_device
+from command import DEMO, PROGRAM, SOURCE, USAGE, CommandTest, on_device
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
@@ -90,6 +91,18 @@ class Comparison(unittest.TestCase):
         names = ["attend", *self.STEP, "read_stream", *self.STEP, "embed", "norm_project"]
         rows = [(name, float(at)) for at, name in enumerate(names)]
         self.assertEqual([[1.0, 2.0, 3.0], [5.0, 6.0, 7.0]], check_node_timer.steps_in(rows, self.STEP))
+
+    def test_ncu_skips_the_prompt_and_sees_the_last_steps(self):
+        words = check_node_timer.eager_run(PROGRAM, DEMO, 60)
+        trace = check_node_timer.run([*words, "--device", "cpu", "--trace"], "bench decode").stderr
+        plan = json.loads(check_node_timer.run([PROGRAM, *on_device("graph", DEMO, "--format", "json")], "graph").stdout)
+        kernels = sum(node["kind"] == "kernel" for node in plan["nodes"])
+        functions = re.findall(r" cuLaunchKernelEx\(\w+, (\w+)", trace)
+        skipped = check_node_timer.launches_before_the_end(trace, kernels)
+        self.assertGreater(skipped, 0)
+        seen = [(function, 1.0) for function in functions[skipped:]]
+        self.assertEqual(5, len(check_node_timer.steps_in(seen, functions[-kernels:])))
+        self.assertEqual(0, check_node_timer.launches_before_the_end("1 cuLaunchKernelEx(", kernels))
 
     def test_a_kernel_that_is_off_by_more_than_a_tenth_is_a_miss(self):
         profiled = {name: 10.0 for name in self.KERNELS}
