@@ -29,13 +29,14 @@ struct TunerTrial {
   int64_t rows = 0;
   std::string number;  // "gate_up.matvec.threads"
   std::string value;
+  int samples = 0;             // of each; fewer than asked for where the candidate is far behind
   double us = 0, best_us = 0;  // medians of a step's device time, of the candidate and of the best before it
   bool taken = false;
   std::string refused;  // why it cannot be built; empty: it was measured
 };
 
-// Throws Error (usage) for a part that does not exist. `told` gets every trial; a candidate that makes no other plan is
-// none.
+// Throws Error (usage) for a part that does not exist. `told` gets every trial; a candidate whose plan is that
+// of the best, or has stood against this best before, is none.
 Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                   const TunerOptions& options, const std::function<void(const TunerTrial&)>& told);
 

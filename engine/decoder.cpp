@@ -43,6 +43,16 @@ DecodeLimits limits_of(const DecoderOptions& options) {
 
 }  // namespace
 
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const DecoderOptions& options,
+                                                   const DeviceProperties& device) {
+  const DecodeLimits limits = limits_of(checked(options, config));
+  std::vector<KernelRequest> requests;
+  for (int64_t rows : {options.bucket, options.prefill_rows})
+    for (KernelRequest& r : decoder_kernel_requests(config, step_shape(config, limits, rows), device))
+      requests.push_back(std::move(r));
+  return requests;
+}
+
 Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                  const DecoderOptions& options)
     : device_(device),
@@ -61,11 +71,7 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   stats_.cache_bytes = cache_.bytes();
 
   auto start = Clock::now();
-  std::vector<KernelRequest> requests;
-  for (int64_t rows : {options.bucket, options.prefill_rows})
-    for (KernelRequest& r : decoder_kernel_requests(config_, slot_.shape(rows), device.properties()))
-      requests.push_back(std::move(r));
-  kernels.prepare(requests);
+  kernels.prepare(decoder_kernel_requests(config_, options, device.properties()));
   const DecoderKernels step_kernels = decoder_kernels(kernels, config_, slot_.shape(options.bucket));
   const DecoderKernels prefill_kernels = decoder_kernels(kernels, config_, slot_.shape(options.prefill_rows));
   stats_.kernels_ms = ms_since(start);

@@ -54,6 +54,11 @@ struct DecoderOptions {
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
 };
 
+// What a Decoder will ask the cache for: to be prepared for several of them in parallel first. Throws Error when
+// options are out of range.
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const DecoderOptions& options,
+                                                   const DeviceProperties& device);
+
 class Decoder {
  public:
   // Compiles or loads the kernels, takes the memory, builds both plans. Throws Error when options are out of range

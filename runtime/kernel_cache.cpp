@@ -107,7 +107,13 @@ const LoadedKernel& KernelCache::get(const KernelRequest& request) {
   return kernel;
 }
 
-void KernelCache::prepare(std::span<const KernelRequest> requests) {
+void KernelCache::prepare(std::span<const KernelRequest> requests) { prepare(requests, Failures::thrown); }
+
+void KernelCache::prepare_what_compiles(std::span<const KernelRequest> requests) {
+  prepare(requests, Failures::left_out);
+}
+
+void KernelCache::prepare(std::span<const KernelRequest> requests, Failures what_of_failures) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<const KernelRequest*> missing;
   std::set<std::string> seen;
@@ -131,7 +137,7 @@ void KernelCache::prepare(std::span<const KernelRequest> requests) {
         if (options_.progress) options_.progress(done, missing.size(), to_string(*missing[i]));
       } catch (...) {
         failures[i] = std::current_exception();
-        failed = true;
+        failed = what_of_failures == Failures::thrown;
       }
     }
   };
@@ -142,9 +148,10 @@ void KernelCache::prepare(std::span<const KernelRequest> requests) {
     work();
   }
   for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+    if (failure && failed) std::rethrow_exception(failure);
   // Loading is driver calls, in the order of the requests and on this thread: a trace repeats from run to run.
-  for (size_t i = 0; i < missing.size(); ++i) keep(to_string(*missing[i]), load(*missing[i], images[i]));
+  for (size_t i = 0; i < missing.size(); ++i)
+    if (!failures[i]) keep(to_string(*missing[i]), load(*missing[i], images[i]));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
 }

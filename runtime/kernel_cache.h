@@ -59,6 +59,9 @@ class KernelCache {
   // The same for all of them, compiling the missing ones in as many threads as the machine has cores.
   void prepare(std::span<const KernelRequest> requests);
 
+  // The same without those that cannot be compiled: get() says why.
+  void prepare_what_compiles(std::span<const KernelRequest> requests);
+
   // Lets `kernel` be launched with `bytes` of dynamic shared memory. A driver call only the first time that a kernel
   // needs more than 48 KiB. Throws Error with the device's limit.
   void allow_shared(const LoadedKernel& kernel, unsigned bytes);
@@ -80,6 +83,8 @@ class KernelCache {
   struct Entry;     // one loaded kernel and its library
   struct Compiler;  // NVRTC or the host compiler, opened when first needed
 
+  enum class Failures : uint8_t { thrown, left_out };
+  void prepare(std::span<const KernelRequest> requests, Failures failures);
   std::vector<std::byte> image_of(const KernelRequest& request);
   std::unique_ptr<Entry> load(const KernelRequest& request, std::span<const std::byte> image);
   const LoadedKernel* find_loaded(const std::string& key) const;

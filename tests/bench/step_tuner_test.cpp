@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <utility>
 
 #include "runtime/device_selection.h"
 #include "tests/support/error_text.h"
@@ -48,6 +50,33 @@ TEST_F(StepTuner, TakesWhatIsFasterAndNothingElse) {
                                           : out.blocks_per_sm) = std::stoll(trial.value);
   }
   EXPECT_TRUE(tuning.steps == expected);
+}
+
+TEST_F(StepTuner, GivesUpACandidateThatIsFarBehindAfterTwoSamples) {
+  tune({.rows = {1}, .context = 20, .parts = {"out"}, .samples = 5, .launches_per_sample = 2, .most_rounds = 1});
+  int given_up = 0;
+  for (const TunerTrial& trial : trials_) {
+    if (!trial.refused.empty() || trial.samples == 5) continue;
+    ++given_up;
+    EXPECT_EQ(trial.samples, 2);
+    EXPECT_GT(trial.us, 1.03 * trial.best_us);
+    EXPECT_FALSE(trial.taken);
+  }
+  if (opened_.driver->is_cpu()) {
+    EXPECT_GT(given_up, 0) << "threads without a column take time on the CPU driver: up to half as much again";
+  }
+}
+
+TEST_F(StepTuner, TriesNoPlanTwiceAgainstTheSameBest) {
+  TunerOptions options{.rows = {1}, .context = 20, .parts = {"out"}, .samples = 1, .launches_per_sample = 1};
+  options.least_gain = -1e9;  // the first is taken, whatever it takes, and no other: the second round finds nothing new
+  std::map<std::pair<std::string, std::string>, int> tried;
+  tune_steps(*opened_.device, stream_, kernels_, model_, options, [&](const TunerTrial& trial) {
+    if (trial.taken) options.least_gain = 1;
+    EXPECT_EQ(++tried[std::pair(trial.number, trial.value)], 1) << trial.number << " " << trial.value;
+  });
+  EXPECT_EQ(options.least_gain, 1);
+  EXPECT_GT(tried.size(), 5u);
 }
 
 TEST_F(StepTuner, NamesAPartThatAStepDoesNotHave) {

@@ -129,6 +129,19 @@ TEST_F(KernelCacheTest, ASourceThatDoesNotCompileIsAnErrorWithTheCompilersWords)
   EXPECT_NO_THROW(cache.get(scale_)) << "the cache is usable after a failure";
 }
 
+TEST_F(KernelCacheTest, PreparesWhatCompilesAndLeavesOutTheRest) {
+  KernelCache cache(device_, options());
+  const KernelRequest requests[] = {{"broken", {{"kFactor", 2}}}, scale_, {"no_such_kernel", {}}, {"hasty", {}}};
+  cache.prepare_what_compiles(requests);
+  EXPECT_EQ(cache.stats().compiled, 2u);
+  const uint64_t calls = opened_.interposer->calls();
+  cache.get(scale_);
+  cache.get({"hasty", {}});
+  EXPECT_EQ(opened_.interposer->calls(), calls) << "both were loaded";
+  EXPECT_THROW(cache.get(requests[0]), Error);
+  EXPECT_THROW(cache.prepare(requests), Error);
+}
+
 TEST_F(KernelCacheTest, WritesADamagedFileAnew) {
   { KernelCache(device_, options()).get(scale_); }
   const std::filesystem::path file = folder_.files().at(0);
