@@ -15,6 +15,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                         int64_t max_context, RunMode mode) {
   Decoder decoder(device, stream, kernels, model,
                   {.bucket = batch,
+                   .prefill_rows = filling_rows(context),
                    .max_context = max_context,
                    .sequences = batch,
                    .numerics = options.numerics,
@@ -63,6 +64,8 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
 }
 
 }  // namespace
+
+int64_t filling_rows(int64_t context) { return context < 512 ? DecoderOptions{}.prefill_rows : 512; }
 
 std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
   const std::vector<int32_t> prompt = some_tokens(context - 1, vocab);

@@ -43,6 +43,8 @@ struct DecodeBenchLine {
 // Opens a sequence for every row of `decoder`'s bucket and puts context - 1 tokens into each. Stepping the rows that
 // are returned attends to `context` keys. Which tokens they are does not matter: the time of a step depends on lengths
 // only.
+// DecoderOptions::prefill_rows that fill long contexts soon.
+int64_t filling_rows(int64_t context);
 std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab);
 
 // `told` gets each line as it is measured.

@@ -17,6 +17,7 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                  .fault = Fault::usage});
   Decoder decoder(device, stream, kernels, model,
                   {.bucket = options.batch,
+                   .prefill_rows = filling_rows(options.context),
                    .max_context = options.max_context > 0 ? options.max_context : options.context,
                    .sequences = options.batch,
                    .numerics = options.numerics,

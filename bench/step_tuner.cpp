@@ -49,10 +49,9 @@ std::vector<Number> all_numbers() {
     arithmetic.candidates.emplace_back(name, [value = value](StepTuning& tuning) { tuning.arithmetic = value; });
   numbers.push_back(std::move(arithmetic));
   numbers.push_back(number("attend", "attend.splits", &StepTuning::attend, &AttendTuning::splits,
-                           {1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64}));
-  numbers.push_back(number("attend", "attend.warps", &StepTuning::attend, &AttendTuning::warps, {4, 8, 16}));
-  numbers.push_back(number("attend", "attend.unroll", &StepTuning::attend, &AttendTuning::unroll, {1, 2, 4}));
-  numbers.push_back(number("attend", "attend.ring", &StepTuning::attend, &AttendTuning::ring, {2, 3, 4, 6, 8, 10, 12}));
+                           {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48}));
+  numbers.push_back(number("attend", "attend.ring", &StepTuning::attend, &AttendTuning::ring, {2, 3, 4, 6, 8}));
+  numbers.push_back(number("attend", "attend.warps", &StepTuning::attend, &AttendTuning::warps, {2, 4, 8, 16}));
   for (const auto& [part, of] : {std::pair{"gate_up", &StepTuning::gate_up},
                                  {"down", &StepTuning::down},
                                  {"head", &StepTuning::head},
@@ -68,6 +67,8 @@ std::vector<Number> all_numbers() {
         number(name, name + ".matvec.blocks_per_sm", of, matvec, &MatvecTuning::blocks_per_sm, {1, 2, 3, 4}));
     numbers.push_back(number(name, name + ".tile.ring", of, tile, &TileTuning::ring, {2, 3, 4, 5, 6, 7, 8}));
     numbers.push_back(number(name, name + ".tile.warps", of, tile, &TileTuning::warps, {4, 5, 6, 7, 8}));
+    numbers.push_back(number(name, name + ".product.algorithm", of, &ProjectionTuning::product,
+                             &ProductTuning::algorithm, {2, 3, 4, 5, 6, 7, 8}));
   }
   return numbers;
 }
@@ -90,6 +91,8 @@ std::vector<Number> numbers_of(const std::vector<std::string>& parts) {
 // differed by 0.5 % (one H200, 2026-11-22, Llama-3.2-1B's sizes, 1024 keys: nodewright tune).
 constexpr int kSamplesToJudge = 2;
 constexpr double kFarBehind = 1.03;
+// As far behind as this it is not tried again when other numbers have changed.
+constexpr double kHopeless = 1.06;
 
 // A decoder and its plan; once filled, it is ready to be launched again and again.
 struct Candidate {
@@ -124,6 +127,7 @@ class Tuner {
     current_->fill(model_.config());
     compared_.clear();
     refused_.clear();
+    hopeless_.clear();
     for (int round = 0; round < options_.most_rounds; ++round) {
       const StepTuning before = best_;
       for (const Number& number : numbers) try_values(number);
@@ -136,6 +140,7 @@ class Tuner {
  private:
   DecoderOptions decoder_options(const StepTuning& tuning) const {
     return {.bucket = rows_,
+            .prefill_rows = filling_rows(options_.context),
             .max_context = options_.context,
             .sequences = rows_,
             .tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{rows_, tuning}}})};
@@ -172,7 +177,7 @@ class Tuner {
     prepare(number);
     for (const auto& [value, set] : number.candidates) {
       const StepTuning tuning = best_with(set);
-      if (is_known(tuning)) continue;
+      if (is_known(tuning) || hopeless_.contains(number.name + value)) continue;
       TunerTrial trial{.rows = rows_, .number = number.name, .value = value};
       std::unique_ptr<Candidate> candidate;
       try {
@@ -186,6 +191,7 @@ class Tuner {
         continue;
       }
       compare(*candidate, trial);
+      if (trial.us > kHopeless * trial.best_us) hopeless_.insert(number.name + value);
       told_(trial);
       if (!trial.taken) continue;
       best_ = tuning;
@@ -195,7 +201,8 @@ class Tuner {
   }
 
   bool is_new(const Candidate& candidate) {
-    return candidate.plan != current_->plan && compared_.insert(candidate.plan + candidate.constants).second;
+    const auto built = [](const Candidate& of) { return of.plan + of.constants; };
+    return built(candidate) != built(*current_) && compared_.insert(built(candidate)).second;
   }
 
   void compare(Candidate& candidate, TunerTrial& trial) {
@@ -235,6 +242,7 @@ class Tuner {
   std::unique_ptr<Candidate> current_;  // of the best
   std::set<std::string> compared_;      // plans with their constants, against the best
   std::vector<StepTuning> refused_;
+  std::set<std::string> hopeless_;  // names and values
 };
 
 }  // namespace

@@ -44,8 +44,10 @@ std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const D
                  .fault = Fault::usage});
   const TuningKey key{device.properties().name, model_sizes(config)};
   const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(options.tuning);
+  Tuning shipped = shipped_tuning(key);
   std::error_code unused;
-  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused))) return nullptr;
+  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused)))
+    return shipped.steps.empty() ? nullptr : std::make_shared<const Tuning>(std::move(shipped));
   Tuning tuning = read_tuning(path);
   const auto refuse = [&](const char* what, const std::string& of_file, const std::string& here) {
     throw Error({.doing = "use tuning",
@@ -56,6 +58,7 @@ std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const D
   };
   if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
   if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
+  if (is_auto) tuning.steps.merge(shipped.steps);  // of rows that were not measured here
   return std::make_shared<const Tuning>(std::move(tuning));
 }
 

@@ -18,10 +18,10 @@ NODEWRIGHT_KERNEL(attend, Attend, (32 * kWarps)) {
   load_query(query, args.q.data + (row * kHeads + head0) * kHeadDim, args.scale);
   Running state;
   Chunk keys, values;
-  const AttendMemory memory = attend_memory(0);
+  const AttendMemory memory = attend_memory();
   request_chunk(keys, from, 0, split.first, split.last);
   request_chunk(values, from, 1, split.first, split.last);
-  attend_split(split, split.last, from, keys, values, query, state, memory, [](Chunk&, Chunk&, int) {});
+  attend_split(split, from, keys, values, query, state, memory);
   gather_slots(state, memory);
   merge_splits(args, row, tile, static_cast<int>(blockIdx.x), split.splits, memory.weights, kWeights, memory.merged,
                memory.ticket, [&](int h, int d) { return gathered(memory, h, d); });

@@ -1,10 +1,11 @@
-// Attend on tensor cores, for steps of several rows: the query heads of a key head are the rows of one small matrix, so
-// that each key and value is read once for all of them.
+// Attend on tensor cores, with RopeAppend or without: the query heads of a key head are the rows of one small matrix,
+// so that each key and value is read once for all of them.
 #pragma once
 
 #include "kernels_src/args.h"
 #include "kernels_src/attend.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/rope_flash_decode.h"
 
 namespace nodewright {
 
@@ -39,10 +40,9 @@ struct FlashDecodeShape {
     return fit < 2 ? 2 : fit < kMostRing ? fit : kMostRing;
   }
   constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
-  constexpr unsigned shared_bytes() const {  // FlashMemory (flash_decode.cu)
+  constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
     const int64_t weights = splits > warps ? splits : warps;
-    const int64_t queries = tile_dim() > 128 ? stage_bytes() / 2 : 0;
-    return static_cast<unsigned>(warps * ring() * stage_bytes() + queries +
+    return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
                                  4 * (head_tile() * (2 * warps + weights + 2) + 4));
   }
   constexpr LaunchShape launch_shape() const {
@@ -50,8 +50,15 @@ struct FlashDecodeShape {
             {static_cast<unsigned>(32 * warps), 1, 1},
             shared_bytes()};
   }
+  // Of rope_flash_decode.
+  constexpr LaunchShape rope_launch_shape() const {
+    LaunchShape shape = launch_shape();
+    shape.shared_bytes += rope_tile_bytes(head_tile(), head_dim, padded_head_dim());
+    return shape;
+  }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing; of
+// rope_flash_decode also kRotate, kHeadNorm and kNorm, as RopeAppend's.
 
 }  // namespace nodewright

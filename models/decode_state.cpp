@@ -73,7 +73,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
       sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
-  if (shape.has_one_key())
+  if (shape.is_one_row())
     s.best =
         arena.take<ScoredToken>("best", head_shape(config, shape).launch_shape(device.properties().sm_count).blocks());
   s.tokens = arena.take<int32_t>("tokens", n, "output");

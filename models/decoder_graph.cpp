@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace nodewright {
 namespace {
@@ -119,16 +121,17 @@ float score_scale(const ModelConfig& config) {
   return static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-// s.attended = attention(rope(s.qkv)) of one row.
+// s.attended = attention(rope(s.qkv)).
 void rope_and_attend(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const StepInputs& in = s.inputs;
-  g.launch("attend", k.rope_attend,
+  g.launch("attend", k.rope_flash_decode,
            {.qkv = s.qkv,
             .frequencies = layer.frequencies,
             .q_gain = layer.w.q_norm,
             .k_gain = layer.w.k_norm,
             .positions = in.positions,
+            .sequences = in.sequences,
             .block_table = in.block_table,
             .n_live = in.n_live,
             .kv = layer.kv,
@@ -141,8 +144,8 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
             .window = layer.window,
             .eps = config.eps,
             .scale = score_scale(config)},
-           Traffic{s.qkv.bytes() + sizeof(bf16) * unsigned_of(2 * most_keys(c, layer) * config.kv_width()),
-                   s.attended.bytes() + sizeof(bf16) * unsigned_of(2 * config.kv_width())});
+           Traffic{s.qkv.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * most_keys(c, layer) * config.kv_width()),
+                   s.attended.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
 }
 
 // s.attended = attention(s.q): with products each row that chooses by itself, and the others in tiles.
@@ -194,7 +197,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
   const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
   project_qkv(c, w);
-  if (k.shape.has_one_key()) {
+  if (k.shape.takes_rope_flash_decode(config)) {
     rope_and_attend(c, layer);
   } else {
     g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
@@ -403,7 +406,9 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 }
 
 bool is_attention(const PlanNode& node) {
-  return node.kernel_name() == "attend" || node.kernel_name() == "attend_tiles" || node.kernel_name() == "rope_attend";
+  static const std::set<std::string_view> kNames = {"attend", "attend_tiles", "flash_decode", "rope_attend",
+                                                    "rope_flash_decode"};
+  return kNames.contains(node.kernel_name());
 }
 
 }  // namespace nodewright

@@ -49,12 +49,11 @@ std::optional<Choice> tiled(const std::string& name, const TileShape& shape, con
   return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }
 
-Choice flash_decode(const FlashDecodeShape& shape, const std::vector<Constant>& heads) {
-  std::vector<Constant> constants = heads;
-  constants.insert(
-      constants.end(),
+std::vector<Constant> flash_constants(const FlashDecodeShape& shape, std::vector<Constant> of_heads) {
+  of_heads.insert(
+      of_heads.end(),
       {{"kHeadTile", shape.head_tile()}, {"kSplits", shape.splits}, {"kWarps", shape.warps}, {"kRing", shape.ring()}});
-  return {{"flash_decode", std::move(constants)}, shape.launch_shape()};
+  return of_heads;
 }
 
 // attention_out and down: project_add or, in a family with post norms, project, which norm_add follows. With products
@@ -71,7 +70,7 @@ struct OfAttention {
 struct Choices {
   Choice embed, sample;
   std::optional<OfAttention> of_attention;
-  std::optional<Choice> rope_attend;  // in place of those two
+  std::optional<Choice> rope_flash_decode;  // in place of those two
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
   std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;
@@ -100,12 +99,11 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   };
   AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device.sm_count)};
-  if (step.tuning.attend.warps > 0) attend.warps = step.tuning.attend.warps;
-  if (step.tuning.attend.unroll > 0) attend.unroll = step.tuning.attend.unroll;
   FlashDecodeShape flash{step.sampled_rows, config.heads, config.kv_heads, config.head_dim, attend.splits};
   if (step.tuning.attend.warps > 0) flash.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) flash.requested = step.tuning.attend.ring;
-  while (flash.shared_bytes() > static_cast<unsigned>(device.shared_optin_bytes) && flash.warps > 1) flash.warps /= 2;
+  while (flash.rope_launch_shape().shared_bytes > static_cast<unsigned>(device.shared_optin_bytes) && flash.warps > 1)
+    flash.warps /= 2;
   const std::vector<Constant> heads = {{"kHeads", config.heads},
                                        {"kKvHeads", config.kv_heads},
                                        {"kHeadDim", config.head_dim},
@@ -129,7 +127,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                 embed_shape(n)},
       .sample = {{"sample", {}}, sample_shape(sampled)},
       .of_attention = {},
-      .rope_attend = {},
+      .rope_flash_decode = {},
       .projections = {},
       .of_products = {},
       .norm_add = {},
@@ -137,16 +135,15 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       .norm_hidden = {},
       .advance = {},
   };
-  if (step.has_one_key()) {
-    std::vector<Constant> both = tiling;
-    both.insert(both.end(), of_rotation.begin(), of_rotation.end());
-    c.rope_attend = {{"rope_attend", std::move(both)}, rope_attend_shape(attend)};
+  if (step.takes_rope_flash_decode(config)) {
+    c.rope_flash_decode = {{"rope_flash_decode", flash_constants(flash, rotation)}, flash.rope_launch_shape()};
   } else {
     c.of_attention = {.rope_append = {{"rope_append", rotation},
                                       rope_append_shape(n, static_cast<unsigned>(config.heads),
                                                         static_cast<unsigned>(config.kv_heads), config.head_norm)},
-                      .attend = step.takes_flash_decode(config) ? flash_decode(flash, heads)
-                                                                : Choice{{"attend", tiling}, attend.launch_shape()}};
+                      .attend = step.takes_flash_decode(config)
+                                    ? Choice{{"flash_decode", flash_constants(flash, heads)}, flash.launch_shape()}
+                                    : Choice{{"attend", tiling}, attend.launch_shape()}};
   }
   const auto normed = [&](int64_t outputs, int64_t rows, const ProjectionTuning& tuning, const Constant& with_bias) {
     return projection("norm_project", config.hidden, outputs, 1, true, rows, tuning, {norm}, {norm, with_bias});
@@ -171,7 +168,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                      .down = output(config.intermediate, step.tuning.down)};
   }
   if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, step.tuning.head, {"kBias", 0});
-  if (step.has_one_key()) c.norm_logits->shape = with_best(c.norm_logits->shape);
+  if (step.is_one_row()) c.norm_logits->shape = with_best(c.norm_logits->shape);
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
     c.norm_hidden = {{"norm_hidden", {norm}}, norm_hidden_shape(rows)};
@@ -181,33 +178,42 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
 
 // x . W^T, of `rows` rows that lie as far apart as W's, and of f32 or bf16 results.
 std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const char* name, int64_t rows, int64_t cols,
-                                          int64_t outputs, Element output, int64_t y_stride, float beta = 0) {
+                                          int64_t outputs, Element output, int64_t y_stride,
+                                          const ProjectionTuning& tuning, float beta = 0) {
   const int64_t stride = (cols + 7) / 8 * 8;
-  return planner.plan(name, {.m = rows,
-                             .n = outputs,
-                             .k = cols,
-                             .transpose_b = true,
-                             .output = output,
-                             .lda = stride,
-                             .ldb = stride,
-                             .ldy = y_stride,
-                             .beta = beta});
+  const MatmulShape shape{.m = rows,
+                          .n = outputs,
+                          .k = cols,
+                          .transpose_b = true,
+                          .output = output,
+                          .lda = stride,
+                          .ldb = stride,
+                          .ldy = y_stride,
+                          .beta = beta};
+  if (tuning.product.algorithm > 1) {
+    try {
+      return planner.plan(name, shape, {.candidate = static_cast<int>(tuning.product.algorithm) - 1});
+    } catch (const Error&) {  // measured with a version that proposes more
+    }
+  }
+  return planner.plan(name, shape);
 }
 
 void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step) {
   const MatmulPlanner planner(cache.device(), cache);
   const auto round_up = [](int64_t n) { return (n + 7) / 8 * 8; };
   const float added = config.post_norms ? 0 : 1;  // to the residual, in place
-  k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width());
+  k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
+                  step.tuning.qkv);
   k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32, round_up(config.hidden),
-                  added);
+                  step.tuning.out, added);
   k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
-                      round_up(2 * config.intermediate));
+                      round_up(2 * config.intermediate), step.tuning.gate_up);
   k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
-                   round_up(config.hidden), added);
+                   round_up(config.hidden), step.tuning.down, added);
   if (step.has_head_product())
-    k.head =
-        product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32, round_up(config.vocab));
+    k.head = product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32,
+                     round_up(config.vocab), step.tuning.head);
 }
 
 }  // namespace
@@ -219,7 +225,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   const auto add = [&](const Choice& choice) { requests.push_back(choice.request); };
   if (const auto& a = c.of_attention)
     for (const Choice* choice : {&a->rope_append, &a->attend}) add(*choice);
-  if (c.rope_attend) add(*c.rope_attend);
+  if (c.rope_flash_decode) add(*c.rope_flash_decode);
   if (const auto& p = c.projections)
     for (const Choice* choice : {&p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down}) add(*choice);
   if (const auto& p = c.of_products)
@@ -243,7 +249,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
     get(k.rope_append, a->rope_append);
     get(k.attend, a->attend);
   }
-  if (c.rope_attend) get(k.rope_attend, *c.rope_attend);
+  if (c.rope_flash_decode) get(k.rope_flash_decode, *c.rope_flash_decode);
   get(k.sample, c.sample);
   const auto get_output = [&](OutputKernels& kernels, const Choice& choice) {
     if (config.post_norms)

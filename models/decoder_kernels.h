@@ -18,7 +18,7 @@
 #include "kernels_src/project.h"
 #include "kernels_src/project_add.h"
 #include "kernels_src/rope_append.h"
-#include "kernels_src/rope_attend.h"
+#include "kernels_src/rope_flash_decode.h"
 #include "kernels_src/sample.h"
 #include "models/decode_state.h"
 #include "models/model_config.h"
@@ -46,7 +46,8 @@ struct ProductKernels {
 
 // The kernels of the projections take the same arguments in tiles (tile_norm_project, ...): see StepShape::takes_tiles.
 // With products norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only, and
-// norm_logits is empty where the head is a product. A step with one key has rope_attend for rope_append and attend.
+// norm_logits is empty where the head is a product. A step without products has rope_flash_decode for rope_append and
+// attend, but with invariant numerics.
 struct DecoderKernels {
   StepShape shape = 1;
   ProductKernels products;
@@ -54,7 +55,7 @@ struct DecoderKernels {
   Kernel<NormProject> norm_qkv;
   Kernel<RopeAppend> rope_append;
   Kernel<Attend> attend;
-  Kernel<RopeAttend> rope_attend;
+  Kernel<RopeFlashDecode> rope_flash_decode;
   OutputKernels attention_out;
   Kernel<NormGateUp> norm_gate_up;
   OutputKernels down;

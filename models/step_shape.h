@@ -52,11 +52,14 @@ struct StepShape {
   bool takes_tiles(int64_t n) const {
     return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
   }
-  // One token, and so no new key but its own: rotation and attention are one kernel.
-  bool has_one_key() const { return rows == 1 && !with_products(); }
+  bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
   bool takes_flash_decode(const ModelConfig& config) const {
-    return numerics == Numerics::fast && !has_one_key() && FlashDecodeShape::takes(config.head_dim);
+    return numerics == Numerics::fast && FlashDecodeShape::takes(config.head_dim);
+  }
+  // All of them do: rotation and attention are one kernel.
+  bool takes_rope_flash_decode(const ModelConfig& config) const {
+    return takes_flash_decode(config) && !with_products();
   }
   bool operator==(const StepShape&) const = default;
 };

@@ -9,6 +9,7 @@
 
 #include "models/config_fields.h"
 #include "models/json_file.h"
+#include "models/tuning/shipped_tunings.h"
 #include "runtime/content_hash.h"
 #include "runtime/image_store.h"
 
@@ -28,8 +29,7 @@ constexpr std::array<std::pair<Arithmetic, const char*>, 3> kArithmetics = {
 template <class Number, class Function>
 void each_number(Number&& of, const AttendTuning*, Function&& f) {
   f("splits", of.splits, 1, 64, 1);
-  f("warps", of.warps, 4, 16, 0);
-  f("unroll", of.unroll, 1, 8, 0);
+  f("warps", of.warps, 1, 16, 0);
   f("ring", of.ring, 2, 12, 1);
 }
 template <class Number, class Function>
@@ -44,6 +44,11 @@ void each_number(Number&& of, const TileTuning*, Function&& f) {
   f("ring", of.ring, TileShape::kLeastRing, 8, 1);
 }
 
+template <class Number, class Function>
+void each_number(Number&& of, const ProductTuning*, Function&& f) {
+  f("algorithm", of.algorithm, 1, 16, 1);
+}
+
 // f(name, part): what a step's object holds beside rows and arithmetic.
 template <class Step, class Function>
 void each_part(Step&& step, Function&& f) {
@@ -51,6 +56,7 @@ void each_part(Step&& step, Function&& f) {
   const auto projection = [&](const std::string& name, auto& of) {
     f(name + ".matvec", of.matvec);
     f(name + ".tile", of.tile);
+    f(name + ".product", of.product);
   };
   projection("qkv", step.qkv);
   projection("out", step.out);
@@ -111,6 +117,26 @@ ordered_json part_json(const Part& part) {
   return object;
 }
 
+Tuning tuning_of(const json& object, const std::string& path) {
+  const ConfigFields fields(object, path);
+  refuse_others(fields, {"format", "device", "model", "steps"});
+  if (fields.integer("format", 0, 0, INT32_MAX) != kFormat)
+    fields.refuse(fmt::format("format is not {}", kFormat), "make the file again with nodewright tune");
+  Tuning tuning{.key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}};
+  const json* steps = fields.find("steps");
+  if (!steps || !steps->is_array()) fields.refuse("steps is not a list");
+  for (const json& step : *steps) {
+    const std::string prefix = fmt::format("steps[{}].", &step - &steps->front());
+    if (!step.is_object()) fields.refuse(prefix.substr(0, prefix.size() - 1) + " is not an object");
+    const ConfigFields of_step(step, path, prefix);
+    const int64_t rows = of_step.integer("rows", 0, 1, kMostTunedRows);
+    if (rows == 0) of_step.refuse(prefix + "rows is missing");
+    if (!tuning.steps.emplace(rows, read_step(of_step)).second)
+      of_step.refuse(fmt::format("{}rows is {}, as of a step before", prefix, rows));
+  }
+  return tuning;
+}
+
 }  // namespace
 
 std::string model_sizes(const ModelConfig& c) {
@@ -135,24 +161,13 @@ StepTuning Tuning::of(int64_t rows) const {
 }
 
 Tuning read_tuning(const std::filesystem::path& path) {
-  const json object = read_json_object(path, "read tuning", kMostBytes);
-  const ConfigFields fields(object, path.string());
-  refuse_others(fields, {"format", "device", "model", "steps"});
-  if (fields.integer("format", 0, 0, INT32_MAX) != kFormat)
-    fields.refuse(fmt::format("format is not {}", kFormat), "make the file again with nodewright tune");
-  Tuning tuning{.key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}};
-  const json* steps = fields.find("steps");
-  if (!steps || !steps->is_array()) fields.refuse("steps is not a list");
-  for (const json& step : *steps) {
-    const std::string prefix = fmt::format("steps[{}].", &step - &steps->front());
-    if (!step.is_object()) fields.refuse(prefix.substr(0, prefix.size() - 1) + " is not an object");
-    const ConfigFields of_step(step, path.string(), prefix);
-    const int64_t rows = of_step.integer("rows", 0, 1, kMostTunedRows);
-    if (rows == 0) of_step.refuse(prefix + "rows is missing");
-    if (!tuning.steps.emplace(rows, read_step(of_step)).second)
-      of_step.refuse(fmt::format("{}rows is {}, as of a step before", prefix, rows));
-  }
-  return tuning;
+  return tuning_of(read_json_object(path, "read tuning", kMostBytes), path.string());
+}
+
+Tuning shipped_tuning(const TuningKey& key) {
+  for (const EmbeddedSource& file : shipped_tunings())
+    if (Tuning tuning = tuning_of(json::parse(file.text), std::string(file.path)); tuning.key == key) return tuning;
+  return {.key = key, .steps = {}};
 }
 
 std::string tuning_json(const Tuning& tuning) {

@@ -1,6 +1,6 @@
 // What a measured device does better than the shapes of kernels say, for steps of one model: found by `nodewright
 // tune`, kept in a JSON file. Zero and nothing mean: as the shapes say (kernels_src/matvec_shape.h, tile_shape.h,
-// attend.h, flash_decode.h).
+// flash_decode.h).
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,20 @@ enum class Arithmetic : uint8_t { matvec, tiles, products };
 
 struct AttendTuning {
   int64_t splits = 0;  // blocks that share a row's context, 1 to 64
-  int64_t warps = 0;   // of a block: 4, 8 or 16
-  int64_t unroll = 0;  // keys that a lane requests at once, in a step of one row: 1, 2, 4 or 8
-  int64_t ring = 0;    // chunks that a warp has requested, in a step of more rows: 2 to 12 (flash_decode.h)
+  int64_t warps = 0;   // of a block: 1, 2, 4, 8 or 16
+  int64_t ring = 0;    // chunks of 16 keys that a warp has requested: 2 to 12
   bool operator==(const AttendTuning&) const = default;
+};
+
+struct ProductTuning {
+  int64_t algorithm = 0;  // which of those that the library proposes, 1 the first; where it proposes fewer, the first
+  bool operator==(const ProductTuning&) const = default;
 };
 
 struct ProjectionTuning {
   MatvecTuning matvec;
   TileTuning tile;
+  ProductTuning product;
   bool operator==(const ProjectionTuning&) const = default;
 };
 
@@ -68,6 +73,9 @@ std::filesystem::path tuning_file(const TuningKey& key);
 
 // Throws Error with the path, and with the key or the number that is wrong.
 Tuning read_tuning(const std::filesystem::path& path);
+
+// What the library ships for this device and model (models/tuning); without steps where it ships nothing.
+Tuning shipped_tuning(const TuningKey& key);
 std::string tuning_json(const Tuning& tuning);
 
 }  // namespace nodewright

@@ -9,18 +9,22 @@ namespace nodewright {
 
 constexpr int kHalf = static_cast<int>(kHeadDim / 2);  // elements i and i + kHalf are rotated together
 
-// scales[h] = 1 / rms(head h) for `heads` heads, a warp a head; head_at(h) points to its kHeadDim elements. Returns
+// 1 / rms of a head, by a whole warp.
+NODEWRIGHT_DEVICE float head_scale(const float* head, float eps) {
+  float squares = 0.0f;
+  for (int i = static_cast<int>(threadIdx.x % 32); i < kHeadDim; i += 32) squares = fmaf(head[i], head[i], squares);
+  return 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(kHeadDim) + eps);
+}
+
+// scales[h] = head_scale(head h) for `heads` heads, a warp a head; head_at(h) points to its kHeadDim elements. Returns
 // when they are in shared memory.
 template <class HeadAt>
 NODEWRIGHT_DEVICE void head_scales(float* scales, int heads, float eps, HeadAt head_at) {
   if constexpr (kHeadNorm == 0) return;
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = static_cast<int>(threadIdx.x / 32);
   for (int h = warp; h < heads; h += static_cast<int>(blockDim.x / 32)) {
-    const float* head = head_at(h);
-    float squares = 0.0f;
-    for (int i = lane; i < kHeadDim; i += 32) squares = fmaf(head[i], head[i], squares);
-    squares = warp_sum(squares);
-    if (lane == 0) scales[h] = 1.0f / sqrtf(squares / static_cast<float>(kHeadDim) + eps);
+    const float scale = head_scale(head_at(h), eps);
+    if (threadIdx.x % 32 == 0) scales[h] = scale;
   }
   __syncthreads();
 }

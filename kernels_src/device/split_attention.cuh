@@ -5,10 +5,6 @@
 // its own tokens only. A split covers ceil(keys / kSplits) keys rounded up to whole passes; splits past the length are
 // empty and not counted.
 //
-// On one H200 (2026-11-22, Llama-3.2-1B, batch 1) eight warps and two keys a lane at once take a step at 32000 keys
-// from 1.57 ms, with four of each, to 1.26: two such blocks fill an SM, so that they are dealt evenly while the kernel
-// before ends. Requesting the next pass's keys during a pass gains nothing (1.27).
-//
 // Constants: those of attend.h.
 #pragma once
 
@@ -61,29 +57,20 @@ struct Chunk {
   uint4 of[kUnroll];
 };
 // Positions from `end` on are zero. `value`: 0 = keys, 1 = values.
-template <class LoadPage, class Load>
-NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int value, int key0, int end,
-                                     LoadPage load_page, Load load) {
+NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int value, int key0, int end) {
   const int slot = own_slot(), d0 = own_element();
   NODEWRIGHT_UNROLL
   for (int u = 0; u < kUnroll; ++u) {
     const int position = key0 + u * kSlots + slot;
     chunk.of[u] = uint4{0u, 0u, 0u, 0u};
-    if (position < end && d0 < kPaddedHeadDim) {
-      const int page = load_page(position / kPageSize);
-      chunk.of[u] =
-          load(from.kv + d0 +
-               kv_offset(page, value, from.kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim));
-    }
+    if (position < end && d0 < kPaddedHeadDim)
+      chunk.of[u] = load_16(from.kv + d0 +
+                            kv_offset(from.table[position / kPageSize], value, from.kv_head, position % kPageSize,
+                                      kKvHeads, kPageSize, kPaddedHeadDim));
   }
 }
-NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int value, int key0, int end) {
-  request_chunk(
-      chunk, from, value, key0, end, [&](int page) { return from.table[page]; },
-      [](const bf16* p) { return load_16(p); });
-}
 
-// The block's shared memory, after `bytes_before` bytes of the kernel's own.
+// The block's shared memory.
 struct AttendMemory {
   float* slots;    // [kTileHeads][kSlots][kHeadDim] weighted values
   float* scores;   // [2][kTileHeads][kPass] of a pass, and what its keys weigh; passes take turns
@@ -92,9 +79,9 @@ struct AttendMemory {
   Merged* merged;  // [kTileHeads]
   int* ticket;
 };
-NODEWRIGHT_DEVICE AttendMemory attend_memory(int bytes_before) {
+NODEWRIGHT_DEVICE AttendMemory attend_memory() {
   AttendMemory m;
-  m.slots = reinterpret_cast<float*>(shared_memory() + bytes_before);
+  m.slots = reinterpret_cast<float*>(shared_memory());
   m.scores = m.slots + kTileHeads * kSlots * kPaddedHeadDim;
   m.keep = m.scores + 2 * kTileHeads * kPass;
   m.weights = m.keep + 2 * kTileHeads;
@@ -119,17 +106,13 @@ NODEWRIGHT_DEVICE void load_query(Elements& query, const float* from, float scal
   }
 }
 
-// The split's keys, of which the first keys and values have been requested, and of which those below `end` lie in the
-// cache. replace(keys, values, key0) puts in the others.
-template <class Replace>
-NODEWRIGHT_DEVICE void attend_split(const Split& split, int end, const PagedKeys& from, Chunk& keys, Chunk& values,
-                                    const Elements& query, Running& state, const AttendMemory& memory,
-                                    Replace replace) {
+// The split's keys, of which the first keys and values have been requested.
+NODEWRIGHT_DEVICE void attend_split(const Split& split, const PagedKeys& from, Chunk& keys, Chunk& values,
+                                    const Elements& query, Running& state, const AttendMemory& memory) {
   const int slot = own_slot(), warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   for (int key0 = split.first, turn = 0; key0 < split.last; key0 += kPass, ++turn) {
     float* scores = memory.scores + turn % 2 * kTileHeads * kPass;
     float* keep = memory.keep + turn % 2 * kTileHeads;
-    replace(keys, values, key0);
     float sums[kUnroll * kTileHeads];
     NODEWRIGHT_UNROLL
     for (int u = 0; u < kUnroll; ++u) {
@@ -187,8 +170,8 @@ NODEWRIGHT_DEVICE void attend_split(const Split& split, int end, const PagedKeys
       }
     }
     if (key0 + kPass >= split.last) break;
-    request_chunk(keys, from, 0, key0 + kPass, end);
-    request_chunk(values, from, 1, key0 + kPass, end);
+    request_chunk(keys, from, 0, key0 + kPass, split.last);
+    request_chunk(values, from, 1, key0 + kPass, split.last);
   }
 }
 

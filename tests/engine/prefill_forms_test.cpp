@@ -153,7 +153,7 @@ TEST(PrefillFormTrace, AnEngineLaunchesStepsWithPromptTokensInTheFormThatWasAske
     const int64_t others = engine.stats().steps() - 1;  // decode
     const bool is_graph = form == PrefillForm::graph, is_piecewise = form == PrefillForm::piecewise;
     EXPECT_EQ(calls.of("cuGraphLaunch"), others + (is_graph ? 1 : is_piecewise ? layers + 1 : 0));
-    EXPECT_EQ(calls.of("cuLaunchKernelEx"), is_graph ? 0 : is_piecewise ? layers : 3 + 6 * layers);
+    EXPECT_EQ(calls.of("cuLaunchKernelEx"), is_graph ? 0 : is_piecewise ? layers : 3 + 5 * layers);
   }
 }
 

@@ -94,8 +94,7 @@ Trace trace_of(RunMode mode) {
     ++trace.nodes;
     if (node.kind == NodeKind::kernel) ++trace.kernels;
   }
-  // No logits, no sample; rotation and attention are one kernel in a step of one row only.
-  trace.kernels_of_prefill = trace.kernels - 2 + loaded.model.config().layers;
+  trace.kernels_of_prefill = trace.kernels - 2;  // no logits, no sample
   return trace;
 }
 

@@ -10,7 +10,7 @@ using namespace test;
 
 // Of odd_sizes, whose 96 columns the shapes give 32 threads.
 StepTuning some_tuning() {
-  StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .unroll = 1}};
+  StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .ring = 3}};
   for (ProjectionTuning StepTuning::*of : {&StepTuning::qkv, &StepTuning::gate_up, &StepTuning::head}) {
     (tuning.*of).matvec = {.threads = 64, .batch = 4, .blocks_per_sm = 1};
     (tuning.*of).tile = {.warps = 1, .ring = 3};

@@ -23,12 +23,12 @@ class TuningFile : public testing::Test {
 
 TEST_F(TuningFile, ComesBackAsItWasWritten) {
   Tuning tuning{.key = {"NVIDIA H200", "hidden 2048"}, .steps = {}};
-  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .unroll = 2}};
+  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .ring = 2}};
   tuning.steps[1].gate_up.matvec = {.threads = 192, .batch = 8, .blocks_per_sm = 3};
   tuning.steps[1].head.matvec.threads = 64;
   tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
   tuning.steps[8].down.tile = {.warps = 5, .ring = 7};
-  tuning.steps[16] = {};
+  tuning.steps[16].down.product.algorithm = 3;
   const Tuning read = read_tuning(write(tuning_json(tuning)));
   EXPECT_EQ(read.key, tuning.key);
   EXPECT_TRUE(read.steps == tuning.steps);

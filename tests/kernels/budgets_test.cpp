@@ -103,7 +103,7 @@ std::map<std::string, uint64_t> args_bytes() {
           {"project", sizeof(Project)},
           {"norm_add", sizeof(NormAdd)},
           {"rope_append", sizeof(RopeAppend)},
-          {"rope_attend", sizeof(RopeAttend)},
+          {"rope_flash_decode", sizeof(RopeFlashDecode)},
           {"attend", sizeof(Attend)},
           {"attend_tiles", sizeof(AttendTiles)},
           {"norm_rows", sizeof(NormRows)},

@@ -1,6 +1,6 @@
-// rope_attend: the bits of rope_append and attend one after the other, in y and in the pool, while the place of every
-// row's own key is NaN before.
-#include "kernels_src/rope_attend.h"
+// rope_flash_decode: the bits of rope_append and flash_decode one after the other, in y and in the pool, while the
+// place of every row's own key is NaN before.
+#include "kernels_src/rope_flash_decode.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "kernels_src/rope_append.h"
 #include "tests/kernels/attend_case.h"
 
-namespace nodewright::test::rope_attend_test {
+namespace nodewright::test::rope_flash_decode_test {
 namespace {
 
 struct Family {
@@ -29,16 +29,26 @@ constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim 
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-struct RopeAttendCase {
+struct RopeFlashDecodeCase {
   Family family;
   AttendCase attention;
   std::vector<float> qkv, frequencies;
+  std::vector<int32_t> sequences;
   std::vector<bf16> before;  // the pool, without the rows' own keys
 
-  RopeAttendCase(const Family& of, std::vector<AttendRow> rows) : family(of) {
+  // `shared`: so many of the rows, the first, belong to the sequence of the longest of them.
+  RopeFlashDecodeCase(const Family& of, std::vector<AttendRow> rows, int64_t shared = 1) : family(of) {
     attention.shape = of.shape;
+    attention.on_tensor_cores = true;
     attention.window = of.window;
     attention.build(std::move(rows), 7);
+    const auto longest = std::max_element(attention.positions.begin(), attention.positions.begin() + shared);
+    const auto pages = attention.table.begin() + (longest - attention.positions.begin()) * attention.table_stride;
+    const std::vector<int32_t> table(pages, pages + attention.table_stride);
+    for (int64_t m = 0; m < attention.shape.rows; ++m) {
+      sequences.push_back(m < shared ? 7 : static_cast<int32_t>(10 + m));
+      if (m < shared) std::copy(table.begin(), table.end(), attention.table.begin() + m * attention.table_stride);
+    }
     const AttendShape& s = attention.shape;
     for (int64_t m = 0; m < s.rows; ++m)
       for (int64_t i = 0; i < width(); ++i)
@@ -79,35 +89,38 @@ struct RopeAttendCase {
     const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())), q_gain("q_gain", gains(1)),
         k_gain("k_gain", gains(2));
     const Guarded<int32_t> positions("positions", attention.positions), table("block_table", attention.table),
-        live("n_live", std::vector{attention.n_live}),
+        live("n_live", std::vector{attention.n_live}), sequence_list("sequences", sequences),
         arrivals("arrivals", std::vector<int32_t>(at(s.rows * s.head_tiles()), 0));
-    KernelRequest attend = attention.request(), rope{"rope_append", rotation()}, both{"rope_attend", rotation()};
+    KernelRequest attend = attention.request(), rope{"rope_append", rotation()},
+                  both{"rope_" + attend.name, rotation()};
     for (const Constant& constant : attend.constants) {
-      if (constant.name != "kMeets") both.constants.push_back(constant);
+      both.constants.push_back(constant);
       if (constant.name == "kHeads" || constant.name == "kKvHeads" || constant.name == "kHeadDim" ||
           constant.name == "kPaddedHeadDim" || constant.name == "kPageSize")
         rope.constants.push_back(constant);
     }
     for (int step = 0; step < 2; ++step) {
       if (in_one_kernel) {
-        run_node<RopeAttend>(typed_kernel<RopeAttend>(machine().kernels, both, rope_attend_shape(s)),
-                             {.qkv = packed,
-                              .frequencies = turns,
-                              .q_gain = q_gain,
-                              .k_gain = k_gain,
-                              .positions = positions,
-                              .block_table = table,
-                              .n_live = live,
-                              .kv = kv,
-                              .y = y,
-                              .partials = partials,
-                              .arrivals = arrivals,
-                              .qkv_stride = width(),
-                              .table_stride = attention.table_stride,
-                              .y_stride = attention.y_stride(),
-                              .window = family.window,
-                              .eps = 1e-6f,
-                              .scale = attention.scale()});
+        run_node<RopeFlashDecode>(
+            typed_kernel<RopeFlashDecode>(machine().kernels, both, attention.flash().rope_launch_shape()),
+            {.qkv = packed,
+             .frequencies = turns,
+             .q_gain = q_gain,
+             .k_gain = k_gain,
+             .positions = positions,
+             .sequences = sequence_list,
+             .block_table = table,
+             .n_live = live,
+             .kv = kv,
+             .y = y,
+             .partials = partials,
+             .arrivals = arrivals,
+             .qkv_stride = width(),
+             .table_stride = attention.table_stride,
+             .y_stride = attention.y_stride(),
+             .window = family.window,
+             .eps = 1e-6f,
+             .scale = attention.scale()});
         continue;
       }
       run_node<RopeAppend>(
@@ -126,7 +139,7 @@ struct RopeAttendCase {
            .qkv_stride = width(),
            .table_stride = attention.table_stride,
            .eps = 1e-6f});
-      run_node<Attend>(typed_kernel<Attend>(machine().kernels, attend, s.launch_shape()),
+      run_node<Attend>(typed_kernel<Attend>(machine().kernels, attend, attention.flash().launch_shape()),
                        {.q = q,
                         .kv = kv,
                         .positions = positions,
@@ -146,22 +159,40 @@ struct RopeAttendCase {
   }
 };
 
-class RopeAttendTest : public ::testing::TestWithParam<Family> {};
-
-TEST_P(RopeAttendTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1}, {2, 63}, {64, 65, 66}, {200, 1, 129, 513}}) {
+class RopeFlashDecodeTest : public ::testing::TestWithParam<Family> {
+ protected:
+  static std::vector<AttendRow> rows_of(const std::vector<int64_t>& lengths) {
     std::vector<AttendRow> rows;
     for (const int64_t length : lengths) rows.push_back({rows.size(), length});
-    RopeAttendCase both(GetParam(), std::move(rows));
-    const RopeAttendCase::Result one = both.run(true), two = both.run(false);
-    EXPECT_TRUE(same_bits(one.y, two.y)) << lengths.size() << " rows";
-    EXPECT_TRUE(same_bits(one.pool, two.pool)) << lengths.size() << " rows";
-    both.attention.n_live = static_cast<int32_t>(lengths.size()) - 1;  // and where the last row does not count
-    EXPECT_TRUE(same_bits(both.run(true).pool, both.run(false).pool)) << lengths.size() - 1 << " rows live";
+    return rows;
+  }
+  static void expect_the_same(RopeFlashDecodeCase both) {
+    const RopeFlashDecodeCase::Result one = both.run(true), two = both.run(false);
+    EXPECT_TRUE(same_bits(one.y, two.y));
+    EXPECT_TRUE(same_bits(one.pool, two.pool));
+    --both.attention.n_live;  // and where the last row does not count
+    EXPECT_TRUE(same_bits(both.run(true).pool, both.run(false).pool));
+  }
+};
+
+TEST_P(RopeFlashDecodeTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1}, {2, 63}, {64, 65, 66}, {200, 1, 129, 513}}) {
+    SCOPED_TRACE(lengths.size());
+    expect_the_same({GetParam(), rows_of(lengths)});
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RopeAttendTest, ::testing::ValuesIn(kFamilies));
+// Of which each attends to the keys of those before it; in whatever order they stand, within a chunk of keys and over
+// the end of a page.
+TEST_P(RopeFlashDecodeTest, TakesRowsOfOneSequence) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{66, 62, 63, 64, 65, 100}, {1, 2, 3, 2}, {9, 8, 10, 70}}) {
+    SCOPED_TRACE(lengths[0]);
+    expect_the_same({GetParam(), rows_of(lengths), static_cast<int64_t>(lengths.size()) - 1});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RopeFlashDecodeTest, ::testing::ValuesIn(kFamilies));
 
 }  // namespace
-}  // namespace nodewright::test::rope_attend_test
+}  // namespace nodewright::test::rope_flash_decode_test

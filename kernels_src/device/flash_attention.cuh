@@ -1,0 +1,240 @@
+// Attention of one row over its keys on tensor cores: the query heads of a block's tile are the rows of one matrix. The
+// context is dealt in chunks of 16 keys, which lie in one page: a split takes some that lie together, warp w of it
+// those whose number is w, modulo the warps. A warp requests kRing chunks ahead and waits for no other warp until its
+// last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in global memory
+// (merge_splits.cuh): a row's bits depend on its own tokens only. q * scale, keys, values and probabilities in bf16,
+// sums in fp32.
+//
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
+#pragma once
+
+#include "kernels_src/device/merge_splits.cuh"
+#include "kernels_src/device/tensor.cuh"
+#include "kernels_src/kv_pages.h"
+
+#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
+#undef NODEWRIGHT_UNROLL
+#define NODEWRIGHT_UNROLL
+#endif
+
+namespace nodewright {
+
+constexpr int kChunk = 16, kMatrixRows = 16;
+constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
+constexpr int kStride = kDim + 8;
+constexpr int kSteps = kDim / 16;                 // of 16 elements of a head
+constexpr int kStage = 2 * kChunk * kStride;      // elements: keys, then values
+constexpr int kPieces = kChunk * kDim / 8 / 32;   // of 16 bytes, of a chunk's keys or values: a lane's share
+constexpr int kHalves = kTileHeads <= 8 ? 1 : 2;  // of a matrix of 16 rows that hold heads
+constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
+constexpr bool kQueriesInRegisters = kDim <= 128;
+constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
+constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
+static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
+static_assert(kTileHeads <= kMatrixRows, "a matrix holds the heads of a tile");
+
+// The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
+struct Chunks {
+  int first, last;  // none when first >= last
+  int splits;       // that have any
+};
+NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
+  const int from = oldest / kChunk, count = (length + kChunk - 1) / kChunk - from;
+  const int share = max(static_cast<int>((count + kSplits - 1) / kSplits), kBlockWarps);
+  const int first = from + split * share;
+  return {first, min(first + share, from + count), (count + share - 1) / share};
+}
+
+// The block's shared memory, after `bytes_before` bytes of the kernel's own.
+struct FlashMemory {
+  bf16* ring;      // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
+  bf16* queries;   // [kMatrixRows][kStride] scaled; rows past the tile's heads are anything
+  Merged* found;   // [kTileHeads][kWarps]
+  float* weights;  // [kTileHeads][kMeeting]
+  Merged* merged;  // [kTileHeads]
+  int* ticket;
+};
+NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
+  FlashMemory m;
+  m.ring = reinterpret_cast<bf16*>(shared_memory() + bytes_before);
+  m.queries = m.ring + kBlockWarps * kDepth * kStage;
+  m.found = reinterpret_cast<Merged*>(m.queries + kMatrixRows * kStride);
+  m.weights = reinterpret_cast<float*>(m.found + kTileHeads * kBlockWarps);
+  m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kMeeting);
+  m.ticket = reinterpret_cast<int*>(m.merged + kTileHeads);
+  return m;
+}
+
+// The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
+// may have been written there, and 0 * NaN is NaN.
+struct ChunkRing {
+  const bf16* kv;
+  const int* table;
+  int kv_head, oldest, end;
+  Chunks chunks;
+  bf16* stages;
+  int pages;  // lane l: of one of the next 32 chunks
+  AsyncCopies<2 * kPieces, kDepth> copies;
+
+  // Of the warp's i-th chunk.
+  NODEWRIGHT_DEVICE int number(int i) const {
+    return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
+  }
+  NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
+  NODEWRIGHT_DEVICE bf16* stage(int i) const {
+    return stages + (static_cast<int>(threadIdx.x / 32) * kDepth + i % kDepth) * kStage;
+  }
+  NODEWRIGHT_DEVICE void find_pages(int i) {
+    const int mine = i + static_cast<int>(threadIdx.x % 32);
+    pages = has(mine) ? load_settled(table + number(mine) * kChunk / kPageSize) : 0;
+  }
+  // Chunk by chunk, from 0 on; those past the last are none. find_pages(0) comes first.
+  NODEWRIGHT_DEVICE void request(int i) {
+    if (i > 0 && i % 32 == 0) find_pages(i);
+    const int page = __shfl_sync(0xffffffffu, pages, i % 32), key0 = number(i) * kChunk;
+    if (has(i)) {
+      const bf16* from = kv + kv_offset(page, 0, kv_head, key0 % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+      NODEWRIGHT_UNROLL
+      for (int value = 0; value < 2; ++value) {
+        NODEWRIGHT_UNROLL
+        for (int p = 0; p < kPieces; ++p) {
+          const int piece = static_cast<int>(threadIdx.x % 32) + p * 32;
+          const int key = piece / (kDim / 8), d = piece % (kDim / 8) * 8;
+          const bool valid = key0 + key >= oldest && key0 + key < end && (kDim == kPaddedHeadDim || d < kPaddedHeadDim);
+          const int64_t offset = value * kKvHeads * kPageSize * kPaddedHeadDim + key * kPaddedHeadDim + d;
+          copies.request(stage(i) + (value * kChunk + key) * kStride + d, from + (valid ? offset : 0), valid);
+        }
+      }
+    }
+    copies.close_group();
+  }
+};
+
+// What a warp's chunks gave: of the heads lane / 4 and lane / 4 + 8.
+struct FlashState {
+  float values[2 * kSteps][4], top[kHalves], sum[kHalves];
+};
+
+// Of the keys `oldest` to length - 1; the ring has requested the first kRing chunks, and memory.queries are complete.
+// patch(keys, values, key0) puts into a stage what is not in the cache.
+template <class Patch>
+NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
+                                     Patch patch) {
+  const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+  const auto load_query = [&](uint32_t(&left)[4], int step) {
+    load_matrices(left, memory.queries + lane % 16 * kStride + step * 16 + lane / 16 * 8);
+  };
+  uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
+  if constexpr (kQueriesInRegisters) {
+    NODEWRIGHT_UNROLL
+    for (int step = 0; step < kSteps; ++step) load_query(q[step], step);
+  }
+  NODEWRIGHT_UNROLL
+  for (int r = 0; r < kHalves; ++r) state.top[r] = -INFINITY, state.sum[r] = 0.0f;
+  NODEWRIGHT_UNROLL
+  for (int n = 0; n < 2 * kSteps; ++n) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
+  }
+  for (int i = 0; ring.has(i); ++i) {
+    ring.copies.template wait<kDepth - 1>();
+    __syncwarp();
+    const int key0 = ring.number(i) * kChunk;
+    bf16* keys = ring.stage(i);
+    bf16* values = keys + kChunk * kStride;
+    patch(keys, values, key0);
+    float scores[2][4] = {};
+    NODEWRIGHT_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      uint32_t left[4], b[4];
+      if constexpr (kQueriesInRegisters) {
+        NODEWRIGHT_UNROLL
+        for (int j = 0; j < 4; ++j) left[j] = q[step][j];
+      } else {
+        load_query(left, step);
+      }
+      load_matrices(b, keys + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8);
+      mma_16x8x16(scores[0], left, b[0], b[1]);
+      mma_16x8x16(scores[1], left, b[2], b[3]);
+    }
+    if (key0 < ring.oldest || key0 + kChunk > length) {
+      NODEWRIGHT_UNROLL
+      for (int n = 0; n < 2; ++n) {
+        NODEWRIGHT_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const int key = key0 + n * 8 + pair + j % 2;
+          if (key < ring.oldest || key >= length) scores[n][j] = -INFINITY;
+        }
+      }
+    }
+    uint32_t p[4] = {};
+    NODEWRIGHT_UNROLL
+    for (int r = 0; r < kHalves; ++r) {
+      const float highest =
+          fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+      const float before = state.top[r];
+      state.top[r] = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
+      const float keep = power_of_two(before - state.top[r]);
+      state.sum[r] *= keep;
+      NODEWRIGHT_UNROLL
+      for (int n = 0; n < 2 * kSteps; ++n) state.values[n][2 * r] *= keep, state.values[n][2 * r + 1] *= keep;
+      NODEWRIGHT_UNROLL
+      for (int n = 0; n < 2; ++n) {
+        const float low = power_of_two(scores[n][2 * r] - state.top[r]),
+                    high = power_of_two(scores[n][2 * r + 1] - state.top[r]);
+        state.sum[r] += low + high;
+        p[2 * n + r] = round_pair(low, high);
+      }
+    }
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < kSteps; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(b, values + (lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8);
+      mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
+      mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
+    }
+    __syncwarp();  // the chunk that is requested now overwrites this one
+    ring.request(i + kDepth);
+  }
+}
+
+// Warps -> block -> row's y.
+template <class Args>
+NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, int splits, const FlashState& state,
+                                   const FlashMemory& memory) {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+  // Head h of warp w, over the first stage of its ring.
+  const auto values_of = [&](int w, int h) {
+    return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kStride;
+  };
+  NODEWRIGHT_UNROLL
+  for (int r = 0; r < kHalves; ++r) {
+    const int head = lane / 4 + r * 8;
+    const float total = quad_sum(state.sum[r]);
+    if (head >= kTileHeads) continue;
+    float* mine = values_of(warp, head) + pair;
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      mine[n * 8] = state.values[n][2 * r];
+      mine[n * 8 + 1] = state.values[n][2 * r + 1];
+    }
+    if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top[r], total};
+  }
+  __syncthreads();
+  for (int h = warp; h < kTileHeads; h += kBlockWarps) {
+    const Merged merged = merge_weights(kBlockWarps, memory.weights + h * kMeeting,
+                                        [&](int w) { return memory.found[h * kBlockWarps + w]; });
+    if (lane == 0) memory.merged[h] = merged;
+  }
+  __syncthreads();
+  merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket,
+               [&](int h, int d) {
+                 float value = 0.0f;
+                 NODEWRIGHT_UNROLL
+                 for (int w = 0; w < kBlockWarps; ++w)
+                   value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);
+                 return value;
+               });
+}
+
+}  // namespace nodewright

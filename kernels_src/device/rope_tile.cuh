@@ -1,0 +1,100 @@
+// What a block that attends does with a row's projections first: it rotates the query heads of its tile, and the row's
+// own key where its keys include it.
+// Constants: those of rope.cuh and kHeads, kKvHeads, kPaddedHeadDim, kHeadTile.
+#pragma once
+
+#include "kernels_src/device/merge_splits.cuh"
+#include "kernels_src/device/rope.cuh"
+#include "kernels_src/kv_pages.h"
+
+namespace nodewright {
+
+constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
+constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
+constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
+
+// In shared memory, before what attention needs (rope_tile_bytes).
+struct RopeTile {
+  bf16 *own_key, *own_value;  // [kPaddedHeadDim]
+  Turn* turns;                // [kHalf] of the row's own position
+  float* scales;              // [kTileHeads + 1]
+};
+NODEWRIGHT_DEVICE RopeTile rope_tile() {
+  RopeTile m;
+  m.own_key = reinterpret_cast<bf16*>(shared_memory());
+  m.own_value = m.own_key + kPaddedHeadDim;
+  m.turns = reinterpret_cast<Turn*>(m.own_value + kPaddedHeadDim);
+  m.scales = reinterpret_cast<float*>(m.turns + kHalf);
+  return m;
+}
+
+// Before the projections are there.
+NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const float* frequencies, int position) {
+  if constexpr (kRotate != 0)
+    for (int i = static_cast<int>(threadIdx.x); i < kHalf; i += kThreads)
+      m.turns[i] = turn_of(position, frequencies[i]);
+}
+
+// store(h, i, v): element i of head h of the tile. `has_own`: own_key and own_value, too, which are then appended to
+// the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, q_gain, k_gain,
+// block_table, kv, qkv_stride, table_stride and eps.
+template <class Args, class Store>
+NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool has_own, int position, const RopeTile& m,
+                                   Store store) {
+  const int kv_head = head0 / kGroup,
+            heads = has_own ? kTileHeads + 1 : kTileHeads;  // those of the tile, then the key's
+  const float* qkv = args.qkv.data + row * args.qkv_stride;
+  const auto head_at = [&](int head) {
+    return qkv + (head == kTileHeads ? kHeads + kv_head : static_cast<int64_t>(head0) + head) * kHeadDim;
+  };
+  __syncthreads();  // turns
+  head_scales(m.scales, heads, args.eps, head_at);
+  // Everything is requested before anything is used: one after the other these loads would take longer than attention.
+  Pair pairs[kTurnsEach];
+  float value[kValuesEach];
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kTurnsEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    if (head >= heads) continue;
+    const bf16* gain = head == kTileHeads ? args.k_gain.data : args.q_gain.data;
+    const float scale = kHeadNorm != 0 ? m.scales[head] : 1.0f;
+    pairs[e] = {normed_element(head_at(head), pair, scale, gain),
+                normed_element(head_at(head), pair + kHalf, scale, gain)};
+  }
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kValuesEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads;
+    value[e] = has_own && i < kHeadDim ? qkv[(kHeads + kKvHeads + kv_head) * kHeadDim + i] : 0.0f;
+  }
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kTurnsEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    if (head >= heads) continue;
+    if constexpr (kRotate != 0) pairs[e] = turned(pairs[e], m.turns[pair]);
+    if (head == kTileHeads) {
+      m.own_key[pair] = to_bf16(pairs[e].first);
+      m.own_key[pair + kHalf] = to_bf16(pairs[e].second);
+    } else {
+      store(head, pair, pairs[e].first);
+      store(head, pair + kHalf, pairs[e].second);
+    }
+  }
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kValuesEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads;
+    if (!has_own || i >= kPaddedHeadDim) continue;
+    m.own_value[i] = to_bf16(value[e]);
+    if (i >= kHeadDim) m.own_key[i] = to_bf16(0.0f);
+  }
+  __syncthreads();
+  if (has_own && head0 % kGroup == 0) {  // tiles of one kv head share its key
+    const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
+    bf16* to = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+    for (int i = static_cast<int>(threadIdx.x) * 8; i < kPaddedHeadDim; i += kThreads * 8) {
+      store_16(to + i, load_16(m.own_key + i));
+      store_16(to + i + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
+    }
+  }
+}
+
+}  // namespace nodewright

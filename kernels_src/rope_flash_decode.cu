@@ -1,0 +1,99 @@
+// Block (s, t, m): split s of the context, head tile t, row m, as in flash_decode.cu. Every block rotates the heads of
+// its tile for itself; the one whose split ends with the row's own position appends the row's key to the cache. Keys
+// that other rows of the same sequence append in this launch are rotated once more from their projections.
+#include "kernels_src/device/flash_attention.cuh"
+#include "kernels_src/device/rope_tile.cuh"
+#include "kernels_src/flash_decode.h"
+
+namespace nodewright {
+
+NODEWRIGHT_DEVICE int warp_min(int v) {
+  NODEWRIGHT_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2) v = min(v, __shfl_xor_sync(0xffffffffu, v, offset));
+  return v;
+}
+
+// Key and value of another row of the step, as that row appends them; by a whole warp.
+NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int position, int kv_head, bf16* key,
+                                  bf16* value) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const float* k = args.qkv.data + row * args.qkv_stride + (kHeads + kv_head) * kHeadDim;
+  const float* v = k + kKvHeads * kHeadDim;
+  float scale = 1.0f;
+  if constexpr (kHeadNorm != 0) scale = head_scale(k, args.eps);
+  for (int i = lane; i < kHalf; i += 32) {
+    Pair of_key{normed_element(k, i, scale, args.k_gain.data), normed_element(k, i + kHalf, scale, args.k_gain.data)};
+    if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, args.frequencies.data[i]));
+    key[i] = to_bf16(of_key.first);
+    key[i + kHalf] = to_bf16(of_key.second);
+  }
+  for (int i = lane; i < kHeadDim; i += 32) value[i] = to_bf16(v[i]);
+}
+
+}  // namespace nodewright
+
+NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksOfAnSm) {
+  // While the projection runs: where the keys are, the first of them, and the angles.
+  const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row),
+            own = load_settled(args.positions.data + row), length = row < live ? own + 1 : 0;
+  const int window = static_cast<int>(args.window), oldest = window > 0 && length > window ? length - window : 0;
+  const Chunks chunks = chunks_of(oldest, length, static_cast<int>(blockIdx.x));
+  const bool works = chunks.first < chunks.last;
+  const auto is_of_sequence = [&](int r) { return r < live && load_settled(args.sequences.data + r) == sequence; };
+  int first_new = own;  // the cache has the keys before it
+  for (int r = lane; r < static_cast<int>(gridDim.z); r += 32)
+    if (is_of_sequence(r)) first_new = min(first_new, load_settled(args.positions.data + r));
+  first_new = warp_min(first_new);
+
+  const RopeTile own_heads = rope_tile();
+  const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
+  const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
+  ChunkRing ring{args.kv.data,
+                 args.block_table.data + row * args.table_stride,
+                 kv_head,
+                 oldest,
+                 first_new,
+                 chunks,
+                 memory.ring,
+                 0,
+                 {}};
+  if (works) {
+    ring.find_pages(0);
+    for (int i = 0; i < kDepth; ++i) ring.request(i);
+    find_turns(own_heads, args.frequencies.data, own);
+  }
+  wait_for_inputs();
+  release_dependents();  // not before: the next kernel's weights would stand in the way of these small loads
+  if (!works) return;
+
+  for (int i = static_cast<int>(threadIdx.x); i < kTileHeads * (kDim - static_cast<int>(kHeadDim)); i += kThreads)
+    memory.queries[i / (kDim - static_cast<int>(kHeadDim)) * kStride + kHeadDim +
+                   i % (kDim - static_cast<int>(kHeadDim))] = to_bf16(0.0f);
+  const bool has_own = chunks.last * kChunk >= length;
+  rotate_tile(args, row, head0, has_own, own, own_heads,
+              [&](int head, int i, float v) { memory.queries[head * kStride + i] = to_bf16(v * args.scale); });
+  FlashState state;
+  attend_chunks(ring, length, memory, state, [&](bf16* keys, bf16* values, int key0) {
+    if (key0 + kChunk <= first_new) return;
+    for (int position = max(first_new, key0); position < min(length, key0 + kChunk); ++position) {
+      bf16 *key = keys + (position - key0) * kStride, *value = values + (position - key0) * kStride;
+      if (position < oldest) continue;
+      if (position == own) {
+        for (int i = lane; i < kPaddedHeadDim; i += 32)
+          key[i] = own_heads.own_key[i], value[i] = own_heads.own_value[i];
+        continue;
+      }
+      for (int r0 = 0; r0 < static_cast<int>(gridDim.z); r0 += 32) {  // whose position it is
+        const int r = r0 + lane;
+        const bool found =
+            r < static_cast<int>(gridDim.z) && is_of_sequence(r) && load_settled(args.positions.data + r) == position;
+        const unsigned mask = __ballot_sync(0xffffffffu, found);
+        if (mask != 0) rotate_key(args, r0 + __ffs(static_cast<int>(mask)) - 1, position, kv_head, key, value);
+      }
+    }
+    __syncwarp();
+  });
+  merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks.splits, state, memory);
+}
