@@ -68,9 +68,9 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   release_dependents();  // not before: the next kernel's weights would stand in the way of these small loads
   if (!works) return;
 
-  for (int i = static_cast<int>(threadIdx.x); i < kTileHeads * (kDim - static_cast<int>(kHeadDim)); i += kThreads)
-    memory.queries[i / (kDim - static_cast<int>(kHeadDim)) * kStride + kHeadDim +
-                   i % (kDim - static_cast<int>(kHeadDim))] = to_bf16(0.0f);
+  for (int h = 0; h < kTileHeads; ++h)
+    for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads)
+      memory.queries[h * kStride + d] = to_bf16(0.0f);
   const bool has_own = chunks.last * kChunk >= length;
   rotate_tile(args, row, head0, has_own, own, own_heads,
               [&](int head, int i, float v) { memory.queries[head * kStride + i] = to_bf16(v * args.scale); });

@@ -70,6 +70,15 @@ TEST_F(AttendRows, AgreeWithTheReferenceAtEveryLengthAndShape) {
   }
 }
 
+// A warp on tensor cores knows the pages of 32 chunks at a time: 2048 keys of four warps.
+TEST_F(AttendRows, AgreeWithTheReferenceOverManyPages) {
+  AttendCase c = on_tensor_cores(attend_case(2, 1, 16, 1));
+  c.table_stride = 66;
+  c.build({{1, 2048}, {2, 2049}, {3, 4200}}, 5);
+  const std::vector<bf16> y = c.run();
+  for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+}
+
 TEST_F(AttendRows, HaveTheSameBitsWhateverTheirPlacePagesAndNeighbours) {
   for (AttendCase& c : all_cases()) {
     SCOPED_TRACE(name_of(c));
