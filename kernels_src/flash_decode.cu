@@ -30,7 +30,7 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   const float* q = args.q.data + (static_cast<int64_t>(row) * kHeads + tile * kTileHeads) * kHeadDim;
   for (int i = static_cast<int>(threadIdx.x); i < kTileHeads * kDim; i += kThreads) {
     const int head = i / kDim, d = i % kDim;
-    memory.queries[head * kStride + d] = to_bf16(d < kHeadDim ? q[head * kHeadDim + d] * args.scale : 0.0f);
+    store_query(memory, head, d, d < kHeadDim ? q[head * kHeadDim + d] * args.scale : 0.0f);
   }
   __syncthreads();
   FlashState state;

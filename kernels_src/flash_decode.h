@@ -12,7 +12,7 @@ namespace nodewright {
 // How the heads and the context of a row are dealt to blocks. The arguments are Attend's, with this head tile.
 struct FlashDecodeShape {
   static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
-  static constexpr int64_t kMostHeadTile = 16, kMostHeadDim = 256;
+  static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kRingBytes = 72 * 1024, kMostRing = 4;  // three blocks fill an SM's shared memory
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
@@ -23,7 +23,7 @@ struct FlashDecodeShape {
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
-  // Query heads of a block, all of one key head: the largest divisor of the group that a tile holds.
+  // Query heads of a block, all of one key head: the largest divisor of the group that half a tile holds.
   constexpr int64_t head_tile() const {
     const int64_t group = heads / kv_heads;
     int64_t tile = group < kMostHeadTile ? group : kMostHeadTile;

@@ -69,11 +69,10 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   if (!works) return;
 
   for (int h = 0; h < kTileHeads; ++h)
-    for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads)
-      memory.queries[h * kStride + d] = to_bf16(0.0f);
+    for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads) store_query(memory, h, d, 0.0f);
   const bool has_own = chunks.last * kChunk >= length;
   rotate_tile(args, row, head0, has_own, own, own_heads,
-              [&](int head, int i, float v) { memory.queries[head * kStride + i] = to_bf16(v * args.scale); });
+              [&](int head, int i, float v) { store_query(memory, head, i, v * args.scale); });
   FlashState state;
   attend_chunks(ring, length, memory, state, [&](bf16* keys, bf16* values, int key0) {
     if (key0 + kChunk <= first_new) return;

@@ -2,8 +2,9 @@
 // context is dealt in chunks of 16 keys, which lie in one page: a split takes some that lie together, warp w of it
 // those whose number is w, modulo the warps. A warp requests kRing chunks ahead and waits for no other warp until its
 // last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in global memory
-// (merge_splits.cuh): a row's bits depend on its own tokens only. q * scale, keys, values and probabilities in bf16,
-// sums in fp32.
+// (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they lie, sums fp32. A
+// matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q * scale, and then
+// of the probabilities, so that at no cost both count with twice the digits.
 //
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
 #pragma once
@@ -19,19 +20,18 @@
 
 namespace nodewright {
 
-constexpr int kChunk = 16, kMatrixRows = 16;
+constexpr int kChunk = 16, kMatrixRows = 16, kMostHeads = 8;
 constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
 constexpr int kStride = kDim + 8;
-constexpr int kSteps = kDim / 16;                 // of 16 elements of a head
-constexpr int kStage = 2 * kChunk * kStride;      // elements: keys, then values
-constexpr int kPieces = kChunk * kDim / 8 / 32;   // of 16 bytes, of a chunk's keys or values: a lane's share
-constexpr int kHalves = kTileHeads <= 8 ? 1 : 2;  // of a matrix of 16 rows that hold heads
+constexpr int kSteps = kDim / 16;                // of 16 elements of a head
+constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
+constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
 constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
 constexpr bool kQueriesInRegisters = kDim <= 128;
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
-static_assert(kTileHeads <= kMatrixRows, "a matrix holds the heads of a tile");
+static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
 
 // The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
 struct Chunks {
@@ -48,7 +48,7 @@ NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
 // The block's shared memory, after `bytes_before` bytes of the kernel's own.
 struct FlashMemory {
   bf16* ring;      // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
-  bf16* queries;   // [kMatrixRows][kStride] scaled; rows past the tile's heads are anything
+  bf16* queries;   // [kMatrixRows][kStride] scaled; row h + 8: what rounding leaves of row h; others are anything
   Merged* found;   // [kTileHeads][kWarps]
   float* weights;  // [kTileHeads][kMeeting]
   Merged* merged;  // [kTileHeads]
@@ -63,6 +63,13 @@ NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
   m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kMeeting);
   m.ticket = reinterpret_cast<int*>(m.merged + kTileHeads);
   return m;
+}
+
+// `v`: element d of head h, scaled; d < kDim.
+NODEWRIGHT_DEVICE void store_query(const FlashMemory& m, int h, int d, float v) {
+  const bf16 rounded = to_bf16(v);
+  m.queries[h * kStride + d] = rounded;
+  m.queries[(h + kMostHeads) * kStride + d] = to_bf16(v - to_float(rounded));
 }
 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
@@ -110,9 +117,9 @@ struct ChunkRing {
   }
 };
 
-// What a warp's chunks gave: of the heads lane / 4 and lane / 4 + 8.
+// What a warp's chunks gave, of head lane / 4. values[n][i] and [i + 2] are one sum.
 struct FlashState {
-  float values[2 * kSteps][4], top[kHalves], sum[kHalves];
+  float values[2 * kSteps][4], top, sum;
 };
 
 // Of the keys `oldest` to length - 1; the ring has requested the first kRing chunks, and memory.queries are complete.
@@ -129,8 +136,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
     NODEWRIGHT_UNROLL
     for (int step = 0; step < kSteps; ++step) load_query(q[step], step);
   }
-  NODEWRIGHT_UNROLL
-  for (int r = 0; r < kHalves; ++r) state.top[r] = -INFINITY, state.sum[r] = 0.0f;
+  state.top = -INFINITY, state.sum = 0.0f;
   NODEWRIGHT_UNROLL
   for (int n = 0; n < 2 * kSteps; ++n) {
     NODEWRIGHT_UNROLL
@@ -157,34 +163,31 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       mma_16x8x16(scores[0], left, b[0], b[1]);
       mma_16x8x16(scores[1], left, b[2], b[3]);
     }
-    if (key0 < ring.oldest || key0 + kChunk > length) {
-      NODEWRIGHT_UNROLL
-      for (int n = 0; n < 2; ++n) {
-        NODEWRIGHT_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const int key = key0 + n * 8 + pair + j % 2;
-          if (key < ring.oldest || key >= length) scores[n][j] = -INFINITY;
-        }
-      }
-    }
-    uint32_t p[4] = {};
+    // Keys 2t, 2t + 1 of the first eight, then of the others.
+    float weights[4];
     NODEWRIGHT_UNROLL
-    for (int r = 0; r < kHalves; ++r) {
-      const float highest =
-          fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]), fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
-      const float before = state.top[r];
-      state.top[r] = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
-      const float keep = power_of_two(before - state.top[r]);
-      state.sum[r] *= keep;
+    for (int j = 0; j < 4; ++j) {
+      const int key = key0 + j / 2 * 8 + pair + j % 2;
+      weights[j] = key >= ring.oldest && key < length ? scores[j / 2][j % 2] + scores[j / 2][j % 2 + 2] : -INFINITY;
+    }
+    const float before = state.top;
+    const float highest = fmaxf(fmaxf(weights[0], weights[1]), fmaxf(weights[2], weights[3]));
+    state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
+    const float keep = power_of_two(before - state.top);
+    state.sum *= keep;
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2 * kSteps; ++n) {
       NODEWRIGHT_UNROLL
-      for (int n = 0; n < 2 * kSteps; ++n) state.values[n][2 * r] *= keep, state.values[n][2 * r + 1] *= keep;
-      NODEWRIGHT_UNROLL
-      for (int n = 0; n < 2; ++n) {
-        const float low = power_of_two(scores[n][2 * r] - state.top[r]),
-                    high = power_of_two(scores[n][2 * r + 1] - state.top[r]);
-        state.sum[r] += low + high;
-        p[2 * n + r] = round_pair(low, high);
-      }
+      for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
+    }
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) weights[j] = power_of_two(weights[j] - state.top), state.sum += weights[j];
+    uint32_t p[4];
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      const float low = weights[2 * n], high = weights[2 * n + 1];
+      p[2 * n] = round_pair(low, high);
+      p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
     }
     NODEWRIGHT_UNROLL
     for (int n = 0; n < kSteps; ++n) {
@@ -207,18 +210,16 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
   const auto values_of = [&](int w, int h) {
     return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kStride;
   };
-  NODEWRIGHT_UNROLL
-  for (int r = 0; r < kHalves; ++r) {
-    const int head = lane / 4 + r * 8;
-    const float total = quad_sum(state.sum[r]);
-    if (head >= kTileHeads) continue;
+  const int head = lane / 4;
+  const float total = quad_sum(state.sum);
+  if (head < kTileHeads) {
     float* mine = values_of(warp, head) + pair;
     NODEWRIGHT_UNROLL
     for (int n = 0; n < 2 * kSteps; ++n) {
-      mine[n * 8] = state.values[n][2 * r];
-      mine[n * 8 + 1] = state.values[n][2 * r + 1];
+      mine[n * 8] = state.values[n][0] + state.values[n][2];
+      mine[n * 8 + 1] = state.values[n][1] + state.values[n][3];
     }
-    if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top[r], total};
+    if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top, total};
   }
   __syncthreads();
   for (int h = warp; h < kTileHeads; h += kBlockWarps) {

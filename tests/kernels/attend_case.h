@@ -151,8 +151,7 @@ struct AttendCase {
 
   // Compares a live row with softmax(q k^T scale) v over the keys in its window. What may differ, of a weight: its
   // exponent by the fp32 sums of q k (a product, a chain of 8, the lanes' tree), its power by 2 units, and every later
-  // addition by 2^-24. On tensor cores q * scale is rounded to bf16 here, too, and a weight differs by 2^-9 of itself
-  // (half a unit of bf16), which all of them together do to their sum at most.
+  // addition by 2^-24. On tensor cores q * scale and a weight are two bf16 each, and differ by 2^-17 of themselves.
   void expect_row(const std::vector<bf16>& y, int64_t m) const {
     const AttendRow& row = rows[at(m)];
     const double slots = static_cast<double>(shape.slots() + shape.splits);
@@ -165,8 +164,7 @@ struct AttendCase {
         double score = 0.0, size = 0.0;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
           const float scaled = q[at((m * shape.heads + head) * shape.head_dim + d)] * scale();
-          const double product = static_cast<double>(on_tensor_cores ? value_of(to_bf16(scaled)) : scaled) *
-                                 value_of(pool[at(pool_index(m, 0, kv_head, key) + d)]);
+          const double product = static_cast<double>(scaled) * value_of(pool[at(pool_index(m, 0, kv_head, key) + d)]);
           score += product;
           size += std::abs(product);
         }
@@ -183,11 +181,11 @@ struct AttendCase {
           absolute[at(d)] += weight * std::abs(v);
         }
       }
-      const double exponent_error = 2 * M_LN2 * (1 + 8 + std::log2(shape.lanes())) * largest;
+      const double halves = on_tensor_cores ? 0x1p7 : 0;  // 2^-17, in units of 2^-24
+      const double exponent_error = 2 * M_LN2 * (halves + 1 + 8 + std::log2(shape.lanes())) * largest;
       for (int64_t d = 0; d < shape.head_dim; ++d) {
         const double expected = value[at(d)] / sum;
-        const double arithmetic =
-            (2 * (exponent_error + chain) * 0x1p-24 + (on_tensor_cores ? 0x1p-9 : 0)) * absolute[at(d)] / sum;
+        const double arithmetic = 2 * (exponent_error + halves + chain) * 0x1p-24 * absolute[at(d)] / sum;
         const double bound = arithmetic + 0x1p-8 * (std::abs(expected) + arithmetic);
         ASSERT_NEAR(value_of(y[at(m * y_stride() + head * shape.head_dim + d)]), expected, bound)
             << "length " << row.length << ", head " << head << ", element " << d << " of " << shape.head_dim;
