@@ -2,19 +2,20 @@
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big`,
 # `families` and `bench`.
-#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [bench] [graph]      all sections by default
-# BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big`, `graph`, `bench` and of `families`.
-# Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); graph.json and three plots, where
-# there is matplotlib (graph): at most eight files for any two sections. Exits 1 when a check failed or was skipped. Each
-# section ends within SECTION_SECONDS (default 540).
+#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [plans] [serve] [decode] [bench] [graph]
+# All sections by default.
+# BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`.
+# Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, steps.json
+# and loop.json (decode); serve.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
+# a check failed or was skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-[ $# -ge 1 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift
-sections=${*:-tests cli sanitizer big families bench graph}
+sections=${*:-tests cli sanitizer big families plans serve decode bench graph}
 
 build=${BUILD:-build/carry}
 [ -x "$build/nodewright" ] || build=build
@@ -105,6 +106,48 @@ section_families() {
   done
 }
 
+# Every default bucket of the 1B shapes, read back from the driver.
+section_plans() {
+  local shape=${big_shapes%% *} bucket buckets="1 2 4 $(seq -s ' ' 8 8 248) $(seq -s ' ' 256 16 512)"
+  [ "$device" = cuda ] || buckets="1 2"
+  make_checkpoint "$shape"
+  for bucket in $buckets; do
+    check "plan of $shape, b$bucket: as the driver has it" 60 "$nodewright" graph --model "$scratch/$shape" \
+      --bucket "$bucket" --verify --device $device
+  done
+}
+
+section_serve() {
+  local shape=${big_shapes%% *} sizes=(--batch 1 8 64 --rounds 2) requests=200
+  [ "$device" = cuda ] || sizes=(--batch 1 2 --rounds 1 --prompt 4 --output 8) requests=3
+  make_checkpoint "$shape"
+  check "bench serve" 180 "$nodewright" bench serve --model "$scratch/$shape" --device $device --commit "$commit" \
+    --out "$out/serve.json" "${sizes[@]}"
+  check "requests together as alone" 300 python3 tests/reference/check_serving.py --program "$nodewright" \
+    --model "$scratch/$shape" --device $device --requests $requests
+}
+
+section_decode() {
+  local shape=${big_shapes%% *} folder batches="1 2 4 8 16 32 64" contexts="128 1024 8192 32000" most=32768 few="1 8"
+  local keys=1024 samples=12
+  [ "$device" = cuda ] || { batches="1 2" contexts="8 16" most=64 few=1 keys=16 samples=1; }
+  make_checkpoint "$shape"
+  folder=$scratch/$shape
+  bench_decode "batches" decode.json --batch $batches --context $keys
+  bench_decode "contexts, in graphs for $most keys" context.json --context $contexts --max-context $most
+  bench_decode "8 steps a launch" steps.json --batch $few --context $keys --steps-per-launch 8
+  bench_decode "8 steps a launch, as a loop" loop.json --batch $few --context $keys --steps-per-launch 8 --until-ended
+  check "from the start of the process to its first token" 60 bash -c 'time "$@"' timed "$nodewright" generate \
+    --model "$folder" --prompt-ids "$(seq -s, 1 16)" --max-tokens 1 --ignore-eos --stats --device $device
+}
+
+bench_decode() {  # bench_decode NAME FILE OPTIONS...
+  local name=$1 file=$2
+  shift 2
+  check "bench decode, $name" 120 "$nodewright" bench decode --model "$folder" --device $device --commit "$commit" \
+    --samples $samples --out "$out/$file" "$@"
+}
+
 section_bench() {
   local shape=${big_shapes%% *}
   make_checkpoint "$shape"
@@ -114,7 +157,9 @@ section_bench() {
   check "bench decode, three modes" 240 "$nodewright" bench decode --model "$scratch/$shape" --batch 1 2 4 8 \
     --context 128 1024 --modes $modes --out "$out/modes.json" --device $device --commit "$commit"
   check "bench load" 120 "$nodewright" bench load --model "$scratch/$shape" --device $device
-  check "bench nodes" 120 "$nodewright" bench nodes --model "$scratch/$shape" --bucket 1 --context 1024 --device $device
+  if [ "$device" = cuda ]; then  # the node timer beside ncu
+    check "node timer" 120 python3 bench/check_node_timer.py --program "$nodewright" --model "$scratch/$shape"
+  fi
 }
 
 section_graph() {
@@ -281,7 +326,7 @@ export nodewright device scratch modes out
 rows=$(printf '%-10s %7s %7s %7s %8s' section passed failed skipped seconds)
 for section in $sections; do
   if [ "$(type -t "section_$section")" != function ]; then
-    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, families, bench, graph"
+    note "gpu_check: no section is named $section; there are tests, cli, sanitizer, big, families, plans, serve, decode, bench, graph"
     all_failed=$((all_failed + 1))
     continue
   fi

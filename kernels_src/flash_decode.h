@@ -18,7 +18,7 @@ struct FlashDecodeShape {
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
   int64_t warps = 4;
-  int64_t requested = 0;  // chunks that a warp has requested; 0: as suits the rows
+  int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
@@ -39,7 +39,6 @@ struct FlashDecodeShape {
     const int64_t fit = kRingBytes / (warps * stage_bytes());
     return fit < 2 ? 2 : fit < kMostRing ? fit : kMostRing;
   }
-  constexpr int64_t partial_floats() const { return head_tile() * (head_dim + 2); }
   constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
     const int64_t weights = splits > warps ? splits : warps;
     return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
