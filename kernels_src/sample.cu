@@ -64,7 +64,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
       best = better(best, args.best.data[i]);
     }
   } else {
-    for_each_logit<16>(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
+    for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
       has_nan |= v != v;
       if (v > best.score || best.token < 0) best = ScoredToken{v, i};
     });

@@ -4,7 +4,7 @@
 // last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in global memory
 // (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they lie, sums fp32. A
 // matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q * scale, and then
-// of the probabilities, so that at no cost both count with twice the digits.
+// of the probabilities, so that both count with twice the digits in as many matrix instructions.
 //
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
 #pragma once

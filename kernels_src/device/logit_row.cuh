@@ -13,10 +13,11 @@ NODEWRIGHT_DEVICE uint32_t ordered_key(float v) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// Calls use(logit, index) for every logit of the row: thread t takes indices 4 t .. + 3 and on, kInFlight 16-byte loads
-// in flight, so that one block reads a row of 128 k logits in microseconds. `logits` is 16-byte aligned.
-template <int kInFlight = 8, class Use>
+// Calls use(logit, index) for every logit of the row: thread t takes indices 4 t .. + 3 and on, eight 16-byte loads in
+// flight, so that one block reads a row of 128 k logits in microseconds. `logits` is 16-byte aligned.
+template <class Use>
 NODEWRIGHT_DEVICE void for_each_logit(const float* logits, int64_t vocab, Use use) {
+  constexpr int kInFlight = 8;
   const int count = static_cast<int>(vocab), step = static_cast<int>(kLogitRowThreads) * 4;
   for (int base = static_cast<int>(threadIdx.x) * 4; base < count; base += kInFlight * step) {
     uint4 v[kInFlight];
