@@ -21,6 +21,7 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
                  0,
                  {}};
   if (works) ring.find_pages(0);
+  if constexpr (kInCluster != 0) cluster_arrive();
   wait_for_inputs();
   if (works)
     for (int i = 0; i < kDepth; ++i) ring.request(i);

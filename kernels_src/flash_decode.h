@@ -14,11 +14,13 @@ struct FlashDecodeShape {
   static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kRingBytes = 72 * 1024, kMostRing = 4;  // three blocks fill an SM's shared memory
+  static constexpr int64_t kMostClustered = 16;                    // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
   int64_t warps = 4;
   int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
+  bool clusters = false;  // the device has them: the splits of a row, if few enough, meet in shared memory
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
@@ -31,6 +33,7 @@ struct FlashDecodeShape {
     return tile;
   }
   constexpr int64_t head_tiles() const { return heads / head_tile(); }
+  constexpr bool in_cluster() const { return clusters && splits > 1 && splits <= kMostClustered; }
   // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
   // banks. At the end, the weighted values of a warp take the place of one.
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
@@ -41,13 +44,16 @@ struct FlashDecodeShape {
   }
   constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
     const int64_t weights = splits > warps ? splits : warps;
+    const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
     return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
-                                 4 * (head_tile() * (2 * warps + weights + 2) + 4));
+                                 4 * (head_tile() * (2 * warps + weights + 2) + received + 4));
   }
   constexpr LaunchShape launch_shape() const {
-    return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
+    const auto blocks = static_cast<unsigned>(splits);
+    return {{blocks, static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
             {static_cast<unsigned>(32 * warps), 1, 1},
-            shared_bytes()};
+            shared_bytes(),
+            {in_cluster() ? blocks : 1, 1, 1}};
   }
   // Of rope_flash_decode.
   constexpr LaunchShape rope_launch_shape() const {
@@ -57,7 +63,7 @@ struct FlashDecodeShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing; of
-// rope_flash_decode also kRotate, kHeadNorm and kNorm, as RopeAppend's.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing and
+// kInCluster; of rope_flash_decode also kRotate, kHeadNorm and kNorm, as RopeAppend's.
 
 }  // namespace nodewright

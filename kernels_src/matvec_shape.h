@@ -86,7 +86,7 @@ struct MatvecShape {
 
   // Two blocks an SM: on one H200 (2026-11-20, Llama-3.2-1B shapes, batch 1, 1024 keys, programmatic edges) a step
   // takes 0.878 ms so and 0.932 ms with one.
-  static constexpr int64_t kBlocksPerSm = 2;
+  static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 4;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
     const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : kBlocksPerSm;

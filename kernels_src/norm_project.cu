@@ -4,18 +4,6 @@
 #include "kernels_src/device/normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
-namespace nodewright {
-
-constexpr int kNotANumber = -2;  // in place of a token, and not replaced
-
-NODEWRIGHT_DEVICE void keep_best(ScoredToken& best, float v, int output) {
-  if (v != v) best.token = kNotANumber;
-  if (best.token == kNotANumber) return;
-  if (v > best.score || best.token < 0) best = ScoredToken{v, output};
-}
-
-}  // namespace nodewright
-
 NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
   const bool keeps_best = kSingleRow != 0 && args.best.count > 0;
   auto* best = reinterpret_cast<ScoredToken*>(shared_memory() + 4 * (kSegment + 1) * kTile * kWarps);  // [kThreads]

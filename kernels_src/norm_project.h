@@ -14,8 +14,8 @@ struct NormProject {
   Frozen<bf16> weight;  // [outputs, stride]
   Frozen<bf16> bias;    // [outputs], or empty
   Out<float> y;         // [rows, y_stride]
-  Out<ScoredToken>
-      best;            // [blocks] the largest of each block's outputs, no token if one is NaN; bucket 1 only, or empty
+  // [rows, blocks] the largest of each block's outputs, no token if one is NaN; of one row or in tiles, or empty
+  Out<ScoredToken> best;
   In<int32_t> n_live;  // [1] rows that count; not read at bucket 1
   int64_t outputs;     // rows of weight
   int64_t y_stride;    // elements between two rows of y

@@ -64,6 +64,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
     for (int i = 0; i < kDepth; ++i) ring.request(i);
     find_turns(own_heads, args.frequencies.data, own);
   }
+  if constexpr (kInCluster != 0) cluster_arrive();
   wait_for_inputs();
   release_dependents();  // not before: the next kernel's weights would stand in the way of these small loads
   if (!works) return;

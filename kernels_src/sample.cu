@@ -59,9 +59,11 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   ScoredToken best{-INFINITY, -1};
   bool has_nan = false;
   if (args.best.count > 0) {
-    for (uint64_t i = threadIdx.x; i < args.best.count; i += kSampleThreads) {
-      has_nan |= args.best.data[i].token < 0;
-      best = better(best, args.best.data[i]);
+    const auto parts = static_cast<unsigned>(args.best.count) / gridDim.x;
+    for (unsigned i = threadIdx.x; i < parts; i += kSampleThreads) {
+      const ScoredToken of_part = args.best.data[row * parts + i];
+      has_nan |= of_part.token < 0;
+      best = better(best, of_part);
     }
   } else {
     for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays

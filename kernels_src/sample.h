@@ -10,7 +10,7 @@ namespace nodewright {
 
 struct Sample {
   In<float> logits;           // [rows, logits_stride], rows 16-byte aligned
-  In<ScoredToken> best;       // of each part of the one row, the largest; no token: it has a NaN. Or empty
+  In<ScoredToken> best;       // [rows, parts] of each part of a row, the largest; no token: it has a NaN. Or empty
   In<int32_t> sequences;      // [rows] index into last_token
   In<float> temperature;      // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
   In<int32_t> top_k;          // [rows]; 0 = all; ties with the k-th are kept

@@ -1,12 +1,37 @@
 // y[m, n] = sum_k norm(x[m])[k] * W[n, k] on tensor cores, norm(x) rounded to bf16 before its scale; norm_project of 2
-// rows and more, without a bias. Block b: outputs range b, all rows.
+// rows and more, without a bias. Block b: outputs range b, all rows; or clusters instead of blocks.
+#include "kernels_src/device/best_token.cuh"
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
 NODEWRIGHT_KERNEL(tile_norm_project, NormProject, kThreads) {
-  tile_project_normed(args, 1, [&](int n, int m, float first, float second, bool is_last) {
+  const bool keeps_best = kBlocks == 1 && args.best.count > 0;
+  ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
+  NODEWRIGHT_UNROLL
+  for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1};
+  tile_project_normed(args, 1, [&](int j, int n, int m, float first, float second, bool is_last) {
     float* y = args.y.data + m * args.y_stride + n;
     y[0] = first;
-    if (!is_last) y[1] = second;
+    if (keeps_best) keep_best(best[j], first, n);
+    if (is_last) return;
+    y[1] = second;
+    if (keeps_best) keep_best(best[j], second, n + 1);
   });
+  if (!keeps_best) return;
+  NODEWRIGHT_UNROLL
+  for (int j = 0; j < kOwned; ++j) {
+    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = i / kHalfTile;
+    if (i >= kPairsOfTile) break;  // whole warps
+    bool has_nan = best[j].token == kNotANumber;
+    NODEWRIGHT_UNROLL
+    for (int offset = kHalfTile / 2; offset > 0; offset /= 2) {
+      const ScoredToken other{__shfl_xor_sync(0xffffffffu, best[j].score, offset),
+                              __shfl_xor_sync(0xffffffffu, best[j].token, offset)};
+      has_nan |= __shfl_xor_sync(0xffffffffu, has_nan ? 1 : 0, offset) != 0;
+      best[j] = better(best[j], other);
+    }
+    if (i % kHalfTile == 0 && m < args.n_live.data[0])
+      args.best.data[m * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] =
+          ScoredToken{best[j].score, has_nan ? -1 : best[j].token};
+  }
 }

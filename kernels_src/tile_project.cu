@@ -1,14 +1,14 @@
 // y[m, n] = sum_k x[m, k] * W[n, k] on tensor cores; project of 2 rows and more, without a bias. Block b: outputs range
 // b, all rows.
-#include "kernels_src/device/tile_stream.cuh"
+#include "kernels_src/device/tile_rows.cuh"
 #include "kernels_src/project.h"
 
 NODEWRIGHT_KERNEL(tile_project, Project, kThreads) {
   const OutputRange range = block_outputs(args.outputs, 1);
   int live = 0;
   tile_project_rows(
-      args, range, live, [](int) {},
-      [&](int n, int m, float first, float second) {
+      args, range, live, [](int, int, int) {},
+      [&](int, int n, int m, float first, float second) {
         if (m >= live) return;
         float* y = args.y.data + m * args.y_stride + n;
         y[0] = first;

@@ -54,28 +54,30 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.rows = shape.rows;
   s.sampled_rows = shape.sampled_rows;
   const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
-  const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, shape, device.properties().sm_count)};
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
-  if (shape.with_products()) {
+  if (shape.with_products()) s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
+  if (shape.with_products() || shape.has_head_product()) {
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
-    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
-  s.partials = arena.take<float>(
-      "attention.partials",
-      sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
+  if (!shape.takes_flash_decode(config) || !flash_decode_shape(config, shape, device.properties()).in_cluster()) {
+    const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                             attention_splits(config, shape, device.properties())};
+    s.partials = arena.take<float>(
+        "attention.partials",
+        sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
+  }
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
-  if (shape.is_one_row())
-    s.best =
-        arena.take<ScoredToken>("best", head_shape(config, shape).launch_shape(device.properties().sm_count).blocks());
+  if (!shape.has_head_product())
+    s.best = arena.take<ScoredToken>(
+        "best", sampled * static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count));
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
@@ -130,26 +132,28 @@ StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int6
   return shape;
 }
 
-int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count) {
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
   if (step.takes_flash_decode(config)) {  // one wave of blocks
     const FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim};
-    return std::clamp<int64_t>(2 * sm_count / (shape.rows * shape.head_tiles()), 1, 64);
+    return std::clamp<int64_t>(2 * device.sm_count / (shape.rows * shape.head_tiles()), 1,
+                               device.has_clusters() ? FlashDecodeShape::kMostClustered : 64);
   }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
   const int64_t blocks = rows * shape.head_tiles();
-  return std::clamp<int64_t>((2 * sm_count + blocks - 1) / blocks, 1, 64);
+  return std::clamp<int64_t>((2 * device.sm_count + blocks - 1) / blocks, 1, 64);
 }
 
-MatvecShape head_shape(const ModelConfig& config, const StepShape& step) {
-  return {.rows = step.sampled_rows,
-          .cols = config.hidden,
-          .stride = static_cast<int64_t>(round_up_8(config.hidden)),
-          .outputs = config.vocab,
-          .unit = 1,
-          .normed = true,
-          .tuning = step.tuning.head.matvec};
+FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                         attention_splits(config, step, device)};
+  shape.clusters = device.has_clusters();
+  if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
+  if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
+  while (shape.rope_launch_shape().shared_bytes > static_cast<unsigned>(device.shared_optin_bytes) && shape.warps > 1)
+    shape.warps /= 2;
+  return shape;
 }
 
 DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)

@@ -74,7 +74,7 @@ struct DecodeState {
   View<uint8_t> workspace;    // of products on a GPU
   View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
-  View<ScoredToken> best;     // [blocks of the head] of a step of one row, else empty
+  View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;       // attention splits (kernels_src/attend.h)
   View<int32_t> arrivals;     // zero between launches
   View<int32_t> tokens;       // [rows] chosen
@@ -118,11 +118,11 @@ class DecodeSlot {
 };
 
 // Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
-// invariant, with one; at most 64, or as tuned. Depends on these and the device only, so a row's bits do not depend on
-// its neighbours' lengths or on max_context.
-int64_t attention_splits(const ModelConfig& config, const StepShape& step, int sm_count);
+// invariant, with one; at most a cluster, or 64 where there is none, or as tuned. Depends on these and the device only,
+// so a row's bits do not depend on its neighbours' lengths or on max_context.
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
-// Of the rows that choose, where the head is neither in tiles nor a product.
-MatvecShape head_shape(const ModelConfig& config, const StepShape& step);
+// Of the rows that choose, on tensor cores; as measured, or as the shape itself says.
+FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
 }  // namespace nodewright

@@ -20,6 +20,8 @@ struct LayerContext {
   int64_t hidden_stride;
   bool chooses;  // the plan has rows that choose a token
 
+  // Of the splits that meet in global memory, if they do.
+  View<int32_t> arrivals() const { return s.partials.count > 0 ? s.arrivals : View<int32_t>{}; }
   // y = x W^T, or y += x W^T, as the product was planned.
   template <class T, class U>
   void product(const std::string& name, const std::shared_ptr<const MatmulPlan>& plan, View<T> x, const WeightMatrix& w,
@@ -137,7 +139,7 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
             .kv = layer.kv,
             .y = s.attended,
             .partials = s.partials,
-            .arrivals = s.arrivals,
+            .arrivals = c.arrivals(),
             .qkv_stride = config.qkv_width(),
             .table_stride = in.table_stride,
             .y_stride = layer.w.out.stride,
@@ -148,7 +150,8 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
                    s.attended.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
 }
 
-// s.attended = attention(s.q): with products each row that chooses by itself, and the others in tiles.
+// s.attended = attention(s.q): with products each row that chooses by itself, and the others, if there are any, in
+// tiles.
 void attend(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const StepInputs& in = s.inputs;
@@ -165,7 +168,7 @@ void attend(const LayerContext& c, const Layer& layer) {
               .n_live = with_products ? in.n_sampled : in.n_live,
               .y = s.attended,
               .partials = s.partials,
-              .arrivals = s.arrivals,
+              .arrivals = c.arrivals(),
               .table_stride = in.table_stride,
               .y_stride = layer.w.out.stride,
               .window = layer.window,
@@ -197,7 +200,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
   const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
   project_qkv(c, w);
-  if (k.shape.takes_rope_flash_decode(config)) {
+  if (k.shape.takes_rope_flash_decode(config) && (chooses || !k.shape.with_products())) {
     rope_and_attend(c, layer);
   } else {
     g.launch(config.learned_positions ? "append" : "rope", k.rope_append,
@@ -297,6 +300,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .stride = hidden_stride,
               .eps = config.eps});
   View<float> logits = s.logits;
+  const View<ScoredToken> best = s.best.subview(0, unsigned_of(s.sampled_rows) * k.head_parts);
   if (k.shape.has_head_product()) {
     logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product
     c.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
@@ -309,7 +313,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .weight = w.head().data,
               .bias = {},
               .y = s.logits,
-              .best = s.best,
+              .best = best,
               .n_live = s.inputs.n_sampled,
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
@@ -317,7 +321,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
   }
   g.launch("sample", k.sample,
            {.logits = logits,
-            .best = s.best,
+            .best = best,
             .sequences = s.inputs.sequences,
             .temperature = s.inputs.temperature,
             .top_k = s.inputs.top_k,

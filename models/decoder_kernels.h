@@ -60,6 +60,7 @@ struct DecoderKernels {
   Kernel<NormGateUp> norm_gate_up;
   OutputKernels down;
   Kernel<NormProject> norm_logits;
+  uint64_t head_parts = 0;         // of a row's logits, of each of which norm_logits leaves the largest; 0: it does not
   Kernel<NormHidden> norm_hidden;  // empty where no hidden states leave the step
   Kernel<Sample> sample;
   Kernel<Advance> advance;  // empty where a launch is one step

@@ -36,12 +36,13 @@ template <class Number, class Function>
 void each_number(Number&& of, const MatvecTuning*, Function&& f) {
   f("threads", of.threads, 32, 256, 32);
   f("batch", of.batch, 1, 16, 0);
-  f("blocks_per_sm", of.blocks_per_sm, 1, 4, 1);
+  f("blocks_per_sm", of.blocks_per_sm, 1, MatvecShape::kMostBlocksPerSm, 1);
 }
 template <class Number, class Function>
 void each_number(Number&& of, const TileTuning*, Function&& f) {
   f("warps", of.warps, 1, 8, 1);
   f("ring", of.ring, TileShape::kLeastRing, 8, 1);
+  f("cluster", of.cluster, 1, 8, 0);
 }
 
 template <class Number, class Function>

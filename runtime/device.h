@@ -20,6 +20,8 @@ struct DeviceProperties {
   uint64_t l2_bytes = 0;
   int max_threads_per_block = 0;
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
+
+  bool has_clusters() const { return cc_major >= 9; }  // CUDA programming guide, "Thread block clusters"
 };
 
 class Device {

@@ -13,6 +13,15 @@ NODEWRIGHT_DEVICE ScoredToken better(ScoredToken a, ScoredToken b) {
   return a.token < b.token ? a : b;
 }
 
+constexpr int kNotANumber = -2;  // in place of a token, and not replaced
+
+// Of scores in ascending order of their tokens.
+NODEWRIGHT_DEVICE void keep_best(ScoredToken& best, float v, int token) {
+  if (v != v) best.token = kNotANumber;
+  if (best.token == kNotANumber) return;
+  if (v > best.score || best.token < 0) best = ScoredToken{v, token};
+}
+
 // The best of the warp, in every lane.
 NODEWRIGHT_DEVICE ScoredToken warp_best(ScoredToken mine) {
   NODEWRIGHT_UNROLL

@@ -1,14 +1,16 @@
 // Attention of one row over its keys on tensor cores: the query heads of a block's tile are the rows of one matrix. The
 // context is dealt in chunks of 16 keys, which lie in one page: a split takes some that lie together, warp w of it
 // those whose number is w, modulo the warps. A warp requests kRing chunks ahead and waits for no other warp until its
-// last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in global memory
-// (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they lie, sums fp32. A
-// matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q * scale, and then
-// of the probabilities, so that both count with twice the digits in as many matrix instructions.
+// last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in that of their
+// cluster (merge_in_cluster.cuh) or in global memory (merge_splits.cuh): a row's bits depend on its own tokens only.
+// Keys and values are bf16 as they lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold
+// what rounding to bf16 leaves of q * scale, and then of the probabilities, so that both count with twice the digits in
+// as many matrix instructions.
 //
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
 #pragma once
 
+#include "kernels_src/device/merge_in_cluster.cuh"
 #include "kernels_src/device/merge_splits.cuh"
 #include "kernels_src/device/tensor.cuh"
 #include "kernels_src/kv_pages.h"
@@ -50,8 +52,9 @@ struct FlashMemory {
   bf16* ring;      // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
   bf16* queries;   // [kMatrixRows][kStride] scaled; row h + 8: what rounding leaves of row h; others are anything
   Merged* found;   // [kTileHeads][kWarps]
-  float* weights;  // [kTileHeads][kMeeting]
   Merged* merged;  // [kTileHeads]
+  Received received;
+  float* weights;  // [kTileHeads][kMeeting]
   int* ticket;
 };
 NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
@@ -59,9 +62,10 @@ NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
   m.ring = reinterpret_cast<bf16*>(shared_memory() + bytes_before);
   m.queries = m.ring + kBlockWarps * kDepth * kStage;
   m.found = reinterpret_cast<Merged*>(m.queries + kMatrixRows * kStride);
-  m.weights = reinterpret_cast<float*>(m.found + kTileHeads * kBlockWarps);
-  m.merged = reinterpret_cast<Merged*>(m.weights + kTileHeads * kMeeting);
-  m.ticket = reinterpret_cast<int*>(m.merged + kTileHeads);
+  m.merged = m.found + kTileHeads * kBlockWarps;
+  m.received = received_at(m.merged + kTileHeads);
+  m.weights = m.received.end();
+  m.ticket = reinterpret_cast<int*>(m.weights + kTileHeads * kMeeting);
   return m;
 }
 
@@ -228,14 +232,16 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
     if (lane == 0) memory.merged[h] = merged;
   }
   __syncthreads();
-  merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket,
-               [&](int h, int d) {
-                 float value = 0.0f;
-                 NODEWRIGHT_UNROLL
-                 for (int w = 0; w < kBlockWarps; ++w)
-                   value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);
-                 return value;
-               });
+  const auto value_of = [&](int h, int d) {
+    float value = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int w = 0; w < kBlockWarps; ++w) value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);
+    return value;
+  };
+  if constexpr (kInCluster != 0)
+    merge_in_cluster(args, row, tile, split, splits, memory.merged, memory.received, value_of);
+  else
+    merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
 }
 
 }  // namespace nodewright

@@ -26,9 +26,8 @@ TEST_P(NumericsOf, InvariantGiveTheSameBitsInEveryBucketAndChunk) {
 // What would else make the difference: over how many blocks a row's keys are split.
 TEST_P(NumericsOf, InvariantSplitARowsKeysAlike) {
   const ModelConfig& config = loaded_.model.config();
-  const int sm_count = loaded_.device.properties().sm_count;
   const auto splits = [&](int64_t rows, Numerics numerics) {
-    return attention_splits(config, {rows, numerics}, sm_count);
+    return attention_splits(config, {rows, numerics}, loaded_.device.properties());
   };
   EXPECT_GT(splits(1, Numerics::fast), splits(64, Numerics::fast));
   for (const int64_t rows : {1, 2, 8, 64, 512})

@@ -24,6 +24,7 @@ struct AttendCase {
 
   AttendShape shape;             // rows are set by build
   bool on_tensor_cores = false;  // flash_decode instead of attend
+  bool clusters = false;         // its splits, if they are several, meet in shared memory
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
@@ -38,7 +39,14 @@ struct AttendCase {
   int64_t y_stride() const { return shape.heads * shape.head_dim + kPadding; }
   float scale() const { return static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(shape.head_dim))); }
 
-  FlashDecodeShape flash() const { return {shape.rows, shape.heads, shape.kv_heads, shape.head_dim, shape.splits}; }
+  FlashDecodeShape flash() const {
+    return {.rows = shape.rows,
+            .heads = shape.heads,
+            .kv_heads = shape.kv_heads,
+            .head_dim = shape.head_dim,
+            .splits = shape.splits,
+            .clusters = clusters};
+  }
 
   // As the model specialises them (models/decoder_kernels.cpp).
   KernelRequest request() const {
@@ -52,7 +60,8 @@ struct AttendCase {
                {"kHeadTile", flash().head_tile()},
                {"kSplits", shape.splits},
                {"kWarps", flash().warps},
-               {"kRing", flash().ring()}}};
+               {"kRing", flash().ring()},
+               {"kInCluster", flash().in_cluster() ? 1 : 0}}};
     return {"attend",
             {{"kHeads", shape.heads},
              {"kKvHeads", shape.kv_heads},

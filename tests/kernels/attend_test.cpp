@@ -18,6 +18,12 @@ AttendCase on_tensor_cores(AttendCase c) {
   return c;
 }
 
+AttendCase in_cluster(AttendCase c) {
+  c = on_tensor_cores(c);
+  c.clusters = true;
+  return c;
+}
+
 // Groups of 1, 2, 3, 4, 7, 8, 16 and 32 query heads, 1 to 4 key heads; some in both forms of the kernel.
 std::vector<AttendCase> all_cases() {
   return {attend_case(4, 4, 32, 1),
@@ -32,15 +38,21 @@ std::vector<AttendCase> all_cases() {
           on_tensor_cores(attend_case(8, 2, 64, 4)),
           on_tensor_cores(attend_case(14, 2, 96, 33)),
           on_tensor_cores(attend_case(16, 1, 256, 64)),
-          on_tensor_cores(attend_case(32, 1, 64, 2))};
+          on_tensor_cores(attend_case(32, 1, 64, 2)),
+          in_cluster(attend_case(3, 1, 20, 3)),
+          in_cluster(attend_case(8, 2, 64, 4)),
+          in_cluster(attend_case(14, 2, 96, 16)),
+          in_cluster(attend_case(32, 1, 64, 2))};
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
-std::vector<AttendCase> llama_cases() { return {llama_case(), on_tensor_cores(llama_case())}; }
+std::vector<AttendCase> llama_cases() {
+  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case())};
+}
 
 std::string name_of(const AttendCase& c) {
   return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
          std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits" +
-         (c.on_tensor_cores ? ", on tensor cores" : "");
+         (c.on_tensor_cores ? ", on tensor cores" : "") + (c.clusters ? ", in a cluster" : "");
 }
 
 // Around a split's granule of 16, a page of 64, and to the end of the table.
@@ -123,7 +135,8 @@ TEST_F(AttendRows, BeyondTheLiveOnesStoreNothingAndFollowNoTable) {
 }
 
 TEST_F(AttendRows, HaveTheSameBitsWhenRunAgainIntoTheSameBuffers) {
-  for (AttendCase c : {llama_case(), attend_case(14, 2, 96, 33), on_tensor_cores(attend_case(14, 2, 96, 33))}) {
+  for (AttendCase c : {llama_case(), attend_case(14, 2, 96, 33), on_tensor_cores(attend_case(14, 2, 96, 33)),
+                       in_cluster(attend_case(14, 2, 96, 16))}) {
     c.build({{1, 1000}, {2, 129}, {3, 16}}, 4);
     EXPECT_TRUE(same_bits(c.run(1), c.run(3)));
   }
@@ -131,7 +144,8 @@ TEST_F(AttendRows, HaveTheSameBitsWhenRunAgainIntoTheSameBuffers) {
 
 // Scores some hundreds apart: the largest takes all, and nothing overflows.
 TEST_F(AttendRows, AgreeWithTheReferenceWhenScoresAreHuge) {
-  for (AttendCase c : {llama_case(), attend_case(8, 1, 64, 64), on_tensor_cores(llama_case())}) {
+  for (AttendCase c :
+       {llama_case(), attend_case(8, 1, 64, 64), on_tensor_cores(llama_case()), in_cluster(llama_case())}) {
     c.query_size = 600.0;
     c.build({{1, 1}, {2, 40}, {3, 300}, {4, 1000}}, 5);
     const std::vector<bf16> y = c.run();
@@ -151,8 +165,9 @@ TEST_F(AttendRows, AreTheMeanOfTheValuesWhenScoresAreEqual) {
 
 // Windows and lengths around each other, a split's granule of 16, and a page of 64. What lies outside is NaN.
 TEST_F(AttendRows, AttendToTheKeysOfTheirWindowAndNoOthers) {
-  for (AttendCase c : {llama_case(), attend_case(16, 1, 256, 64), attend_case(3, 1, 20, 3),
-                       on_tensor_cores(llama_case()), on_tensor_cores(attend_case(3, 1, 20, 3))})
+  for (AttendCase c :
+       {llama_case(), attend_case(16, 1, 256, 64), attend_case(3, 1, 20, 3), on_tensor_cores(llama_case()),
+        on_tensor_cores(attend_case(3, 1, 20, 3)), in_cluster(llama_case())})
     for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 512}) {
       SCOPED_TRACE(name_of(c) + ", window " + std::to_string(window));
       std::vector<AttendRow> rows;

@@ -46,7 +46,10 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
 
 inline int64_t ring_of(const TileShape& s) { return s.ring(machine().device.properties().shared_optin_bytes); }
 inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count) { return s.launch_shape(sm_count); }
-inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.launch_shape(sm_count, ring_of(s)); }
+inline LaunchShape launch_of(TileShape s, int64_t sm_count) {
+  if (s.cluster == 1) s.sm_count = sm_count;  // a cluster's kernel is compiled for its ranges
+  return s.launch_shape(ring_of(s));
+}
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
@@ -56,6 +59,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
            {"kThreads", s.threads()},
            {"kSpans", s.spans()},
            {"kRing", ring_of(s)},
+           {"kCluster", s.cluster},
+           {"kRangeRows", s.cluster > 1 ? s.range_rows() : 0},
            {"kNorm", static_cast<int64_t>(family.norm)},
            {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
@@ -215,7 +220,8 @@ struct RunNormProject {
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     Kernel<NormProject> kernel = matvec_kernel<NormProject>(kName, s, d.family, grid_x);
     if (s.rows == 1) kernel.shape = with_best(kernel.shape);
-    const Guarded<ScoredToken> best("best", s.rows == 1 ? kernel.shape.grid[0] : 0);
+    const uint64_t parts = leaves_best(s) ? kernel.shape.grid[0] : 0;
+    const Guarded<ScoredToken> best("best", static_cast<uint64_t>(s.rows) * parts);
     run_node(kernel, {.x = x,
                       .gain = gain,
                       .shift = given(d.family.norm == Norm::layer, shift),
@@ -227,12 +233,18 @@ struct RunNormProject {
                       .outputs = s.outputs,
                       .y_stride = d.y_stride,
                       .eps = d.eps});
-    if (s.rows == 1) expect_best(best.read(), y.read(), s.outputs);
-    return y.read();
+    const std::vector<ScoredToken> found = best.read();
+    const std::vector<float> results = y.read();
+    for (int64_t m = 0; parts > 0 && m < (s.rows == 1 ? 1 : n_live); ++m)
+      expect_best(std::span(found).subspan(static_cast<uint64_t>(m) * parts, parts),
+                  row_of(results, m, d.y_stride, s.outputs), s.outputs);
+    return results;
   }
+  static bool leaves_best(const MatvecShape& s) { return s.rows == 1; }
+  static bool leaves_best(const TileShape& s) { return s.cluster == 1; }
 
-  // The largest of each part of `y`, the first of equals.
-  static void expect_best(const std::vector<ScoredToken>& best, const std::vector<float>& y, int64_t outputs) {
+  // The largest of each part of a row `y`, the first of equals.
+  static void expect_best(std::span<const ScoredToken> best, std::span<const float> y, int64_t outputs) {
     const auto parts = static_cast<int64_t>(best.size());
     for (int64_t part = 0; part < parts; ++part) {
       const auto first = y.begin() + outputs * part / parts, last = y.begin() + outputs * (part + 1) / parts;

@@ -16,8 +16,10 @@ struct Family {
   bool rotate = true, head_norm = false;
   Norm norm = Norm::rms;
   int64_t window = 0;
+  bool clusters = false;
 };
-// Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions.
+// Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions;
+// splits that meet in global memory and in a cluster's.
 constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
                                 {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
                                 {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = true},
@@ -25,7 +27,14 @@ constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim 
                                  .head_norm = true,
                                  .norm = Norm::rms_one_plus,
                                  .window = 40},
-                                {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false}};
+                                {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
+                                {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
+                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
+                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+                                 .head_norm = true,
+                                 .norm = Norm::rms_one_plus,
+                                 .window = 40,
+                                 .clusters = true}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -41,6 +50,7 @@ struct RopeFlashDecodeCase {
     attention.shape = of.shape;
     attention.on_tensor_cores = true;
     attention.window = of.window;
+    attention.clusters = of.clusters;
     attention.build(std::move(rows), 7);
     const auto longest = std::max_element(attention.positions.begin(), attention.positions.begin() + shared);
     const auto pages = attention.table.begin() + (longest - attention.positions.begin()) * attention.table_stride;

@@ -26,7 +26,7 @@ struct SampleLaunch {
   std::vector<SampleRow> rows;
   int32_t n_live = -1;             // -1: all
   std::vector<int32_t> sequences;  // empty: row m writes last_token[rows - 1 - m]
-  std::vector<ScoredToken> best;        // of the parts of the one row; empty: the kernel looks for itself
+  std::vector<ScoredToken> best;   // of the parts of each row; empty: the kernel looks for itself
 
   struct Result {
     std::vector<int32_t> tokens, last_token;

@@ -32,6 +32,15 @@ TEST(SampleTest, TheBestOfEachPartStandsForARowOfLogits) {
   EXPECT_EQ(drawn, launch.run().tokens[0]);
 }
 
+TEST(SampleTest, TheBestOfEachPartStandForTheirOwnRow) {
+  SampleLaunch launch;
+  for (uint64_t m = 0; m < 3; ++m) launch.rows.push_back({.logits = random_logits(m, 1003), .temperature = 0.0f});
+  launch.best = {{0.5f, 7}, {2.0f, 300}, {3.0f, 11}, {1.0f, 900}, {1.0f, 40}, {1.0f, 39}};
+  EXPECT_EQ(launch.run().tokens, (std::vector<int32_t>{300, 11, 39}));
+  launch.best[3].token = -1;
+  EXPECT_EQ(launch.run().tokens, (std::vector<int32_t>{300, -1, 39}));
+}
+
 TEST(SampleGreedily, TakesTheLargestLogitAtAnyWidth) {
   for (const size_t vocab : {1, 2, 31, 512, 513, 1003, 5000}) {
     SampleLaunch launch;
