@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -124,6 +125,8 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   node.waits_for_inputs = kernel->waits_for_inputs;
   node.shape = shape;
   node.attributes = attributes;
+  if (node.attributes.cluster == KernelAttributes{}.cluster)
+    std::copy(std::begin(shape.cluster), std::end(shape.cluster), node.attributes.cluster.begin());
   if (kernel->args_bytes != arguments.size())
     refuse(node,
            fmt::format("the arguments have {} bytes and kernel '{}' takes {}", arguments.size(), kernel->name,

@@ -17,7 +17,10 @@ constexpr int kClusterMajor = 9;
 constexpr unsigned kMaxClusterBlocks = 8;
 
 std::string shape_problem(const PlanNode& node, const DeviceProperties& device) {
-  const auto& [grid, block, shared_bytes] = node.shape;
+  const auto& [grid, block, shared_bytes, cluster] = node.shape;
+  if (node.shape.cluster_blocks() != 1 && !std::equal(cluster, cluster + 3, node.attributes.cluster.begin()))
+    return fmt::format("a cluster of {}x{}x{} blocks, and the attributes say {}x{}x{}", cluster[0], cluster[1],
+                       cluster[2], node.attributes.cluster[0], node.attributes.cluster[1], node.attributes.cluster[2]);
   for (unsigned axis = 0; axis < 3; ++axis) {
     const unsigned grid_limit = axis == 0 ? kMaxGridX : kMaxGridYZ;
     const unsigned block_limit = axis == 2 ? kMaxBlockZ : kMaxBlockXY;
@@ -74,7 +77,7 @@ std::string launch_problem(const PlanNode& node, const DeviceProperties& device)
   std::string limit = shape_problem(node, device);
   if (limit.empty()) limit = attribute_problem(node, device);
   if (limit.empty()) return "";
-  const auto& [grid, block, shared_bytes] = node.shape;
+  const auto& [grid, block, shared_bytes, cluster] = node.shape;
   return fmt::format("grid {}x{}x{}, block {}x{}x{}, {} shared bytes: {}", grid[0], grid[1], grid[2], block[0],
                      block[1], block[2], shared_bytes, limit);
 }

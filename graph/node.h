@@ -102,7 +102,7 @@ struct FillParameters {
 
 // What the driver calls node attributes. The defaults set none.
 struct KernelAttributes {
-  std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's
+  std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's; or the shape says it
   bool cooperative = false;                  // all blocks are on the device at once
   int priority = 0;                          // lower numbers first, within DeviceProperties' range
   int shared_carveout_percent = -1;          // preferred share of L1 used as shared memory; -1: the driver's choice

@@ -33,7 +33,8 @@ class PatchSet {
     set_field(node, sizeof(A), ExplicitGraph::offset_of(field), &value, sizeof(F));
   }
 
-  // Grid, block and shared bytes of a kernel node, within the limits of kernel, device and the node's attributes.
+  // Grid, block and shared bytes of a kernel node, within the limits of kernel, device and the node's attributes. Its
+  // cluster stays.
   void shape(NodeId node, const LaunchShape& shape);
 
   // The ends of a copy, each within the range it was built with; as many bytes as before or fewer. The shape of a copy

@@ -7,8 +7,11 @@ struct LaunchShape {
   unsigned grid[3] = {1, 1, 1};   // blocks; y and z at most 65535
   unsigned block[3] = {1, 1, 1};  // threads; the product within the kernel's launch bounds
   unsigned shared_bytes = 0;      // dynamic shared memory of one block
+  // Blocks that run together (device/cluster.cuh), from compute capability 9.0 on; each divides the grid's.
+  unsigned cluster[3] = {1, 1, 1};
 
   constexpr unsigned long long blocks() const { return 1ull * grid[0] * grid[1] * grid[2]; }
+  constexpr unsigned cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }
   constexpr unsigned long long threads() const { return 1ull * block[0] * block[1] * block[2]; }
   constexpr bool operator==(const LaunchShape&) const = default;
 };

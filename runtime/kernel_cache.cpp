@@ -32,8 +32,9 @@ std::string shape_text(const LaunchShape& shape) {
   const auto triple = [](const unsigned(&v)[3]) {
     return std::to_string(v[0]) + "x" + std::to_string(v[1]) + "x" + std::to_string(v[2]);
   };
-  return "grid " + triple(shape.grid) + ", block " + triple(shape.block) + ", " + std::to_string(shape.shared_bytes) +
-         " shared bytes";
+  const std::string text = "grid " + triple(shape.grid) + ", block " + triple(shape.block) + ", " +
+                           std::to_string(shape.shared_bytes) + " shared bytes";
+  return shape.cluster_blocks() == 1 ? text : text + ", cluster " + triple(shape.cluster);
 }
 
 }  // namespace

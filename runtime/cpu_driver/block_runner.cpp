@@ -35,8 +35,8 @@ uint32_t random_bit_of(State& s, uint32_t set) {
   return static_cast<uint32_t>(__builtin_ctz(set));
 }
 
-// The thread to run next, starting from the warp of the one that stops; null when none can go on.
-Fiber* pick(State& s, uint32_t from_warp) {
+// The thread of the block to run next, starting from the warp of the one that stops; null when none can go on.
+Fiber* pick_in_block(State& s, uint32_t from_warp) {
   if (s.ready_warps == 0) return nullptr;
   uint32_t warp, lane;
   switch (s.work->schedule) {
@@ -59,9 +59,34 @@ Fiber* pick(State& s, uint32_t from_warp) {
   return &s.fibers[warp * kWarpLanes + lane];
 }
 
-void set_ready(State& s, uint32_t warp, uint32_t lanes) {
-  s.warp[warp].ready |= lanes;
-  if (s.warp[warp].ready != 0) s.ready_warps |= 1u << warp;
+// The same over a cluster: the schedule chooses among its blocks as it does among warps.
+Fiber* pick_in_cluster(State& s, uint32_t from_warp) {
+  uint32_t ready = 0;
+  for (uint32_t rank = 0; rank < s.cluster->size; ++rank)
+    ready |= (s.cluster->blocks[rank]->ready_warps != 0 ? 1u : 0u) << rank;
+  if (ready == 0) return nullptr;
+  uint32_t rank;
+  switch (s.work->schedule) {
+    case CpuSchedule::forward: {
+      const uint32_t later = ready & (~0u << s.rank);
+      rank = static_cast<uint32_t>(__builtin_ctz(later != 0 ? later : ready));
+      if (rank != s.rank) from_warp = 0;
+      break;
+    }
+    case CpuSchedule::reverse: {
+      const uint32_t earlier = ready & (~0u >> (31 - s.rank));
+      rank = 31u - static_cast<uint32_t>(__builtin_clz(earlier != 0 ? earlier : ready));
+      if (rank != s.rank) from_warp = s.warps - 1;
+      break;
+    }
+    default:
+      rank = random_bit_of(s, ready);
+  }
+  return pick_in_block(*s.cluster->blocks[rank], from_warp);
+}
+
+Fiber* pick(State& s, uint32_t from_warp) {
+  return s.cluster->size == 1 ? pick_in_block(s, from_warp) : pick_in_cluster(s, from_warp);
 }
 
 void clear_ready(State& s, uint32_t warp, uint32_t lane) {
@@ -79,9 +104,10 @@ void release_barrier(State& s) {
 void fiber_main();
 
 // Goes on in `next`; returns when someone goes on in the caller.
-void switch_to(State& s, void** save, Fiber* next) {
+void switch_to(void** save, Fiber* next) {
   running_thread = next;
   if (next->sp == nullptr) {
+    State& s = *next->owner;
     next->stack = s.free_stacks > 0 ? s.free_stack[--s.free_stacks] : s.fresh_stacks++;
     next->sp = s.stacks.prepare(next->stack, &fiber_main);
   }
@@ -89,28 +115,28 @@ void switch_to(State& s, void** save, Fiber* next) {
 }
 
 // Nobody can go on: who waits where?
-const char* what_blocks(const State& s) {
-  bool in_warp = false, divergent = false;
-  for (uint32_t w = 0; w < s.warps; ++w) {
-    uint32_t met = 0;
-    for (const Meeting& m : s.warp[w].meetings) {
-      if (m.mask == 0) continue;
-      in_warp = true;
-      divergent |= met != 0;
-      met |= m.mask;
+const char* what_blocks(const Cluster& cluster) {
+  bool in_warp = false, divergent = false, at_barrier = false, in_cluster_wait = false;
+  for (uint32_t rank = 0; rank < cluster.size; ++rank) {
+    const State& s = *cluster.blocks[rank];
+    at_barrier |= s.arrived > 0;
+    for (uint32_t w = 0; w < s.warps; ++w) {
+      in_cluster_wait |= s.warp[w].in_cluster_wait != 0;
+      uint32_t met = 0;
+      for (const Meeting& m : s.warp[w].meetings) {
+        if (m.mask == 0) continue;
+        in_warp = true;
+        divergent |= met != 0;
+        met |= m.mask;
+      }
     }
   }
   if (divergent) return "deadlock: lanes of one warp wait in different collectives";
-  if (in_warp && s.arrived > 0) return "deadlock: some threads wait at __syncthreads, others in a warp collective";
+  if (in_cluster_wait && at_barrier) return "deadlock: some threads wait at a cluster barrier, others at __syncthreads";
+  if (in_cluster_wait) return "deadlock: some threads wait at a cluster barrier, others in a warp collective";
+  if (in_warp && at_barrier) return "deadlock: some threads wait at __syncthreads, others in a warp collective";
   return in_warp ? "deadlock: a warp collective waits for lanes that never come"
                  : "deadlock: threads wait at __syncthreads for others that never come";
-}
-
-void wait_for_others(State& s, Fiber* me) {
-  clear_ready(s, me->warp, me->lane);
-  Fiber* next = pick(s, me->warp);
-  if (next == nullptr) abandon_deadlock(what_blocks(s));
-  switch_to(s, &me->sp, next);
 }
 
 void thread_ends(State& s, Fiber* me) {
@@ -118,6 +144,11 @@ void thread_ends(State& s, Fiber* me) {
   clear_ready(s, me->warp, me->lane);
   --s.alive;
   if (s.arrived > 0 && s.arrived == s.alive) release_barrier(s);
+  // The cluster's barrier counts threads that have not ended (PTX ISA, barrier.cluster).
+  Cluster& cluster = *s.cluster;
+  --cluster.alive;
+  if (me->awaits > cluster.phase) --cluster.arrived;
+  if (cluster.arrived > 0 && cluster.arrived == cluster.alive) release_cluster(cluster);
 }
 
 // A stack's first function. Threads that have not started yet take over the stack of one that has ended, so a block
@@ -129,19 +160,19 @@ void fiber_main() {
     Fiber* me = running_fiber();
     thread_ends(s, me);
     Fiber* next = pick(s, me->warp);
-    if (next != nullptr && next->sp == nullptr) {
+    if (next != nullptr && next->sp == nullptr && next->owner == &s) {
       next->sp = me->sp;  // not null: it has started
       next->stack = me->stack;
       running_thread = next;
       continue;
     }
-    if (next == nullptr && s.alive > 0) abandon_deadlock(what_blocks(s));
+    if (next == nullptr && s.cluster->alive > 0) abandon_deadlock(what_blocks(*s.cluster));
     s.free_stack[s.free_stacks++] = me->stack;
     if (next != nullptr) {
-      switch_to(s, &me->sp, next);
+      switch_to(&me->sp, next);
     } else {
       running_thread = nullptr;
-      nodewright_cpu_switch(&me->sp, s.main_sp);
+      nodewright_cpu_switch(&me->sp, s.cluster->main_sp);
     }
     __builtin_unreachable();
   }
@@ -213,6 +244,16 @@ void lay_out_threads(State& s, const emulation::Index3& block) {
   s.laid_out = block;
 }
 
+// Of the block of `rank` in cluster number `cluster`, x fastest.
+uint64_t block_index(const Grid& g, uint64_t cluster, uint32_t rank) {
+  if (g.cluster_blocks() == 1) return cluster;
+  const uint64_t across = g.grid.x / g.cluster.x, down = g.grid.y / g.cluster.y;
+  const uint64_t x = cluster % across * g.cluster.x + rank % g.cluster.x;
+  const uint64_t y = cluster / across % down * g.cluster.y + rank / g.cluster.x % g.cluster.y;
+  const uint64_t z = cluster / across / down * g.cluster.z + rank / g.cluster.x / g.cluster.y;
+  return x + g.grid.x * (y + g.grid.y * z);
+}
+
 void reset(State& s, const Grid& grid, uint64_t index) {
   s.work = &grid;
   s.block = {static_cast<uint32_t>(index % grid.grid.x), static_cast<uint32_t>(index / grid.grid.x % grid.grid.y),
@@ -224,13 +265,13 @@ void reset(State& s, const Grid& grid, uint64_t index) {
   s.alive = s.threads;
   s.arrived = 0;
   s.free_stacks = s.fresh_stacks = 0;
-  s.failure.fault = BlockFault::none;
   s.random = (grid.seed + index * 0x9e3779b97f4a7c15ull) | 1;
   s.ready_warps = 0;
   for (uint32_t w = 0; w < s.warps; ++w) {
     const uint32_t lanes = s.threads - w * kWarpLanes;
     s.warp[w].alive = lanes >= kWarpLanes ? ~0u : (1u << lanes) - 1;
     s.warp[w].ready = 0;
+    s.warp[w].in_cluster_wait = s.warp[w].arrives.phase = s.warp[w].waits.phase = 0;
     for (Meeting& m : s.warp[w].meetings) m.mask = 0;
     set_ready(s, w, s.warp[w].alive);
   }
@@ -238,6 +279,7 @@ void reset(State& s, const Grid& grid, uint64_t index) {
   for (uint32_t i = 0; i < s.threads; ++i) {
     s.fibers[i].sp = nullptr;
     s.fibers[i].waited = false;
+    s.fibers[i].awaits = 0;
   }
   // 0xFF bytes are NaN in every float format: what a block reads before it writes shows. The end is exact to 128 bytes.
   s.shared = s.shared_end - (grid.shared_bytes + 127) / 128 * 128;
@@ -258,29 +300,52 @@ State::State() {
 
 State::~State() { munmap(shared_map, static_cast<size_t>(shared_end - shared_map) + kPage); }
 
-BlockRunner::BlockRunner() : state_(std::make_unique<State>()) {}
+BlockRunner::BlockRunner() { states_.push_back(std::make_unique<State>()); }
 BlockRunner::~BlockRunner() = default;
 
-const BlockFailure& BlockRunner::failure() const { return state_->failure; }
+const BlockFailure& BlockRunner::failure() const { return states_[0]->own_cluster.failure; }
 
 bool BlockRunner::run(const Grid& grid, uint64_t index) {
-  State& s = *state_;
-  reset(s, grid, index);
+  Cluster& cluster = states_[0]->own_cluster;
+  cluster.failure.fault = BlockFault::none;
+  cluster.size = grid.cluster_blocks();
+  try {
+    while (states_.size() < cluster.size) states_.push_back(std::make_unique<State>());
+  } catch (const std::bad_alloc&) {
+    cluster.failure = {.fault = BlockFault::trap, .what = "no memory for the stacks of a cluster's threads"};
+    return false;
+  }
+  for (uint32_t rank = 0; rank < cluster.size; ++rank) {
+    State& s = *(cluster.blocks[rank] = states_[rank].get());
+    reset(s, grid, block_index(grid, index, rank));
+    s.cluster = &cluster;
+    s.rank = rank;
+  }
+  cluster.alive = cluster.size * states_[0]->threads;
+  cluster.arrived = cluster.phase = 0;
+  State& first = *states_[grid.schedule == CpuSchedule::reverse ? cluster.size - 1 : 0];
   const unsigned host_mxcsr = _mm_getcsr();
   _mm_setcsr(kDefaultMxcsr);
-  switch_to(s, &s.main_sp, pick(s, grid.schedule == CpuSchedule::reverse ? s.warps - 1 : 0));
+  switch_to(&cluster.main_sp, pick(first, grid.schedule == CpuSchedule::reverse ? first.warps - 1 : 0));
   _mm_setcsr(host_mxcsr);
-  return s.failure.fault == BlockFault::none;
+  return cluster.failure.fault == BlockFault::none;
+}
+
+void wait_for_others(State& s, Fiber* me) {
+  clear_ready(s, me->warp, me->lane);
+  Fiber* next = pick(s, me->warp);
+  if (next == nullptr) abandon_deadlock(what_blocks(*s.cluster));
+  switch_to(&me->sp, next);
 }
 
 void abandon_block(const BlockFailure& failure) {
   Fiber* me = running_fiber();
-  State& s = *me->owner;
-  s.failure = failure;
-  s.failure.block = s.block;
-  s.failure.thread = me->thread;
+  Cluster& cluster = *me->owner->cluster;
+  cluster.failure = failure;
+  cluster.failure.block = me->owner->block;
+  cluster.failure.thread = me->thread;
   running_thread = nullptr;
-  nodewright_cpu_switch(&me->sp, s.main_sp);
+  nodewright_cpu_switch(&me->sp, cluster.main_sp);
   __builtin_unreachable();
 }
 
@@ -292,7 +357,11 @@ emulation::Hooks block_hooks() {
           .rendezvous = &rendezvous,
           .check = &check_access,
           .fail = &kernel_failed,
-          .set_condition = &set_condition};
+          .set_condition = &set_condition,
+          .cluster_rank = &cluster_rank,
+          .cluster_arrive = &cluster_arrive,
+          .cluster_wait = &cluster_wait,
+          .shared_of_block = &shared_of_block};
 }
 
 }  // namespace nodewright::cpu

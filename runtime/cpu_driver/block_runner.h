@@ -1,10 +1,11 @@
-// Runs one block of a kernel on the calling OS thread: its threads as fibers, its barriers and warp collectives as
-// rendezvous. Neither distributes blocks (worker_pool) nor knows CUDA objects.
+// Runs one cluster of a kernel's blocks, mostly a single block, on the calling OS thread: its threads as fibers, its
+// barriers and warp collectives as rendezvous. Neither distributes clusters (worker_pool) nor knows CUDA objects.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/cpu_driver/fiber.h"
@@ -14,6 +15,8 @@ namespace nodewright::cpu {
 
 inline constexpr uint32_t kMaxBlockThreads = 1024;
 inline constexpr uint32_t kWarpLanes = 32;
+// CUDA C++ Programming Guide, "Thread Block Clusters": an H100 takes 16 when the function allows it.
+inline constexpr uint32_t kMaxClusterBlocks = 16;
 inline constexpr uint32_t kMaxSharedBytes = 227 << 10;  // opt-in limit of compute capability 9.0
 
 enum class BlockFault : uint32_t {
@@ -45,11 +48,17 @@ struct Grid {
   const void* args = nullptr;
   uint32_t args_bytes = 0;
   emulation::Index3 grid{}, block{};
+  emulation::Index3 cluster{1, 1, 1};  // blocks, at most kMaxClusterBlocks; each divides the grid's
+  bool device_has_clusters = true;
   uint32_t shared_bytes = 0;
   CpuSchedule schedule = CpuSchedule::forward;
   uint64_t seed = 0;
   const AccessRules* rules = nullptr;          // null: accesses are not checked
   std::span<Conditional* const> conditionals;  // of the Condition arguments: what set_condition() may set
+
+  uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
+  uint32_t cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
+  uint64_t clusters() const { return blocks() / cluster_blocks(); }
 };
 
 class BlockRunner {
@@ -59,14 +68,14 @@ class BlockRunner {
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
-  // Runs block number `index` (x fastest). False: it was abandoned, and failure() says why.
+  // Runs cluster number `index` (x fastest). False: it was abandoned, and failure() says why.
   bool run(const Grid& grid, uint64_t index);
   const BlockFailure& failure() const;
 
   struct State;  // block_state.h
 
  private:
-  std::unique_ptr<State> state_;
+  std::vector<std::unique_ptr<State>> states_;  // by rank in the cluster; the first is always there
 };
 
 // The hooks that images call.

@@ -13,7 +13,7 @@
 namespace nodewright::emulation {
 
 // Changes with every change of the structs below; the driver refuses other images.
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 
 struct Index3 {
   unsigned x, y, z;
@@ -48,6 +48,11 @@ struct Hooks {
   void (*check)(const volatile void* address, size_t bytes, Access access);  // checked images
   void (*fail)(const char* what);                                            // does not return
   void (*set_condition)(uint64_t handle, uint32_t value);                    // of a handle among the arguments
+  int (*cluster_rank)();
+  void (*cluster_arrive)(int line);
+  void (*cluster_wait)(int line);
+  // What lies in block `rank` of the cluster where `own` lies in the running block; both in dynamic shared memory.
+  unsigned char* (*shared_of_block)(int rank, const void* own, size_t bytes, Access access);
 };
 
 struct FieldRecord {

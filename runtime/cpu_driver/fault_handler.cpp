@@ -55,12 +55,13 @@ void on_signal(int signal_number, siginfo_t* info, void* context) {
   Fiber* me = running_fiber();
   if (me == nullptr) return chain(signal_number, info, context);
   BlockRunner::State& s = *me->owner;
-  s.failure = describe(signal_number, *info, s);
-  s.failure.block = s.block;
-  s.failure.thread = me->thread;
+  Cluster& cluster = *s.cluster;
+  cluster.failure = describe(signal_number, *info, s);
+  cluster.failure.block = s.block;
+  cluster.failure.thread = me->thread;
   running_thread = nullptr;
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  registers[REG_RSP] = reinterpret_cast<greg_t>(s.main_sp);
+  registers[REG_RSP] = reinterpret_cast<greg_t>(cluster.main_sp);
   registers[REG_RIP] = reinterpret_cast<greg_t>(&nodewright_cpu_resume);
 }
 

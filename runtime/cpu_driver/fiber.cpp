@@ -6,6 +6,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <new>
 
 asm(R"(
@@ -41,6 +42,11 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
+// Each guard page parts a mapping in two, and Linux allows a process 65530 (vm.max_map_count). Clusters on many cores
+// would need more: the stacks beyond these have none.
+constexpr uint32_t kMostGuards = 16384;
+std::atomic<uint32_t> guards{0};
+
 }  // namespace
 
 FiberStacks::FiberStacks(uint32_t count) : bytes_(count * kStackBytes) {
@@ -50,10 +56,14 @@ FiberStacks::FiberStacks(uint32_t count) : bytes_(count * kStackBytes) {
   madvise(base_, bytes_, MADV_NOHUGEPAGE);
 }
 
-FiberStacks::~FiberStacks() { munmap(base_, bytes_); }
+FiberStacks::~FiberStacks() {
+  munmap(base_, bytes_);
+  guards -= guarded_;
+}
 
 void* FiberStacks::prepare(uint32_t index, void (*main)()) {
-  for (; guarded_ <= index; ++guarded_) mprotect(base_ + guarded_ * kStackBytes, kPage, PROT_NONE);
+  for (; guarded_ <= index; ++guarded_)
+    if (guards++ < kMostGuards) mprotect(base_ + guarded_ * kStackBytes, kPage, PROT_NONE);
   // Colouring: 61 different cache-line offsets, or the tops of all stacks would share one set of the L1 cache.
   char* top = base_ + (index + 1) * kStackBytes - (index % 61) * 192;
   void** sp = reinterpret_cast<void**>(top);

@@ -34,7 +34,7 @@ class FiberStacks {
  private:
   char* base_;
   size_t bytes_;
-  uint32_t guarded_ = 0;  // stacks below this one have their guard page
+  uint32_t guarded_ = 0;  // stacks below this one have their guard page, unless kMostGuards were in use
 };
 
 }  // namespace nodewright::cpu

@@ -10,8 +10,6 @@ namespace {
 
 // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED in cuda.h: the portable size for sm_90 is 8.
 constexpr uint64_t kPortableCluster = 8;
-// CUDA C++ Programming Guide, "Thread Block Clusters": an H100 takes 16 when the function allows it.
-constexpr uint64_t kLargestCluster = 16;
 constexpr unsigned kDomainsOfMap = 4;  // as many as any device of compute capability 9.0 has
 
 std::string text_of(const emulation::Index3& i) {
@@ -27,7 +25,7 @@ CUresult check_cluster(const State& state, const KernelWork& work) {
   const std::string what = "kernel " + work.loaded->image->name + ": a cluster of " + text_of(cluster) + " blocks";
   if (state.options.compute_capability < 90)
     return refuse(CUDA_ERROR_NOT_SUPPORTED, what + " needs compute capability 9.0");
-  const uint64_t most = work.loaded->large_clusters ? kLargestCluster : kPortableCluster;
+  const uint64_t most = work.loaded->large_clusters ? kMaxClusterBlocks : kPortableCluster;
   if (blocks > most)
     return refuse(CUDA_ERROR_INVALID_CLUSTER_SIZE,
                   what + ", at most " + std::to_string(most) +

@@ -1,5 +1,6 @@
 // Attributes of a kernel launch or kernel node beside its parameters, with the limits that cuda.h and the Programming
-// Guide state. Blocks run the same with all of them: only the limits and the values read back are the device's.
+// Guide state. Blocks of a cluster run together; with all others only the limits and the values read back are the
+// device's.
 #pragma once
 
 #include <cuda.h>

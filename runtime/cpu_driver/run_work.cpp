@@ -124,6 +124,8 @@ void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& l
             .args_bytes = image.args_bytes,
             .grid = work.grid,
             .block = work.block,
+            .cluster = work.attributes.cluster,
+            .device_has_clusters = state.options.compute_capability >= 90,
             .shared_bytes = work.shared_bytes,
             .schedule = state.options.schedule,
             .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,

@@ -14,15 +14,15 @@ using Clock = std::chrono::steady_clock;
 // Waking a parked helper and waiting for it: tens of microseconds on a 2-core VM, a guess that errs towards one thread.
 constexpr double kWorthWakingNs = 40e3;
 
-uint64_t block_at(const Grid& grid, uint64_t blocks, uint64_t turn) {
+uint64_t cluster_at(const Grid& grid, uint64_t clusters, uint64_t turn) {
   switch (grid.schedule) {
     case CpuSchedule::forward:
       return turn;
     case CpuSchedule::reverse:
-      return blocks - 1 - turn;
+      return clusters - 1 - turn;
     default: {
-      // A stride that shares no factor with the count visits every block once.
-      uint64_t stride = (grid.seed * 0x9e3779b97f4a7c15ull >> 20) % blocks + 1;
+      // A stride that shares no factor with the count visits every cluster once.
+      uint64_t stride = (grid.seed * 0x9e3779b97f4a7c15ull >> 20) % clusters + 1;
       const auto shares_factor = [&](uint64_t a, uint64_t b) {
         while (b != 0) {
           const uint64_t rest = a % b;
@@ -31,8 +31,8 @@ uint64_t block_at(const Grid& grid, uint64_t blocks, uint64_t turn) {
         }
         return a != 1;
       };
-      while (shares_factor(stride, blocks)) ++stride;
-      return (turn * stride + grid.seed % blocks) % blocks;
+      while (shares_factor(stride, clusters)) ++stride;
+      return (turn * stride + grid.seed % clusters) % clusters;
     }
   }
 }
@@ -63,19 +63,19 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::work_on(Job& job, BlockRunner& runner) {
   while (!job.failed.load(std::memory_order_relaxed)) {
     const uint64_t turn = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (turn >= job.blocks) return;
-    if (runner.run(*job.grid, block_at(*job.grid, job.blocks, turn))) continue;
+    if (turn >= job.clusters) return;
+    if (runner.run(*job.grid, cluster_at(*job.grid, job.clusters, turn))) continue;
     const std::lock_guard lock(job.failure_mutex);
     if (!job.failed.exchange(true)) job.failure = runner.failure();
   }
 }
 
 BlockFailure WorkerPool::run(const Grid& grid, double& ns_per_block) {
-  Job job{.grid = &grid, .blocks = uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z};
+  Job job{.grid = &grid, .clusters = grid.clusters()};
+  const auto blocks = static_cast<double>(grid.blocks());
   const size_t helpers = runners_.size() - 1;
   const bool unknown = ns_per_block == 0;
-  const bool spread =
-      helpers > 0 && job.blocks > 1 && (unknown || ns_per_block * static_cast<double>(job.blocks) > kWorthWakingNs);
+  const bool spread = helpers > 0 && job.clusters > 1 && (unknown || ns_per_block * blocks > kWorthWakingNs);
   const auto start = Clock::now();
   if (spread || timeout_ms_ > 0) {
     const std::lock_guard lock(mutex_);
@@ -84,8 +84,8 @@ BlockFailure WorkerPool::run(const Grid& grid, double& ns_per_block) {
     running_ = true;
   }
   if (spread) {
-    if (job.blocks - 1 < helpers)
-      for (uint64_t i = 1; i < job.blocks; ++i) wake_.notify_one();
+    if (job.clusters - 1 < helpers)
+      for (uint64_t i = 1; i < job.clusters; ++i) wake_.notify_one();
     else
       wake_.notify_all();
   }
@@ -98,8 +98,8 @@ BlockFailure WorkerPool::run(const Grid& grid, double& ns_per_block) {
     running_ = false;
   }
   const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-  const double threads = spread ? static_cast<double>(std::min<uint64_t>(job.blocks, helpers + 1)) : 1;
-  const double measured = ns * threads / static_cast<double>(job.blocks) + 1;
+  const double threads = spread ? static_cast<double>(std::min<uint64_t>(job.clusters, helpers + 1)) : 1;
+  const double measured = ns * threads / blocks + 1;
   ns_per_block = unknown ? measured : 0.75 * ns_per_block + 0.25 * measured;
   return job.failure;
 }

@@ -1,4 +1,5 @@
-// Spreads the blocks of one grid over the executor's thread and parked helpers. One grid at a time.
+// Spreads the clusters of one grid, mostly single blocks, over the executor's thread and parked helpers. One grid at a
+// time.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class WorkerPool {
  private:
   struct Job {
     const Grid* grid;
-    uint64_t blocks;
+    uint64_t clusters;
     std::atomic<uint64_t> next{0};
     std::atomic<bool> failed{false};
     std::mutex failure_mutex;

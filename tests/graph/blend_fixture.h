@@ -27,7 +27,7 @@ class BlendMachine {
   explicit BlendMachine(const std::string& spec) : opened(open_device(spec, Observe::yes)) {
     KernelCacheOptions options;
     options.extra_sources.push_back({"tests/graph/kernels/blend.h", keep(kernel_text("blend.h"))});
-    for (const char* name : {"blend", "hasty_blend", "accumulate", "decide", "count", "shared_probe"})
+    for (const char* name : {"blend", "hasty_blend", "accumulate", "decide", "count", "shared_probe", "cluster_probe"})
       options.extra_sources.push_back(
           {keep("kernels_src/" + std::string(name) + ".cu"), keep(kernel_text(name + std::string(".cu")))});
     kernels = std::make_unique<KernelCache>(*opened.device, options);

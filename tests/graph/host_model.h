@@ -152,6 +152,12 @@ class HostModel {
       const auto args = arguments_of<SharedProbe>(node);
       for (uint32_t block = 0; block < std::min<uint64_t>(node.shape.blocks(), args.y.count); ++block)
         element(args.y, block) = static_cast<uint32_t>(node.shape.blocks()) * 1000u + block;
+    } else if (node.kernel_name() == "cluster_probe") {
+      const auto args = arguments_of<ClusterProbe>(node);
+      for (uint32_t block = 0; block < node.shape.blocks(); ++block) {
+        const uint32_t rank = block % args.cluster_blocks, first = block - rank;
+        element(args.y, block) = first + rank / 2 + first * 1000u;
+      }
     } else {
       throw std::logic_error("the model does not know kernel " + std::string(node.kernel_name()));
     }

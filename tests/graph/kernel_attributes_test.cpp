@@ -1,6 +1,8 @@
 // What a kernel node may ask for beside its shape, and the limits of both.
 #include <limits>
 
+#include "graph/graph_dump.h"
+#include "graph/patch.h"
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {
@@ -80,6 +82,38 @@ TEST_F(KernelAttributesTest, SharedBytesAndGridSurviveIntoTheGraph) {
     g.launch("probe", probe, {.y = y_.subview(0, 7), .shared_bytes = shared_bytes});
     expect_runs(std::move(g).finish(EdgePolicy::full), kAllRuns);
     EXPECT_EQ(values(y_)[6], 7006u);
+  }
+}
+
+TEST_F(KernelAttributesTest, AClusterInTheShapeOfAKernelIsThereInEveryRun) {
+  for (const unsigned blocks : {1u, 2u, 8u}) {
+    LaunchShape shape = launch_shape_1d(16, kBlendThreads, 64);
+    shape.cluster[0] = blocks;
+    const auto probe = typed_kernel<ClusterProbe>(*machine().kernels, {"cluster_probe", {}}, shape);
+    GraphBuilder g(device(), "cluster");
+    declare_all(g);
+    const auto launch = [&](const KernelAttributes& attributes) {
+      return g.launch("probe", probe, {.y = y_.subview(0, 16), .cluster_blocks = blocks}, {.attributes = attributes});
+    };
+    if (!has_clusters()) {
+      if (blocks > 1) expect_words(error_of([&] { launch({}); }), {"'probe'", "clusters need compute capability 9.0"});
+      continue;
+    }
+    if (blocks > 1)
+      expect_words(error_of([&] { launch({.cluster = {4, 1, 1}}); }), {"'probe'", "and the attributes say 4x1x1"});
+    const auto node = launch({});
+    const Plan plan = std::move(g).finish(EdgePolicy::full);
+    EXPECT_EQ(plan.nodes[node.index].attributes.cluster, (std::array{blocks, 1u, 1u}));
+    EXPECT_EQ(to_text(plan).find(" cluster ") != std::string::npos, blocks > 1) << to_text(plan);
+    expect_runs(plan, kAllRuns);
+    ExplicitGraph exec(plan);
+    PatchSet patches(exec);
+    patches.shape(node, launch_shape_1d(8, kBlendThreads, 64));
+    if (blocks == 1) continue;
+    shape.cluster[0] = 4;
+    expect_words(error_of([&] { patches.shape(node, shape); }), {"'probe'", "4x1x1"});
+    expect_words(error_of([&] { patches.shape(node, launch_shape_1d(9, kBlendThreads, 64)); }),
+                 {"'probe'", "grid x is not a multiple"});
   }
 }
 

@@ -53,6 +53,16 @@ TEST(Nvrtc, CompilesAKernelThatSetsAConditionForBothTargets) {
   }
 }
 
+TEST(Nvrtc, CompilesClustersForBothTargets) {
+  const auto nvrtc = Nvrtc::load();
+  for (const int cc_major : {8, 9}) {
+    const NvrtcResult result =
+        nvrtc->compile(nvrtc_source({"cluster", {}}), nvrtc_options(cc_major, 0, Spills::refused));
+    EXPECT_EQ(result.log, "");
+    EXPECT_EQ(read_cubin(result.cubin, "cluster").at(0).stack_bytes, 0u);
+  }
+}
+
 TEST(Nvrtc, ErrorHoldsTheFirstLinesOfTheLog) {
   try {
     Nvrtc::load()->compile(nvrtc_source({"broken", {}}), nvrtc_options(9, 0));

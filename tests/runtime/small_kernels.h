@@ -59,6 +59,31 @@ NODEWRIGHT_KERNEL(count_down, CountDown, 32) {
 }
 )";
 
+// Every function of device/cluster.cuh, with values of each size.
+inline constexpr std::string_view kClusterSource = R"(
+#include "kernels_src/scale.h"
+#include "kernels_src/device/cluster.cuh"
+NODEWRIGHT_KERNEL(cluster, Scale, 64) {
+  float4* own = reinterpret_cast<float4*>(shared_memory());
+  float2* pairs = reinterpret_cast<float2*>(own + 64);
+  int* words = reinterpret_cast<int*>(pairs + 64);
+  const int i = static_cast<int>(threadIdx.x), other = cluster_rank() ^ 1;
+  wait_for_inputs();
+  cluster_arrive();
+  cluster_wait();
+  const float x = args.x.data[i];
+  store_to_block(other, own + i, make_float4(x, x, x, x));
+  store_to_block(other, pairs + i, make_float2(x, x));
+  store_to_block(other, words + i, i);
+  cluster_arrive();
+  cluster_wait();
+  args.y.data[i] = load_from_block(other, own + i).w + load_from_block(other, pairs + i).y +
+                   static_cast<float>(load_from_block(other, words + i));
+  cluster_arrive();
+  cluster_wait();
+}
+)";
+
 inline constexpr std::string_view kBrokenSource = R"(
 #include "kernels_src/scale.h"
 #include "kernels_src/device/dialect.cuh"
@@ -66,11 +91,10 @@ NODEWRIGHT_KERNEL(broken, Scale, 64) { this_name_is_not_declared = 1; }
 )";
 
 inline const std::vector<EmbeddedSource>& small_kernels() {
-  static const std::vector<EmbeddedSource> sources = {{"kernels_src/scale.h", kScaleHeader},
-                                                      {"kernels_src/scale.cu", kScaleSource},
-                                                      {"kernels_src/hasty.cu", kHastySource},
-                                                      {"kernels_src/count_down.cu", kCountDownSource},
-                                                      {"kernels_src/broken.cu", kBrokenSource}};
+  static const std::vector<EmbeddedSource> sources = {
+      {"kernels_src/scale.h", kScaleHeader},      {"kernels_src/scale.cu", kScaleSource},
+      {"kernels_src/hasty.cu", kHastySource},     {"kernels_src/count_down.cu", kCountDownSource},
+      {"kernels_src/cluster.cu", kClusterSource}, {"kernels_src/broken.cu", kBrokenSource}};
   return sources;
 }
 

@@ -44,6 +44,12 @@ struct SharedProbe {
   uint32_t shared_bytes;
 };
 
+// y[block] = the first block of its cluster * 1000 + the one at half its rank, both through shared memory.
+struct ClusterProbe {
+  Out<uint32_t> y;
+  uint32_t cluster_blocks;
+};
+
 inline constexpr unsigned kBlendThreads = 64;
 constexpr LaunchShape blend_shape(uint64_t n) {
   return launch_shape_1d(static_cast<unsigned>((n + kBlendThreads - 1) / kBlendThreads), kBlendThreads);
