@@ -226,6 +226,9 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   driver.check(driver.cuKernelGetParamInfo(kernel.kernel, 0, &offset, &bytes), "cuKernelGetParamInfo",
                "read the parameters of kernel", object, "parameter 0", "give the kernel exactly one argument struct");
   kernel.args_bytes = bytes;
+  if (device_.properties().has_clusters())  // of more than 8 blocks, which not every device of 9.0 need take
+    driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                 "cuFuncSetAttribute", "allow large clusters of kernel", object);
   kernel.waits_for_inputs = device_.properties().cc_major >= kOldestMajorThatWaits;
   if (compiler_->on_cpu)
     kernel.waits_for_inputs &= image_waits_for_inputs(image);

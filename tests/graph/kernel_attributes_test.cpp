@@ -29,7 +29,7 @@ class KernelAttributesTest : public BlendTest {
 
 TEST_F(KernelAttributesTest, EachAttributeReachesTheDriverInEveryRunAndChangesNoBit) {
   for (const KernelAttributes& attributes :
-       {KernelAttributes{}, KernelAttributes{.cluster = {2, 1, 1}}, KernelAttributes{.cluster = {8, 1, 1}},
+       {KernelAttributes{}, KernelAttributes{.cluster = {2, 1, 1}}, KernelAttributes{.cluster = {16, 1, 1}},
         KernelAttributes{.cooperative = true}, KernelAttributes{.priority = -1},
         KernelAttributes{.shared_carveout_percent = 0}, KernelAttributes{.shared_carveout_percent = 50},
         KernelAttributes{.cluster = {4, 1, 1}, .priority = -2, .shared_carveout_percent = 100}}) {
@@ -45,7 +45,7 @@ TEST_F(KernelAttributesTest, EachAttributeReachesTheDriverInEveryRunAndChangesNo
 TEST_F(KernelAttributesTest, AttributesPastALimitAreRefusedByNodeWithTheLimit) {
   if (has_clusters()) {
     expect_words(refusal({.cluster = {3, 1, 1}}), {"'node'", "cluster 3x1x1", "grid x is not a multiple"});
-    expect_words(refusal({.cluster = {16, 1, 1}}), {"'node'", "1 to 8 blocks"});
+    expect_words(refusal({.cluster = {32, 1, 1}}), {"'node'", "1 to 16 blocks"});
     expect_words(refusal({.cluster = {0, 1, 1}}), {"'node'", "cluster 0x1x1"});
     expect_words(refusal({.cluster = {1, 2, 1}}), {"'node'", "grid y is not a multiple"});
   }
