@@ -1,6 +1,6 @@
 // y[m, i] = f(g) * u, g = h[m] . W[2i], u = h[m] . W[2i + 1], h = norm(x), on tensor cores, norm(x) rounded to bf16
 // before its scale; norm_gate_up of 2 rows and more, with a gate and without biases. Block b: a range of elements, all
-// rows; or clusters instead of blocks. f: kActivation.
+// rows. f: kActivation.
 #include "kernels_src/device/activation.cuh"
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_gate_up.h"

@@ -1,11 +1,11 @@
 // y[m, n] = sum_k norm(x[m])[k] * W[n, k] on tensor cores, norm(x) rounded to bf16 before its scale; norm_project of 2
-// rows and more, without a bias. Block b: outputs range b, all rows; or clusters instead of blocks.
+// rows and more, without a bias. Block b: outputs range b, all rows.
 #include "kernels_src/device/best_token.cuh"
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
 NODEWRIGHT_KERNEL(tile_norm_project, NormProject, kThreads) {
-  const bool keeps_best = kBlocks == 1 && args.best.count > 0;
+  const bool keeps_best = args.best.count > 0;
   ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
   NODEWRIGHT_UNROLL
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1};

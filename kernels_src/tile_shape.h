@@ -13,8 +13,6 @@ namespace nodewright {
 struct TileTuning {
   int64_t warps = 0;  // of a block, 1 to 8
   int64_t ring = 0;   // spans of a warp in flight, 2 to 8, where a block's shared memory holds them
-  int64_t cluster =
-      0;  // blocks that share a range of outputs and deal its columns, 1 to 8, where lanes can hold theirs
   bool operator==(const TileTuning&) const = default;
 };
 
@@ -25,22 +23,16 @@ struct TileShape {
   int64_t stride = 0;   // elements between two rows of W: cols rounded up to 8
   int64_t outputs = 0;  // rows of W
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
-  bool normed = false;  // x is normed first
+  bool normed = false;  // x is normed first: all of it stays in shared memory
   TileTuning tuning = {};
-  int64_t sm_count = 1;
-  int64_t cluster = 1;  // blocks that share a range of outputs and deal its columns; divides 8 token_tiles()
-
-  // Where the device has clusters. Rows of x that lanes cannot hold crowd out the ring (docs/decisions/0011).
-  constexpr int64_t wanted_cluster() const { return tuning.cluster > 0 ? tuning.cluster : rows > 16 ? 4 : 1; }
 
   // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
   constexpr int64_t token_tiles() const { return (rows + 7) / 8; }
-  constexpr int64_t spans_of_row() const { return (stride + 63) / 64; }
 
   // At most 8: fewest spans of 64 columns lacking, then the most warps.
   constexpr int64_t warps() const {
     if (tuning.warps > 0) return tuning.warps;
-    const int64_t all = (spans_of_row() + cluster - 1) / cluster;
+    const int64_t all = (stride + 63) / 64;
     int64_t best = 1, least = INT64_MAX;
     for (int64_t w = std::min<int64_t>(4, all); w <= std::min<int64_t>(8, all); ++w) {
       const int64_t lacking = (all + w - 1) / w * w - all;
@@ -50,23 +42,7 @@ struct TileShape {
   }
   constexpr int64_t threads() const { return 32 * warps(); }
   // Of a warp; each is 64 columns of a row.
-  constexpr int64_t spans() const { return (spans_of_row() + warps() * cluster - 1) / (warps() * cluster); }
-
-  // Ranges of outputs, one for a block or a cluster. GPCs of 16 or 18 SMs hold whole clusters on 16 of them.
-  constexpr int64_t ranges() const {
-    const int64_t sms = cluster > 1 && sm_count > 16 ? sm_count / 16 * 16 : sm_count;
-    return std::max<int64_t>(1, std::min(outputs / unit, sms / cluster));
-  }
-  // W rows of a range, at most, in whole tiles of 16.
-  constexpr int64_t range_rows() const {
-    const int64_t units = outputs / unit;
-    return ((units + ranges() - 1) / ranges() * unit + 15) / 16 * 16;
-  }
-
-  // Registers of a lane for its words of x, in a cluster, and how many are to spare of the 128 that it has: NVRTC 13.0
-  // spills 20 bytes of a normed product with 64.
-  constexpr int64_t held_registers() const { return spans() * 2 * token_tiles() * 4; }
-  constexpr int64_t most_held() const { return normed ? 48 : 64; }
+  constexpr int64_t spans() const { return (stride + 64 * warps() - 1) / (64 * warps()); }
 
   // Spans of a warp on their way to shared memory, where that is large enough: 96 KiB of weights a block. On one H200
   // (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 8 rows takes 1.120 ms with 6, 1.240 with 4, 1.20 with 8; of 16 rows
@@ -75,27 +51,22 @@ struct TileShape {
   static constexpr int64_t kLeastRing = 2;
 
   constexpr int64_t shared_bytes(int64_t ring) const {
-    const int64_t tokens = 8 * token_tiles(), sums = 2 * 24 * tokens * 4;
-    if (cluster > 1) return warps() * (ring * 4 * 512 + sums + 4 * tokens) + 4 * tokens * (range_rows() + 1);
     const int64_t words = 4 + (normed ? 0 : 2 * token_tiles());  // of 16 bytes a lane, of a span
     const int64_t x = normed ? spans() * (2 * token_tiles() * 512 + 128) + 32 * token_tiles() : 0;
+    const int64_t sums = 2 * 24 * 8 * token_tiles() * 4;
     return warps() * (ring * words * 512 + x + sums);
   }
-  // The longest that fits a block's shared memory; 0: none does, or a lane cannot hold its words of x.
+  // The longest that fits a block's shared memory; 0: none does.
   constexpr int64_t ring(int64_t most_shared_bytes) const {
-    if (cluster > 1 && held_registers() > most_held()) return 0;
     for (int64_t n = most_ring(); n >= kLeastRing; --n)
       if (shared_bytes(n) <= most_shared_bytes) return n;
     return 0;
   }
 
   // One block an SM: two, of half the warps, take 1.24 ms where one takes 1.120.
-  constexpr LaunchShape launch_shape(int64_t ring) const {
-    const auto blocks = static_cast<unsigned>(cluster);
-    return {{static_cast<unsigned>(ranges()) * blocks, 1, 1},
-            {static_cast<unsigned>(threads()), 1, 1},
-            static_cast<unsigned>(shared_bytes(ring)),
-            {blocks, 1, 1}};
+  constexpr LaunchShape launch_shape(int64_t sm_count, int64_t ring) const {
+    const auto blocks = static_cast<unsigned>(std::min(outputs / unit, sm_count));
+    return {{blocks, 1, 1}, {static_cast<unsigned>(threads()), 1, 1}, static_cast<unsigned>(shared_bytes(ring))};
   }
 };
 

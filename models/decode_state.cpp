@@ -60,9 +60,9 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
-  if (shape.with_products()) s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
-  if (shape.with_products() || shape.has_head_product()) {
+  if (shape.with_products()) {
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
+    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
@@ -134,10 +134,13 @@ StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int6
 
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
-  if (step.takes_flash_decode(config)) {  // one wave of blocks
+  if (step.takes_flash_decode(config)) {
     const FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim};
-    return std::clamp<int64_t>(2 * device.sm_count / (shape.rows * shape.head_tiles()), 1,
-                               device.has_clusters() ? FlashDecodeShape::kMostClustered : 64);
+    const int64_t cells = shape.rows * shape.head_tiles();
+    // A cluster starts when all its blocks can, so they leave room to the kernels before and after.
+    if (device.has_clusters())
+      return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
+    return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
   }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
@@ -149,6 +152,7 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
   FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
   shape.clusters = device.has_clusters();
+  if (shape.clusters && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
   while (shape.rope_launch_shape().shared_bytes > static_cast<unsigned>(device.shared_optin_bytes) && shape.warps > 1)

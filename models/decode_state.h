@@ -118,7 +118,7 @@ class DecodeSlot {
 };
 
 // Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
-// invariant, with one; at most a cluster, or 64 where there is none, or as tuned. Depends on these and the device only,
+// invariant, with one; at most 64. Of a cluster, half as many as SMs. Or as tuned. Depends on these and the device only,
 // so a row's bits do not depend on its neighbours' lengths or on max_context.
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 

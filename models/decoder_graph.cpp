@@ -150,8 +150,7 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
                    s.attended.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
 }
 
-// s.attended = attention(s.q): with products each row that chooses by itself, and the others, if there are any, in
-// tiles.
+// s.attended = attention(s.q): with products each row that chooses by itself, and the others in tiles.
 void attend(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const StepInputs& in = s.inputs;
@@ -200,7 +199,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
   const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
   project_qkv(c, w);
-  if (k.shape.takes_rope_flash_decode(config) && (chooses || !k.shape.with_products())) {
+  if (k.shape.takes_rope_flash_decode(config)) {
     rope_and_attend(c, layer);
   } else {
     g.launch(config.learned_positions ? "append" : "rope", k.rope_append,

@@ -38,23 +38,15 @@ Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vec
 }
 
 // The same on tensor cores, or nothing where a block's shared memory does not hold it.
-std::optional<Choice> tiled(const std::string& name, TileShape shape, const DeviceProperties& device,
+std::optional<Choice> tiled(const std::string& name, const TileShape& shape, const DeviceProperties& device,
                             std::vector<Constant> of_family) {
-  shape.sm_count = device.sm_count;
-  shape.cluster = device.has_clusters() ? shape.wanted_cluster() : 1;
-  if (8 * shape.token_tiles() % shape.cluster != 0 || shape.ring(device.shared_optin_bytes) == 0) shape.cluster = 1;
   const int64_t ring = shape.ring(device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
-  std::vector<Constant> constants = {{"kTokenTiles", shape.token_tiles()},
-                                     {"kCols", shape.cols},
-                                     {"kStride", shape.stride},
-                                     {"kThreads", shape.threads()},
-                                     {"kSpans", shape.spans()},
-                                     {"kRing", ring},
-                                     {"kCluster", shape.cluster},
-                                     {"kRangeRows", shape.cluster > 1 ? shape.range_rows() : 0}};
+  std::vector<Constant> constants = {
+      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},     {"kStride", shape.stride},
+      {"kThreads", shape.threads()},        {"kSpans", shape.spans()}, {"kRing", ring}};
   constants.insert(constants.end(), of_family.begin(), of_family.end());
-  return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(ring)};
+  return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }
 
 std::vector<Constant> flash_constants(const FlashDecodeShape& shape, std::vector<Constant> of_heads) {
@@ -72,7 +64,7 @@ struct Projections {
   Choice norm_qkv, attention_out, norm_gate_up, down;
 };
 struct OfProducts {
-  Choice norm, attend_tiles, gate;
+  Choice norm, norm_sampled, attend_tiles, gate;
 };
 struct OfAttention {
   Choice rope_append, attend;
@@ -80,10 +72,10 @@ struct OfAttention {
 struct Choices {
   Choice embed, sample;
   std::optional<OfAttention> of_attention;
-  std::optional<Choice> rope_flash_decode;  // in place of those two where every row chooses
+  std::optional<Choice> rope_flash_decode;  // in place of those two
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
-  std::optional<Choice> norm_add, norm_logits, norm_sampled, norm_hidden, advance;
+  std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;
 };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
@@ -138,13 +130,12 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       .of_products = {},
       .norm_add = {},
       .norm_logits = {},
-      .norm_sampled = {},
       .norm_hidden = {},
       .advance = {},
   };
-  if (step.takes_rope_flash_decode(config))
+  if (step.takes_rope_flash_decode(config)) {
     c.rope_flash_decode = {{"rope_flash_decode", flash_constants(flash, rotation)}, flash.rope_launch_shape()};
-  if (!c.rope_flash_decode || step.with_products()) {
+  } else {
     c.of_attention = {.rope_append = {{"rope_append", rotation},
                                       rope_append_shape(n, static_cast<unsigned>(config.heads),
                                                         static_cast<unsigned>(config.kv_heads), config.head_norm)},
@@ -158,6 +149,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   if (step.with_products()) {
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
     c.of_products = {.norm = {{"norm_rows", {norm}}, norm_rows_shape(n)},
+                     .norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)},
                      .attend_tiles = {{"attend_tiles", heads}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
@@ -173,10 +165,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                                 {norm, bias, constant("kGated", config.gated), activation}),
                      .down = output(config.intermediate, step.tuning.down)};
   }
-  if (step.has_head_product())
-    c.norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)};
-  else
-    c.norm_logits = normed(config.vocab, step.sampled_rows, step.tuning.head, {"kBias", 0});
+  if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, step.tuning.head, {"kBias", 0});
   if (step.is_one_row()) c.norm_logits->shape = with_best(c.norm_logits->shape);
   if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
@@ -209,20 +198,17 @@ std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const ch
 }
 
 void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step) {
-  if (!step.with_products() && !step.has_head_product()) return;
   const MatmulPlanner planner(cache.device(), cache);
   const auto round_up = [](int64_t n) { return (n + 7) / 8 * 8; };
   const float added = config.post_norms ? 0 : 1;  // to the residual, in place
-  if (step.with_products()) {
-    k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
-                    step.tuning.qkv);
-    k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32,
-                    round_up(config.hidden), step.tuning.out, added);
-    k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
-                        round_up(2 * config.intermediate), step.tuning.gate_up);
-    k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
-                     round_up(config.hidden), step.tuning.down, added);
-  }
+  k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
+                  step.tuning.qkv);
+  k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32, round_up(config.hidden),
+                  step.tuning.out, added);
+  k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
+                      round_up(2 * config.intermediate), step.tuning.gate_up);
+  k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
+                   round_up(config.hidden), step.tuning.down, added);
   if (step.has_head_product())
     k.head = product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32,
                      round_up(config.vocab), step.tuning.head);
@@ -243,7 +229,6 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   if (const auto& p = c.of_products)
     for (const Choice* choice : {&p->norm, &p->attend_tiles, &p->gate}) add(*choice);
   if (c.norm_logits) add(*c.norm_logits);
-  if (c.norm_sampled) add(*c.norm_sampled);
   if (c.norm_add) add(*c.norm_add);
   if (c.norm_hidden) add(*c.norm_hidden);
   if (c.advance) add(*c.advance);
@@ -278,17 +263,16 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   }
   if (const auto& p = c.of_products) {
     get(k.products.norm, p->norm);
+    get(k.products.norm_sampled, p->norm_sampled);
     get(k.products.attend_tiles, p->attend_tiles);
     get(k.products.gate, p->gate);
+    plan_products(k.products, cache, config, step);
   }
-  plan_products(k.products, cache, config, step);
   if (c.norm_logits) {
     get(k.norm_logits, *c.norm_logits);
-    const bool in_blocks_of_tiles =
-        c.norm_logits->request.name == "tile_norm_project" && c.norm_logits->shape.cluster_blocks() == 1;
-    if (step.is_one_row() || in_blocks_of_tiles) k.head_parts = c.norm_logits->shape.grid[0];
+    if (step.is_one_row() || c.norm_logits->request.name == "tile_norm_project")
+      k.head_parts = c.norm_logits->shape.grid[0];
   }
-  if (c.norm_sampled) get(k.products.norm_sampled, *c.norm_sampled);
   if (c.norm_hidden) get(k.norm_hidden, *c.norm_hidden);
   if (c.advance) get(k.advance, *c.advance);
   if (c.norm_add)

@@ -19,7 +19,7 @@ enum class Numerics : uint8_t { fast, invariant };
 inline constexpr int64_t kProductsFromRows = 17;
 
 // Rows of which a matrix is multiplied in tiles.
-inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 32;
+inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 
 // How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
 // loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
@@ -44,7 +44,7 @@ struct StepShape {
   LaunchSteps steps;
   StepTuning tuning;
   bool with_products() const { return arithmetic == Arithmetic::products; }
-  bool has_head_product() const { return arithmetic != Arithmetic::matvec && sampled_rows >= kProductsFromRows; }
+  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
   }
@@ -59,7 +59,7 @@ struct StepShape {
   }
   // All of them do: rotation and attention are one kernel.
   bool takes_rope_flash_decode(const ModelConfig& config) const {
-    return takes_flash_decode(config) && sampled_rows == rows;
+    return takes_flash_decode(config) && !with_products();
   }
   bool operator==(const StepShape&) const = default;
 };

@@ -42,7 +42,6 @@ template <class Number, class Function>
 void each_number(Number&& of, const TileTuning*, Function&& f) {
   f("warps", of.warps, 1, 8, 1);
   f("ring", of.ring, TileShape::kLeastRing, 8, 1);
-  f("cluster", of.cluster, 1, 8, 0);
 }
 
 template <class Number, class Function>

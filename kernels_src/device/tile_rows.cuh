@@ -1,10 +1,9 @@
-// Rows of x that are streamed past a matrix as they lie, beside its weights (device/tile_stream.cuh) or, in a cluster,
-// held in registers (device/tile_cluster.cuh).
+// Rows of x that are streamed past a matrix as they lie, beside its weights.
 //
 // Constants: those of device/tile_stream.cuh.
 #pragma once
 
-#include "kernels_src/device/tile_cluster.cuh"
+#include "kernels_src/device/tile_stream.cuh"
 
 namespace nodewright {
 
@@ -34,8 +33,15 @@ struct StreamedRows {
     }
   }
   NODEWRIGHT_DEVICE uint4 fragment(const bf16* words, int span, int s, int n) const {
-    return up_to_end(load_16(words + (s * kTiles + n) * kWordStride),
-                     static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column());
+    uint4 x = load_16(words + (s * kTiles + n) * kWordStride);
+    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+      const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
+      const auto keep = [&](uint32_t pair, int i) {
+        return left >= i + 2 ? pair : left == i + 1 ? pair & 0xffffu : 0u;
+      };
+      x = uint4{keep(x.x, 0), keep(x.y, 2), keep(x.z, 4), keep(x.w, 6)};
+    }
+    return x;
   }
 };
 
@@ -43,18 +49,14 @@ struct StreamedRows {
 // of x, is set before the first call of before or store.
 template <class Args, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, int& live, Before before, Store store) {
-  if constexpr (kBlocks > 1) {
-    cluster_project_rows(args, range, live, before, store);
-  } else {
-    using Ring = SpanRing<StreamedRows>;
-    Ring ring(args.weight.data, range, shared_memory());
-    ring.start();
-    const StreamedRows rows(args);
-    release_dependents();
-    wait_for_inputs();
-    live = args.n_live.data[0];
-    stream_tiles(range, ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
-  }
+  using Ring = SpanRing<StreamedRows>;
+  Ring ring(args.weight.data, range, shared_memory());
+  ring.start();
+  const StreamedRows rows(args);
+  release_dependents();
+  wait_for_inputs();
+  live = args.n_live.data[0];
+  stream_tiles(range, ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
 }
 
 }  // namespace nodewright

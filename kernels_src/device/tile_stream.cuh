@@ -11,8 +11,7 @@
 // owns a contiguous range of outputs, so bytes are balanced over SMs to within one row.
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
-// kRing, kCluster (blocks that share a range of outputs: device/tile_cluster.cuh), kRangeRows (of W, of a range, at
-// most; in whole tiles) (kernels_src/tile_shape.h).
+// kRing (kernels_src/tile_shape.h).
 #pragma once
 
 #include "kernels_src/device/tensor.cuh"
@@ -30,25 +29,20 @@ constexpr int kTokens = 8 * kTiles;
 constexpr int kPairs = (kTiles + 1) / 2;
 constexpr int kTileRows = 16;  // of W
 constexpr int kHeld = static_cast<int>(kRing);
-constexpr int kBlocks = static_cast<int>(kCluster);
-constexpr bool kExact = kSpans * kWarps * kBlocks * 64 == kStride;  // no warp lacks columns
+constexpr bool kExact = kSpans * kWarps * 64 == kStride;  // no warp lacks columns
 // Floats between the sums of two rows of x: half a warp's lanes write pairs of theirs to 32 banks.
 constexpr int kSumStride = 24;
 constexpr int kWarpSums = kTokens * kSumStride;
 constexpr int kWordStride = 32 * 8;  // elements between two words of a lane
 constexpr int kHalfTile = kTileRows / 2, kPairsOfTile = kHalfTile * kTokens;
-// Pairs of outputs, two rows of W and a row of x, that a thread stores of a tile, or of a range that a cluster shares.
-constexpr int kOwned =
-    static_cast<int>(((kBlocks > 1 ? kRangeRows / 2 * kTokens / kBlocks : kPairsOfTile) + kThreads - 1) / kThreads);
+// Pairs of outputs, two rows of W and a row of x, that a thread stores of a tile.
+constexpr int kOwned = static_cast<int>((kPairsOfTile + kThreads - 1) / kThreads);
 
 NODEWRIGHT_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
 NODEWRIGHT_DEVICE int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
-NODEWRIGHT_DEVICE int block_of_cluster() { return static_cast<int>(blockIdx.x) % kBlocks; }
 
 // Where the warp's span begins in a row, and which of a step's columns are this lane's.
-NODEWRIGHT_DEVICE int span_column(int span) {
-  return ((block_of_cluster() * static_cast<int>(kSpans) + span) * kWarps + warp_of_block()) * 64;
-}
+NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
 
 // The range of weight rows of this block: outputs are dealt in units of `unit` rows.
@@ -56,15 +50,8 @@ struct OutputRange {
   int first, last;
 };
 NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
-  const int64_t units = outputs / unit, blocks = gridDim.x / kBlocks, b = blockIdx.x / kBlocks;
+  const int64_t units = outputs / unit, blocks = gridDim.x, b = blockIdx.x;
   return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
-}
-
-// A lane's word of a row of x, `left` elements before the row's end: what follows the end is anything.
-NODEWRIGHT_DEVICE uint4 up_to_end(uint4 x, int left) {
-  if constexpr (kCols % 8 == 0) return x;
-  const auto keep = [&](uint32_t pair, int i) { return left >= i + 2 ? pair : left == i + 1 ? pair & 0xffffu : 0u; };
-  return uint4{keep(x.x, 0), keep(x.y, 2), keep(x.z, 4), keep(x.w, 6)};
 }
 
 // What is on its way, of each span [2 steps][rows g, g + 8] words of W, and then of rows that are streamed.
@@ -147,35 +134,13 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, co
   }
 }
 
-// The sums of a warp for a tile, to be summed over the warps.
-NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], float* partial /*[kWarps][kTokens][kSumStride]*/) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-  float* mine = partial + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
-  NODEWRIGHT_UNROLL
-  for (int n = 0; n < kTiles; ++n) {
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      mine[n * 8 * kSumStride + i] = sums[n / 2].upper[n % 2 * 2 + i];
-      mine[n * 8 * kSumStride + 8 + i] = sums[n / 2].lower[n % 2 * 2 + i];
-    }
-  }
-}
-
-// Rows r and r + 1 of a tile times row m of x, after a barrier.
-NODEWRIGHT_DEVICE float2 sum_of_warps(const float* partial, int r, int m) {
-  const float* from = partial + m * kSumStride + r;
-  float2 sum{0.0f, 0.0f};
-  NODEWRIGHT_UNROLL
-  for (int w = 0; w < kWarps; ++w) sum.x += from[w * kWarpSums], sum.y += from[w * kWarpSums + 1];
-  return sum;
-}
-
 // Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at
 // most: before(j, row, m) is called early for its j-th, and store(j, row, m, first, second) with the dot products of
 // rows `row` and `row` + 1 of W with row m of x; row + 1 may be past the last.
 template <class Rows, class Before, class Store>
 NODEWRIGHT_DEVICE void stream_tiles(OutputRange range, SpanRing<Rows>& ring, const Rows& x,
                                     float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store) {
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
   float* now = partial;
   float* other = partial + kWarps * kWarpSums;
   int slot = 0;
@@ -204,11 +169,22 @@ NODEWRIGHT_DEVICE void stream_tiles(OutputRange range, SpanRing<Rows>& ring, con
       ring.copies.close_group();
       slot = slot + 1 == kHeld ? 0 : slot + 1;
     }
-    leave_sums(sums, now);
+    float* mine = now + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < kTiles; ++n) {
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        mine[n * 8 * kSumStride + i] = sums[n / 2].upper[n % 2 * 2 + i];
+        mine[n * 8 * kSumStride + 8 + i] = sums[n / 2].lower[n % 2 * 2 + i];
+      }
+    }
     __syncthreads();
     each_owned([&](int j, int r, int m) {
-      const float2 sum = sum_of_warps(now, r, m);
-      store(j, tile + r, m, sum.x, sum.y);
+      const float* from = now + m * kSumStride + r;
+      float first = 0.0f, second = 0.0f;
+      NODEWRIGHT_UNROLL
+      for (int w = 0; w < kWarps; ++w) first += from[w * kWarpSums], second += from[w * kWarpSums + 1];
+      store(j, tile + r, m, first, second);
     });
     float* const swapped = now;
     now = other, other = swapped;  // written again when every thread has passed the next barrier

@@ -46,10 +46,7 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
 
 inline int64_t ring_of(const TileShape& s) { return s.ring(machine().device.properties().shared_optin_bytes); }
 inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count) { return s.launch_shape(sm_count); }
-inline LaunchShape launch_of(TileShape s, int64_t sm_count) {
-  if (s.cluster == 1) s.sm_count = sm_count;  // a cluster's kernel is compiled for its ranges
-  return s.launch_shape(ring_of(s));
-}
+inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.launch_shape(sm_count, ring_of(s)); }
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
@@ -59,8 +56,6 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
            {"kThreads", s.threads()},
            {"kSpans", s.spans()},
            {"kRing", ring_of(s)},
-           {"kCluster", s.cluster},
-           {"kRangeRows", s.cluster > 1 ? s.range_rows() : 0},
            {"kNorm", static_cast<int64_t>(family.norm)},
            {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
@@ -241,7 +236,7 @@ struct RunNormProject {
     return results;
   }
   static bool leaves_best(const MatvecShape& s) { return s.rows == 1; }
-  static bool leaves_best(const TileShape& s) { return s.cluster == 1; }
+  static bool leaves_best(const TileShape&) { return true; }
 
   // The largest of each part of a row `y`, the first of equals.
   static void expect_best(std::span<const ScoredToken> best, std::span<const float> y, int64_t outputs) {

@@ -46,16 +46,6 @@ class TileKernel : public ::testing::Test {
     const bool normed = std::is_same_v<Projection, RunNormProject> || std::is_same_v<Projection, RunNormGateUp>;
     return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed};
   }
-  // `cluster` blocks to a range, `ranges` of them.
-  static TileShape in_cluster(int64_t rows, int64_t cols, int64_t cluster, int64_t ranges) {
-    TileShape result = shape(rows, cols);
-    result.cluster = cluster, result.sm_count = cluster * ranges;
-    return result;
-  }
-  static std::vector<TileShape> in_clusters() {
-    if (!machine().device.properties().has_clusters()) return {};
-    return {in_cluster(5, 200, 2, 1), in_cluster(11, 200, 4, 2), in_cluster(8, 1163, 8, 1), in_cluster(32, 520, 4, 1)};
-  }
   static int64_t elements() { return kOutputs / Projection::kUnit; }
   static auto row(const std::vector<typename Projection::Element>& y, int64_t m) {
     return row_of(y, m, elements() + MatvecData::kPadding, elements());
@@ -77,7 +67,6 @@ constexpr int64_t kSizes[][2] = {{5, 200}, {11, 200}, {8, 1163}};
 TYPED_TEST(TileKernel, AgreesWithTheReferenceAtOddSizes) {
   std::vector<TileShape> shapes;
   for (const auto& [rows, cols] : kSizes) shapes.push_back(this->shape(rows, cols));
-  for (const TileShape& shape : this->in_clusters()) shapes.push_back(shape);
   prepare_matvec(TypeParam::kName, shapes);
   for (const TileShape& shape : shapes) {
     const MatvecData data(shape);
@@ -86,17 +75,14 @@ TYPED_TEST(TileKernel, AgreesWithTheReferenceAtOddSizes) {
       for (int64_t i = 0; i < this->elements(); ++i) {
         const Dot expected = expected_of(TypeParam(), shape, data, m, i);
         ASSERT_NEAR(float_of(this->row(y, m)[data.count(i)]), expected.value, expected.bound)
-            << "row " << m << " of " << shape.rows << ", element " << i << ", cols " << shape.cols << ", clusters of "
-            << shape.cluster;
+            << "row " << m << " of " << shape.rows << ", element " << i << ", cols " << shape.cols;
       }
   }
 }
 
 TYPED_TEST(TileKernel, StoresTheLiveRowsAndNothingElse) {
-  std::vector<TileShape> shapes = this->in_clusters();
-  for (const int64_t rows : {5, 11}) shapes.push_back(this->shape(rows, 200));
-  for (const TileShape& shape : shapes) {
-    const int64_t rows = shape.rows;
+  for (const int64_t rows : {5, 11}) {
+    const TileShape shape = this->shape(rows, 200);
     const MatvecData data(shape);
     const auto before = TypeParam::initial(data);
     const auto full = TypeParam::run(shape, data, static_cast<int32_t>(rows));
@@ -133,25 +119,6 @@ TYPED_TEST(TileKernel, GivesARowTheSameBitsInEveryBucketAndPlaceAndOnAnyGrid) {
             << "place " << place << " of " << rows << ", " << blocks << " blocks";
       }
     }
-}
-
-TYPED_TEST(TileKernel, GivesARowTheSameBitsInEveryBucketPlaceAndRangeOfAClusterOfOneSize) {
-  if (this->in_clusters().empty()) return;
-  constexpr uint64_t kNumber = 7;
-  std::vector<typename TypeParam::Element> expected;
-  for (const int64_t rows : {4, 8, 27})
-    for (const int64_t place : {int64_t{0}, rows - 1})
-      for (const int64_t ranges : {1, 3}) {
-        std::vector<uint64_t> numbers = MatvecData::first_numbers(rows);
-        for (uint64_t& number : numbers) number += 20;
-        numbers[static_cast<size_t>(place)] = kNumber;
-        const TileShape shape = this->in_cluster(rows, 520, 4, ranges);
-        const auto y = TypeParam::run(shape, MatvecData(shape, numbers), static_cast<int32_t>(rows));
-        const auto found = this->row(y, place);
-        if (expected.empty()) expected.assign(found.begin(), found.end());
-        EXPECT_TRUE(same_bits(found, std::span<const typename TypeParam::Element>(expected)))
-            << "place " << place << " of " << rows << ", " << ranges << " ranges";
-      }
 }
 
 TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
