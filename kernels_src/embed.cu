@@ -27,7 +27,6 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
       NODEWRIGHT_UNROLL
       for (int j = 0; j < 8; ++j) v[j] += p[j];
     }
-    store_16(to + i, uint4{float_to_bits(v[0]), float_to_bits(v[1]), float_to_bits(v[2]), float_to_bits(v[3])});
-    store_16(to + i + 4, uint4{float_to_bits(v[4]), float_to_bits(v[5]), float_to_bits(v[6]), float_to_bits(v[7])});
+    store_fp32_8(to + i, v);
   }
 }

@@ -1,5 +1,6 @@
 // y[m, :] = x[m, :] / rms(x[m]) * gain, all in fp32; with kNorm rms_one_plus * (1 + gain), with layer the mean is
-// subtracted first and the shift added last. Block m: row m; thread t: columns t, t + 256, ...
+// subtracted first and the shift added last. With kPostNorm x + norm(projected) * post_gain stands for x. Block m: row
+// m; thread t: columns t, t + 256, ...
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/norm.h"
 #include "kernels_src/norm_hidden.h"
@@ -17,16 +18,28 @@ NODEWRIGHT_KERNEL(norm_hidden, NormHidden, kNormHiddenThreads) {
   const auto each = [&](auto work) {
     for (int i = static_cast<int>(threadIdx.x); i < cols; i += static_cast<int>(kNormHiddenThreads)) work(i);
   };
+  float post_scale = 0.0f;
+  if constexpr (kPostNorm != 0) {
+    const float* projected = args.projected.data + row * args.stride;
+    each([&](int i) { post_scale = fmaf(projected[i], projected[i], post_scale); });
+    post_scale = 1.0f / sqrtf(block_sum(post_scale, scratch) / static_cast<float>(cols) + args.eps);
+  }
+  const auto at = [&](int i) {
+    if constexpr (kPostNorm != 0)
+      return fmaf(args.projected.data[row * args.stride + i], post_scale * (kOffset + to_float(args.post_gain.data[i])),
+                  x[i]);
+    return x[i];
+  };
   float mean = 0.0f, squares = 0.0f;
   if constexpr (kCentred) {
-    each([&](int i) { mean += x[i]; });
+    each([&](int i) { mean += at(i); });
     mean = block_sum(mean, scratch) / static_cast<float>(cols);
   }
-  each([&](int i) { squares = fmaf(x[i] - mean, x[i] - mean, squares); });
+  each([&](int i) { squares = fmaf(at(i) - mean, at(i) - mean, squares); });
   squares = block_sum(squares, scratch);
   const float scale = 1.0f / sqrtf(squares / static_cast<float>(cols) + args.eps);
   each([&](int i) {
-    float v = (x[i] - mean) * (scale * (kOffset + to_float(args.gain.data[i])));
+    float v = (at(i) - mean) * (scale * (kOffset + to_float(args.gain.data[i])));
     if constexpr (kCentred) v += to_float(args.shift.data[i]);
     y[i] = v;
   });

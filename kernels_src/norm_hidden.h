@@ -14,9 +14,13 @@ struct NormHidden {
   In<int32_t> n_live;  // [1]
   int64_t stride;      // elements between two rows of x
   float eps;           // added to the mean square, or to the variance
+
+  // In a family with post norms (kPostNorm) x + norm(projected) * post_gain stands for x; else empty.
+  In<float> projected;     // [rows, stride], the first cols elements of a row count
+  Frozen<bf16> post_gain;  // [cols]
 };
 
-// Constant: kNorm (kernels_src/norm.h).
+// Constants: kNorm (kernels_src/norm.h), kPostNorm.
 inline constexpr unsigned kNormHiddenThreads = 256;
 constexpr LaunchShape norm_hidden_shape(unsigned rows) { return {{rows, 1, 1}, {kNormHiddenThreads, 1, 1}, 4 * 32}; }
 

@@ -20,6 +20,11 @@ struct NormProject {
   int64_t outputs;     // rows of weight
   int64_t y_stride;    // elements between two rows of y
   float eps;           // added to the mean square, or to the variance
+
+  // In a family with post norms (kPostNorm) x + norm(projected) * post_gain stands for x; else empty.
+  In<float> projected;     // [rows, stride], the first cols elements of a row count
+  Frozen<bf16> post_gain;  // [cols]
+  Out<float> x_next;       // [rows, stride] that sum, padded with zeros, for later kernels; or empty
 };
 
 // Of a launch with `best`: the shape of one without, and each thread's best so far in shared memory, since registers

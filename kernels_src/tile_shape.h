@@ -18,12 +18,13 @@ struct TileTuning {
 
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
 struct TileShape {
-  int64_t rows = 1;     // rows of the bucket
-  int64_t cols = 0;     // elements of x that count
-  int64_t stride = 0;   // elements between two rows of W: cols rounded up to 8
-  int64_t outputs = 0;  // rows of W
-  int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
-  bool normed = false;  // x is normed first: all of it stays in shared memory
+  int64_t rows = 1;          // rows of the bucket
+  int64_t cols = 0;          // elements of x that count
+  int64_t stride = 0;        // elements between two rows of W: cols rounded up to 8
+  int64_t outputs = 0;       // rows of W
+  int64_t unit = 1;          // W rows that must stay in one block (2: a gate row and its up row)
+  bool normed = false;       // x is normed first: all of it stays in shared memory
+  bool post_normed = false;  // before that, what joins x is: its gain is there, too
   TileTuning tuning = {};
 
   // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
@@ -52,7 +53,8 @@ struct TileShape {
 
   constexpr int64_t shared_bytes(int64_t ring) const {
     const int64_t words = 4 + (normed ? 0 : 2 * token_tiles());  // of 16 bytes a lane, of a span
-    const int64_t x = normed ? spans() * (2 * token_tiles() * 512 + 128) + 32 * token_tiles() : 0;
+    const int64_t norms = normed + post_normed;
+    const int64_t x = normed ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
     const int64_t sums = 2 * 24 * 8 * token_tiles() * 4;
     return warps() * (ring * words * 512 + x + sums);
   }

@@ -55,6 +55,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.sampled_rows = shape.sampled_rows;
   const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
+  if (shape.folds_post_norms(config)) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));

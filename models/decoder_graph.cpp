@@ -34,6 +34,11 @@ struct LayerContext {
                .y = y,
                .workspace = plan->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
   }
+  // What the block before has left to the kernel that reads the residual next, and by what it is normed.
+  bool folds() const { return k.shape.folds_post_norms(config); }
+  View<float> projected() const { return folds() ? s.projected : View<float>{}; }
+  Weight<bf16> folded(Weight<bf16> post_norm) const { return folds() ? post_norm : Weight<bf16>{}; }
+
   // s.normed = norm(s.residual) of all rows, or of those that choose.
   void norm(const std::string& name, const Kernel<NormRows>& kernel, Weight<bf16> gain, View<int32_t> n_live) const {
     g.launch(
@@ -45,12 +50,13 @@ struct LayerContext {
 // What differs from layer to layer of one network.
 struct Layer {
   const LayerWeights& w;
+  const LayerWeights* before;  // of the layer before, or null
   View<bf16> kv;
   Weight<float> frequencies;  // empty where positions are learned
   int64_t window;             // keys attended; 0: all
 };
 
-// x += W y + b or, in a family with post norms, x += norm(W y)
+// x += W y + b or, in a family with post norms, x += norm(W y), which is left to the next kernel where those are folded
 void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k,
                      const std::shared_ptr<const MatmulPlan>& product, View<bf16> y, const WeightMatrix& w,
                      Weight<bf16> post_norm) {
@@ -79,6 +85,7 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
               .outputs = w.rows,
               .x_stride = w.stride,
               .y_stride = hidden_stride});
+    return;
   }
   // A product writes no padding behind its last row.
   const uint64_t projected = unsigned_of((s.rows - 1) * hidden_stride + config.hidden);
@@ -92,14 +99,16 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
 }
 
 // s.qkv = Wqkv norm(x)
-void project_qkv(const LayerContext& c, const LayerWeights& w) {
+void project_qkv(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const LayerWeights& w = layer.w;
   if (k.shape.with_products()) {
     c.norm("norm", k.products.norm, w.attention_norm.gain, s.inputs.n_live);
     return c.product("qkv", k.products.qkv, s.normed, w.qkv, s.qkv);
   }
-  g.launch("qkv", k.norm_qkv,
-           {.x = s.residual,
+  const bool adds = c.folds() && layer.before != nullptr;
+  g.launch("qkv", adds ? k.norm_qkv : k.first_norm_qkv,
+           {.x = adds ? s.mid_residual : s.residual,
             .gain = w.attention_norm.gain,
             .shift = w.attention_norm.shift,
             .weight = w.qkv.data,
@@ -109,7 +118,10 @@ void project_qkv(const LayerContext& c, const LayerWeights& w) {
             .n_live = s.inputs.n_live,
             .outputs = w.qkv.rows,
             .y_stride = config.qkv_width(),
-            .eps = config.eps});
+            .eps = config.eps,
+            .projected = adds ? s.projected : View<float>{},
+            .post_gain = adds ? layer.before->feed_forward_post_norm : Weight<bf16>{},
+            .x_next = adds ? s.residual : View<float>{}});
 }
 
 // Keys that a row attends to, at most: those of the longest context, or of its window.
@@ -198,7 +210,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const LayerWeights& w = layer.w;
   const StepInputs& in = s.inputs;
-  project_qkv(c, w);
+  project_qkv(c, layer);
   if (k.shape.takes_rope_flash_decode(config)) {
     rope_and_attend(c, layer);
   } else {
@@ -246,7 +258,10 @@ void feed_forward_block(const LayerContext& c, const Layer& layer) {
               .n_live = s.inputs.n_live,
               .outputs = w.gate_up.rows,
               .y_stride = w.down.stride,
-              .eps = config.eps});
+              .eps = config.eps,
+              .projected = c.projected(),
+              .post_gain = c.folded(w.attention_post_norm),
+              .x_next = s.mid_residual});
   }
   add_to_residual(c, "down", k.down, k.products.down, s.activated, w.down, w.feed_forward_post_norm);
 }
@@ -286,18 +301,22 @@ void embed(const LayerContext& c, const DecoderWeights& w) {
            Traffic{sizeof(bf16) * unsigned_of(s.rows * hidden_stride), s.residual.bytes()});
 }
 
-// s.hidden = norm(s.residual), s.logits = Whead norm(s.residual), s.tokens: what each row chooses.
+// s.hidden = norm(x), s.logits = Whead norm(x), s.tokens: what each row chooses; x: the residual behind the last layer.
 void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivered) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
+  const View<float> x = c.folds() ? s.mid_residual : s.residual;
+  const Weight<bf16> post_norm = c.folded(w.layers().back().feed_forward_post_norm);
   if (s.hidden.count > 0)
     g.launch("hidden", k.norm_hidden,
-             {.x = s.residual,
+             {.x = x,
               .gain = w.final_norm().gain,
               .shift = w.final_norm().shift,
               .y = s.hidden,
               .n_live = k.shape.hidden == HiddenStates::full ? s.inputs.n_live : s.inputs.n_sampled,
               .stride = hidden_stride,
-              .eps = config.eps});
+              .eps = config.eps,
+              .projected = c.projected(),
+              .post_gain = post_norm});
   View<float> logits = s.logits;
   const View<ScoredToken> best = s.best.subview(0, unsigned_of(s.sampled_rows) * k.head_parts);
   if (k.shape.has_head_product()) {
@@ -306,7 +325,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
     c.product("logits", k.products.head, s.normed, w.head(), s.logits);
   } else {
     g.launch("logits", k.norm_logits,
-             {.x = s.residual,
+             {.x = x,
               .gain = w.final_norm().gain,
               .shift = w.final_norm().shift,
               .weight = w.head().data,
@@ -316,7 +335,10 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .n_live = s.inputs.n_sampled,
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
-              .eps = config.eps});
+              .eps = config.eps,
+              .projected = c.projected(),
+              .post_gain = post_norm,
+              .x_next = {}});
   }
   g.launch("sample", k.sample,
            {.logits = logits,
@@ -384,7 +406,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     embed(context, w);
     for (int64_t l = 0; l < config.layers; ++l) {
       const auto scope = builder.scope("l" + std::to_string(l));
-      const Layer layer{w.layers()[unsigned_of(l)], cache.layer(l), model.frequencies(l), config.window_of(l)};
+      const LayerWeights* own = &w.layers()[unsigned_of(l)];
+      const Layer layer{*own, l > 0 ? own - 1 : nullptr, cache.layer(l), model.frequencies(l), config.window_of(l)};
       attention_block(context, layer);
       feed_forward_block(context, layer);
     }

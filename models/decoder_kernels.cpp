@@ -58,10 +58,10 @@ std::vector<Constant> flash_constants(const FlashDecodeShape& shape, std::vector
   return of_heads;
 }
 
-// attention_out and down: project_add or, in a family with post norms, project, which norm_add follows. With products
-// `projections` is empty and `of_products` is not.
+// attention_out and down: project_add or, in a family with post norms, project. With products `projections` is empty
+// and `of_products` is not.
 struct Projections {
-  Choice norm_qkv, attention_out, norm_gate_up, down;
+  Choice first_norm_qkv, norm_qkv, attention_out, norm_gate_up, down;
 };
 struct OfProducts {
   Choice norm, norm_sampled, attend_tiles, gate;
@@ -75,8 +75,11 @@ struct Choices {
   std::optional<Choice> rope_flash_decode;  // in place of those two
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
-  std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;
+  std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;  // norm_add: of products and post norms
 };
+
+// What a projection norms: nothing, its input, or first what the block before adds to that.
+enum class Norms : uint8_t { none, own, post_and_own };
 
 // A warp holds one key at least: 32 lanes of 8 elements.
 constexpr int64_t kLargestHeadDim = 256;
@@ -88,13 +91,17 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                  .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
                            std::to_string(kLargestHeadDim)});
   // W [outputs, cols] times `rows` rows.
-  const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, bool normed, int64_t rows,
+  const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, Norms norms, int64_t rows,
                               const ProjectionTuning& tuning, std::vector<Constant> of_tiles,
                               std::vector<Constant> of_matvec) {
     const int64_t stride = (cols + 7) / 8 * 8;
+    const bool normed = norms != Norms::none, post_normed = norms == Norms::post_and_own;
+    if (normed)
+      for (std::vector<Constant>* constants : {&of_tiles, &of_matvec})
+        constants->insert(constants->end(), {constant("kNorm", config.norm), constant("kPostNorm", post_normed)});
     if (step.takes_tiles(rows))
-      if (auto choice =
-              tiled(name, {rows, cols, stride, outputs, unit, normed, tuning.tile}, device, std::move(of_tiles)))
+      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, tuning.tile}, device,
+                              std::move(of_tiles)))
         return *std::move(choice);
     return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
                   std::move(of_matvec));
@@ -143,8 +150,10 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                     ? Choice{{"flash_decode", flash_constants(flash, heads)}, flash.launch_shape()}
                                     : Choice{{"attend", tiling}, attend.launch_shape()}};
   }
-  const auto normed = [&](int64_t outputs, int64_t rows, const ProjectionTuning& tuning, const Constant& with_bias) {
-    return projection("norm_project", config.hidden, outputs, 1, true, rows, tuning, {norm}, {norm, with_bias});
+  const Norms norms = step.folds_post_norms(config) ? Norms::post_and_own : Norms::own;
+  const auto normed = [&](int64_t outputs, Norms of, int64_t rows, const ProjectionTuning& tuning,
+                          const Constant& with_bias) {
+    return projection("norm_project", config.hidden, outputs, 1, of, rows, tuning, {}, {with_bias});
   };
   if (step.with_products()) {
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
@@ -154,22 +163,25 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
     const auto output = [&](int64_t cols, const ProjectionTuning& tuning) {
-      return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, false, step.rows, tuning,
-                        {}, {bias});
+      return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, Norms::none, step.rows,
+                        tuning, {}, {bias});
     };
     const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
-    c.projections = {.norm_qkv = normed(config.qkv_width(), step.rows, step.tuning.qkv, bias),
+    c.projections = {.first_norm_qkv = normed(config.qkv_width(), Norms::own, step.rows, step.tuning.qkv, bias),
+                     .norm_qkv = normed(config.qkv_width(), norms, step.rows, step.tuning.qkv, bias),
                      .attention_out = output(config.query_width(), step.tuning.out),
-                     .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, true,
-                                                step.rows, step.tuning.gate_up, {norm, activation},
-                                                {norm, bias, constant("kGated", config.gated), activation}),
+                     .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, norms,
+                                                step.rows, step.tuning.gate_up, {activation},
+                                                {bias, constant("kGated", config.gated), activation}),
                      .down = output(config.intermediate, step.tuning.down)};
   }
-  if (!step.has_head_product()) c.norm_logits = normed(config.vocab, step.sampled_rows, step.tuning.head, {"kBias", 0});
+  if (!step.has_head_product())
+    c.norm_logits = normed(config.vocab, norms, step.sampled_rows, step.tuning.head, {"kBias", 0});
   if (step.is_one_row()) c.norm_logits->shape = with_best(c.norm_logits->shape);
-  if (config.post_norms) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
+  if (config.post_norms && step.with_products()) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
-    c.norm_hidden = {{"norm_hidden", {norm}}, norm_hidden_shape(rows)};
+    c.norm_hidden = {{"norm_hidden", {norm, constant("kPostNorm", step.folds_post_norms(config))}},
+                     norm_hidden_shape(rows)};
   if (step.steps.several()) c.advance = {{"advance", {}}, advance_shape(n)};
   return c;
 }
@@ -225,7 +237,8 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
     for (const Choice* choice : {&a->rope_append, &a->attend}) add(*choice);
   if (c.rope_flash_decode) add(*c.rope_flash_decode);
   if (const auto& p = c.projections)
-    for (const Choice* choice : {&p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down}) add(*choice);
+    for (const Choice* choice : {&p->first_norm_qkv, &p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down})
+      add(*choice);
   if (const auto& p = c.of_products)
     for (const Choice* choice : {&p->norm, &p->attend_tiles, &p->gate}) add(*choice);
   if (c.norm_logits) add(*c.norm_logits);
@@ -256,6 +269,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
       get(kernels.project_add, choice);
   };
   if (const auto& p = c.projections) {
+    get(k.first_norm_qkv, p->first_norm_qkv);
     get(k.norm_qkv, p->norm_qkv);
     get_output(k.attention_out, p->attention_out);
     get(k.norm_gate_up, p->norm_gate_up);

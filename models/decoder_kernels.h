@@ -28,8 +28,9 @@
 
 namespace nodewright {
 
-// How a block ends: one kernel that adds to the residual or, in a family with post norms, one that does not and one
-// that norms and adds. The others are not compiled.
+// How a block ends: with a kernel that adds to the residual or, in a family with post norms, one that leaves what it
+// projects to the next kernel that reads the residual. Behind a product that one is norm_add. The others are not
+// compiled.
 struct OutputKernels {
   Kernel<ProjectAdd> project_add;
   Kernel<Project> project;
@@ -52,7 +53,7 @@ struct DecoderKernels {
   StepShape shape = 1;
   ProductKernels products;
   Kernel<Embed> embed;
-  Kernel<NormProject> norm_qkv;
+  Kernel<NormProject> first_norm_qkv, norm_qkv;  // of the first layer, before which no block is; of the others
   Kernel<RopeAppend> rope_append;
   Kernel<Attend> attend;
   Kernel<RopeFlashDecode> rope_flash_decode;

@@ -61,6 +61,8 @@ struct StepShape {
   bool takes_rope_flash_decode(const ModelConfig& config) const {
     return takes_flash_decode(config) && !with_products();
   }
+  // What a block adds is normed by the kernels that read the residual next, not by one of its own.
+  bool folds_post_norms(const ModelConfig& config) const { return config.post_norms && !with_products(); }
   bool operator==(const StepShape&) const = default;
 };
 

@@ -91,5 +91,10 @@ NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) {
 #endif
   *static_cast<uint4*>(address) = v;
 }
+// Eight floats; 16-byte aligned.
+NODEWRIGHT_DEVICE void store_fp32_8(float* address, const float (&v)[8]) {
+  store_16(address, uint4{float_to_bits(v[0]), float_to_bits(v[1]), float_to_bits(v[2]), float_to_bits(v[3])});
+  store_16(address + 4, uint4{float_to_bits(v[4]), float_to_bits(v[5]), float_to_bits(v[6]), float_to_bits(v[7])});
+}
 
 }  // namespace nodewright

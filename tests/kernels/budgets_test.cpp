@@ -164,7 +164,9 @@ std::map<std::string, KernelRequest> gpt2_requests() {
   add("shape_logits", {});
   add("record_choice", {});
   for (const Norm norm : {Norm::rms, Norm::rms_one_plus, Norm::layer})
-    add("norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}});
+    for (const int64_t post_norm : {0, 1})
+      if (post_norm == 0 || norm != Norm::layer)
+        add("norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm}});
   for (const int64_t weight_bytes : {2, 4}) {
     add("embed_positions", {{"kWeightBytes", weight_bytes}});
     for (const int64_t hidden : {32, 768, 1600})
@@ -284,8 +286,9 @@ TEST(KernelBudgets, HoldForTilesOnHopperAndAmpere) {
     };
     add(llama_1b(), 8);
     add(llama_1b(), 16);
-    add(gemma3_1b(), 8);  // six warps
-    EXPECT_EQ(requests.size(), 12u);
+    add(gemma3_1b(), 8);  // six warps; qkv with and without a post norm
+    add(gemma3_1b(), 16);
+    EXPECT_EQ(requests.size(), 18u);
     check_budgets(requests, target);
   }
 }

@@ -24,6 +24,7 @@ namespace nodewright::test {
 // What differs from family to family; by default Llama's.
 struct MatvecFamily {
   Norm norm = Norm::rms;
+  bool post_norm = false;  // something joins x before its norm
   bool biases = false;
   Activation activation = Activation::silu;
 };
@@ -39,6 +40,7 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
            {"kBatch", s.batch()},
            {"kSegment", s.segment()},
            {"kNorm", static_cast<int64_t>(family.norm)},
+           {"kPostNorm", family.post_norm ? 1 : 0},
            {"kBias", family.biases ? 1 : 0},
            {"kGated", s.unit == 2 ? 1 : 0},
            {"kActivation", static_cast<int64_t>(family.activation)}}};
@@ -57,6 +59,7 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
            {"kSpans", s.spans()},
            {"kRing", ring_of(s)},
            {"kNorm", static_cast<int64_t>(family.norm)},
+           {"kPostNorm", family.post_norm ? 1 : 0},
            {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
 
@@ -84,6 +87,7 @@ struct MatvecData {
     y_stride = outputs / shape.unit + kPadding;
     x.assign(count(rows * stride), 0.0f);
     packed_x = poisoned<bf16>(count(rows * stride));
+    projected = poisoned<float>(count(rows * stride));
     residual.resize(count(rows * y_stride));
     for (int64_t m = 0; m < rows; ++m) {
       const uint64_t number = numbers[count(m)];
@@ -91,11 +95,13 @@ struct MatvecData {
       for (int64_t k = 0; k < cols; ++k) {
         x[count(m * stride + k)] = static_cast<float>(size * (noise(100 + number, count(k)) + 0.1));
         packed_x[count(m * stride + k)] = to_bf16(size * noise(200 + number, count(k)));
+        projected[count(m * stride + k)] = static_cast<float>(noise(400 + number, count(k)) / size);
       }
       for (int64_t n = 0; n < y_stride; ++n)
         residual[count(m * y_stride + n)] = static_cast<float>(noise(300 + number, count(n)));
     }
     for (int64_t k = 0; k < cols; ++k) gain.push_back(to_bf16(1.0 + 0.3 * noise(1, count(k))));
+    for (int64_t k = 0; k < cols; ++k) post_gain.push_back(to_bf16(0.4 + noise(5, count(k))));
     for (int64_t k = 0; k < cols; ++k) shift.push_back(to_bf16(0.5 * noise(3, count(k))));
     for (int64_t n = 0; n < outputs; ++n) bias.push_back(to_bf16(2 * noise(4, count(n))));
     weight.assign(count(outputs * stride), bf16{0});
@@ -116,13 +122,15 @@ struct MatvecData {
   int64_t rows, cols, stride, outputs, y_stride;
   float eps = 1e-5f;
   MatvecFamily family;
-  std::vector<float> x;         // [rows, stride], padded with zeros: the input of the norms
-  std::vector<bf16> packed_x;   // [rows, stride], padded with NaN: the input of project_add
-  std::vector<bf16> gain;       // [cols]
-  std::vector<bf16> shift;      // [cols] of a LayerNorm
-  std::vector<bf16> bias;       // [outputs], in a family with biases
-  std::vector<bf16> weight;     // [outputs, stride], padded with zeros
-  std::vector<float> residual;  // [rows, y_stride]
+  std::vector<float> x;          // [rows, stride], padded with zeros: the input of the norms
+  std::vector<bf16> packed_x;    // [rows, stride], padded with NaN: the input of project_add
+  std::vector<float> projected;  // [rows, stride], padded with NaN: what joins x, in a family with post norms
+  std::vector<bf16> gain;        // [cols]
+  std::vector<bf16> post_gain;   // [cols]
+  std::vector<bf16> shift;       // [cols] of a LayerNorm
+  std::vector<bf16> bias;        // [outputs], in a family with biases
+  std::vector<bf16> weight;      // [outputs, stride], padded with zeros
+  std::vector<float> residual;   // [rows, y_stride]
 };
 
 // A dot product, and how far a kernel's may be from it.
@@ -200,7 +208,22 @@ inline Frozen<bf16> given(bool has, const Guarded<bf16>& vector) {
   return {};
 }
 
-// `grid_x`: blocks over the outputs, 0 for as many as the model would launch.
+// What a family with post norms has, and the sums of both that leave the kernel.
+struct Joining {
+  bool has;
+  Guarded<float> projected, x_next;
+  Guarded<bf16> post_gain;
+
+  explicit Joining(const MatvecData& d)
+      : has(d.family.post_norm),
+        projected("projected", d.projected),
+        x_next("x_next", d.x.size()),
+        post_gain("post_gain", d.post_gain) {}
+  In<float> input() const { return has ? projected.view() : View<float>{}; }
+  Out<float> output() const { return has ? x_next.view() : View<float>{}; }
+};
+
+// `grid_x`: blocks over the outputs, 0 for as many as the model would launch. `x_next`: of a family with post norms.
 struct RunNormProject {
   using Element = float;
   static constexpr const char* kName = "norm_project";
@@ -209,8 +232,10 @@ struct RunNormProject {
   static std::vector<float> initial(const MatvecData& d) { return poisoned<float>(d.residual.size()); }
 
   template <class Shape>
-  static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0,
+                                std::vector<float>* x_next = nullptr) {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
+    const Joining joining(d);
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     Kernel<NormProject> kernel = matvec_kernel<NormProject>(kName, s, d.family, grid_x);
@@ -227,7 +252,11 @@ struct RunNormProject {
                       .n_live = live,
                       .outputs = s.outputs,
                       .y_stride = d.y_stride,
-                      .eps = d.eps});
+                      .eps = d.eps,
+                      .projected = joining.input(),
+                      .post_gain = given(joining.has, joining.post_gain),
+                      .x_next = x_next != nullptr ? joining.output() : Out<float>{}});
+    if (x_next != nullptr) *x_next = joining.x_next.read();
     const std::vector<ScoredToken> found = best.read();
     const std::vector<float> results = y.read();
     for (int64_t m = 0; parts > 0 && m < (s.rows == 1 ? 1 : n_live); ++m)
@@ -261,8 +290,10 @@ struct RunNormGateUp {
   static std::vector<bf16> initial(const MatvecData& d) { return poisoned<bf16>(d.residual.size()); }
 
   template <class Shape>
-  static std::vector<bf16> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+  static std::vector<bf16> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0,
+                               std::vector<float>* x_next = nullptr) {
     const Guarded<float> x("x", d.x);
+    const Joining joining(d);
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias),
         y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
@@ -276,7 +307,11 @@ struct RunNormGateUp {
               .n_live = live,
               .outputs = s.outputs,
               .y_stride = d.y_stride,
-              .eps = d.eps});
+              .eps = d.eps,
+              .projected = joining.input(),
+              .post_gain = given(joining.has, joining.post_gain),
+              .x_next = x_next != nullptr ? joining.output() : Out<float>{}});
+    if (x_next != nullptr) *x_next = joining.x_next.read();
     return y.read();
   }
 };

@@ -47,6 +47,14 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameProjections) {
   compare(RunNormGateUp());
   compare(RunProjectAdd());
   compare(RunProject());
+  const MatvecShape shape = matvec_shape(4, 192, 300, 2);
+  MatvecData data(shape);
+  data.family = {.norm = Norm::rms_one_plus, .post_norm = true};
+  expect_same_on_every_schedule([&] {
+    std::vector<float> x_next;
+    const std::vector<bf16> y = RunNormGateUp::run(shape, data, 3, 0, &x_next);
+    return std::pair(bits_of(y), bits_of(x_next));
+  });
 }
 
 TEST_F(SchedulesOnCpuDriver, GiveTheSameProjectionsOnTensorCores) {
@@ -56,6 +64,14 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameProjectionsOnTensorCores) {
     expect_same_on_every_schedule([&] { return bits_of(Run::run(shape, data, 3)); });
   };
   compare(RunNormGateUp(), true);
+  const TileShape shape{5, 200, 200, 150, 1, true, true};
+  MatvecData data(shape);
+  data.family = {.norm = Norm::rms_one_plus, .post_norm = true};
+  expect_same_on_every_schedule([&] {
+    std::vector<float> x_next;
+    const std::vector<float> y = RunNormProject::run(shape, data, 3, 0, &x_next);
+    return std::pair(bits_of(y), bits_of(x_next));
+  });
   compare(RunProjectAdd(), false);
 }
 

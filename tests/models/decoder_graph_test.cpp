@@ -80,10 +80,10 @@ class DecoderGraph : public testing::TestWithParam<std::pair<std::string, int64_
 
 TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   std::vector<std::string> of_layer{"qkv", "rope", "attend", "out", "gate_up", "down"};
-  if (GetParam().first.starts_with("gemma3"))
+  const bool with_products = planned.decoder_kernels_.shape.with_products();
+  if (GetParam().first.starts_with("gemma3") && with_products)
     of_layer = {"qkv", "rope", "attend", "out", "out_norm", "gate_up", "down", "down_norm"};
   if (GetParam().first.starts_with("gpt2")) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
-  const bool with_products = planned.decoder_kernels_.shape.with_products();
   if (!with_products)  // one kernel rotates and attends
     std::erase_if(of_layer, [](const std::string& name) { return name == "rope" || name == "append"; });
   EXPECT_EQ(with_products, GetParam().second >= kProductsFromRows);
@@ -127,6 +127,24 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   EXPECT_EQ(step.name, "decode.b" + rows);
   EXPECT_EQ(prefill.name, "prefill.b" + rows);
   EXPECT_EQ(step.bucket, GetParam().second);
+}
+
+// In a family with post norms two residuals are read and written in turn, and a product's neighbour adds in place.
+TEST_P(DecoderGraph, AddsWhatABlockProjectsInTheKernelThatReadsTheResidualNext) {
+  const StepShape& shape = planned.decoder_kernels_.shape;
+  const bool folds = shape.folds_post_norms(planned.model.config());
+  EXPECT_EQ(folds, GetParam().first.starts_with("gemma3") && !shape.with_products());
+  EXPECT_EQ(planned.state.mid_residual.count, folds ? planned.state.residual.count : 0);
+  for (const PlanNode& node : planned.plan().nodes) {
+    const auto touches = [&](const char* field) {
+      return std::any_of(node.uses.begin(), node.uses.end(), [&](const auto& use) { return use.field == field; });
+    };
+    const bool layers = node.name.find('.') != std::string::npos;
+    const bool reads = node.name.ends_with("gate_up") || node.name == "logits" ||
+                       (node.name.ends_with(".qkv") && node.name != "l0.qkv");
+    EXPECT_EQ(touches("projected"), folds && reads) << node.name;
+    EXPECT_EQ(touches("x_next"), folds && reads && layers) << node.name;
+  }
 }
 
 TEST_P(DecoderGraph, OrdersEveryTwoNodesThatShareBytes) {
