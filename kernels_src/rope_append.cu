@@ -21,7 +21,8 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     return (head == kGroup ? kHeads + kv_head : static_cast<int64_t>(kv_head) * kGroup + head) * kHeadDim;
   };
   float* scales = reinterpret_cast<float*>(shared_memory());  // [kGroup + 1]
-  head_scales(scales, kGroup + 1, args.eps, [&](int head) { return qkv + start_of(head); });
+  head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
+                                             [&](int head) { return qkv + start_of(head); });
   const auto normed = [&](int head, int i) {
     return normed_element(qkv + start_of(head), i, kHeadNorm != 0 ? scales[head] : 1.0f,
                           head == kGroup ? args.k_gain.data : args.q_gain.data);

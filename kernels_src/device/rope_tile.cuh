@@ -35,12 +35,32 @@ NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const float* frequencies, i
       m.turns[i] = turn_of(position, frequencies[i]);
 }
 
+// This thread's gains, before the projections are there.
+struct TileGains {
+  bf16 first[kHeadNorm != 0 ? kTurnsEach : 1], second[kHeadNorm != 0 ? kTurnsEach : 1];
+};
+template <class Args>
+NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args) {
+  TileGains gains{};
+  if constexpr (kHeadNorm != 0) {
+    NODEWRIGHT_UNROLL
+    for (int e = 0; e < kTurnsEach; ++e) {
+      const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+      if (head > kTileHeads) continue;
+      const bf16* gain = head == kTileHeads ? args.k_gain.data : args.q_gain.data;
+      gains.first[e] = gain[pair];
+      gains.second[e] = gain[pair + kHalf];
+    }
+  }
+  return gains;
+}
+
 // store(h, i, v): element i of head h of the tile. `has_own`: own_key and own_value, too, which are then appended to
-// the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, q_gain, k_gain,
-// block_table, kv, qkv_stride, table_stride and eps.
+// the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, block_table, kv,
+// qkv_stride, table_stride and eps.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool has_own, int position, const RopeTile& m,
-                                   Store store) {
+                                   const TileGains& gains, Store store) {
   const int kv_head = head0 / kGroup,
             heads = has_own ? kTileHeads + 1 : kTileHeads;  // those of the tile, then the key's
   const float* qkv = args.qkv.data + row * args.qkv_stride;
@@ -48,7 +68,7 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
     return qkv + (head == kTileHeads ? kHeads + kv_head : static_cast<int64_t>(head0) + head) * kHeadDim;
   };
   __syncthreads();  // turns
-  head_scales(m.scales, heads, args.eps, head_at);
+  head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
   // Everything is requested before anything is used: one after the other these loads would take longer than attention.
   Pair pairs[kTurnsEach];
   float value[kValuesEach];
@@ -56,10 +76,10 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
   for (int e = 0; e < kTurnsEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
     if (head >= heads) continue;
-    const bf16* gain = head == kTileHeads ? args.k_gain.data : args.q_gain.data;
-    const float scale = kHeadNorm != 0 ? m.scales[head] : 1.0f;
-    pairs[e] = {normed_element(head_at(head), pair, scale, gain),
-                normed_element(head_at(head), pair + kHalf, scale, gain)};
+    pairs[e] = {head_at(head)[pair], head_at(head)[pair + kHalf]};
+    if constexpr (kHeadNorm != 0)
+      pairs[e] = {normed_element(pairs[e].first, m.scales[head], gains.first[e]),
+                  normed_element(pairs[e].second, m.scales[head], gains.second[e])};
   }
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kValuesEach; ++e) {

@@ -10,7 +10,7 @@ namespace {
 
 class KernelAttributesTest : public BlendTest {
  protected:
-  static constexpr uint64_t n = 512;  // eight blocks
+  static constexpr uint64_t n = 1024;  // sixteen blocks
 
   Plan with(const KernelAttributes& attributes, const LaunchShape& shape = blend_shape(n)) {
     GraphBuilder g(device(), "attributes");
@@ -38,7 +38,7 @@ TEST_F(KernelAttributesTest, EachAttributeReachesTheDriverInEveryRunAndChangesNo
       continue;
     }
     // The CPU driver holds one block of a cooperative launch on each of its four SMs.
-    expect_runs(with(attributes, blend_shape(attributes.cooperative ? n / 2 : n)), kAllRuns);
+    expect_runs(with(attributes, blend_shape(attributes.cooperative ? n / 4 : n)), kAllRuns);
   }
 }
 
