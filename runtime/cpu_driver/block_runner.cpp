@@ -85,8 +85,8 @@ Fiber* pick_in_cluster(State& s, uint32_t from_warp) {
   return pick_in_block(*s.cluster->blocks[rank], from_warp);
 }
 
-Fiber* pick(State& s, uint32_t from_warp) {
-  return s.cluster->size == 1 ? pick_in_block(s, from_warp) : pick_in_cluster(s, from_warp);
+inline Fiber* pick(State& s, uint32_t from_warp) {
+  return s.alone ? pick_in_block(s, from_warp) : pick_in_cluster(s, from_warp);
 }
 
 void clear_ready(State& s, uint32_t warp, uint32_t lane) {
@@ -147,6 +147,7 @@ void thread_ends(State& s, Fiber* me) {
   // The cluster's barrier counts threads that have not ended (PTX ISA, barrier.cluster).
   Cluster& cluster = *s.cluster;
   --cluster.alive;
+  if (cluster.arrived == 0) return;
   if (me->awaits > cluster.phase) --cluster.arrived;
   if (cluster.arrived > 0 && cluster.arrived == cluster.alive) release_cluster(cluster);
 }
@@ -320,6 +321,7 @@ bool BlockRunner::run(const Grid& grid, uint64_t index) {
     reset(s, grid, block_index(grid, index, rank));
     s.cluster = &cluster;
     s.rank = rank;
+    s.alone = cluster.size == 1;
   }
   cluster.alive = cluster.size * states_[0]->threads;
   cluster.arrived = cluster.phase = 0;

@@ -52,6 +52,7 @@ struct BlockRunner::State : emulation::BlockView {
   uint32_t alive = 0, arrived = 0;  // at the barrier
   int barrier_line = 0;
   uint32_t ready_warps = 0;
+  bool alone = true;  // in its cluster
   uint64_t random = 1;
   uint32_t free_stacks = 0;      // top of free_stack[]
   emulation::Index3 laid_out{};  // block size for which the fibers' indices are set
