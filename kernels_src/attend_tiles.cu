@@ -134,6 +134,7 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
           NODEWRIGHT_UNROLL
           for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
         }
+#ifdef __CUDACC_RTC__
         NODEWRIGHT_UNROLL
         for (int step = 0; step < kSteps; ++step) {
           uint32_t left[4];
@@ -151,6 +152,19 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
             mma_16x8x16(scores[2 * n + 1], left, b[2], b[3]);
           }
         }
+#else
+        const auto key_piece = [&](int n, int step) {
+          return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+        };
+        if constexpr (kQueriesInRegisters) {
+          emulation::multiply_rows(scores, q, key_piece);
+        } else {
+          uint32_t left[kSteps][4];
+          for (int step = 0; step < kSteps; ++step)
+            load_matrices(left[step], queries + (lane % 16) * kStride + step * 16 + lane / 16 * 8);
+          emulation::multiply_rows(scores, left, key_piece);
+        }
+#endif
         if (!whole || window > 0 || part0 + kPartKeys - 1 > run_first + (own_first - run)) {
           NODEWRIGHT_UNROLL
           for (int n = 0; n < kPartKeys / 8; ++n) {
@@ -193,6 +207,7 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
             sum[r] += low + high;
             p[i] = round_pair(low, high);
           }
+#ifdef __CUDACC_RTC__
           NODEWRIGHT_UNROLL
           for (int n = 0; n < kSteps; ++n) {
             uint32_t b[4];
@@ -201,6 +216,11 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
             mma_16x8x16(values[2 * n], p, b[0], b[1]);
             mma_16x8x16(values[2 * n + 1], p, b[2], b[3]);
           }
+#else
+          emulation::multiply_columns(values, p, [&](int n) {
+            return part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+          });
+#endif
         }
       }
       __syncthreads();  // the next page but one overwrites this one

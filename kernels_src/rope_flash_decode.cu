@@ -7,12 +7,6 @@
 
 namespace nodewright {
 
-NODEWRIGHT_DEVICE int warp_min(int v) {
-  NODEWRIGHT_UNROLL
-  for (int offset = 16; offset > 0; offset /= 2) v = min(v, __shfl_xor_sync(0xffffffffu, v, offset));
-  return v;
-}
-
 // Key and value of another row of the step, as that row appends them; by a whole warp.
 NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int position, int kv_head, bf16* key,
                                   bf16* value) {

@@ -141,6 +141,12 @@ NODEWRIGHT_DEVICE float warp_max(float v) {
   return v;
 }
 
+NODEWRIGHT_DEVICE int warp_min(int v) {
+  NODEWRIGHT_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2) v = min(v, __shfl_xor_sync(0xffffffffu, v, offset));
+  return v;
+}
+
 }  // namespace nodewright
 
 #else

@@ -154,6 +154,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
     bf16* values = keys + kChunk * kStride;
     patch(keys, values, key0);
     float scores[2][4] = {};
+#ifdef __CUDACC_RTC__
     NODEWRIGHT_UNROLL
     for (int step = 0; step < kSteps; ++step) {
       uint32_t left[4], b[4];
@@ -167,6 +168,18 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       mma_16x8x16(scores[0], left, b[0], b[1]);
       mma_16x8x16(scores[1], left, b[2], b[3]);
     }
+#else
+    const auto key_piece = [&](int, int step) {
+      return keys + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+    };
+    if constexpr (kQueriesInRegisters) {
+      emulation::multiply_rows(scores, q, key_piece);
+    } else {
+      uint32_t left[kSteps][4];
+      for (int step = 0; step < kSteps; ++step) load_query(left[step], step);
+      emulation::multiply_rows(scores, left, key_piece);
+    }
+#endif
     // Keys 2t, 2t + 1 of the first eight, then of the others.
     float weights[4];
     NODEWRIGHT_UNROLL
@@ -193,6 +206,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       p[2 * n] = round_pair(low, high);
       p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
     }
+#ifdef __CUDACC_RTC__
     NODEWRIGHT_UNROLL
     for (int n = 0; n < kSteps; ++n) {
       uint32_t b[4];
@@ -200,6 +214,11 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
       mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
     }
+#else
+    emulation::multiply_columns(state.values, p, [&](int n) {
+      return values + (lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+    });
+#endif
     __syncwarp();  // the chunk that is requested now overwrites this one
     ring.request(i + kDepth);
   }

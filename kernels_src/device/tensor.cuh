@@ -1,5 +1,6 @@
-// Tensor-core instructions and asynchronous copies: inline PTX of sm_80 on, each with a body for the CPU driver. All
-// are collectives of a whole warp, except AsyncCopies, of which every thread has its own.
+// Tensor-core instructions and asynchronous copies: inline PTX of sm_80 on. All are collectives of a whole warp, except
+// AsyncCopies, of which every thread has its own. On the CPU driver a collective costs 32 switches of threads whatever
+// it does, so kernels multiply there by the whole steps of tensor_emulation.cuh.
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -8,46 +9,22 @@
 #define NODEWRIGHT_COLLECTIVE NODEWRIGHT_DEVICE
 #else  // the host compiler takes ten times as long where they are inlined
 #define NODEWRIGHT_COLLECTIVE [[gnu::noinline]] inline
+#include "kernels_src/device/tensor_emulation.cuh"
 #endif
 
 namespace nodewright {
 
+#ifdef __CUDACC_RTC__
 // c += a . b, a [16, 16] and b [16, 8] bf16, c [16, 8] fp32 (PTX ISA, mma.m16n8k16). With g = lane / 4, t = lane % 4:
 // a: rows g and g + 8 in turn, columns 2t, 2t + 1, then the same from column 8 on; b: rows 2t, 2t + 1 of column g, then
 // from row 8 on; c: columns 2t, 2t + 1 of row g, then of row g + 8.
-NODEWRIGHT_COLLECTIVE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-#ifdef __CUDACC_RTC__
+NODEWRIGHT_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-  struct Lane {
-    float c[4];
-    uint32_t a[4], b[2];
-  } mine{{c[0], c[1], c[2], c[3]}, {a[0], a[1], a[2], a[3]}, {b0, b1}};
-  emulation::with_warp(0xffffffffu, mine, [](Lane* const* lanes, uint32_t) {
-    float left[16][16], right[16][8];
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i % 2 * 8, column = lane % 4 * 2 + i / 2 * 8;
-        left[row][column] = low_bf16(lanes[lane]->a[i]);
-        left[row][column + 1] = high_bf16(lanes[lane]->a[i]);
-        if (i >= 2) continue;
-        right[lane % 4 * 2 + i * 8][lane / 4] = low_bf16(lanes[lane]->b[i]);
-        right[lane % 4 * 2 + i * 8 + 1][lane / 4] = high_bf16(lanes[lane]->b[i]);
-      }
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        float sum = lanes[lane]->c[i];
-        for (int k = 0; k < 16; ++k) sum = fmaf(left[row][k], right[k][column], sum);
-        lanes[lane]->c[i] = sum;
-      }
-  });
-  for (int i = 0; i < 4; ++i) c[i] = mine.c[i];
-#endif
 }
+#endif
 
 // Four 8 x 8 matrices of 16-bit elements out of shared memory: lane l names row l % 8 of matrix l / 8, 16 bytes, and
 // gets of each matrix m elements 2t, 2t + 1 of row g in v[m] (PTX ISA, ldmatrix.x4).
@@ -59,59 +36,37 @@ NODEWRIGHT_COLLECTIVE void load_matrices(uint32_t (&v)[4], const bf16* row) {
                : "r"(address)
                : "memory");
 #else
-  struct Lane {
-    uint4 row;
-    uint32_t v[4];
-  } mine{load_16(row), {}};
-  emulation::with_warp(0xffffffffu, mine, [](Lane* const* lanes, uint32_t) {
-    for (int lane = 0; lane < 32; ++lane)
-      for (int m = 0; m < 4; ++m) {
-        const uint4& from = lanes[m * 8 + lane / 4]->row;
-        const uint32_t words[4] = {from.x, from.y, from.z, from.w};
-        lanes[lane]->v[m] = words[lane % 4];
-      }
-  });
-  for (int m = 0; m < 4; ++m) v[m] = mine.v[m];
+  emulation::load_matrices(v, load_16(row));
 #endif
 }
 
-// The same, each matrix transposed: rows 2t and 2t + 1 of column g.
-NODEWRIGHT_COLLECTIVE void load_matrices_transposed(uint32_t (&v)[4], const bf16* row) {
 #ifdef __CUDACC_RTC__
+// The same, each matrix transposed: rows 2t and 2t + 1 of column g.
+NODEWRIGHT_DEVICE void load_matrices_transposed(uint32_t (&v)[4], const bf16* row) {
   const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(address)
                : "memory");
-#else
-  struct Lane {
-    uint4 row;
-    uint32_t v[4];
-  } mine{load_16(row), {}};
-  emulation::with_warp(0xffffffffu, mine, [](Lane* const* lanes, uint32_t) {
-    const auto element = [&](int row_lane, int column) {
-      const uint4& from = lanes[row_lane]->row;
-      const uint32_t words[4] = {from.x, from.y, from.z, from.w};
-      return words[column / 2] >> column % 2 * 16 & 0xffffu;
-    };
-    for (int lane = 0; lane < 32; ++lane)
-      for (int m = 0; m < 4; ++m) {
-        const int first = m * 8 + lane % 4 * 2;
-        lanes[lane]->v[m] = element(first, lane / 4) | element(first + 1, lane / 4) << 16;
-      }
-  });
-  for (int m = 0; m < 4; ++m) v[m] = mine.v[m];
-#endif
 }
+#endif
 
 // Over the four lanes that share a row of an accumulator.
 NODEWRIGHT_DEVICE float quad_max(float v) {
+#ifdef __CUDACC_RTC__
   v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
   return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+#else
+  return emulation::over_quads(v, [](float a, float b) { return fmaxf(a, b); });
+#endif
 }
 NODEWRIGHT_DEVICE float quad_sum(float v) {
+#ifdef __CUDACC_RTC__
   v += __shfl_xor_sync(0xffffffffu, v, 1);
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
+#else
+  return emulation::over_quads(v, [](float a, float b) { return a + b; });
+#endif
 }
 
 // Two floats to a pair of bf16, to nearest even, `low` at the lower address.

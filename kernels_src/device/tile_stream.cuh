@@ -111,6 +111,7 @@ struct PairSums {
   float upper[4], lower[4];
 };
 
+#ifdef __CUDACC_RTC__
 // sums += x . W over a step, of the rows of x in two words
 NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
   const uint32_t first[4] = {x.x, x_8.x, x.y, x_8.y}, second[4] = {x.z, x_8.z, x.w, x_8.w};
@@ -119,11 +120,41 @@ NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, u
   mma_16x8x16(sums.upper, second, upper.z, upper.w);
   mma_16x8x16(sums.lower, second, lower.z, lower.w);
 }
+#else
+// A span, for a whole warp at once.
+struct SpanLane {
+  PairSums* sums;         // [kPairs]
+  uint4 weights[2][2];    // [2 steps][rows g, g + 8]
+  uint4 x[2][kPairs][2];  // [2 steps][kPairs][rows g, g + 8]
+};
+NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane* const* lanes) {
+  for (int p = 0; p < kPairs; ++p)
+    for (int below = 0; below < 2; ++below) {
+      const auto sums = [&](int lane) { return below == 0 ? lanes[lane]->sums[p].upper : lanes[lane]->sums[p].lower; };
+      emulation::Sums16x8 c;
+      emulation::take_sums(c, sums);
+      for (int step = 0; step < 4; ++step) {  // of 16 columns: half a lane's words
+        const auto word = [&](const uint4& words, int i) {
+          uint32_t held[4];
+          __builtin_memcpy(held, &words, 16);
+          return held[step % 2 * 2 + i];
+        };
+        emulation::Left a;
+        emulation::Right b;
+        emulation::take_left(a, [&](int lane, int i) { return word(lanes[lane]->x[step / 2][p][i % 2], i / 2); });
+        emulation::take_right(b, [&](int lane, int i) { return word(lanes[lane]->weights[step / 2][below], i); });
+        emulation::multiply(c, a, b);
+      }
+      emulation::give_sums(c, sums);
+    }
+}
+#endif
 
 // A span of a tile. `words`, `rows`: in the ring.
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, const bf16* words, const bf16* rows,
                                      int span) {
+#ifdef __CUDACC_RTC__
   NODEWRIGHT_UNROLL
   for (int s = 0; s < 2; ++s) {
     const uint4 upper = load_16(words + 2 * s * kWordStride), lower = load_16(words + (2 * s + 1) * kWordStride);
@@ -132,6 +163,14 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, co
       multiply_step(sums[p], upper, lower, x.fragment(rows, span, s, 2 * p),
                     2 * p + 1 < kTiles ? x.fragment(rows, span, s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
   }
+#else
+  SpanLane mine{sums, {}, {}};  // zeros for rows that no tile has
+  for (int s = 0; s < 2; ++s) {
+    for (int i = 0; i < 2; ++i) mine.weights[s][i] = load_16(words + (2 * s + i) * kWordStride);
+    for (int n = 0; n < kTiles; ++n) mine.x[s][n / 2][n % 2] = x.fragment(rows, span, s, n);
+  }
+  emulation::with_warp(0xffffffffu, mine, [](SpanLane* const* lanes, uint32_t) { multiply_span_of(lanes); });
+#endif
 }
 
 // Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at

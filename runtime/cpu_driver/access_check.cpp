@@ -54,7 +54,7 @@ int nearest_field(const AccessRules& rules, uint64_t address) {
   return field;
 }
 
-// The block's own memory: stacks, indices, shared memory up to its exact size. The rest of the shared arena is not.
+// The block's own memory: indices, shared memory up to its exact size. The rest of the shared arena is not.
 const char* objection_outside_device(const BlockRunner::State& s, const AccessRules& rules, uint64_t begin,
                                      uint64_t end) {
   const auto shared = reinterpret_cast<uint64_t>(s.shared), arena = reinterpret_cast<uint64_t>(s.shared_map);
@@ -62,7 +62,6 @@ const char* objection_outside_device(const BlockRunner::State& s, const AccessRu
   if (begin >= arena && begin < arena_end + 4096)
     return begin >= shared && end <= shared + s.work->shared_bytes ? nullptr
                                                                    : "an access beyond the shared memory of the block";
-  if (s.stacks.contains(reinterpret_cast<const void*>(begin))) return nullptr;
   const auto self = reinterpret_cast<uint64_t>(&s);
   if (begin >= self && end <= self + sizeof(s)) return nullptr;
   const auto args = reinterpret_cast<uint64_t>(s.work->args);
@@ -79,7 +78,7 @@ void check_access(const volatile void* address, size_t bytes, Access access) {
   Fiber* me = running_fiber();
   if (me == nullptr) return;  // the image's own start-up code
   const BlockRunner::State& s = *me->owner;
-  if (s.work->rules == nullptr) return;
+  if (s.work->rules == nullptr || s.stacks.contains(const_cast<const void*>(address))) return;
   const AccessRules& rules = *s.work->rules;
   const auto begin = reinterpret_cast<uint64_t>(address), end = begin + bytes;
   const bool on_device = begin >= rules.device_begin && begin < rules.device_end;

@@ -34,8 +34,8 @@ struct Warp {
 // The blocks that run together, and their barrier. A launch without clusters has them of one block.
 struct Cluster {
   uint32_t size = 1;
-  uint32_t alive = 0, arrived = 0;  // threads of all blocks; those that have arrived in this phase
-  uint32_t phase = 0;               // barriers passed
+  uint32_t arrived = 0;  // threads, in this phase
+  uint32_t phase = 0;    // barriers passed
   BlockRunner::State* blocks[kMaxClusterBlocks];
   void* main_sp = nullptr;
   BlockFailure failure;
@@ -52,6 +52,7 @@ struct BlockRunner::State : emulation::BlockView {
   uint32_t alive = 0, arrived = 0;  // at the barrier
   int barrier_line = 0;
   uint32_t ready_warps = 0;
+  bool alone = true;  // in its cluster
   uint64_t random = 1;
   uint32_t free_stacks = 0;      // top of free_stack[]
   emulation::Index3 laid_out{};  // block size for which the fibers' indices are set
@@ -79,8 +80,11 @@ inline void set_ready(BlockRunner::State& s, uint32_t warp, uint32_t lanes) {
 // Goes on in another thread of the cluster until someone has set this one ready; abandons it when none can go on.
 void wait_for_others(BlockRunner::State& s, Fiber* me);
 
-// The barrier is complete: who waits for it goes on.
-void release_cluster(Cluster& cluster);
+// Threads of its blocks that have not ended: those that its barrier is for (PTX ISA, barrier.cluster).
+uint32_t alive_threads(const Cluster& cluster);
+
+// A thread has ended while others have arrived at the barrier.
+void leave_cluster(Cluster& cluster, const Fiber* me);
 
 // Hooks, by their names.
 int cluster_rank();

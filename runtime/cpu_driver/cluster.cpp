@@ -22,7 +22,31 @@ void meet_at(Warp::ClusterCall& call, uint32_t phase, int line) {
   call = {phase, line};
 }
 
+// The barrier is complete: who waits for it goes on.
+void release(Cluster& cluster) {
+  cluster.arrived = 0;
+  ++cluster.phase;
+  for (uint32_t rank = 0; rank < cluster.size; ++rank) {
+    State& s = *cluster.blocks[rank];
+    for (uint32_t w = 0; w < s.warps; ++w) {
+      set_ready(s, w, s.warp[w].in_cluster_wait);
+      s.warp[w].in_cluster_wait = 0;
+    }
+  }
+}
+
 }  // namespace
+
+uint32_t alive_threads(const Cluster& cluster) {
+  uint32_t threads = 0;
+  for (uint32_t rank = 0; rank < cluster.size; ++rank) threads += cluster.blocks[rank]->alive;
+  return threads;
+}
+
+void leave_cluster(Cluster& cluster, const Fiber* me) {
+  if (me->awaits > cluster.phase) --cluster.arrived;
+  if (cluster.arrived > 0 && cluster.arrived == alive_threads(cluster)) release(cluster);
+}
 
 int cluster_rank() { return static_cast<int>(state_with_clusters(running_fiber()).rank); }
 
@@ -33,7 +57,7 @@ void cluster_arrive(int line) {
   if (me->awaits != 0) misuse("cluster_arrive() twice without cluster_wait() in between");
   me->awaits = cluster.phase + 1;
   meet_at(s.warp[me->warp].arrives, me->awaits, line);
-  if (++cluster.arrived == cluster.alive) release_cluster(cluster);
+  if (++cluster.arrived == alive_threads(cluster)) release(cluster);
 }
 
 void cluster_wait(int line) {
@@ -46,18 +70,6 @@ void cluster_wait(int line) {
   if (s.cluster->phase >= phase) return;
   s.warp[me->warp].in_cluster_wait |= 1u << me->lane;
   wait_for_others(s, me);
-}
-
-void release_cluster(Cluster& cluster) {
-  cluster.arrived = 0;
-  ++cluster.phase;
-  for (uint32_t rank = 0; rank < cluster.size; ++rank) {
-    State& s = *cluster.blocks[rank];
-    for (uint32_t w = 0; w < s.warps; ++w) {
-      set_ready(s, w, s.warp[w].in_cluster_wait);
-      s.warp[w].in_cluster_wait = 0;
-    }
-  }
 }
 
 unsigned char* shared_of_block(int rank, const void* own, size_t bytes, emulation::Access access) {

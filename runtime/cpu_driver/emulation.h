@@ -317,6 +317,16 @@ inline float warp_max(float value) {
   return mine;
 }
 
+inline int warp_min(int value) {
+  int mine = value;
+  with_warp(0xffffffffu, mine, [](int* const* lanes, uint32_t) {
+    int least = *lanes[0];
+    for (int i = 1; i < 32; ++i) least = *lanes[i] < least ? *lanes[i] : least;
+    for (int i = 0; i < 32; ++i) *lanes[i] = least;
+  });
+  return mine;
+}
+
 // ---- atomics: real ones, since blocks run on several threads ----
 
 template <class T>
@@ -397,6 +407,7 @@ NODEWRIGHT_DEVICE uint64_t clock_ns() { return emulation::clock_ns(); }
 NODEWRIGHT_DEVICE void release_dependents() {}
 NODEWRIGHT_DEVICE unsigned char* shared_memory() { return emulation::view()->block->shared; }
 NODEWRIGHT_DEVICE float warp_max(float v) { return emulation::warp_max(v); }
+NODEWRIGHT_DEVICE int warp_min(int v) { return emulation::warp_min(v); }
 NODEWRIGHT_DEVICE float warp_sum(float v) {
   emulation::warp_sums(&v, 1);
   return v;

@@ -60,6 +60,11 @@ NODEWRIGHT_KERNEL(misuse, Words, 64) {
   const int rank = cluster_rank(), planted = static_cast<int>(args.planted);
   const unsigned i = threadIdx.x;
   wait_for_inputs();
+  if (planted == 20) {                                                     // blocks that do without their cluster
+    if (rank == 1) __syncthreads();
+    if (rank == 1 && i == 63) args.y.data[blockIdx.x / 2] = 102;
+    return;
+  }
   if (planted == 1 && rank == 1 && i >= 32) __syncthreads();               // never arrives at the first barrier
   if (planted == 2 && rank == 1 && i == 40) __shfl_sync(0xffffffffu, 1, 0);  // nor does this lane
   if (planted == 3) cluster_wait();                                        // without an arrival
@@ -192,7 +197,7 @@ TEST_F(ClusterTest, BlocksExchangeTheirSharedMemoryUnderEverySchedule) {
 TEST_F(ClusterTest, ACorrectKernelRunsCheckedOrNotAndEndedThreadsAreNotWaitedFor) {
   for (const CpuSchedule schedule : kSchedules)
     for (const bool checked : {false, true})
-      for (const int64_t planted : {0, 17}) {
+      for (const int64_t planted : {0, 17, 20}) {
         ASSERT_OK(misuse(planted, {.schedule = schedule, .check_accesses = checked}, checked));
         EXPECT_EQ((std::vector<unsigned>{102, 102}), download(y_, 2));
       }
@@ -214,6 +219,13 @@ TEST_F(ClusterTest, AnotherBlocksMemoryIsThereFromTheFirstBarrierUntilItsThreads
   expect_reported(4, {"before the cluster's first barrier", "write of 4 bytes"});
   expect_reported(7, {"before the cluster's first barrier", "read of 4 bytes", ",0,0), thread"});
   expect_reported(8, {"a block whose threads have all ended", "read of 4 bytes"});
+}
+
+TEST_F(ClusterTest, ALaunchBeginsBeforeItsFirstBarrierWhateverRanBefore) {
+  ASSERT_OK(misuse(0, {.workers = 1}, false));
+  ASSERT_OK(launch_cluster(load("misuse", kMisuse), {2, 1, 1}, {2, 1, 1}, 64, 256, Words{{y_, 2}, {y_, 2}, 4}));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, synchronize());
+  EXPECT_NE(std::string::npos, api().report().find("before the cluster's first barrier")) << api().report();
 }
 
 TEST_F(ClusterTest, AWrongRankOrAddressIsReported) {
