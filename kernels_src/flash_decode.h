@@ -43,7 +43,8 @@ struct FlashDecodeShape {
   constexpr int64_t ring() const {
     if (requested > 0) return requested;
     const int64_t fit = ring_bytes() / (warps * stage_bytes());
-    return fit < 2 ? 2 : fit < kMostRing ? fit : kMostRing;
+    const int64_t least = warps > 4 ? 1 : 2;
+    return fit < least ? least : fit < kMostRing ? fit : kMostRing;
   }
   constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
     const int64_t weights = splits > warps ? splits : warps;

@@ -25,6 +25,7 @@ struct AttendCase {
   AttendShape shape;             // rows are set by build
   bool on_tensor_cores = false;  // flash_decode instead of attend
   bool clusters = false;         // its splits, if they are several, meet in shared memory
+  int64_t flash_warps = 4;
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
@@ -45,6 +46,7 @@ struct AttendCase {
             .kv_heads = shape.kv_heads,
             .head_dim = shape.head_dim,
             .splits = shape.splits,
+            .warps = flash_warps,
             .clusters = clusters};
   }
 

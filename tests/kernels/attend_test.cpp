@@ -18,9 +18,9 @@ AttendCase on_tensor_cores(AttendCase c) {
   return c;
 }
 
-AttendCase in_cluster(AttendCase c) {
+AttendCase in_cluster(AttendCase c, int64_t warps = 4) {
   c = on_tensor_cores(c);
-  c.clusters = true;
+  c.clusters = true, c.flash_warps = warps;
   return c;
 }
 
@@ -42,7 +42,8 @@ std::vector<AttendCase> all_cases() {
           in_cluster(attend_case(3, 1, 20, 3)),
           in_cluster(attend_case(8, 2, 64, 4)),
           in_cluster(attend_case(14, 2, 96, 16)),
-          in_cluster(attend_case(32, 1, 64, 2))};
+          in_cluster(attend_case(32, 1, 64, 2)),
+          in_cluster(attend_case(4, 1, 256, 3), 8)};  // a ring of one chunk
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
 std::vector<AttendCase> llama_cases() {
