@@ -13,7 +13,7 @@ namespace nodewright {
 struct FlashDecodeShape {
   static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
-  static constexpr int64_t kMostRing = 4;
+  static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
   static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
@@ -39,11 +39,11 @@ struct FlashDecodeShape {
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
   // Three blocks fill an SM's shared memory; or one and the kernels around it, which hold little of it at one or two
   // rows.
-  constexpr int64_t ring_bytes() const { return (clusters && rows <= 2 ? 148 : 72) * 1024; }
+  constexpr int64_t ring_bytes() const { return clusters && rows <= 2 ? kMostRingBytes : 72 * 1024; }
   constexpr int64_t ring() const {
     if (requested > 0) return requested;
     const int64_t fit = ring_bytes() / (warps * stage_bytes());
-    const int64_t least = warps > 4 ? 1 : 2;
+    const int64_t least = 2 * warps * stage_bytes() > kMostRingBytes ? 1 : 2;
     return fit < least ? least : fit < kMostRing ? fit : kMostRing;
   }
   constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
