@@ -4,14 +4,15 @@
 # `families` and `bench`.
 #   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [plans] [serve] [decode] [bench] [graph]
 # All sections by default.
-# BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`.
+# BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`;
+# DECODE_BATCHES="1 8" times steps of so many rows of each of them, too, into decode-SHAPE.json.
 # Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, steps.json
 # and loop.json (decode); serve.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
 # a check failed or was skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-[ $# -ge 1 ] || { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,12s/^# //p' "$0" >&2; exit 2; }
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift
@@ -128,24 +129,25 @@ section_serve() {
 }
 
 section_decode() {
-  local shape=${big_shapes%% *} folder batches="1 2 4 8 16 32 64" contexts="128 1024 8192 32000" most=32768 few="1 8"
+  local shape=${big_shapes%% *} batches="1 2 4 8 16 32 64" contexts="128 1024 8192 32000" most=32768 few="1 8"
   local keys=1024 samples=12
   [ "$device" = cuda ] || { batches="1 2" contexts="8 16" most=64 few=1 keys=16 samples=1; }
   make_checkpoint "$shape"
-  folder=$scratch/$shape
-  bench_decode "batches" decode.json --batch $batches --context $keys
-  bench_decode "contexts, in graphs for $most keys" context.json --context $contexts --max-context $most
-  bench_decode "8 steps a launch" steps.json --batch $few --context $keys --steps-per-launch 8
-  bench_decode "8 steps a launch, as a loop" loop.json --batch $few --context $keys --steps-per-launch 8 --until-ended
+  bench_decode "$shape" "batches" decode.json --batch $batches --context $keys --samples $samples
+  bench_decode "$shape" "contexts, in graphs for $most keys" context.json --context $contexts --max-context $most \
+    --samples $samples
+  bench_decode "$shape" "8 steps a launch" steps.json --batch $few --context $keys --steps-per-launch 8 --samples $samples
+  bench_decode "$shape" "8 steps a launch, as a loop" loop.json --batch $few --context $keys --steps-per-launch 8 \
+    --until-ended --samples $samples
   check "from the start of the process to its first token" 60 bash -c 'time "$@"' timed "$nodewright" generate \
-    --model "$folder" --prompt-ids "$(seq -s, 1 16)" --max-tokens 1 --ignore-eos --stats --device $device
+    --model "$scratch/$shape" --prompt-ids "$(seq -s, 1 16)" --max-tokens 1 --ignore-eos --stats --device $device
 }
 
-bench_decode() {  # bench_decode NAME FILE OPTIONS...
-  local name=$1 file=$2
-  shift 2
+bench_decode() {  # bench_decode SHAPE NAME FILE OPTIONS...
+  local folder=$scratch/$1 name=$2 file=$3
+  shift 3
   check "bench decode, $name" 120 "$nodewright" bench decode --model "$folder" --device $device --commit "$commit" \
-    --samples $samples --out "$out/$file" "$@"
+    --out "$out/$file" "$@"
 }
 
 section_bench() {
@@ -273,6 +275,7 @@ big_shape() {
   check "$shape: reference" 30 python3 tests/reference/compare_logits.py "$scratch/big.explicit.npy" \
     "$scratch/reference.npy"
   rm -f "$scratch"/big.*.npy "$scratch/reference.npy" "$scratch/tokens"
+  [ -z "${DECODE_BATCHES:-}" ] || bench_decode "$shape" "$shape" "decode-$shape.json" --batch $DECODE_BATCHES --context 1024
 }
 
 make_checkpoint() {

@@ -227,7 +227,8 @@ TEST_F(KernelCacheTest, EachDriverCallOfALoadMayFailAndLeavesNothingBehind) {
 TEST_F(KernelCacheTest, ReservesSharedMemoryOnceAndOnlyBeyond48KiB) {
   KernelCache cache(device_, options());
   const LoadedKernel& kernel = cache.get(scale_);
-  const auto reservations = [&] { return opened_.interposer->calls(DriverEntry::cuFuncSetAttribute); };
+  const auto calls = [&] { return opened_.interposer->calls(DriverEntry::cuFuncSetAttribute); };
+  const auto reservations = [&, by_loading = calls()] { return calls() - by_loading; };
   cache.allow_shared(kernel, 48 * 1024);
   EXPECT_EQ(reservations(), 0u);
   cache.allow_shared(kernel, 100 * 1024);
