@@ -8,14 +8,7 @@ import json
 import os
 import sys
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
-
-# Okabe and Ito's colours that keep their contrast on white and on black; grey for text and lines.
-GREY = "#808080"
-BLUE, ORANGE, GREEN, PURPLE = "#3d8fd1", "#d97706", "#189e76", "#b871a8"
+from plot_style import BLUE, GREEN, GREY, ORANGE, PURPLE, dress, matplotlib, plt, save
 
 
 def cases(record, shape, width):
@@ -38,16 +31,11 @@ def panel(axes, lines, title, curves, of_node=True):
             axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_title(title, fontsize=9, color=GREY)
-    axes.set_xlabel("nodes", fontsize=8, color=GREY)
-    axes.grid(True, which="major", color=GREY, alpha=0.3, linewidth=0.5)
-    axes.tick_params(colors=GREY, labelsize=8, which="both")
+    dress(axes, title, "nodes")
     axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
     axes.minorticks_off()  # they are nine tenths of the file
-    for side in axes.spines.values():
-        side.set_color(GREY)
 
 
 def draw(path, record, heading, unit, curves, of_node=True):
@@ -61,11 +49,7 @@ def draw(path, record, heading, unit, curves, of_node=True):
         panel(axes, cases(record, shape, width), names[shape] + "\n" + names[width], curves, of_node)
     all_axes[0][0].set_ylabel(unit, fontsize=8, color=GREY)
     figure.suptitle("%s: %s, %s" % (heading, record["gpu"], record["date"]), fontsize=10, color=GREY)
-    handles, labels = all_axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), fontsize=8, frameon=False, labelcolor=GREY)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    figure.savefig(path, transparent=True, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, path, all_axes[0][0])
 
 
 def main(words):
@@ -79,7 +63,6 @@ def main(words):
         return 1
     os.makedirs(words[1], exist_ok=True)
     prefix = os.path.join(words[1], words[2] if len(words) == 3 else "")
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "nodewright", "font.family": "sans-serif"})
     draw(prefix + "gpu.svg", record, "GPU time a node", "us a node", [
         (["gpu_eager"], "stream launches, programmatic", PURPLE, "s--"),
         (["gpu_captured_full"], "captured", ORANGE, "^--"),

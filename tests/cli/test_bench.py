@@ -2,13 +2,15 @@
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, PROGRAM, USAGE, CommandTest
+from command import DEMO, DEVICE, PROGRAM, SOURCE, USAGE, CommandTest
 
 MODES = ("eager", "captured", "explicit")
+PLOT = os.path.join(SOURCE, "bench", "plot_decode.py")
 
 
 class Nanogpt(CommandTest):
@@ -85,6 +87,26 @@ class Prefill(CommandTest):
 
 class Decode(CommandTest):
     WORDS = ("bench", "decode", "--model", DEMO, "--device", DEVICE, "--samples", "2", "--steps", "2")
+
+    def test_plots_are_drawn_from_the_files_where_matplotlib_is_installed(self):
+        if subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True).returncode != 0:
+            return  # the plots are for people; the program does not need them
+        with tempfile.TemporaryDirectory() as folder:
+            batches, contexts, one = (os.path.join(folder, name) for name in ("batches.json", "contexts.json", "one.json"))
+            self.succeed(*self.WORDS, "--batch", "1", "2", "--context", "8", "--out", batches)
+            self.succeed(*self.WORDS, "--context", "8", "16", "--max-context", "64", "--out", contexts)
+            self.succeed(*self.WORDS, "--context", "8", "--out", one)
+            done = subprocess.run([sys.executable, PLOT, folder, one], capture_output=True, text=True)
+            self.assertEqual(1, done.returncode)
+            self.assertIn("no file has several batches", done.stderr)
+            self.assertEqual([], [name for name in os.listdir(folder) if name.endswith(".svg")])
+            done = subprocess.run([sys.executable, PLOT, folder, batches, contexts, one], capture_output=True, text=True)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            for name in ("share", "context"):
+                with open(os.path.join(folder, "decode-%s.svg" % name)) as file:
+                    drawing = file.read()
+                self.assertIn("</svg>", drawing)
+                self.assertIn(os.path.basename(DEMO), drawing)
 
     def test_steps_of_one_launch_are_timed_a_step(self):
         lines = {}
