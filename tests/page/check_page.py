@@ -94,7 +94,10 @@ def check_node(check, plan):
     node = next(node for node in plan["nodes"] if node["name"] == "l0.attend")
     check.row("l0.attend").click()
     text = check.panel()
-    for words in ("l0.attend", "kernel rope_flash_decode", "4×2", "8 blocks", "128 threads", "42.7 kB", "on every path"):
+    grid = [n for n in node["grid"] if n > 1] or [1]
+    shape = ("×".join(map(str, node["grid"][:2])), "%d blocks" % math.prod(grid), "%d threads" % math.prod(node["block"]),
+             "%.1f kB" % (node["shared_bytes"] / 1000))
+    for words in ("l0.attend", "kernel rope_flash_decode", *shape, "on every path"):
         check.expect(words in text, "the node's panel lacks " + words)
     for use in node["uses"]:
         words = "%s [%d,%d)" % (use["buffer"], use["offset"], use["offset"] + use["bytes"])
@@ -239,7 +242,7 @@ PLANTED = [
     ("<noscript>", '<img src="http://localhost:9/x.png"><noscript>', "model", "console|asks for"),
     ("function start() {", "function start() { console.log('left over');", "model", "left over"),
     ("if (run) {", "if (run && false) {", "model", "not folded"),
-    ('kernel && ["Grid"', 'false && ["Grid"', "model", "lacks 4×2"),
+    ('kernel && ["Grid"', 'false && ["Grid"', "model", "lacks 1×2"),
     ("link.from.after.push(link);", "", "model", "lacks the edge with l0.out"),
     ("scope.buffers.get(use.buffer).uses.push({ node, use });", "", "model", "writers and readers"),
     ("stroke-dasharray: 4 3", "", "model", "dashed"),
