@@ -47,7 +47,7 @@ struct AttendCase {
             .head_dim = shape.head_dim,
             .splits = shape.splits,
             .warps = flash_warps,
-            .clusters = clusters};
+            .clusters = clusters && machine().device.properties().has_clusters()};
   }
 
   // As the model specialises them (models/decoder_kernels.cpp).
