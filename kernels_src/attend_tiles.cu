@@ -1,8 +1,9 @@
 // y = softmax(q k^T * scale) v over keys 0 .. position, or the last `window` of them, with q, k, v and the
 // probabilities in bf16, sums in fp32. Block (h, t): query head h, the t-th last tile of 64 rows from n_first on; warp
 // w: its rows 16 w to 16 w + 15. The block walks over the runs of rows of one sequence in its tile, and for each over
-// the pages that the run attends to, while the next page is on its way. A page that a row does not attend to changes
-// none of its bits, so a row's bits depend on its own tokens only, wherever it lies in a tile.
+// the pages that the run attends to, while the next page is on its way, if shared memory holds two.
+// A page that a row does not attend to changes none of its bits, so a row's bits depend on its own tokens only,
+// wherever it lies in a tile.
 #include "kernels_src/attend_tiles.h"
 #include "kernels_src/device/tensor.cuh"
 #include "kernels_src/kv_pages.h"
@@ -25,6 +26,8 @@ constexpr int kPartKeys = kDim < 128 ? 64 : 32;       // whose scores fit into r
 constexpr bool kQueriesInRegisters = kDim <= 128;
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 ? 3 : 1;  // as shared memory holds; 168 or 255 registers a thread
 static_assert(kPageSize == 64, "a tile of keys is a page");
+constexpr int kHeld = static_cast<int>(kStages);  // pages
+static_assert(kHeld == 1 || kHeld == 2);
 
 using PageCopies = AsyncCopies<2 * kThreadChunks>;
 
@@ -62,8 +65,8 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
   const int group = lane / 4, pair = lane % 4 * 2;
   const int warp_first = first + warp * 16, warp_end = warp_first + 16 < end ? warp_first + 16 : end;
   const int rows[2] = {warp_first + group, warp_first + group + 8};
-  bf16* tiles = reinterpret_cast<bf16*>(shared_memory());  // [2][keys, values][kPageKeys][kStride], then q
-  bf16* queries = tiles + (4 * kPageKeys + warp * 16) * kStride;
+  bf16* tiles = reinterpret_cast<bf16*>(shared_memory());  // [kHeld][keys, values][kPageKeys][kStride], then q
+  bf16* queries = tiles + (2 * kHeld * kPageKeys + warp * 16) * kStride;
 
   // q as the left operand: rows group and group + 8, elements 2t, 2t + 1 of each half of a step.
   uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
@@ -112,9 +115,9 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
     PageCopies copies;
     int stage = 0;
     request_page(copies, tiles, args, table[oldest / kPageKeys], kv_head, oldest / kPageKeys * kPageKeys, oldest, last);
-    for (int page = oldest / kPageKeys; page < pages; ++page, stage ^= 1) {
+    for (int page = oldest / kPageKeys; page < pages; ++page, stage ^= kHeld - 1) {
       const int key0 = page * kPageKeys;
-      if (page + 1 < pages) {
+      if (kHeld > 1 && page + 1 < pages) {
         request_page(copies, tiles + (stage ^ 1) * 2 * kPageKeys * kStride, args, table[page + 1], kv_head,
                      key0 + kPageKeys, oldest, last);
         copies.template wait<1>();
@@ -223,7 +226,9 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
 #endif
         }
       }
-      __syncthreads();  // the next page but one overwrites this one
+      __syncthreads();  // the next page but one overwrites this one, or the next
+      if (kHeld == 1 && page + 1 < pages)
+        request_page(copies, tiles, args, table[page + 1], kv_head, key0 + kPageKeys, oldest, last);
     }
   }
 

@@ -23,6 +23,7 @@ struct AttendTiles {
 
 struct AttendTilesShape {
   int64_t rows = 64, heads = 1, kv_heads = 1, head_dim = 64;  // head_dim: even, at most 256
+  unsigned most_shared_bytes = 227 << 10;                     // of a block on the device
 
   static constexpr int64_t kTileRows = 64;  // 16 a warp
   static constexpr int64_t kPageTokens = 64;
@@ -30,11 +31,13 @@ struct AttendTilesShape {
   constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
   // Rows 16 bytes longer than they need be: the eight rows of a matrix lie in different banks.
   constexpr int64_t tile_stride() const { return tile_dim() + 8; }
-  // Keys and values of two pages; where q does not fit into registers, q.
-  constexpr unsigned shared_bytes() const {
-    const int64_t tiles = tile_dim() > 128 ? 5 : 4;
+  // Keys and values of two pages, of which one is on its way, or of one; where q does not fit into registers, q.
+  constexpr unsigned shared_bytes(int64_t pages) const {
+    const int64_t tiles = 2 * pages + (tile_dim() > 128 ? 1 : 0);
     return static_cast<unsigned>(2 * tiles * kPageTokens * tile_stride());
   }
+  constexpr int64_t stages() const { return shared_bytes(2) <= most_shared_bytes ? 2 : 1; }
+  constexpr unsigned shared_bytes() const { return shared_bytes(stages()); }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(heads), static_cast<unsigned>((rows + kTileRows - 1) / kTileRows), 1},
             {128, 1, 1},
@@ -42,7 +45,7 @@ struct AttendTilesShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize, kStages.
 inline constexpr unsigned kAttendTilesThreads = 128;
 
 }  // namespace nodewright

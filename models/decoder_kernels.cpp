@@ -156,10 +156,12 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     return projection("norm_project", config.hidden, outputs, 1, of, rows, tuning, {}, {with_bias});
   };
   if (step.with_products()) {
-    const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim};
+    const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim, device.shared_optin_bytes};
+    std::vector<Constant> of_tiles = heads;
+    of_tiles.push_back({"kStages", tiles.stages()});
     c.of_products = {.norm = {{"norm_rows", {norm}}, norm_rows_shape(n)},
                      .norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)},
-                     .attend_tiles = {{"attend_tiles", heads}, tiles.launch_shape()},
+                     .attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
     const auto output = [&](int64_t cols, const ProjectionTuning& tuning) {

@@ -36,7 +36,9 @@ struct TilesCase {
   std::vector<int32_t> positions, sequences, table;
 
   TilesCase(int64_t heads, int64_t kv_heads, int64_t head_dim, std::vector<Run> of, int64_t keys_back = 0)
-      : shape{0, heads, kv_heads, head_dim}, window(keys_back), runs(std::move(of)) {
+      : shape{0, heads, kv_heads, head_dim, machine().device.properties().shared_optin_bytes},
+        window(keys_back),
+        runs(std::move(of)) {
     int64_t pages = 0, row = 0;
     for (const Run& run : runs) pages += kTableStride, shape.rows += run.rows;
     n_live = static_cast<int32_t>(shape.rows);
@@ -89,7 +91,8 @@ struct TilesCase {
                                                     {"kKvHeads", shape.kv_heads},
                                                     {"kHeadDim", shape.head_dim},
                                                     {"kPaddedHeadDim", shape.padded_head_dim()},
-                                                    {"kPageSize", kPageSize}}},
+                                                    {"kPageSize", kPageSize},
+                                                    {"kStages", shape.stages()}}},
                                                   shape.launch_shape());
     run_node(kernel, {.q = queries,
                       .kv = kv,
@@ -156,6 +159,21 @@ TEST(AttendTiles, AgreeWithTheReferenceAtOddSizes) {
     const TilesCase c(heads, kv_heads, head_dim, kRuns);
     c.expect_rows(c.run());
   }
+}
+
+// Where shared memory holds one page: as on a device of compute capability 8.0, with heads of 256.
+TEST(AttendTiles, GiveTheSameBitsWithOnePageAtATime) {
+  for (const int64_t head_dim : {20, 64, 256}) {
+    SCOPED_TRACE(head_dim);
+    TilesCase c(2, 1, head_dim, kRuns);
+    const std::vector<bf16> expected = c.run();
+    c.shape.most_shared_bytes = c.shape.shared_bytes(2) - 1;
+    ASSERT_EQ(c.shape.stages(), 1);
+    EXPECT_TRUE(same_bits(c.run(), expected));
+  }
+  const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10};
+  EXPECT_EQ(gemma.stages(), 1);
+  EXPECT_LE(gemma.shared_bytes(), 163u << 10);
 }
 
 TEST(AttendTiles, AttendToTheKeysOfTheirWindowAndNoOthers) {
