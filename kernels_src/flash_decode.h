@@ -38,7 +38,7 @@ struct FlashDecodeShape {
   // banks. At the end, the weighted values of a warp take the place of one.
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
   // Three blocks fill an SM's shared memory; or one and the kernels around it, which hold little of it at one or two
-  // rows.
+  // rows: there 139 KB a block are ahead of 70, and 209 behind (docs/decisions/0015).
   constexpr int64_t ring_bytes() const { return clusters && rows <= 2 ? kMostRingBytes : 72 * 1024; }
   constexpr int64_t ring() const {
     if (requested > 0) return requested;
