@@ -204,10 +204,11 @@ BucketsResult BucketBench::build(bool reserve) {
       core.settle();
       result.reserve_ms = us_of([&] { reserve_graphs(like, buckets_.size() * memory_.size()); }) * 1e-3;
     }
-    for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot) {
-      core.settle();
-      for (const int64_t rows : buckets_) result.lines.push_back(build_one(rows, slot, graphs));
-    }
+    for (int slot = 0; slot < static_cast<int>(memory_.size()); ++slot)
+      for (const int64_t rows : buckets_) {
+        core.settle();
+        result.lines.push_back(build_one(rows, slot, graphs));
+      }
   }
   const uint64_t free_after = device_.free_bytes();
   result.free_fell_bytes = free_before > free_after ? free_before - free_after : 0;
