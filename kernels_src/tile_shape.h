@@ -12,7 +12,9 @@ namespace nodewright {
 // What a measurement has found better; 0: what TileShape says itself.
 struct TileTuning {
   int64_t warps = 0;  // of a block, 1 to 8
-  int64_t ring = 0;   // spans of a warp in flight, 2 to 8, where a block's shared memory holds them
+  int64_t rows = 0;   // of W, in a tile: 8 or 16
+  int64_t piece = 0;  // spans of a warp in a stage
+  int64_t ring = 0;   // stages in flight, 2 to 8, where a block's shared memory holds them
   bool operator==(const TileTuning&) const = default;
 };
 
@@ -45,30 +47,63 @@ struct TileShape {
   // Of a warp; each is 64 columns of a row.
   constexpr int64_t spans() const { return (stride + 64 * warps() - 1) / (64 * warps()); }
 
-  // Spans of a warp on their way to shared memory, where that is large enough: 96 KiB of weights a block. On one H200
-  // (2026-11-22, Llama-3.2-1B, 1024 keys) a step of 8 rows takes 1.120 ms with 6, 1.240 with 4, 1.20 with 8; of 16 rows
-  // 1.277 with 4, 1.326 with 5 and 6 (docs/decisions/0011).
-  constexpr int64_t most_ring() const { return tuning.ring > 0 ? tuning.ring : token_tiles() == 1 ? 6 : 4; }
-  static constexpr int64_t kLeastRing = 2;
+  // Of W, in a tile. What is not normed comes with every tile again.
+  constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed ? 8 : 16; }
+
+  // Spans of a warp that come as one stage: all of them where those are at most 64 KiB, for a whole tile is one copy;
+  // with rows of x beside them half of that.
+  constexpr int64_t piece_spans() const {
+    if (tuning.piece > 0) return std::min(tuning.piece, spans());
+    const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 48 << 10) / span_bytes());
+    const int64_t pieces = (spans() + most - 1) / most;
+    return (spans() + pieces - 1) / pieces;
+  }
+
+  // Of the block with the most rows.
+  constexpr int64_t stages(int64_t sm_count) const {
+    const int64_t units = outputs / unit, blocks = std::min(units, sm_count), most = (units + blocks - 1) / blocks * unit;
+    const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
+    return (most + tile_rows() - 1) / tile_rows() * pieces;
+  }
+  // Stages on their way to shared memory, where that is large enough (docs/decisions/0016).
+  constexpr int64_t most_ring(int64_t sm_count) const {
+    return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : 3);
+  }
+  constexpr int64_t least_ring(int64_t sm_count) const { return std::min<int64_t>(2, stages(sm_count)); }
 
   constexpr int64_t shared_bytes(int64_t ring) const {
-    const int64_t words = 4 + (normed ? 0 : 2 * token_tiles());  // of 16 bytes a lane, of a span
+    const bool whole = piece_spans() == spans();
+    const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
+    const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed ? 0 : 8 * token_tiles() * x_row);
     const int64_t norms = normed + post_normed;
     const int64_t x = normed ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
-    const int64_t sums = 2 * 24 * 8 * token_tiles() * 4;
-    return warps() * (ring * words * 512 + x + sums);
+    const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
+    return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + warps() * (x + sums);
   }
   // The longest that fits a block's shared memory; 0: none does.
-  constexpr int64_t ring(int64_t most_shared_bytes) const {
-    for (int64_t n = most_ring(); n >= kLeastRing; --n)
+  constexpr int64_t ring(int64_t sm_count, int64_t most_shared_bytes) const {
+    for (int64_t n = most_ring(sm_count); n >= least_ring(sm_count); --n)
       if (shared_bytes(n) <= most_shared_bytes) return n;
     return 0;
+  }
+  // The same in pieces that are as small as a block's shared memory asks for.
+  constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
+    TileShape shape = *this;
+    while (shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
+      shape.tuning.piece = shape.piece_spans() / 2;
+    return shape;
   }
 
   // One block an SM: two, of half the warps, take 1.24 ms where one takes 1.120.
   constexpr LaunchShape launch_shape(int64_t sm_count, int64_t ring) const {
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, sm_count));
     return {{blocks, 1, 1}, {static_cast<unsigned>(threads()), 1, 1}, static_cast<unsigned>(shared_bytes(ring))};
+  }
+
+ private:
+  static constexpr int64_t kBarrierBytes = 128;
+  constexpr int64_t span_bytes() const {
+    return 128 * warps() * (tile_rows() + (normed ? 0 : 8 * token_tiles()));
   }
 };
 

@@ -38,13 +38,16 @@ Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vec
 }
 
 // The same on tensor cores, or nothing where a block's shared memory does not hold it.
-std::optional<Choice> tiled(const std::string& name, const TileShape& shape, const DeviceProperties& device,
+std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, const DeviceProperties& device,
                             std::vector<Constant> of_family) {
-  const int64_t ring = shape.ring(device.shared_optin_bytes);
+  const TileShape shape = wanted.fitting(device.sm_count, device.shared_optin_bytes);
+  const int64_t ring = shape.ring(device.sm_count, device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
   std::vector<Constant> constants = {
-      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},     {"kStride", shape.stride},
-      {"kThreads", shape.threads()},        {"kSpans", shape.spans()}, {"kRing", ring}};
+      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},
+      {"kStride", shape.stride},            {"kThreads", shape.threads()},
+      {"kSpans", shape.spans()},            {"kPieceSpans", shape.piece_spans()},
+      {"kTileRows", shape.tile_rows()},     {"kRing", ring}};
   constants.insert(constants.end(), of_family.begin(), of_family.end());
   return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }

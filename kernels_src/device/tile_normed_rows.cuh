@@ -17,14 +17,16 @@ static_assert(kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<i
 // and x_next. A lane reads the words that it has written.
 template <class Args>
 struct NormedRows {
-  static constexpr int kWords = 0;  // in the ring
+  static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kSteps = 2 * static_cast<int>(kSpans);
   static constexpr int kNorms = kPostNorm != 0 ? 2 : 1;
+  static constexpr int kGainWords = kNorms * ((kSteps + 7) / 8);  // of a lane
   static constexpr int kWarpBytes = kSteps * (kTiles * 512 + kNorms * 64);
   static constexpr int kBytes = kWarps * (kWarpBytes + kNorms * 4 * kTokens);
   // Words of this lane whose loads are on their way, and those of what joins x in as many registers.
   static constexpr int kWordsOfLane = kSteps * kTiles;
   static constexpr int kAtOnce = kPostNorm == 0 ? 8 : kThreads <= 192 && kWordsOfLane <= 6 ? 6 : 4;
+  static_assert(kAtOnce % kTiles == 0);
   static constexpr bool kAllAtOnce = kWordsOfLane <= kAtOnce;
   static constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
 
@@ -84,7 +86,7 @@ struct NormedRows {
     NODEWRIGHT_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= kWordsOfLane) break;
-      const int n = (first + i) % kTiles, column = step_column(first + i);
+      const int n = i % kTiles, column = step_column(first + i);
       v.low[i] = v.high[i] = uint4{0u, 0u, 0u, 0u};
       if (n * 8 < rows && (kExact || column + t * 8 < kStride)) {
         v.low[i] = load_16(from + n * 8 * kStride + column);
@@ -161,14 +163,14 @@ struct NormedRows {
       if constexpr (kAllAtOnce) load(from_x, args.x.data, 0);
       post_scales(post_scale, projected);
     }
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_BATCHES
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
       if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.x.data, first);
       if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.projected.data, first);
       NODEWRIGHT_UNROLL
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
-        const int n = (first + i) % kTiles;
+        const int n = i % kTiles;  // and (first + i) % kTiles
         float x[8], gain[8];
         unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
         from_x.unpack(i, x);
@@ -185,7 +187,7 @@ struct NormedRows {
     leave_squares(sums, squares);
   }
 
-  NODEWRIGHT_DEVICE uint4 fragment(const bf16*, int span, int s, int n) const {
+  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {
     return load_16(words + ((span * 2 + s) * kTiles + n) * kWordStride);
   }
 };
@@ -196,24 +198,25 @@ struct NormedRows {
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
   using Rows = NormedRows<Args>;
-  using Ring = SpanRing<Rows>;
+  using Ring = TileRing<Rows>;
   const OutputRange range = block_outputs(args.outputs, unit);
   Ring ring(args.weight.data, range, shared_memory());
   Rows rows(args, shared_memory() + Ring::kBytes);
-  rows.request_gains(ring.copies);
+  rows.request_gains(ring.copies.words);
   ring.start();
   release_dependents();
   wait_for_inputs();
   const int live = args.n_live.data[0];
-  ring.copies.template wait<kHeld>();
+  ring.copies.words.template wait<Ring::Copies::kGroups>();
   __syncwarp();  // a lane reads gains that another has copied
   rows.convert(live);
+  float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
   stream_tiles(
-      range, ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
+      ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
       [&](int j, int row, int m, float first, float second) {
         if (m >= live) return;
-        const float scale = rows.scale(m);
-        store(j, row, m, first * scale, second * scale, row + 1 == range.last);
+        if (row < range.first + kRows) scales[j] = rows.scale(m);
+        store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
       });
 }
 

@@ -46,7 +46,10 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
            {"kActivation", static_cast<int64_t>(family.activation)}}};
 }
 
-inline int64_t ring_of(const TileShape& s) { return s.ring(machine().device.properties().shared_optin_bytes); }
+inline int64_t ring_of(const TileShape& s) {
+  const DeviceProperties& device = machine().device.properties();
+  return s.ring(device.sm_count, device.shared_optin_bytes);
+}
 inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count) { return s.launch_shape(sm_count); }
 inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.launch_shape(sm_count, ring_of(s)); }
 
@@ -57,6 +60,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
            {"kStride", s.stride},
            {"kThreads", s.threads()},
            {"kSpans", s.spans()},
+           {"kPieceSpans", s.piece_spans()},
+           {"kTileRows", s.tile_rows()},
            {"kRing", ring_of(s)},
            {"kNorm", static_cast<int64_t>(family.norm)},
            {"kPostNorm", family.post_norm ? 1 : 0},

@@ -137,14 +137,31 @@ TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
 
 // Shared memory of a block of compute capability 9.0, 8.0 and 8.6 (CUDA programming guide, technical specifications).
 TEST(TileRing, IsAsLongAsTheSharedMemoryOfABlockAllows) {
-  const TileShape narrow{8, 2048, 2048, 16384, 2, true}, wide{8, 3072, 3072, 16384, 2, true};
-  EXPECT_EQ(narrow.ring(227 << 10), 6);
-  EXPECT_EQ(narrow.ring(163 << 10), 6);
-  EXPECT_EQ(narrow.ring(99 << 10), 3);
-  EXPECT_EQ(wide.ring(99 << 10), 2);
-  EXPECT_EQ(wide.ring(48 << 10), 0);
-  EXPECT_LE(wide.shared_bytes(2), 99 << 10);
-  EXPECT_GT(wide.shared_bytes(3), 99 << 10);
+  const TileShape narrow{8, 2048, 2048, 16384, 2, true}, wide{16, 3072, 3072, 16384, 2, true};
+  EXPECT_EQ(narrow.ring(132, 227 << 10), 3);
+  EXPECT_EQ(narrow.ring(132, 163 << 10), 3);
+  EXPECT_EQ(narrow.ring(132, 99 << 10), 0);
+  EXPECT_EQ(wide.ring(132, 227 << 10), 2);
+  EXPECT_LE(wide.shared_bytes(2), 227 << 10);
+  EXPECT_GT(wide.shared_bytes(3), 227 << 10);
+}
+
+TEST(TileRing, IsNoLongerThanWhatABlockReads) {
+  const TileShape one_tile{8, 2048, 2048, 2048, 1, false};
+  EXPECT_EQ(one_tile.stages(132), 2);  // 16 rows in two pieces
+  EXPECT_EQ(one_tile.ring(132, 227 << 10), 2);
+  TileShape whole = one_tile;
+  whole.tuning.piece = 4;
+  EXPECT_EQ(whole.ring(132, 227 << 10), 1);
+}
+
+TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
+  const TileShape narrow{8, 2048, 2048, 16384, 2, true}, wide{16, 3072, 3072, 16384, 2, true};
+  EXPECT_EQ(narrow.fitting(132, 227 << 10).piece_spans(), 4);
+  const TileShape smaller = narrow.fitting(132, 99 << 10);
+  EXPECT_EQ(smaller.piece_spans(), 2);
+  EXPECT_LE(smaller.shared_bytes(smaller.ring(132, 99 << 10)), 99 << 10);
+  EXPECT_EQ(wide.fitting(132, 64 << 10).ring(132, 64 << 10), 0);  // rows of x alone are more
 }
 
 // Gemma's norm, whose gain counts from 1, and its activation.

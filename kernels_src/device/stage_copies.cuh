@@ -1,0 +1,112 @@
+// Rows of global memory on their way into stages of a block's shared memory.
+//
+// From compute capability 9.0 on the last warp asks the copy engine for whole rows and a stage's barrier counts their
+// bytes (PTX ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous
+// memory reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
+// (docs/decisions/0016). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
+#pragma once
+
+#include "kernels_src/device/tensor.cuh"
+
+namespace nodewright {
+
+// `rows` of `bytes`, a multiple of 16; both strides in bytes.
+struct RowsCopy {
+  unsigned char* to;
+  const void* from;
+  int rows, bytes, to_stride;
+  int64_t from_stride;
+};
+
+NODEWRIGHT_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
+NODEWRIGHT_DEVICE int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
+
+// A stage is full once each of its kParts has been requested and has arrived. kWordsOfThread: 16-byte words of a stage
+// that are one thread's share at most. Every thread of the block calls everything.
+template <int kThreadsOfBlock, int kStages, int kParts, int kWordsOfThread>
+struct StageCopies {
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+  static constexpr int kBytes = 128;  // of shared memory: a barrier a stage
+  static constexpr int kGroups = 0;   // of `words`, that requests of stages have closed
+  static_assert(kStages * 8 <= kBytes);
+
+  uint32_t barriers;
+  uint32_t phases = 0;         // a bit a stage: of the barrier's phase that is waited for next
+  AsyncCopies<1> words;        // that a thread asks for itself
+
+  NODEWRIGHT_DEVICE explicit StageCopies(unsigned char* shared)
+      : barriers(static_cast<uint32_t>(__cvta_generic_to_shared(shared))) {
+    if (threadIdx.x == kThreadsOfBlock - 32) {
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < kStages; ++i)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * i), "r"(kParts) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+  }
+
+  // kOnce: no other block reads these bytes, and nobody does so soon. Only of whole lines: of others it costs a tenth.
+  template <bool kOnce>
+  NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
+    if (warp_of_block() != kThreadsOfBlock / 32 - 1) return;
+    const uint32_t barrier = barriers + 8 * stage;
+    if (lane_of_warp() == 0)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(copy.rows * copy.bytes)
+                   : "memory");
+    __syncwarp();
+    const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(copy.to));
+    for (int row = lane_of_warp(); row < copy.rows; row += 32) {
+      const unsigned char* const from = static_cast<const unsigned char*>(copy.from) + row * copy.from_stride;
+      if constexpr (kOnce) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+            ::"r"(to + row * copy.to_stride), "l"(from), "r"(copy.bytes), "r"(barrier), "l"(policy)
+            : "memory");
+      } else {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     ::"r"(to + row * copy.to_stride), "l"(from), "r"(copy.bytes), "r"(barrier)
+                     : "memory");
+      }
+    }
+  }
+  NODEWRIGHT_DEVICE void close() {}
+
+  // All threads may read the stage then.
+  NODEWRIGHT_DEVICE void wait(int stage) {
+    asm volatile(
+        "{\n.reg .pred full;\nwaiting:\nmbarrier.try_wait.parity.shared::cta.b64 full, [%0], %1;\n@full bra arrived;\n"
+        "bra waiting;\narrived:\n}"
+        ::"r"(barriers + 8 * stage), "r"(phases >> stage & 1)
+        : "memory");
+    phases ^= 1u << stage;
+  }
+#else
+  static constexpr int kBytes = 128;
+  static constexpr int kGroups = kStages;
+
+  AsyncCopies<kWordsOfThread, 2 * kStages + 1> words{};
+
+  NODEWRIGHT_DEVICE explicit StageCopies(unsigned char*) {}
+
+  template <bool>
+  NODEWRIGHT_DEVICE void request(int, const RowsCopy& copy) {
+    const int of_row = copy.bytes / 16;
+    for (int i = static_cast<int>(threadIdx.x); i < copy.rows * of_row; i += kThreadsOfBlock) {
+      const int row = i / of_row, at = i % of_row * 16;
+      words.request(copy.to + row * copy.to_stride + at,
+                    static_cast<const unsigned char*>(copy.from) + row * copy.from_stride + at, true);
+    }
+  }
+  // After what is requested at once, and in the place of stages that are not: the last kStages - 1 are on their way
+  // while one is waited for.
+  NODEWRIGHT_DEVICE void close() { words.close_group(); }
+  NODEWRIGHT_DEVICE void wait(int) {
+    words.template wait<kStages - 1>();
+    __syncthreads();
+  }
+#endif
+};
+
+}  // namespace nodewright
