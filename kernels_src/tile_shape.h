@@ -50,12 +50,12 @@ struct TileShape {
   // Of W, in a tile. What is not normed comes with every tile again.
   constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed ? 8 : 16; }
 
-  // Spans of a warp that come as one stage: all of them where those are at most 64 KiB, for a whole tile is one copy;
-  // with rows of x beside them half of that.
+  // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB, for it is
+  // one copy then; rows of x that come beside are not there before the wait, so two stages at least, of at most 96 KiB.
   constexpr int64_t piece_spans() const {
     if (tuning.piece > 0) return std::min(tuning.piece, spans());
-    const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 48 << 10) / span_bytes());
-    const int64_t pieces = (spans() + most - 1) / most;
+    const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 96 << 10) / span_bytes());
+    const int64_t pieces = std::max<int64_t>(normed ? 1 : 2, (spans() + most - 1) / most);
     return (spans() + pieces - 1) / pieces;
   }
 
@@ -69,7 +69,6 @@ struct TileShape {
   constexpr int64_t most_ring(int64_t sm_count) const {
     return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : 3);
   }
-  constexpr int64_t least_ring(int64_t sm_count) const { return std::min<int64_t>(2, stages(sm_count)); }
 
   constexpr int64_t shared_bytes(int64_t ring) const {
     const bool whole = piece_spans() == spans();
@@ -82,7 +81,8 @@ struct TileShape {
   }
   // The longest that fits a block's shared memory; 0: none does.
   constexpr int64_t ring(int64_t sm_count, int64_t most_shared_bytes) const {
-    for (int64_t n = most_ring(sm_count); n >= least_ring(sm_count); --n)
+    const int64_t most = most_ring(sm_count);
+    for (int64_t n = most; n >= std::min<int64_t>(2, most); --n)
       if (shared_bytes(n) <= most_shared_bytes) return n;
     return 0;
   }

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;  // 1: rings of tiles counted spans, not stages
 constexpr uint64_t kMostBytes = 1 << 20;
 
 constexpr std::array<std::pair<Arithmetic, const char*>, 3> kArithmetics = {

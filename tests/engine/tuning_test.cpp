@@ -13,7 +13,7 @@ StepTuning some_tuning() {
   StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .ring = 3}};
   for (ProjectionTuning StepTuning::*of : {&StepTuning::qkv, &StepTuning::gate_up, &StepTuning::head}) {
     (tuning.*of).matvec = {.threads = 64, .batch = 4, .blocks_per_sm = 1};
-    (tuning.*of).tile = {.warps = 1, .ring = 3};
+    (tuning.*of).tile = {.warps = 1, .rows = 16, .piece = 1, .ring = 3};
   }
   tuning.out.matvec = {.threads = 96, .batch = 2, .blocks_per_sm = 3};
   tuning.down.tile = {.warps = 3, .ring = 2};

@@ -15,7 +15,7 @@ class TuningFile : public testing::Test {
   // The words with which a file of one step is refused.
   std::string refusal(const std::string& step) {
     return error_of(
-        [&] { read_tuning(write(R"({"format": 1, "device": "d", "model": "m", "steps": [)" + step + "]}")); });
+        [&] { read_tuning(write(R"({"format": 2, "device": "d", "model": "m", "steps": [)" + step + "]}")); });
   }
 
   ScratchFolder scratch_;
@@ -27,7 +27,7 @@ TEST_F(TuningFile, ComesBackAsItWasWritten) {
   tuning.steps[1].gate_up.matvec = {.threads = 192, .batch = 8, .blocks_per_sm = 3};
   tuning.steps[1].head.matvec.threads = 64;
   tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
-  tuning.steps[8].down.tile = {.warps = 5, .ring = 7};
+  tuning.steps[8].down.tile = {.warps = 5, .rows = 16, .piece = 3, .ring = 7};
   tuning.steps[16].down.product.algorithm = 3;
   const Tuning read = read_tuning(write(tuning_json(tuning)));
   EXPECT_EQ(read.key, tuning.key);
@@ -49,14 +49,15 @@ TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
         {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
         {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
         {R"({"rows": 1, "attend": {"warps": 5}})", "attend.warps is 5, expected a power of two"},
+        {R"({"rows": 1, "out.tile": {"rows": 12}})", "steps[0].out.tile.rows is 12, expected a multiple of 8"},
         {R"({"rows": 1, "out.tile": {"ring": -1}})", "steps[0].out.tile.ring is -1"}}) {
     const std::string text = refusal(step);
     EXPECT_NE(text.find(words), std::string::npos) << step << ": " << text;
     EXPECT_NE(text.find("tuning.json"), std::string::npos) << text;
   }
-  for (const auto& [file, words] : {std::pair{R"({"format": 2, "steps": []})", "format is not 1"},
-                                    {R"({"format": 1})", "steps is not a list"},
-                                    {R"({"format": 1, "steps": [], "gpu": 1})", "'gpu' is no part of a tuning"},
+  for (const auto& [file, words] : {std::pair{R"({"format": 1, "steps": []})", "format is not 2"},
+                                    {R"({"format": 2})", "steps is not a list"},
+                                    {R"({"format": 2, "steps": [], "gpu": 1})", "'gpu' is no part of a tuning"},
                                     {"[]", "object"}}) {
     const std::string text = error_of([&, file = file] { read_tuning(write(file)); });
     EXPECT_NE(text.find(words), std::string::npos) << file << ": " << text;

@@ -286,9 +286,10 @@ TEST(KernelBudgets, HoldForTilesOnHopperAndAmpere) {
     };
     add(llama_1b(), 8);
     add(llama_1b(), 16);
+    add(llama_3b(), 16);
     add(gemma3_1b(), 8);  // six warps; qkv with and without a post norm
     add(gemma3_1b(), 16);
-    EXPECT_EQ(requests.size(), 18u);
+    EXPECT_EQ(requests.size(), 23u);
     check_budgets(requests, target);
   }
 }

@@ -47,6 +47,15 @@ class TileKernel : public ::testing::Test {
     return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed};
   }
   static int64_t elements() { return kOutputs / Projection::kUnit; }
+  static void expect_reference(const TileShape& shape, const MatvecData& data,
+                               const std::vector<typename Projection::Element>& y) {
+    for (int64_t m = 0; m < shape.rows; ++m)
+      for (int64_t i = 0; i < elements(); ++i) {
+        const Dot expected = expected_of(Projection(), shape, data, m, i);
+        ASSERT_NEAR(float_of(row(y, m)[data.count(i)]), expected.value, expected.bound)
+            << "row " << m << " of " << shape.rows << ", element " << i << ", cols " << shape.cols;
+      }
+  }
   static auto row(const std::vector<typename Projection::Element>& y, int64_t m) {
     return row_of(y, m, elements() + MatvecData::kPadding, elements());
   }
@@ -70,13 +79,30 @@ TYPED_TEST(TileKernel, AgreesWithTheReferenceAtOddSizes) {
   prepare_matvec(TypeParam::kName, shapes);
   for (const TileShape& shape : shapes) {
     const MatvecData data(shape);
-    const auto y = TypeParam::run(shape, data, static_cast<int32_t>(shape.rows));
-    for (int64_t m = 0; m < shape.rows; ++m)
-      for (int64_t i = 0; i < this->elements(); ++i) {
-        const Dot expected = expected_of(TypeParam(), shape, data, m, i);
-        ASSERT_NEAR(float_of(this->row(y, m)[data.count(i)]), expected.value, expected.bound)
-            << "row " << m << " of " << shape.rows << ", element " << i << ", cols " << shape.cols;
-      }
+    this->expect_reference(shape, data, TypeParam::run(shape, data, static_cast<int32_t>(shape.rows)));
+  }
+}
+
+// Five spans of a warp in pieces of five, two and one, of which the last ends within a span; one stage is on its way or
+// more than a block has.
+TYPED_TEST(TileKernel, HasTheSameBitsHoweverAMatrixIsCutAndHoweverMuchIsOnItsWay) {
+  for (const int64_t tile_rows : {8, 16}) {
+    std::vector<TileShape> shapes;
+    for (const auto& [piece, ring] : {std::pair{5, 2}, {2, 1}, {2, 3}, {1, 8}}) {
+      shapes.push_back(this->shape(8, 1163));
+      shapes.back().tuning = {.warps = 4, .rows = tile_rows, .piece = piece, .ring = ring};
+    }
+    prepare_matvec(TypeParam::kName, shapes);
+    const MatvecData data(shapes.front());
+    const auto expected = TypeParam::run(shapes.front(), data, 8, 1);
+    this->expect_reference(shapes.front(), data, expected);
+    for (const TileShape& shape : shapes) {
+      const auto y = TypeParam::run(shape, data, 8, 1);
+      for (int64_t m = 0; m < 8; ++m)
+        EXPECT_TRUE(same_bits(this->row(y, m), this->row(expected, m)))
+            << "row " << m << ", tiles of " << tile_rows << " rows, pieces of " << shape.piece_spans() << " spans, "
+            << shape.tuning.ring << " stages";
+    }
   }
 }
 
