@@ -17,8 +17,8 @@ import transformers
 class DecodeStep:
     """One token a row at position context - 1, over a static cache of `context` keys: forward pass and argmax.
 
-    A static cache counts its own tokens, one counter a layer. The counters are views of one tensor here, so that a
-    single fill at the start of a step (about a microsecond) makes every step the same.
+    A static cache counts its own tokens, one counter a layer, a tensor each: torch.compile makes no CUDA graph of steps
+    that change views of one. One launch at the start of a step sets them all, so that every step is the same.
     """
 
     def __init__(self, folder, batch, context, device, dtype=torch.bfloat16):
@@ -35,7 +35,8 @@ class DecodeStep:
         self.cache = transformers.StaticCache(config=config, max_cache_len=context)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.cache.early_initialization(batch, config.num_key_value_heads, head_dim, dtype, self.device)
-        self.lengths = torch.zeros(len(self.cache.layers), dtype=torch.long, device=self.device)
+        self.lengths = [torch.zeros((), dtype=torch.long, device=self.device) for _ in self.cache.layers]
+        self.start_lengths = [torch.full_like(length, context - 1) for length in self.lengths]
         for length, layer in zip(self.lengths, self.cache.layers):
             layer.cumulative_length = length
             torch._dynamo.mark_static_address(layer.cumulative_length)
@@ -47,10 +48,13 @@ class DecodeStep:
         out = self.model(input_ids=self.tokens, position_ids=self.positions, past_key_values=self.cache, use_cache=True)
         return out.logits[:, -1].argmax(dim=-1)
 
+    def _set_lengths(self):
+        torch._foreach_copy_(self.lengths, self.start_lengths)
+
     @torch.no_grad()
     def eager(self):
         """The step, launched operation by operation."""
-        self.lengths.fill_(self.context - 1)
+        self._set_lengths()
         self.chosen.copy_(self._forward())
 
     def cuda_graph(self):
@@ -73,7 +77,7 @@ class DecodeStep:
 
         @torch.no_grad()
         def step():
-            self.lengths.fill_(self.context - 1)
+            self._set_lengths()
             torch.compiler.cudagraph_mark_step_begin()
             self.chosen.copy_(forward())
 
