@@ -50,8 +50,8 @@ struct TileShape {
   // Of W, in a tile. What is not normed comes with every tile again.
   constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed ? 8 : 16; }
 
-  // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB, for it is
-  // one copy then; rows of x that come beside are not there before the wait, so two stages at least, of at most 96 KiB.
+  // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
+  // copy then. Rows of x that come beside are not there before the wait: two stages at least, of at most 96 KiB.
   constexpr int64_t piece_spans() const {
     if (tuning.piece > 0) return std::min(tuning.piece, spans());
     const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 96 << 10) / span_bytes());
@@ -61,7 +61,8 @@ struct TileShape {
 
   // Of the block with the most rows.
   constexpr int64_t stages(int64_t sm_count) const {
-    const int64_t units = outputs / unit, blocks = std::min(units, sm_count), most = (units + blocks - 1) / blocks * unit;
+    const int64_t units = outputs / unit, blocks = std::min(units, sm_count);
+    const int64_t most = (units + blocks - 1) / blocks * unit;
     const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
     return (most + tile_rows() - 1) / tile_rows() * pieces;
   }
@@ -102,9 +103,7 @@ struct TileShape {
 
  private:
   static constexpr int64_t kBarrierBytes = 128;
-  constexpr int64_t span_bytes() const {
-    return 128 * warps() * (tile_rows() + (normed ? 0 : 8 * token_tiles()));
-  }
+  constexpr int64_t span_bytes() const { return 128 * warps() * (tile_rows() + (normed ? 0 : 8 * token_tiles())); }
 };
 
 }  // namespace nodewright

@@ -43,11 +43,14 @@ std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, co
   const TileShape shape = wanted.fitting(device.sm_count, device.shared_optin_bytes);
   const int64_t ring = shape.ring(device.sm_count, device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
-  std::vector<Constant> constants = {
-      {"kTokenTiles", shape.token_tiles()}, {"kCols", shape.cols},
-      {"kStride", shape.stride},            {"kThreads", shape.threads()},
-      {"kSpans", shape.spans()},            {"kPieceSpans", shape.piece_spans()},
-      {"kTileRows", shape.tile_rows()},     {"kRing", ring}};
+  std::vector<Constant> constants = {{"kTokenTiles", shape.token_tiles()},
+                                     {"kCols", shape.cols},
+                                     {"kStride", shape.stride},
+                                     {"kThreads", shape.threads()},
+                                     {"kSpans", shape.spans()},
+                                     {"kPieceSpans", shape.piece_spans()},
+                                     {"kTileRows", shape.tile_rows()},
+                                     {"kRing", ring}};
   constants.insert(constants.end(), of_family.begin(), of_family.end());
   return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
 }

@@ -51,7 +51,7 @@ class DecodeStep:
     def _set_lengths(self):
         torch._foreach_copy_(self.lengths, self.start_lengths)
         for layer in self.cache.layers:
-            if hasattr(layer, "cumulative_length_int"):  # a sliding window's count on the host: it decides whether it is full
+            if hasattr(layer, "cumulative_length_int"):  # of a sliding window: whether it is full
                 layer.cumulative_length_int = self.context - 1
 
     @torch.no_grad()
@@ -133,8 +133,8 @@ def variants(step, compile):
 def check_agreement(step, made):
     """Every variant must choose the tokens that the eager step chooses; else it does not time the same work.
 
-    Rows that two eager steps choose differently are left out: sums whose order varies, a sliding window that moves on. Of
-    the others an eighth may be near ties.
+    Rows that two eager steps choose differently are left out: sums whose order varies, a sliding window that moves on.
+    Of the others an eighth may be near ties.
     """
     step.eager()
     expected = step.chosen.clone()

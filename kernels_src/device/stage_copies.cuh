@@ -31,8 +31,8 @@ struct StageCopies {
   static_assert(kStages * 8 <= kBytes);
 
   uint32_t barriers;
-  uint32_t phases = 0;         // a bit a stage: of the barrier's phase that is waited for next
-  AsyncCopies<1> words;        // that a thread asks for itself
+  uint32_t phases = 0;   // a bit a stage: of the barrier's phase that is waited for next
+  AsyncCopies<1> words;  // that a thread asks for itself
 
   NODEWRIGHT_DEVICE explicit StageCopies(unsigned char* shared)
       : barriers(static_cast<uint32_t>(__cvta_generic_to_shared(shared))) {
@@ -54,20 +54,23 @@ struct StageCopies {
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(copy.rows * copy.bytes)
                    : "memory");
     __syncwarp();
-    const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(copy.to));
+    const uint32_t first = static_cast<uint32_t>(__cvta_generic_to_shared(copy.to));
     for (int row = lane_of_warp(); row < copy.rows; row += 32) {
       const unsigned char* const from = static_cast<const unsigned char*>(copy.from) + row * copy.from_stride;
+      const uint32_t to = first + row * copy.to_stride;
       if constexpr (kOnce) {
         uint64_t policy;
         asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
         asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-            ::"r"(to + row * copy.to_stride), "l"(from), "r"(copy.bytes), "r"(barrier), "l"(policy)
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+            "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+            "l"(from), "r"(copy.bytes), "r"(barrier), "l"(policy)
             : "memory");
       } else {
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                     ::"r"(to + row * copy.to_stride), "l"(from), "r"(copy.bytes), "r"(barrier)
-                     : "memory");
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+            "l"(from), "r"(copy.bytes), "r"(barrier)
+            : "memory");
       }
     }
   }
@@ -77,8 +80,8 @@ struct StageCopies {
   NODEWRIGHT_DEVICE void wait(int stage) {
     asm volatile(
         "{\n.reg .pred full;\nwaiting:\nmbarrier.try_wait.parity.shared::cta.b64 full, [%0], %1;\n@full bra arrived;\n"
-        "bra waiting;\narrived:\n}"
-        ::"r"(barriers + 8 * stage), "r"(phases >> stage & 1)
+        "bra waiting;\narrived:\n}" ::"r"(barriers + 8 * stage),
+        "r"(phases >> stage & 1)
         : "memory");
     phases ^= 1u << stage;
   }

@@ -28,15 +28,14 @@ struct StreamedRows {
   template <class Ring>
   NODEWRIGHT_DEVICE void request(Ring& ring, int i, int slot) const {
     const int column = Ring::first_column(i), left = kPaddedCols - column;
-    ring.copies.template request<false>(
-        slot, {ring.stage_rows(slot), from + column, rows < kTokens ? rows : kTokens,
-               (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
+    ring.copies.template request<false>(slot,
+                                        {ring.stage_rows(slot), from + column, rows < kTokens ? rows : kTokens,
+                                         (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
   }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char* stage, int i, int span, int s, int n) const {
     const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
     if (!kExact && left <= 0) return uint4{0u, 0u, 0u, 0u};
-    uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes +
-                      (span_column(i) + s * 32 + lane_column()) * 2);
+    uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
     if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
       const auto keep = [&](uint32_t pair, int k) {
         return left >= k + 2 ? pair : left == k + 1 ? pair & 0xffffu : 0u;

@@ -6,8 +6,9 @@
 // 32 columns, of W's rows g and g + 8 and of x's row g, as 16-byte words whose pairs of registers are operands as they
 // come. A tile is 8 or 16 rows of W. It comes to shared memory in pieces of its columns, of all of them where its rows
 // are short enough, and is then one contiguous copy; a ring of such stages is on its way. Warps take the spans of 64
-// columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on the shape of W
-// only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row.
+// columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on W's shape and
+// on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
+// row.
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
 // kPieceSpans (of them, in a stage), kTileRows, kRing (stages) (kernels_src/tile_shape.h).
@@ -106,8 +107,8 @@ struct TileRing {
   }
 };
 
-// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of the
-// second half of every word: two short chains of instructions that wait for each other, not one long one.
+// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of
+// the second half of every word: two short chains of instructions that wait for each other, not one long one.
 struct PairSums {
   float upper[4], lower[4];
 };
@@ -213,8 +214,7 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
       NODEWRIGHT_UNROLL_SPANS
       for (int k = 0; k < kPieceSpans; ++k)
         if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
-          multiply_span(sums, x, ring.stage(slot), ring.stage_rows(slot), k,
-                        piece * static_cast<int>(kPieceSpans) + k);
+          multiply_span(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
       if (piece == kPieces - 1) {
         float* mine = now + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
         NODEWRIGHT_UNROLL
