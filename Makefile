@@ -6,7 +6,7 @@
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make bench    the benchmarks, on the GPU where there is one
-#   make carry    build/carry: program, libraries and tests stripped, for a GPU machine without compilers
+#   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
 #   make clean    removes what the above made
 SHELL := /bin/bash

@@ -51,8 +51,12 @@ section_tests() {
 }
 
 section_cli() {
-  local case prompt forced reference first mode bucket
+  local case prompt forced reference first mode bucket example
   check "doctor" 60 "$nodewright" doctor
+  for example in examples/*.cpp; do
+    example=$(basename "$example" .cpp)
+    check "example $example" 60 "$build/examples/$example" $device
+  done
   for mode in $modes; do
     check "generate demo, $mode" 120 to_file "$scratch/story.$mode" \
       "$nodewright" generate --model models/demo --prompt "Once upon a time" --max-tokens 64 --greedy --device $device \
