@@ -14,7 +14,7 @@ struct TileTuning {
   int64_t warps = 0;  // of a block, 1 to 8
   int64_t rows = 0;   // of W, in a tile: 8 or 16
   int64_t piece = 0;  // spans of a warp in a stage
-  int64_t ring = 0;   // stages in flight, 2 to 8, where a block's shared memory holds them
+  int64_t ring = 0;   // stages in flight, 1 to 8, where a block's shared memory holds them
   bool operator==(const TileTuning&) const = default;
 };
 

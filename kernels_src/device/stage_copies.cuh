@@ -45,7 +45,8 @@ struct StageCopies {
     __syncthreads();
   }
 
-  // kOnce: no other block reads these bytes, and nobody does so soon. Only of whole lines: of others it costs a tenth.
+  // kOnce: no other block reads these bytes, and nobody does so soon. Only where one copy is a whole tile: of rows it
+  // costs a tenth (docs/decisions/0016).
   template <bool kOnce>
   NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
     if (warp_of_block() != kThreadsOfBlock / 32 - 1) return;

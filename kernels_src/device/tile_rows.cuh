@@ -14,9 +14,9 @@ struct StreamedRows {
   static constexpr int kGainWords = 0;
   static constexpr int kPaddedCols = static_cast<int>(kCols + 7) / 8 * 8;
 
-  const bf16* from;
-  int64_t stride;
-  int rows;
+  const bf16* from;  // [rows, stride]
+  int64_t stride;    // elements
+  int rows;          // that there are
 
   template <class Args>
   NODEWRIGHT_DEVICE explicit StreamedRows(const Args& args)
