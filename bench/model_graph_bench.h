@@ -50,6 +50,7 @@ struct BucketLine {
   int slot = 0;
   size_t nodes = 0;
   double plan_us = 0, add_us = 0, instantiate_us = 0, upload_us = 0;  // upload: until the stream is idle
+  double longest_us = 0;                                              // of its builds, one a set: total_us()
   ExecCost estimate;                                                  // made of the plan before it was built
   uint64_t free_fell_bytes = 0;  // by how much the device's free memory fell, in the driver's steps of 2 MiB
   double exec_bytes = 0;  // of one of many like graphs (bytes_per_exec), measured for slot 0; 0: the driver shows none
@@ -61,8 +62,9 @@ struct BucketsResult {
   double kernels_ms = 0;                     // compiling and loading them, in as many threads as there are cores
   double reserve_ms = 0;                     // reserve_graphs for all of them, where that was asked for
   BucketLine first;                          // an extra graph of the first bucket, built before all others
-  std::vector<BucketLine> lines;             // slot by slot
-  uint64_t free_fell_bytes = 0;              // from before the first line's graph to after the last's
+  std::vector<BucketLine> lines;             // slot by slot; of each graph's builds, one a set, that of median total
+  std::vector<double> set_ms;                // all of a set, set by set
+  uint64_t free_fell_bytes = 0;              // from before the first set's first graph to after its last
   double launch_all_ms = 0;                  // one launch of each graph with no live row, until the last has run
 };
 
@@ -72,9 +74,9 @@ class BucketBench {
   BucketBench(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
               std::vector<int64_t> buckets, int slots, int64_t context);
 
-  // Builds them, all alive at once, launches each once, and destroys them. With `reserve` after reserve_graphs for as
-  // many.
-  BucketsResult build(bool reserve);
+  // Builds them, all alive at once, launches each once, and destroys them; then the whole set again, `sets` times in
+  // all (odd). With `reserve` after reserve_graphs for as many.
+  BucketsResult build(bool reserve, int sets);
 
   // Fills in what one graph of each bucket takes of the device's memory, from many of them, which are in `kept` then
   // and which nobody may launch.
@@ -82,6 +84,7 @@ class BucketBench {
 
  private:
   Plan plan_of(int64_t rows, int slot) const;
+  std::vector<BucketLine> build_set(KeptGraphs& graphs) const;
   BucketLine build_one(int64_t rows, int slot, KeptGraphs& graphs) const;
 
   Device& device_;

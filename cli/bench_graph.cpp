@@ -37,6 +37,7 @@ struct GraphBenchCommand {
 
 // Two decode slots: one step is prepared on the host while the other runs.
 constexpr int kSlots = 2;
+constexpr int kBucketSets = 5;
 constexpr int kFirstBuildNodes = 1000;
 
 std::vector<GraphCase> cases_of(const GraphBenchCommand& command) {
@@ -83,7 +84,7 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
     const BucketSet sizes = BucketSet::up_to(static_cast<int>(command.most_rows));
     buckets.emplace(device, stream, kernels, *model, std::vector<int64_t>(sizes.sizes().begin(), sizes.sizes().end()),
                     kSlots, command.context);
-    measured.buckets = buckets->build(command.reserve);
+    measured.buckets = buckets->build(command.reserve, kBucketSets);
   }
   if (model) {
     measured.model = bench_model_graph(device, stream, kernels, *model,

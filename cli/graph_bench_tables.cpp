@@ -1,6 +1,7 @@
 #include "cli/graph_bench_tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -61,6 +62,7 @@ nlohmann::ordered_json json_of(const BucketLine& line) {
           {"instantiate_us", line.instantiate_us},
           {"upload_us", line.upload_us},
           {"us_per_node", us_of_node(line)},
+          {"longest_us", line.longest_us},
           {"free_memory_fell_bytes", line.free_fell_bytes},
           {"estimated_bytes", line.estimate.bytes},
           {"estimated_ms", line.estimate.ms},
@@ -143,19 +145,21 @@ std::string describe(const ModelGraphResult& result, const std::string& model) {
 
 std::string bucket_heading() {
   return fmt::format(
-      "buckets: a decode graph each, all alive at once\n{:>5} {:>4} {:>5} {:>9} {:>8} {:>9} {:>11} {:>8} {:>8} {:>8}\n",
-      "rows", "slot", "nodes", "ms", "us/node", "plan us", "add us", "inst. us", "upl. us", "B/node");
+      "buckets: a decode graph each, all alive at once; of the builds of each, one a set, that of median time\n{:>5} "
+      "{:>4} {:>5} {:>9} {:>8} {:>9} {:>11} {:>8} {:>8} {:>10} "
+      "{:>8}\n",
+      "rows", "slot", "nodes", "ms", "us/node", "plan us", "add us", "inst. us", "upl. us", "longest ms", "B/node");
 }
 
 std::string describe(const BucketLine& line) {
-  return fmt::format("{:>5} {:>4} {:>5} {:>9.3f} {:>8.2f} {:>9.1f} {:>11.1f} {:>8.1f} {:>8.1f}", line.rows, line.slot,
-                     line.nodes, line.total_us() * 1e-3, us_of_node(line), line.plan_us, line.add_us,
-                     line.instantiate_us, line.upload_us) +
+  return fmt::format("{:>5} {:>4} {:>5} {:>9.3f} {:>8.2f} {:>9.1f} {:>11.1f} {:>8.1f} {:>8.1f} {:>10.3f}", line.rows,
+                     line.slot, line.nodes, line.total_us() * 1e-3, us_of_node(line), line.plan_us, line.add_us,
+                     line.instantiate_us, line.upload_us, line.longest_us * 1e-3) +
          cell(line.exec_bytes > 0, line.exec_bytes / static_cast<double>(line.nodes), 8, 0) + "\n";
 }
 
 std::string describe_totals(const BucketsResult& result) {
-  double us = 0, estimated_ms = 0;
+  double us = 0, longest_us = 0, estimated_ms = 0;
   uint64_t estimated_bytes = 0;
   size_t nodes = 0;
   std::vector<double> of_node;
@@ -165,6 +169,7 @@ std::string describe_totals(const BucketsResult& result) {
     estimated_bytes += line.estimate.bytes;
     nodes += line.nodes;
     of_node.push_back(us_of_node(line));
+    longest_us = std::max(longest_us, line.longest_us / static_cast<double>(line.nodes));
   }
   const Spread spread = spread_of(of_node);
   return fmt::format(
@@ -173,13 +178,14 @@ std::string describe_totals(const BucketsResult& result) {
       "one graph of as many nodes as all others, built and destroyed before them: {}\n"
       "{} graphs, {} nodes: {:.1f} ms, {:.2f} us a node (median {:.2f}, {:.2f} to {:.2f}); {:.1f} MB of device memory, "
       "{:.0f} B a node; each launched once with no live row: {:.1f} ms\n"
+      "set by set: {:.1f} ms; the longest single build: {:.2f} us a node\n"
       "estimated before they were built, without planning: {:.1f} ms, {:.1f} MB\n",
       result.kernels, result.kernels_compiled, result.kernels_ms, result.first.total_us() * 1e-3,
       us_of_node(result.first), result.reserve_ms > 0 ? fmt::format("{:.1f} ms", result.reserve_ms) : "none",
       result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median, spread.least, spread.most,
       static_cast<double>(result.free_fell_bytes) * 1e-6,
-      static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms, estimated_ms,
-      static_cast<double>(estimated_bytes) * 1e-6);
+      static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms,
+      fmt::join(result.set_ms, ", "), longest_us, estimated_ms, static_cast<double>(estimated_bytes) * 1e-6);
 }
 
 nlohmann::ordered_json json_of(const GraphBenchRow& row) {
@@ -231,6 +237,7 @@ nlohmann::ordered_json json_of(const BucketsResult& result) {
                                  {"free_memory_fell_bytes", result.free_fell_bytes},
                                  {"launch_all_ms", result.launch_all_ms},
                                  {"reserve_ms", result.reserve_ms},
+                                 {"set_ms", result.set_ms},
                                  {"first", json_of(result.first)},
                                  {"graphs", nlohmann::ordered_json::array()}};
   for (const BucketLine& line : result.lines) json["graphs"].push_back(json_of(line));

@@ -49,7 +49,7 @@ std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, cons
     worst_bytes = std::max(worst_bytes, line.exec_bytes / static_cast<double>(line.nodes));
     bytes_measured |= line.exec_bytes > 0;
   }
-  targets.push_back(with_value({.what = "a node of the worst bucket's graph: build, instantiate, upload",
+  targets.push_back(with_value({.what = "a node of the worst bucket's graph, median: build, instantiate, upload",
                                 .most = kMostBucketNodeUs,
                                 .unit = "us"},
                                worst_us));
@@ -61,7 +61,7 @@ std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, cons
 
 std::string describe(const Target& target) {
   const std::string value = target.measured ? fmt::format("{:.3f}", target.value) : "not measured";
-  return fmt::format("{:<62} {:>12} {:<5} at most {:<6g} {}\n", target.what, value, target.unit, target.most,
+  return fmt::format("{:<70} {:>12} {:<5} at most {:<6g} {}\n", target.what, value, target.unit, target.most,
                      target.met()      ? "met"
                      : target.measured ? "MISSED"
                                        : "-");
