@@ -13,6 +13,7 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
   if (token < 0 || token >= args.vocab) token = 0;  // a failed row's -1 must not be followed; the host reports it
   const bf16* from = args.embedding.data + token * args.stride;
   float* to = args.x.data + row * args.stride;
+  float squares = 0.0f;
   for (int64_t i = static_cast<int64_t>(threadIdx.x) * 8; i < args.stride;
        i += static_cast<int64_t>(kEmbedThreads) * 8) {
     float v[8];
@@ -28,5 +29,18 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
       for (int j = 0; j < 8; ++j) v[j] += p[j];
     }
     store_fp32_8(to + i, v);
+    if constexpr (kLeavesGained != 0) {
+      float gain[8];
+      unpack_8(load_frozen_16(args.next_gain.data + i), gain);
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 8; ++j) squares = fmaf(v[j], v[j], squares), gain[j] *= v[j];
+      store_16(args.gained.data + row * args.stride + i,
+               {pack_bf16(gain[0], gain[1]), pack_bf16(gain[2], gain[3]), pack_bf16(gain[4], gain[5]),
+                pack_bf16(gain[6], gain[7])});
+    }
+  }
+  if constexpr (kLeavesGained != 0) {
+    squares = block_sum(squares, reinterpret_cast<float*>(shared_memory()));
+    if (threadIdx.x == 0) args.squares.data[row] = squares;
   }
 }

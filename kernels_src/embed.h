@@ -19,10 +19,17 @@ struct Embed {
   int64_t stride;               // elements of an embedding row: hidden rounded up to 8, padded with zeros
   int64_t vocab;                // rows of the embedding
   float scale;                  // used if kScaled is 1
+
+  // For a kernel that norms x next, as of ProjectAdd, if kLeavesGained is 1; else empty.
+  Frozen<bf16> next_gain;  // [stride] of its norm
+  Out<bf16> gained;        // [rows, stride]
+  Out<float> squares;      // [1, rows rounded up to 8]
 };
 
-// Constants: kScaled: 1 where the embedding is multiplied; kPositions: 1 where positions are learned.
+// Constants: kScaled: 1 where the embedding is multiplied; kPositions: 1 where positions are learned; kLeavesGained.
 inline constexpr unsigned kEmbedThreads = 256;
-constexpr LaunchShape embed_shape(unsigned rows) { return {{rows, 1, 1}, {kEmbedThreads, 1, 1}, 0}; }
+constexpr LaunchShape embed_shape(unsigned rows, bool leaves_gained) {
+  return {{rows, 1, 1}, {kEmbedThreads, 1, 1}, leaves_gained ? kEmbedThreads / 32 * 4 : 0};
+}
 
 }  // namespace nodewright

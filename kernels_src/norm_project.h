@@ -25,6 +25,10 @@ struct NormProject {
   In<float> projected;     // [rows, stride], the first cols elements of a row count
   Frozen<bf16> post_gain;  // [cols]
   Out<float> x_next;       // [rows, stride] that sum, padded with zeros, for later kernels; or empty
+
+  // In tiles whose x the kernel before has multiplied by the gain (kGained) these stand for x and gain; else empty.
+  In<bf16> gained;    // [rows, stride], stride = cols
+  In<float> squares;  // [parts, rows rounded up to 8] parts of the sums of squares of x
 };
 
 // Of a launch with `best`: the shape of one without, and each thread's best so far in shared memory, since registers

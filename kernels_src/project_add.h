@@ -14,6 +14,11 @@ struct ProjectAdd {
   int64_t outputs;        // rows of weight
   int64_t x_stride;       // elements between two rows of x
   int64_t residual_stride;
+
+  // In tiles, for kernels that norm the sum next (kLeavesGained, device/tile_gained_rows.cuh); else empty.
+  Frozen<bf16> next_gain;  // [outputs] of their norm
+  Out<bf16> gained;        // [rows, outputs] the sums times that gain
+  Out<float> squares;      // [blocks, rows rounded up to 8] of the sums, of each block's outputs
 };
 
 }  // namespace nodewright

@@ -27,6 +27,7 @@ struct TileShape {
   int64_t unit = 1;          // W rows that must stay in one block (2: a gate row and its up row)
   bool normed = false;       // x is normed first: all of it stays in shared memory
   bool post_normed = false;  // before that, what joins x is: its gain is there, too
+  bool gained = false;       // normed, but for the scales, by the kernel before; cols = stride then
   TileTuning tuning = {};
 
   // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
@@ -76,9 +77,11 @@ struct TileShape {
     const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
     const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed ? 0 : 8 * token_tiles() * x_row);
     const int64_t norms = normed + post_normed;
-    const int64_t x = normed ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
+    const int64_t x = normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
-    return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + warps() * (x + sums);
+    const int64_t tokens = 8 * token_tiles(),
+                  of_gained = gained ? kBarrierBytes + tokens * (2 * stride + 64) + warps() * tokens * 4 : 0;
+    return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + of_gained + warps() * (x + sums);
   }
   // The longest that fits a block's shared memory; 0: none does.
   constexpr int64_t ring(int64_t sm_count, int64_t most_shared_bytes) const {

@@ -61,6 +61,10 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
+  if (shape.may_leave_gained(config)) {
+    s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
+    s.squares = arena.take<float>("squares", static_cast<uint64_t>(device.properties().sm_count) * round_up_8(s.rows));
+  }
   if (shape.with_products()) {
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
     s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));

@@ -39,6 +39,12 @@ struct LayerContext {
   View<float> projected() const { return folds() ? s.projected : View<float>{}; }
   Weight<bf16> folded(Weight<bf16> post_norm) const { return folds() ? post_norm : Weight<bf16>{}; }
 
+  // The residual times a norm's gain, as a kernel of so many blocks leaves it for the kernel that norms it next.
+  View<bf16> gained() const { return k.gained ? s.gained : View<bf16>{}; }
+  View<float> squares(uint64_t blocks) const {
+    return k.gained ? s.squares.subview(0, blocks * unsigned_of((s.rows + 7) / 8 * 8)) : View<float>{};
+  }
+
   // s.normed = norm(s.residual) of all rows, or of those that choose.
   void norm(const std::string& name, const Kernel<NormRows>& kernel, Weight<bf16> gain, View<int32_t> n_live) const {
     g.launch(
@@ -51,15 +57,17 @@ struct LayerContext {
 struct Layer {
   const LayerWeights& w;
   const LayerWeights* before;  // of the layer before, or null
+  Weight<bf16> next_gain;     // of the norm behind the layer: the next layer's, or the head's
   View<bf16> kv;
   Weight<float> frequencies;  // empty where positions are learned
   int64_t window;             // keys attended; 0: all
 };
 
-// x += W y + b or, in a family with post norms, x += norm(W y), which is left to the next kernel where those are folded
+// x += W y + b or, in a family with post norms, x += norm(W y), which is left to the next kernel where those are folded.
+// next_gain: of the norm of x that comes next.
 void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k,
                      const std::shared_ptr<const MatmulPlan>& product, View<bf16> y, const WeightMatrix& w,
-                     Weight<bf16> post_norm) {
+                     Weight<bf16> post_norm, Weight<bf16> next_gain) {
   const auto& [g, config, kernels, s, hidden_stride, chooses] = c;
   if (product) {
     c.product(name, product, y, w, config.post_norms ? s.projected : s.residual);
@@ -73,7 +81,10 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
               .n_live = s.inputs.n_live,
               .outputs = w.rows,
               .x_stride = w.stride,
-              .residual_stride = hidden_stride});
+              .residual_stride = hidden_stride,
+              .next_gain = kernels.gained ? next_gain : Weight<bf16>{},
+              .gained = c.gained(),
+              .squares = c.squares(k.project_add.shape.grid[0])});
     return;
   } else {
     g.launch(name, k.project,
@@ -107,9 +118,10 @@ void project_qkv(const LayerContext& c, const Layer& layer) {
     return c.product("qkv", k.products.qkv, s.normed, w.qkv, s.qkv);
   }
   const bool adds = c.folds() && layer.before != nullptr;
+  const auto blocks_before = layer.before == nullptr ? 1 : k.down.project_add.shape.grid[0];  // embed's, or down's
   g.launch("qkv", adds ? k.norm_qkv : k.first_norm_qkv,
-           {.x = adds ? s.mid_residual : s.residual,
-            .gain = w.attention_norm.gain,
+           {.x = k.gained ? View<float>{} : adds ? s.mid_residual : s.residual,
+            .gain = k.gained ? Weight<bf16>{} : w.attention_norm.gain,
             .shift = w.attention_norm.shift,
             .weight = w.qkv.data,
             .bias = w.qkv.bias,
@@ -121,7 +133,9 @@ void project_qkv(const LayerContext& c, const Layer& layer) {
             .eps = config.eps,
             .projected = adds ? s.projected : View<float>{},
             .post_gain = adds ? layer.before->feed_forward_post_norm : Weight<bf16>{},
-            .x_next = adds ? s.residual : View<float>{}});
+            .x_next = adds ? s.residual : View<float>{},
+            .gained = c.gained(),
+            .squares = c.squares(blocks_before)});
 }
 
 // Keys that a row attends to, at most: those of the longest context, or of its window.
@@ -230,7 +244,8 @@ void attention_block(const LayerContext& c, const Layer& layer) {
              Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
     attend(c, layer);
   }
-  add_to_residual(c, "out", k.attention_out, k.products.out, s.attended, w.out, w.attention_post_norm);
+  add_to_residual(c, "out", k.attention_out, k.products.out, s.attended, w.out, w.attention_post_norm,
+                  w.feed_forward_norm.gain);
 }
 
 // x += Wdown (f(Wgate norm(x)) * (Wup norm(x))), or without a gate x += Wdown f(Wup norm(x) + b) + b
@@ -249,8 +264,8 @@ void feed_forward_block(const LayerContext& c, const Layer& layer) {
               .y_stride = w.down.stride});
   } else {
     g.launch(config.gated ? "gate_up" : "up", k.norm_gate_up,
-             {.x = s.residual,
-              .gain = w.feed_forward_norm.gain,
+             {.x = k.gained ? View<float>{} : s.residual,
+              .gain = k.gained ? Weight<bf16>{} : w.feed_forward_norm.gain,
               .shift = w.feed_forward_norm.shift,
               .weight = w.gate_up.data,
               .bias = w.gate_up.bias,
@@ -261,9 +276,11 @@ void feed_forward_block(const LayerContext& c, const Layer& layer) {
               .eps = config.eps,
               .projected = c.projected(),
               .post_gain = c.folded(w.attention_post_norm),
-              .x_next = s.mid_residual});
+              .x_next = s.mid_residual,
+              .gained = c.gained(),
+              .squares = c.squares(k.attention_out.project_add.shape.grid[0])});
   }
-  add_to_residual(c, "down", k.down, k.products.down, s.activated, w.down, w.feed_forward_post_norm);
+  add_to_residual(c, "down", k.down, k.products.down, s.activated, w.down, w.feed_forward_post_norm, layer.next_gain);
 }
 
 void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s,
@@ -297,8 +314,11 @@ void embed(const LayerContext& c, const DecoderWeights& w) {
             .x = s.residual,
             .stride = hidden_stride,
             .vocab = config.vocab,
-            .scale = config.embedding_scale},
-           Traffic{sizeof(bf16) * unsigned_of(s.rows * hidden_stride), s.residual.bytes()});
+            .scale = config.embedding_scale,
+            .next_gain = k.gained ? w.layers().front().attention_norm.gain : Weight<bf16>{},
+            .gained = c.gained(),
+            .squares = c.squares(1)},
+           Traffic{sizeof(bf16) * unsigned_of(s.rows * hidden_stride), s.residual.bytes() + c.gained().bytes()});
 }
 
 // s.hidden = norm(x), s.logits = Whead norm(x), s.tokens: what each row chooses; x: the residual behind the last layer.
@@ -325,8 +345,8 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
     c.product("logits", k.products.head, s.normed, w.head(), s.logits);
   } else {
     g.launch("logits", k.norm_logits,
-             {.x = x,
-              .gain = w.final_norm().gain,
+             {.x = k.head_gained ? View<float>{} : x,
+              .gain = k.head_gained ? Weight<bf16>{} : w.final_norm().gain,
               .shift = w.final_norm().shift,
               .weight = w.head().data,
               .bias = {},
@@ -338,7 +358,9 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .eps = config.eps,
               .projected = c.projected(),
               .post_gain = post_norm,
-              .x_next = {}});
+              .x_next = {},
+              .gained = k.head_gained ? c.gained() : View<bf16>{},
+              .squares = k.head_gained ? c.squares(k.down.project_add.shape.grid[0]) : View<float>{}});
   }
   g.launch("sample", k.sample,
            {.logits = logits,
@@ -407,7 +429,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     for (int64_t l = 0; l < config.layers; ++l) {
       const auto scope = builder.scope("l" + std::to_string(l));
       const LayerWeights* own = &w.layers()[unsigned_of(l)];
-      const Layer layer{*own, l > 0 ? own - 1 : nullptr, cache.layer(l), model.frequencies(l), config.window_of(l)};
+      const Layer layer{*own, l > 0 ? own - 1 : nullptr,
+                        l + 1 < config.layers ? own[1].attention_norm.gain : w.final_norm().gain, cache.layer(l), model.frequencies(l), config.window_of(l)};
       attention_block(context, layer);
       feed_forward_block(context, layer);
     }

@@ -82,10 +82,14 @@ struct Choices {
   std::optional<Projections> projections;
   std::optional<OfProducts> of_products;
   std::optional<Choice> norm_add, norm_logits, norm_hidden, advance;  // norm_add: of products and post norms
+  bool gained = false, head_gained = false;                           // as of DecoderKernels
 };
 
-// What a projection norms: nothing, its input, or first what the block before adds to that.
-enum class Norms : uint8_t { none, own, post_and_own };
+// What a projection norms: nothing, its input, or first what the block before adds to that; gained: its input, which
+// comes times the gain.
+enum class Norms : uint8_t { none, own, post_and_own, gained };
+
+bool is_tiled(const Choice& choice) { return choice.request.name.starts_with("tile_"); }
 
 // A warp holds one key at least: 32 lanes of 8 elements.
 constexpr int64_t kLargestHeadDim = 256;
@@ -102,11 +106,13 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                               std::vector<Constant> of_matvec) {
     const int64_t stride = (cols + 7) / 8 * 8;
     const bool normed = norms != Norms::none, post_normed = norms == Norms::post_and_own;
+    const bool gained = norms == Norms::gained;
     if (normed)
       for (std::vector<Constant>* constants : {&of_tiles, &of_matvec})
         constants->insert(constants->end(), {constant("kNorm", config.norm), constant("kPostNorm", post_normed)});
+    if (normed) of_tiles.push_back(constant("kGained", gained));
     if (step.takes_tiles(rows))
-      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, tuning.tile}, device,
+      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile}, device,
                               std::move(of_tiles)))
         return *std::move(choice);
     return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
@@ -133,9 +139,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
                  activation = constant("kActivation", config.activation);
   Choices c{
-      .embed = {{"embed",
-                 {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions)}},
-                embed_shape(n)},
+      .embed = {},
       .sample = {{"sample", {}}, sample_shape(sampled)},
       .of_attention = {},
       .rope_flash_decode = {},
@@ -170,21 +174,45 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                      .attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
-    const auto output = [&](int64_t cols, const ProjectionTuning& tuning) {
+    const auto output = [&](int64_t cols, const ProjectionTuning& tuning, bool leaves_gained) {
+      std::vector<Constant> of_tiles;
+      if (!config.post_norms) of_tiles.push_back(constant("kLeavesGained", leaves_gained));
       return projection(config.post_norms ? "project" : "project_add", cols, config.hidden, 1, Norms::none, step.rows,
-                        tuning, {}, {bias});
+                        tuning, std::move(of_tiles), {bias});
     };
     const int64_t unit = config.gated ? 2 : 1;  // a gate row and its up row
-    c.projections = {.first_norm_qkv = normed(config.qkv_width(), Norms::own, step.rows, step.tuning.qkv, bias),
-                     .norm_qkv = normed(config.qkv_width(), norms, step.rows, step.tuning.qkv, bias),
-                     .attention_out = output(config.query_width(), step.tuning.out),
-                     .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, norms,
-                                                step.rows, step.tuning.gate_up, {activation},
-                                                {bias, constant("kGated", config.gated), activation}),
-                     .down = output(config.intermediate, step.tuning.down)};
+    const auto projections = [&](Norms first, Norms others) {
+      const bool gained = others == Norms::gained;
+      return Projections{.first_norm_qkv = normed(config.qkv_width(), first, step.rows, step.tuning.qkv, bias),
+                         .norm_qkv = normed(config.qkv_width(), others, step.rows, step.tuning.qkv, bias),
+                         .attention_out = output(config.query_width(), step.tuning.out, gained),
+                         .norm_gate_up =
+                             projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, others,
+                                        step.rows, step.tuning.gate_up, {activation},
+                                        {bias, constant("kGated", config.gated), activation}),
+                         .down = output(config.intermediate, step.tuning.down, gained)};
+    };
+    if (step.may_leave_gained(config)) {
+      c.projections = projections(Norms::gained, Norms::gained);
+      const Projections& p = *c.projections;
+      c.gained = is_tiled(p.norm_qkv) && is_tiled(p.attention_out) && is_tiled(p.norm_gate_up) && is_tiled(p.down);
+    }
+    if (!c.gained) c.projections = projections(Norms::own, norms);
   }
-  if (!step.has_head_product())
-    c.norm_logits = normed(config.vocab, norms, step.sampled_rows, step.tuning.head, {"kBias", 0});
+  if (!step.has_head_product()) {
+    const auto head = [&](Norms of) {
+      return normed(config.vocab, of, step.sampled_rows, step.tuning.head, {"kBias", 0});
+    };
+    if (c.gained && (step.sampled_rows + 7) / 8 == (step.rows + 7) / 8) {  // squares of as many rows
+      c.norm_logits = head(Norms::gained);
+      c.head_gained = is_tiled(*c.norm_logits);
+    }
+    if (!c.head_gained) c.norm_logits = head(norms);
+  }
+  c.embed = {{"embed",
+              {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions),
+               constant("kLeavesGained", c.gained)}},
+             embed_shape(n, c.gained)};
   if (step.is_one_row()) c.norm_logits->shape = with_best(c.norm_logits->shape);
   if (config.post_norms && step.with_products()) c.norm_add = {{"norm_add", {norm}}, norm_add_shape(n)};
   if (const auto rows = static_cast<unsigned>(step.hidden_rows()); rows > 0)
@@ -263,6 +291,8 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   };
   DecoderKernels k;
   k.shape = step;
+  k.gained = c.gained;
+  k.head_gained = c.head_gained;
   get(k.embed, c.embed);
   if (const auto& a = c.of_attention) {
     get(k.rope_append, a->rope_append);
@@ -292,7 +322,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   }
   if (c.norm_logits) {
     get(k.norm_logits, *c.norm_logits);
-    if (step.is_one_row() || c.norm_logits->request.name == "tile_norm_project")
+    if (step.is_one_row() || is_tiled(*c.norm_logits))
       k.head_parts = c.norm_logits->shape.grid[0];
   }
   if (c.norm_hidden) get(k.norm_hidden, *c.norm_hidden);

@@ -52,6 +52,11 @@ struct StepShape {
   bool takes_tiles(int64_t n) const {
     return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
   }
+  // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
+  // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly.
+  bool may_leave_gained(const ModelConfig& config) const {
+    return takes_tiles(rows) && rows <= 16 && config.norm == Norm::rms && !config.post_norms && config.hidden % 8 == 0;
+  }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
   bool takes_flash_decode(const ModelConfig& config) const {

@@ -3,9 +3,12 @@
 // sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
 // and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
 //
-// Constants: those of device/tile_stream.cuh, kNorm, an RMS norm (kernels_src/norm.h), and kPostNorm.
+// With kGained the kernel before has done all that but the scales (device/tile_gained_rows.cuh).
+//
+// Constants: those of device/tile_stream.cuh, kNorm, an RMS norm (kernels_src/norm.h), kPostNorm and kGained.
 #pragma once
 
+#include "kernels_src/device/tile_gained_rows.cuh"
 #include "kernels_src/device/tile_stream.cuh"
 #include "kernels_src/norm.h"
 
@@ -192,24 +195,38 @@ struct NormedRows {
   }
 };
 
+template <bool kFirst, class A, class B>
+struct Either {
+  using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using Type = B;
+};
+
 // The whole of a kernel that projects norm(x), outputs dealt in units of `unit`: requests weights, waits, norms,
 // streams. store(j, row, m, first, second, is_last) as of stream_tiles, for the rows m of x that count; is_last: there
 // is no `second`.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
-  using Rows = NormedRows<Args>;
+  using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
   using Ring = TileRing<Rows>;
   const OutputRange range = block_outputs(args.outputs, unit);
   Ring ring(args.weight.data, range, shared_memory());
   Rows rows(args, shared_memory() + Ring::kBytes);
-  rows.request_gains(ring.copies.words);
+  if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
   ring.start();
   release_dependents();
   wait_for_inputs();
+  if constexpr (kGained != 0) rows.request();
   const int live = args.n_live.data[0];
-  ring.copies.words.template wait<Ring::Copies::kGroups>();
-  __syncwarp();  // a lane reads gains that another has copied
-  rows.convert(live);
+  if constexpr (kGained != 0) {
+    rows.wait();
+  } else {
+    ring.copies.words.template wait<Ring::Copies::kGroups>();
+    __syncwarp();  // a lane reads gains that another has copied
+    rows.convert(live);
+  }
   float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
   stream_tiles(
       ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},

@@ -27,6 +27,7 @@ struct MatvecFamily {
   bool post_norm = false;  // something joins x before its norm
   bool biases = false;
   Activation activation = Activation::silu;
+  bool leaves_gained = false;  // in tiles, for the norm that comes next
 };
 
 // As the model specialises them (models/decoder_kernels.cpp); no kernel minds a constant that it does not use.
@@ -63,6 +64,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
            {"kPieceSpans", s.piece_spans()},
            {"kTileRows", s.tile_rows()},
            {"kRing", ring_of(s)},
+           {"kGained", s.gained ? 1 : 0},
+           {"kLeavesGained", family.leaves_gained ? 1 : 0},
            {"kNorm", static_cast<int64_t>(family.norm)},
            {"kPostNorm", family.post_norm ? 1 : 0},
            {"kActivation", static_cast<int64_t>(family.activation)}}};
@@ -228,6 +231,40 @@ struct Joining {
   Out<float> output() const { return has ? x_next.view() : View<float>{}; }
 };
 
+// Rows of x times the gain, and their sums of squares in kParts parts, as a kernel before leaves them.
+struct Gained {
+  static constexpr uint64_t kParts = 3;
+  bool has;
+  Guarded<bf16> rows;      // [rows, stride]
+  Guarded<float> squares;  // [kParts, rows rounded up to 8]
+
+  Gained(const MatvecShape&, const MatvecData& d) : Gained(false, d) {}
+  Gained(const TileShape& s, const MatvecData& d) : Gained(s.gained, d) {}
+  Gained(bool gained, const MatvecData& d)
+      : has(gained), rows("gained", rows_of(d)), squares("squares", squares_of(d)) {}
+
+  static std::vector<bf16> rows_of(const MatvecData& d) {
+    std::vector<bf16> rows;
+    for (size_t i = 0; i < d.x.size(); ++i) {
+      const size_t k = i % d.count(d.stride);
+      rows.push_back(to_bf16(k < d.gain.size() ? d.x[i] * static_cast<float>(value_of(d.gain[k])) : 0));
+    }
+    return rows;
+  }
+  static std::vector<float> squares_of(const MatvecData& d) {
+    const int64_t tokens = (d.rows + 7) / 8 * 8;
+    std::vector<float> squares(kParts * d.count(tokens), kNaN);  // of rows that are not there: anything
+    for (int64_t m = 0; m < d.rows; ++m)
+      for (uint64_t part = 0; part < kParts; ++part) {
+        double sum = 0;
+        for (size_t k = part; k < d.count(d.cols); k += kParts)
+          sum += std::pow(static_cast<double>(d.x[d.count(m * d.stride) + k]), 2);
+        squares[part * d.count(tokens) + d.count(m)] = static_cast<float>(sum);
+      }
+    return squares;
+  }
+};
+
 // `grid_x`: blocks over the outputs, 0 for as many as the model would launch. `x_next`: of a family with post norms.
 struct RunNormProject {
   using Element = float;
@@ -241,14 +278,15 @@ struct RunNormProject {
                                 std::vector<float>* x_next = nullptr) {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
     const Joining joining(d);
+    const Gained gained(s, d);
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     Kernel<NormProject> kernel = matvec_kernel<NormProject>(kName, s, d.family, grid_x);
     if (s.rows == 1) kernel.shape = with_best(kernel.shape);
     const uint64_t parts = leaves_best(s) ? kernel.shape.grid[0] : 0;
     const Guarded<ScoredToken> best("best", static_cast<uint64_t>(s.rows) * parts);
-    run_node(kernel, {.x = x,
-                      .gain = gain,
+    run_node(kernel, {.x = gained.has ? View<float>{} : x.view(),
+                      .gain = given(!gained.has, gain),
                       .shift = given(d.family.norm == Norm::layer, shift),
                       .weight = weight,
                       .bias = given(d.family.biases, bias),
@@ -260,7 +298,9 @@ struct RunNormProject {
                       .eps = d.eps,
                       .projected = joining.input(),
                       .post_gain = given(joining.has, joining.post_gain),
-                      .x_next = x_next != nullptr ? joining.output() : Out<float>{}});
+                      .x_next = x_next != nullptr ? joining.output() : Out<float>{},
+                      .gained = gained.has ? gained.rows.view() : View<bf16>{},
+                      .squares = gained.has ? gained.squares.view() : View<float>{}});
     if (x_next != nullptr) *x_next = joining.x_next.read();
     const std::vector<ScoredToken> found = best.read();
     const std::vector<float> results = y.read();
@@ -299,12 +339,13 @@ struct RunNormGateUp {
                                std::vector<float>* x_next = nullptr) {
     const Guarded<float> x("x", d.x);
     const Joining joining(d);
+    const Gained gained(s, d);
     const Guarded<bf16> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias),
         y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     run_node(matvec_kernel<NormGateUp>(kName, s, d.family, grid_x),
-             {.x = x,
-              .gain = gain,
+             {.x = gained.has ? View<float>{} : x.view(),
+              .gain = given(!gained.has, gain),
               .shift = given(d.family.norm == Norm::layer, shift),
               .weight = weight,
               .bias = given(d.family.biases, bias),
@@ -315,7 +356,9 @@ struct RunNormGateUp {
               .eps = d.eps,
               .projected = joining.input(),
               .post_gain = given(joining.has, joining.post_gain),
-              .x_next = x_next != nullptr ? joining.output() : Out<float>{}});
+              .x_next = x_next != nullptr ? joining.output() : Out<float>{},
+              .gained = gained.has ? gained.rows.view() : View<bf16>{},
+              .squares = gained.has ? gained.squares.view() : View<float>{}});
     if (x_next != nullptr) *x_next = joining.x_next.read();
     return y.read();
   }

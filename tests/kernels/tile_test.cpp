@@ -37,14 +37,21 @@ Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t 
   return result;
 }
 
+// The same of rows that the kernel before has multiplied by the gain.
+struct RunGainedNormProject : RunNormProject {};
+struct RunGainedNormGateUp : RunNormGateUp {};
+
 template <class Projection>
 class TileKernel : public ::testing::Test {
  protected:
   static constexpr int64_t kOutputs = 70;  // on one block: four tiles and a part of a fifth
 
   static TileShape shape(int64_t rows, int64_t cols) {
-    const bool normed = std::is_same_v<Projection, RunNormProject> || std::is_same_v<Projection, RunNormGateUp>;
-    return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed};
+    const bool normed = std::is_base_of_v<RunNormProject, Projection> || std::is_base_of_v<RunNormGateUp, Projection>;
+    const bool gained =
+        std::is_same_v<Projection, RunGainedNormProject> || std::is_same_v<Projection, RunGainedNormGateUp>;
+    if (gained) cols = cols / 8 * 8;
+    return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed, false, gained};
   }
   static int64_t elements() { return kOutputs / Projection::kUnit; }
   static void expect_reference(const TileShape& shape, const MatvecData& data,
@@ -64,10 +71,11 @@ class TileKernel : public ::testing::Test {
 struct NameOfTileRun {
   template <class Run>
   static std::string GetName(int) {
-    return Run::kName;
+    const bool gained = std::is_same_v<Run, RunGainedNormProject> || std::is_same_v<Run, RunGainedNormGateUp>;
+    return (gained ? "gained_" : "") + std::string(Run::kName);
   }
 };
-using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunProjectAdd, RunProject>;
+using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp, RunProjectAdd, RunProject>;
 TYPED_TEST_SUITE(TileKernel, TileRuns, NameOfTileRun);
 
 // One and two tiles of tokens; spans that no number of warps divides, and a row that ends within 16 bytes.
@@ -188,6 +196,55 @@ TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
   EXPECT_EQ(smaller.piece_spans(), 2);
   EXPECT_LE(smaller.shared_bytes(smaller.ring(132, 99 << 10)), 99 << 10);
   EXPECT_EQ(wide.fitting(132, 64 << 10).ring(132, 64 << 10), 0);  // rows of x alone are more
+}
+
+// What project_add leaves beside the sums: of every live row, and of every block.
+TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
+  for (const auto& [rows, n_live, tile_rows] : {std::tuple{8, 8, 16}, {5, 3, 8}, {11, 11, 8}, {11, 4, 16}}) {
+    TileShape shape{rows, 200, 200, 72, 1, false};
+    shape.tuning.rows = tile_rows;
+    const MatvecData data(shape);
+    const std::vector<float> expected = RunProjectAdd::run(shape, data, n_live, 7);
+
+    constexpr uint64_t kBlocks = 7;
+    const uint64_t tokens = data.count((rows + 7) / 8 * 8), outputs = data.count(shape.outputs);
+    std::vector<bf16> next_gain;
+    for (uint64_t n = 0; n < outputs; ++n) next_gain.push_back(to_bf16(1.0 + 0.5 * noise(9, n)));
+    const Guarded<bf16> x("x", data.packed_x), weight("weight", data.weight), gain("next_gain", next_gain),
+        gained("gained", data.count(rows) * outputs);
+    const Guarded<float> residual("residual", data.residual), squares("squares", kBlocks * tokens);
+    const Guarded<int32_t> live("n_live", std::vector<int32_t>{n_live});
+    run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.leaves_gained = true}, kBlocks),
+             {.x = x,
+              .weight = weight,
+              .bias = {},
+              .residual = residual,
+              .n_live = live,
+              .outputs = shape.outputs,
+              .x_stride = data.stride,
+              .residual_stride = data.y_stride,
+              .next_gain = gain,
+              .gained = gained,
+              .squares = squares});
+    const std::vector<float> sums = residual.read(), parts = squares.read();
+    const std::vector<bf16> rows_left = gained.read();
+    EXPECT_TRUE(same_bits(std::span(sums), std::span(expected)));
+    for (int64_t m = 0; m < n_live; ++m) {
+      for (uint64_t part = 0; part < kBlocks; ++part) {
+        double wanted = 0;
+        for (uint64_t n = outputs * part / kBlocks; n < outputs * (part + 1) / kBlocks; ++n) {
+          const float sum = sums[data.count(m * data.y_stride) + n];
+          wanted += static_cast<double>(sum) * sum;
+          ASSERT_EQ(rows_left[data.count(m) * outputs + n].bits,
+                    to_bf16(sum * static_cast<float>(value_of(next_gain[n]))).bits)
+              << "row " << m << ", output " << n;
+        }
+        ASSERT_NEAR(parts[part * tokens + data.count(m)], wanted, 12 * 0x1p-24 * wanted) << "row " << m;
+      }
+    }
+    for (size_t i = data.count(n_live) * outputs; i < rows_left.size(); ++i)
+      ASSERT_TRUE(std::isnan(value_of(rows_left[i]))) << "element " << i << " is of no live row";
+  }
 }
 
 // Gemma's norm, whose gain counts from 1, and its activation.
