@@ -53,9 +53,11 @@ struct StepShape {
     return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
   }
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
-  // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly.
+  // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
+  // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
+  // bench/results/2026-11-23-h200-gained-rows.txt).
   bool may_leave_gained(const ModelConfig& config) const {
-    return takes_tiles(rows) && rows <= 16 && config.norm == Norm::rms && !config.post_norms && config.hidden % 8 == 0;
+    return takes_tiles(rows) && rows > 4 && rows <= 16 && config.norm == Norm::rms && !config.post_norms && config.hidden % 8 == 0;
   }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.

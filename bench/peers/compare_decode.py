@@ -54,7 +54,7 @@ def of_rounds(spreads):
 
 def measure(options):
     step = peers.DecodeStep(options.model, options.batch, options.context, options.device)
-    made = peers.variants(step, options.compile)
+    made, left_out = peers.variants(step, options.compile)
     peers.check_agreement(step, made)
     rounds = []
     for i in range(options.rounds):
@@ -65,7 +65,7 @@ def measure(options):
         rounds.append({"step_ms": times, "nodewright": ours})
         print(f"round {i + 1} of {options.rounds}: " +
               ", ".join(f"{name} {spread['median']:.4f} ms" for name, spread in times.items()), flush=True)
-    return rounds
+    return rounds, left_out
 
 
 def summary_of(rounds, batch):
@@ -105,7 +105,7 @@ def main():
     if min(options.batch, options.rounds, options.samples, options.steps) < 1 or options.context < 2:
         parser.error("--batch, --rounds, --samples and --steps are at least 1, --context at least 2")
 
-    rounds = measure(options)
+    rounds, left_out = measure(options)
     summary = summary_of(rounds, options.batch)
     print_table(summary)
     if not options.out:
@@ -115,7 +115,7 @@ def main():
               "command": shlex.join(["python3"] + sys.argv),
               "model": os.path.basename(os.path.normpath(options.model)), "batch": options.batch,
               "context": options.context, "samples": options.samples, "steps_per_sample": options.steps,
-              "versions": peers.versions(), "summary": summary, "rounds": rounds}
+              "versions": peers.versions(), "left_out": left_out, "summary": summary, "rounds": rounds}
     with open(options.out, "w") as file:
         json.dump(result, file, indent=2)
         file.write("\n")
