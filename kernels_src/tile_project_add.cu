@@ -1,6 +1,6 @@
 // residual[m, n] += sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias. Block b:
-// outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and squares[b, m], the
-// sum of the squares of residual[m, n] over the block's n.
+// outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and squares[b, m],
+// the sum of the squares of residual[m, n] over the block's n.
 #include "kernels_src/device/tile_rows.cuh"
 #include "kernels_src/project_add.h"
 
@@ -40,8 +40,7 @@ NODEWRIGHT_KERNEL(tile_project_add, ProjectAdd, kThreads) {
       NODEWRIGHT_UNROLL
       for (int offset = kHalfTile / 2; offset > 0; offset /= 2)
         squares[j] += __shfl_xor_sync(0xffffffffu, squares[j], offset);
-      if (i % kHalfTile == 0)
-        args.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
+      if (i % kHalfTile == 0) args.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
     }
   }
 }

@@ -77,7 +77,8 @@ struct TileShape {
     const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
     const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed ? 0 : 8 * token_tiles() * x_row);
     const int64_t norms = normed + post_normed;
-    const int64_t x = normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
+    const int64_t x =
+        normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
     const int64_t tokens = 8 * token_tiles(),
                   of_gained = gained ? kBarrierBytes + tokens * (2 * stride + 64) + warps() * tokens * 4 : 0;

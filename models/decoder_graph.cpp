@@ -57,14 +57,14 @@ struct LayerContext {
 struct Layer {
   const LayerWeights& w;
   const LayerWeights* before;  // of the layer before, or null
-  Weight<bf16> next_gain;     // of the norm behind the layer: the next layer's, or the head's
+  Weight<bf16> next_gain;      // of the norm behind the layer: the next layer's, or the head's
   View<bf16> kv;
   Weight<float> frequencies;  // empty where positions are learned
   int64_t window;             // keys attended; 0: all
 };
 
-// x += W y + b or, in a family with post norms, x += norm(W y), which is left to the next kernel where those are folded.
-// next_gain: of the norm of x that comes next.
+// x += W y + b or, in a family with post norms, x += norm(W y), which is left to the next kernel where those are
+// folded. next_gain: of the norm of x that comes next.
 void add_to_residual(const LayerContext& c, const std::string& name, const OutputKernels& k,
                      const std::shared_ptr<const MatmulPlan>& product, View<bf16> y, const WeightMatrix& w,
                      Weight<bf16> post_norm, Weight<bf16> next_gain) {
@@ -120,7 +120,9 @@ void project_qkv(const LayerContext& c, const Layer& layer) {
   const bool adds = c.folds() && layer.before != nullptr;
   const auto blocks_before = layer.before == nullptr ? 1 : k.down.project_add.shape.grid[0];  // embed's, or down's
   g.launch("qkv", adds ? k.norm_qkv : k.first_norm_qkv,
-           {.x = k.gained ? View<float>{} : adds ? s.mid_residual : s.residual,
+           {.x = k.gained ? View<float>{}
+                 : adds   ? s.mid_residual
+                          : s.residual,
             .gain = k.gained ? Weight<bf16>{} : w.attention_norm.gain,
             .shift = w.attention_norm.shift,
             .weight = w.qkv.data,
@@ -429,8 +431,12 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
     for (int64_t l = 0; l < config.layers; ++l) {
       const auto scope = builder.scope("l" + std::to_string(l));
       const LayerWeights* own = &w.layers()[unsigned_of(l)];
-      const Layer layer{*own, l > 0 ? own - 1 : nullptr,
-                        l + 1 < config.layers ? own[1].attention_norm.gain : w.final_norm().gain, cache.layer(l), model.frequencies(l), config.window_of(l)};
+      const Layer layer{*own,
+                        l > 0 ? own - 1 : nullptr,
+                        l + 1 < config.layers ? own[1].attention_norm.gain : w.final_norm().gain,
+                        cache.layer(l),
+                        model.frequencies(l),
+                        config.window_of(l)};
       attention_block(context, layer);
       feed_forward_block(context, layer);
     }

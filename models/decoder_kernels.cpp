@@ -112,8 +112,8 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
         constants->insert(constants->end(), {constant("kNorm", config.norm), constant("kPostNorm", post_normed)});
     if (normed) of_tiles.push_back(constant("kGained", gained));
     if (step.takes_tiles(rows))
-      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile}, device,
-                              std::move(of_tiles)))
+      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile},
+                              device, std::move(of_tiles)))
         return *std::move(choice);
     return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
                   std::move(of_matvec));
@@ -186,10 +186,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       return Projections{.first_norm_qkv = normed(config.qkv_width(), first, step.rows, step.tuning.qkv, bias),
                          .norm_qkv = normed(config.qkv_width(), others, step.rows, step.tuning.qkv, bias),
                          .attention_out = output(config.query_width(), step.tuning.out, gained),
-                         .norm_gate_up =
-                             projection("norm_gate_up", config.hidden, unit * config.intermediate, unit, others,
-                                        step.rows, step.tuning.gate_up, {activation},
-                                        {bias, constant("kGated", config.gated), activation}),
+                         .norm_gate_up = projection("norm_gate_up", config.hidden, unit * config.intermediate, unit,
+                                                    others, step.rows, step.tuning.gate_up, {activation},
+                                                    {bias, constant("kGated", config.gated), activation}),
                          .down = output(config.intermediate, step.tuning.down, gained)};
     };
     if (step.may_leave_gained(config)) {
@@ -322,8 +321,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   }
   if (c.norm_logits) {
     get(k.norm_logits, *c.norm_logits);
-    if (step.is_one_row() || is_tiled(*c.norm_logits))
-      k.head_parts = c.norm_logits->shape.grid[0];
+    if (step.is_one_row() || is_tiled(*c.norm_logits)) k.head_parts = c.norm_logits->shape.grid[0];
   }
   if (c.norm_hidden) get(k.norm_hidden, *c.norm_hidden);
   if (c.advance) get(k.advance, *c.advance);

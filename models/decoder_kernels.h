@@ -62,8 +62,8 @@ struct DecoderKernels {
   OutputKernels down;
   Kernel<NormProject> norm_logits;
   // In steps of tiles whose norm is an RMS norm of a hidden size that is a multiple of 8, without post norms: embed and
-  // the kernels that end a block leave the residual times the gain of the norm that comes next. `head_gained`: norm_logits
-  // takes it, too.
+  // the kernels that end a block leave the residual times the gain of the norm that comes next. `head_gained`:
+  // norm_logits takes it, too.
   bool gained = false, head_gained = false;
   uint64_t head_parts = 0;         // of a row's logits, of each of which norm_logits leaves the largest; 0: it does not
   Kernel<NormHidden> norm_hidden;  // empty where no hidden states leave the step

@@ -37,7 +37,8 @@ struct EmbedCase {
     const Guarded<bf16> weights("embedding", table);
     const Guarded<float> x("x", rows * static_cast<size_t>(stride));
     const auto kernel = typed_kernel<Embed>(
-        machine().kernels, {"embed", {{"kScaled", scale == 1 ? 0 : 1}, {"kPositions", positions.empty() ? 0 : 1}, {"kLeavesGained", 0}}},
+        machine().kernels,
+        {"embed", {{"kScaled", scale == 1 ? 0 : 1}, {"kPositions", positions.empty() ? 0 : 1}, {"kLeavesGained", 0}}},
         embed_shape(static_cast<unsigned>(rows), false));
     std::vector<bf16> position_rows;
     for (int64_t i = 0; i < kContext * stride; ++i) position_rows.push_back(position_table(i / stride, i % stride));

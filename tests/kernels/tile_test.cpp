@@ -75,7 +75,8 @@ struct NameOfTileRun {
     return (gained ? "gained_" : "") + std::string(Run::kName);
   }
 };
-using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp, RunProjectAdd, RunProject>;
+using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp,
+                                  RunProjectAdd, RunProject>;
 TYPED_TEST_SUITE(TileKernel, TileRuns, NameOfTileRun);
 
 // One and two tiles of tokens; spans that no number of warps divides, and a row that ends within 16 bytes.
