@@ -55,6 +55,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
                  {}};
   if (works) {
     ring.find_pages(0);
+    NODEWRIGHT_NO_UNROLL
     for (int i = 0; i < kDepth; ++i) ring.request(i);
     find_turns(own_heads, args.frequencies.data, own);
   }
@@ -64,8 +65,9 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   wait_for_inputs();
   if (!works) return;
 
-  for (int h = 0; h < kTileHeads; ++h)
-    for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads) store_query(memory, h, d, 0.0f);
+  if constexpr (kDim > kHeadDim)
+    for (int h = 0; h < kTileHeads; ++h)
+      for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads) store_query(memory, h, d, 0.0f);
   const bool has_own = chunks.last * kChunk >= length;
   rotate_tile(args, row, head0, has_own, own, own_heads, gains,
               [&](int head, int i, float v) { store_query(memory, head, i, v * args.scale); });

@@ -11,6 +11,7 @@ namespace nodewright {
 
 constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
 constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
+static_assert(kPaddedHeadDim <= 8 * 32);
 constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
 
 // In shared memory, before what attention needs (rope_tile_bytes).
@@ -110,7 +111,8 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
   if (has_own && head0 % kGroup == 0) {  // tiles of one kv head share its key
     const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
     bf16* to = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-    for (int i = static_cast<int>(threadIdx.x) * 8; i < kPaddedHeadDim; i += kThreads * 8) {
+    const int i = static_cast<int>(threadIdx.x) * 8;  // a warp holds the largest head
+    if (i < kPaddedHeadDim) {
       store_16(to + i, load_16(m.own_key + i));
       store_16(to + i + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
     }
