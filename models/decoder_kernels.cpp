@@ -138,9 +138,11 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
   const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
                  activation = constant("kActivation", config.activation);
+  // Elsewhere the head leaves the best of its parts.
+  const unsigned blocks_of_row = step.has_head_product() && device.has_clusters() ? 4 : 1;
   Choices c{
       .embed = {},
-      .sample = {{"sample", {}}, sample_shape(sampled)},
+      .sample = {{"sample", {constant("kBlocksOfRow", blocks_of_row)}}, sample_shape(sampled, blocks_of_row)},
       .of_attention = {},
       .rope_flash_decode = {},
       .projections = {},
