@@ -37,11 +37,12 @@ struct FlashDecodeShape {
   // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
   // banks. At the end, the weighted values of a warp take the place of one.
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
-  // Three blocks fill an SM's shared memory, or two of them where a warp would have fewer than three chunks; or one and
-  // the kernels around it, which hold little of it at one or two rows: there 139 KB a block are ahead of 70, and 209
-  // behind (docs/decisions/0015, 0018).
+  // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. Blocks of more
+  // than four warps are as many as SMs at most: from five rows on one takes more than half an SM's, or they gather on
+  // the SMs that are free first; with fewer rows the kernels around find room beside smaller ones. At one or two rows
+  // those hold little themselves (docs/decisions/0015, 0018).
   constexpr int64_t ring_bytes() const {
-    if (clusters && rows <= 2) return kMostRingBytes;
+    if (clusters && (rows <= 2 || (rows > 4 && warps > 4))) return kMostRingBytes;
     const int64_t third = 72 * 1024, half = 108 * 1024;
     return 3 * warps * stage_bytes() <= third ? third : half;
   }

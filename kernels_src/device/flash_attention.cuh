@@ -34,8 +34,8 @@ constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
 constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
 constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
 constexpr bool kQueriesInRegisters = kDim <= 128;
-// Chunks that a warp takes at once, where others are on their way meanwhile.
-constexpr int kTogether = kRing > 2 ? 2 : 1;
+// Chunks that a warp takes at once, where as many are on their way meanwhile.
+constexpr int kTogether = kRing > 3 ? 2 : 1;
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
@@ -145,8 +145,8 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, all of them its own. Instructions of one chunk do not wait for those of another;
-// a single chunk's scores are sums of two chains.
+// The warp's chunks i to i + kCount - 1, all of them its own. Instructions of one chunk do not wait for those of
+// another; a single chunk's scores are sums of two chains.
 template <int kCount, class Queries, class Patch>
 NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query,
                                       Patch patch) {
