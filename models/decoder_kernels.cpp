@@ -171,8 +171,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim, device.shared_optin_bytes};
     std::vector<Constant> of_tiles = heads;
     of_tiles.push_back({"kStages", tiles.stages()});
-    c.of_products = {.norm = {{"norm_rows", {norm}}, norm_rows_shape(n)},
-                     .norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)},
+    const KernelRequest norm_rows{"norm_rows", {norm, {"kCols", config.hidden}}};
+    c.of_products = {.norm = {norm_rows, norm_rows_shape(n)},
+                     .norm_sampled = {norm_rows, norm_rows_shape(sampled)},
                      .attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {
