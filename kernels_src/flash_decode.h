@@ -58,6 +58,13 @@ struct FlashDecodeShape {
     return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
                                  4 * (head_tile() * (2 * warps + weights + 2) + received + 4));
   }
+  constexpr ShapeConstants<5> constants() const {
+    return {{{"kHeadTile", head_tile()},
+             {"kSplits", splits},
+             {"kWarps", warps},
+             {"kRing", ring()},
+             {"kInCluster", in_cluster()}}};
+  }
   constexpr LaunchShape launch_shape() const {
     const auto blocks = static_cast<unsigned>(splits);
     return {{blocks, static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
@@ -73,7 +80,7 @@ struct FlashDecodeShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing and
-// kInCluster; of rope_flash_decode also kRotate, kHeadNorm and kNorm, as RopeAppend's.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize and the shape's; of rope_flash_decode also kRotate,
+// kHeadNorm and kNorm, as RopeAppend's.
 
 }  // namespace nodewright

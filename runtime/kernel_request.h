@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels_src/kernel_sources.h"
+#include "kernels_src/launch_shape.h"
 #include "runtime/content_hash.h"
 
 namespace nodewright {
@@ -19,6 +20,13 @@ struct Constant {
   int64_t value;
   bool operator==(const Constant&) const = default;
 };
+
+// Those that a launch shape asks for, and others.
+template <int N>
+std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, std::vector<Constant> others) {
+  for (const auto& [name, value] : of_shape.of) others.push_back({name, value});
+  return others;
+}
 
 // kernels_src/<name>.cu holds exactly the kernel <name>.
 struct KernelRequest {
