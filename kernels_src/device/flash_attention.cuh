@@ -98,7 +98,6 @@ struct ChunkRing {
     return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
   }
   NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
-  NODEWRIGHT_DEVICE bool has_settled(int i) const { return has(i) && (number(i) + 1) * kChunk <= end; }
   NODEWRIGHT_DEVICE bf16* stage(int i) const {
     return stages + (static_cast<int>(threadIdx.x / 32) * kDepth + i % kDepth) * kStage;
   }
@@ -145,18 +144,13 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, all of them its own. Instructions of one chunk do not wait for those of
-// another; a single chunk's scores are sums of two chains.
-template <int kCount, class Queries, class Patch>
-NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query,
-                                      Patch patch) {
+// The warp's chunks i to i + kCount - 1, which are there. Instructions of one chunk do not wait for those of another; a
+// single chunk's scores are sums of two chains.
+template <int kCount, class Queries>
+NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query) {
   constexpr int kChains = kCount == 1 ? 2 : 1;
   const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
-  ring.copies.template wait<kDepth - kCount>();
-  __syncwarp();
   float scores[kCount][kChains][2][4] = {};
-  for (int c = 0; c < kCount; ++c)
-    patch(ring.stage(i + c), ring.stage(i + c) + kChunk * kStride, ring.number(i + c) * kChunk);
   const auto key_piece = [&](int c, int step) {
     return ring.stage(i + c) + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
   };
@@ -262,11 +256,18 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
     NODEWRIGHT_UNROLL
     for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
   }
-  int i = 0;
-  if constexpr (kTogether > 1)
-    for (; ring.has_settled(i + kTogether - 1); i += kTogether)
-      attend_at_once<kTogether>(ring, i, length, state, load_query, [](bf16*, bf16*, int) {});
-  for (; ring.has(i); ++i) attend_at_once<1>(ring, i, length, state, load_query, patch);
+  // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
+  for (int i = 0; ring.has(i); i += kTogether) {
+    ring.copies.template wait<kDepth - kTogether>();
+    __syncwarp();
+    NODEWRIGHT_NO_UNROLL
+    for (int c = i; c < i + kTogether && ring.has(c); ++c)
+      patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+    if (kTogether == 1 || !ring.has(i + 1))
+      attend_at_once<1>(ring, i, length, state, load_query);
+    else
+      attend_at_once<kTogether>(ring, i, length, state, load_query);
+  }
 }
 
 // Warps -> block -> row's y.
