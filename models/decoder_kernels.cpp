@@ -24,17 +24,17 @@ Constant constant(const char* name, E value) {
 }
 
 // W [outputs, cols] times the bucket's rows.
-Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vector<Constant> of_family) {
-  return {{name, constants_of(shape.constants(), std::move(of_family))}, shape.launch_shape(sm_count)};
+Choice matvec(const char* name, const MatvecShape& shape, int sm_count, const std::vector<Constant>& of_family) {
+  return {{name, constants_of(shape.constants(), of_family)}, shape.launch_shape(sm_count)};
 }
 
 // The same on tensor cores, or nothing where a block's shared memory does not hold it.
 std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, const DeviceProperties& device,
-                            std::vector<Constant> of_family) {
+                            const std::vector<Constant>& of_family) {
   const TileShape shape = wanted.fitting(device.sm_count, device.shared_optin_bytes);
   const int64_t ring = shape.ring(device.sm_count, device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
-  return Choice{{"tile_" + name, constants_of(shape.constants(ring), std::move(of_family))},
+  return Choice{{"tile_" + name, constants_of(shape.constants(ring), of_family)},
                 shape.launch_shape(device.sm_count, ring)};
 }
 
@@ -87,10 +87,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     if (normed) of_tiles.push_back(constant("kGained", gained));
     if (step.takes_tiles(rows))
       if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile},
-                              device, std::move(of_tiles)))
+                              device, of_tiles))
         return *std::move(choice);
-    return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
-                  std::move(of_matvec));
+    return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count, of_matvec);
   };
   AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device)};

@@ -21,11 +21,13 @@ struct Constant {
   bool operator==(const Constant&) const = default;
 };
 
-// Those that a launch shape asks for, and others.
+// Those that a launch shape asks for, then the others.
 template <int N>
-std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, std::vector<Constant> others) {
-  for (const auto& [name, value] : of_shape.of) others.push_back({name, value});
-  return others;
+std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, const std::vector<Constant>& others) {
+  std::vector<Constant> constants;
+  for (const auto& [name, value] : of_shape.of) constants.push_back({name, value});
+  constants.insert(constants.end(), others.begin(), others.end());
+  return constants;
 }
 
 // kernels_src/<name>.cu holds exactly the kernel <name>.
