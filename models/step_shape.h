@@ -57,8 +57,7 @@ struct StepShape {
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
   // bench/results/2026-11-23-h200-gained-rows.txt).
   bool may_leave_gained(const ModelConfig& config) const {
-    return takes_tiles(rows) && rows > 4 && rows <= 16 && config.norm == Norm::rms && !config.post_norms &&
-           config.hidden % 8 == 0;
+    return takes_tiles(rows) && rows > 4 && config.norm == Norm::rms && !config.post_norms && config.hidden % 8 == 0;
   }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.

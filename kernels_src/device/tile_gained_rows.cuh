@@ -1,4 +1,4 @@
-// Rows of x that the kernel before has multiplied by the norm's gain and rounded to bf16 (device/leave_gained.cuh), as
+// Rows of x that the kernel before has multiplied by the norm's gain and rounded to bf16 (kernels_src/project_add.h), as
 // device/tile_stream.cuh wants them. They come to shared memory as they are; the sums of squares that come beside them,
 // a part of every block that left some, make the rows' scales: norm(x) . w = (x * gain) . w / rms(x).
 //
