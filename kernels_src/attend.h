@@ -55,6 +55,10 @@ struct AttendShape {
     const int64_t of_head = slots() * padded_head_dim() + 2 * pass() + 2 + weights + 2;
     return static_cast<unsigned>(4 * (head_tile() * of_head + 4));
   }
+  constexpr ShapeConstants<5> constants() const {
+    return {
+        {{"kHeadTile", head_tile()}, {"kLanes", lanes()}, {"kSplits", splits}, {"kWarps", warps}, {"kUnroll", unroll}}};
+  }
   constexpr LaunchShape launch_shape() const {
     return {{static_cast<unsigned>(splits), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
             {static_cast<unsigned>(32 * warps), 1, 1},
@@ -62,6 +66,6 @@ struct AttendShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kLanes, kPageSize, kSplits, kWarps, kUnroll.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize and the shape's.
 
 }  // namespace nodewright

@@ -37,9 +37,15 @@ struct FlashDecodeShape {
   // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
   // banks. At the end, the weighted values of a warp take the place of one.
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
-  // Three blocks fill an SM's shared memory; or one and the kernels around it, which hold little of it at one or two
-  // rows: there 139 KB a block are ahead of 70, and 209 behind (docs/decisions/0015).
-  constexpr int64_t ring_bytes() const { return clusters && rows <= 2 ? kMostRingBytes : 72 * 1024; }
+  // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. Blocks of more
+  // than four warps are as many as SMs at most: from five rows on one takes more than half an SM's, or they gather on
+  // the SMs that are free first; with fewer rows the kernels around find room beside smaller ones. At one or two rows
+  // those hold little themselves (docs/decisions/0015, 0018).
+  constexpr int64_t ring_bytes() const {
+    if (clusters && (rows <= 2 || (rows > 4 && warps > 4))) return kMostRingBytes;
+    const int64_t third = 72 * 1024, half = 108 * 1024;
+    return 3 * warps * stage_bytes() <= third ? third : half;
+  }
   constexpr int64_t ring() const {
     if (requested > 0) return requested;
     const int64_t fit = ring_bytes() / (warps * stage_bytes());
@@ -51,6 +57,13 @@ struct FlashDecodeShape {
     const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
     return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
                                  4 * (head_tile() * (2 * warps + weights + 2) + received + 4));
+  }
+  constexpr ShapeConstants<5> constants() const {
+    return {{{"kHeadTile", head_tile()},
+             {"kSplits", splits},
+             {"kWarps", warps},
+             {"kRing", ring()},
+             {"kInCluster", in_cluster()}}};
   }
   constexpr LaunchShape launch_shape() const {
     const auto blocks = static_cast<unsigned>(splits);
@@ -67,7 +80,7 @@ struct FlashDecodeShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing and
-// kInCluster; of rope_flash_decode also kRotate, kHeadNorm and kNorm, as RopeAppend's.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize and the shape's; of rope_flash_decode also kRotate,
+// kHeadNorm and kNorm, as RopeAppend's.
 
 }  // namespace nodewright

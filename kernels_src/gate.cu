@@ -7,12 +7,11 @@
 NODEWRIGHT_KERNEL(gate, Gate, kGateThreads) {
   release_dependents();
   wait_for_inputs();
-  const int64_t row = blockIdx.y;
-  if (row >= args.n_live.data[0]) return;
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kGateThreads + threadIdx.x) * 4;
+  const int64_t row = blockIdx.y, i = (static_cast<int64_t>(blockIdx.x) * kGateThreads + threadIdx.x) * 4;
   if (i >= args.outputs) return;
   float v[8];
   unpack_8(load_16(args.x.data + row * args.x_stride + 2 * i), v);
+  if (row >= args.n_live.data[0]) return;  // not before: the loads would follow each other
   bf16* y = args.y.data + row * args.y_stride + i;
   NODEWRIGHT_UNROLL
   for (int j = 0; j < 4; ++j)

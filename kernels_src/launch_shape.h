@@ -16,6 +16,16 @@ struct LaunchShape {
   constexpr bool operator==(const LaunchShape&) const = default;
 };
 
+// A number that a kernel is compiled for, by the name that its source has for it.
+struct ShapeConstant {
+  const char* name;
+  long long value;
+};
+template <int N>
+struct ShapeConstants {
+  ShapeConstant of[N];
+};
+
 // The usual case: a row of blocks, a row of threads.
 constexpr LaunchShape launch_shape_1d(unsigned blocks, unsigned threads, unsigned shared_bytes = 0) {
   return LaunchShape{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes};

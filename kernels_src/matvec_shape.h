@@ -1,5 +1,5 @@
 // How a matrix times a few rows is laid over the GPU: threads own columns, blocks own contiguous ranges of outputs.
-// Host only; the kernels get the same numbers as named constants (device/matvec.cuh).
+// Host only; the kernels of device/matvec.cuh are compiled for its constants.
 #pragma once
 
 #include <algorithm>
@@ -78,6 +78,17 @@ struct MatvecShape {
   constexpr int64_t segment() const {
     const int64_t fits = 4096 / (tile() * (threads() / 32));
     return std::max<int64_t>(batch(), fits / batch() * batch());
+  }
+
+  // More rows than one share their code: fewer kernels to compile.
+  constexpr ShapeConstants<7> constants() const {
+    return {{{"kSingleRow", rows == 1},
+             {"kTile", tile()},
+             {"kCols", cols},
+             {"kStride", stride},
+             {"kThreads", threads()},
+             {"kBatch", batch()},
+             {"kSegment", segment()}}};
   }
 
   constexpr unsigned shared_bytes() const {

@@ -5,33 +5,46 @@
 #include "kernels_src/rope_append.h"
 
 NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
-  constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
+  constexpr int kGroup = static_cast<int>(kHeads / kKvHeads), kThreads = static_cast<int>(kRopeThreads);
+  constexpr int kEach = ((kGroup + 1) * kHalf + kThreads - 1) / kThreads;  // pairs of a thread
   release_dependents();
   wait_for_inputs();
   const int kv_head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
-  if (row >= args.n_live.data[0]) return;
-  const int position = args.positions.data[row];
-  const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
   const float* qkv = args.qkv.data + row * args.qkv_stride;
-  bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-  bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-
   // Heads: kGroup of the query, then the key's.
   const auto start_of = [&](int head) {
     return (head == kGroup ? kHeads + kv_head : static_cast<int64_t>(kv_head) * kGroup + head) * kHeadDim;
   };
+  // Asked for before anything is known of the row: loads that follow each other would take most of the kernel's time.
+  const int live = args.n_live.data[0], position = args.positions.data[row];
+  Pair pairs[kEach];
+  float frequencies[kEach];
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    const float* const from = qkv + start_of(head <= kGroup ? head : 0);
+    pairs[e] = {from[pair], from[pair + kHalf]};
+    frequencies[e] = kRotate != 0 ? args.frequencies.data[pair] : 0.0f;
+  }
+  if (row >= live) return;
   float* scales = reinterpret_cast<float*>(shared_memory());  // [kGroup + 1]
   head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
                                              [&](int head) { return qkv + start_of(head); });
-  const auto normed = [&](int head, int i) {
-    return normed_element(qkv + start_of(head), i, kHeadNorm != 0 ? scales[head] : 1.0f,
-                          head == kGroup ? args.k_gain.data : args.q_gain.data);
-  };
+  const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
+  bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
 
-  for (int i = static_cast<int>(threadIdx.x); i < (kGroup + 1) * kHalf; i += static_cast<int>(kRopeThreads)) {
-    const int head = i / kHalf, pair = i % kHalf;
-    Pair v{normed(head, pair), normed(head, pair + kHalf)};
-    if constexpr (kRotate != 0) v = turned(v, turn_of(position, args.frequencies.data[pair]));
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    if (head > kGroup) continue;
+    Pair& v = pairs[e];
+    if constexpr (kHeadNorm != 0) {
+      const bf16* gain = head == kGroup ? args.k_gain.data : args.q_gain.data;
+      v = {normed_element(v.first, scales[head], gain[pair]),
+           normed_element(v.second, scales[head], gain[pair + kHalf])};
+    }
+    if constexpr (kRotate != 0) v = turned(v, turn_of(position, frequencies[e]));
     if (head == kGroup) {
       key[pair] = to_bf16(v.first);
       key[pair + kHalf] = to_bf16(v.second);
@@ -42,7 +55,7 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     }
   }
   const float* v = qkv + (kHeads + kKvHeads + kv_head) * kHeadDim;
-  for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += static_cast<int>(kRopeThreads)) {
+  for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += kThreads) {
     value[i] = to_bf16(i < kHeadDim ? v[i] : 0.0f);
     if (i >= kHeadDim) key[i] = to_bf16(0.0f);
   }

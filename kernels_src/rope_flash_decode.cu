@@ -15,12 +15,14 @@ NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int posi
   const float* v = k + kKvHeads * kHeadDim;
   float scale = 1.0f;
   if constexpr (kHeadNorm != 0) scale = head_scale(warp_sum(head_squares(k)), args.eps);
+  NODEWRIGHT_NO_UNROLL
   for (int i = lane; i < kHalf; i += 32) {
     Pair of_key{normed_element(k, i, scale, args.k_gain.data), normed_element(k, i + kHalf, scale, args.k_gain.data)};
     if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, args.frequencies.data[i]));
     key[i] = to_bf16(of_key.first);
     key[i + kHalf] = to_bf16(of_key.second);
   }
+  NODEWRIGHT_NO_UNROLL
   for (int i = lane; i < kHeadDim; i += 32) value[i] = to_bf16(v[i]);
 }
 
@@ -55,19 +57,22 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
                  {}};
   if (works) {
     ring.find_pages(0);
+    NODEWRIGHT_NO_UNROLL
     for (int i = 0; i < kDepth; ++i) ring.request(i);
     find_turns(own_heads, args.frequencies.data, own);
   }
   const TileGains gains = tile_gains(args);
+  const int own_page = works ? load_settled(args.block_table.data + row * args.table_stride + own / kPageSize) : 0;
   if constexpr (kInCluster != 0) cluster_arrive();
   release_dependents();
   wait_for_inputs();
   if (!works) return;
 
-  for (int h = 0; h < kTileHeads; ++h)
-    for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads) store_query(memory, h, d, 0.0f);
+  if constexpr (kDim > kHeadDim)
+    for (int h = 0; h < kTileHeads; ++h)
+      for (int d = static_cast<int>(kHeadDim + threadIdx.x); d < kDim; d += kThreads) store_query(memory, h, d, 0.0f);
   const bool has_own = chunks.last * kChunk >= length;
-  rotate_tile(args, row, head0, has_own, own, own_heads, gains,
+  rotate_tile(args, row, head0, has_own, own, own_page, own_heads, gains,
               [&](int head, int i, float v) { store_query(memory, head, i, v * args.scale); });
   FlashState state;
   attend_chunks(ring, length, memory, state, [&](bf16* keys, bf16* values, int key0) {

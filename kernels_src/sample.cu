@@ -1,7 +1,9 @@
 // Greedy, or the largest logit infinite: its first index. Otherwise argmax(logit / T + gumbel(seed, output index,
 // token)) over the tokens that top-k and then top-p keep: one draw, no sort, no dependence on row, batch or step. Both
 // limits are found as thresholds on the logit by radix selection, 8 bits a pass; masses are 64-bit fixed point, so the
-// sums are exact and their order does not matter. Block m: row m.
+// sums are exact and their order does not matter. Block (b, m): row m; of several, all look for its largest logit, each
+// in a range of its own, and the first does the rest.
+#include "kernels_src/device/cluster.cuh"
 #include "kernels_src/device/logit_row.cuh"
 #include "kernels_src/device/philox.cuh"
 #include "kernels_src/sample.h"
@@ -44,9 +46,11 @@ NODEWRIGHT_DEVICE uint32_t select_from_top(const float* logits, int64_t vocab, u
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
+  constexpr int kParts = static_cast<int>(kBlocksOfRow);
   release_dependents();
+  if constexpr (kParts > 1) cluster_arrive();
   wait_for_inputs();
-  const int row = static_cast<int>(blockIdx.x);
+  const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
   if (row >= args.n_live.data[0]) return;
   auto* bins = reinterpret_cast<unsigned long long*>(shared_memory());  // [kSampleBins]
   auto* found = bins + kSampleBins;                                     // [2]
@@ -59,20 +63,34 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   ScoredToken best{-INFINITY, -1};
   bool has_nan = false;
   if (args.best.count > 0) {
-    const auto parts = static_cast<unsigned>(args.best.count) / gridDim.x;
+    const auto parts = static_cast<unsigned>(args.best.count) / gridDim.y;
     for (unsigned i = threadIdx.x; i < parts; i += kSampleThreads) {
       const ScoredToken of_part = args.best.data[row * parts + i];
       has_nan |= of_part.token < 0;
       best = better(best, of_part);
     }
   } else {
-    for_each_logit(logits, args.vocab, [&](float v, int i) {  // in ascending order: the first of equals stays
+    const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;
+    const int first = part * share;
+    for_each_logit(logits + first, min(share, vocab - first), [&](float v, int i) {  // ascending: the first of equals
       has_nan |= v != v;
-      if (v > best.score || best.token < 0) best = ScoredToken{v, i};
+      if (v > best.score || best.token < 0) best = ScoredToken{v, first + i};
     });
   }
   has_nan = block_max(has_nan ? 1.0f : 0.0f, reinterpret_cast<float*>(scratch)) > 0.0f;
   best = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
+  if constexpr (kParts > 1) {
+    ScoredToken* const parts = scratch + 32;  // [kBlocksOfRow]
+    cluster_wait();
+    if (threadIdx.x == 0) store_to_block(0, parts + part, ScoredToken{best.score, has_nan ? kNotANumber : best.token});
+    cluster_arrive();
+    cluster_wait();
+    if (part != 0) return;
+    for (int i = 0; i < kParts; ++i) {
+      has_nan |= parts[i].token == kNotANumber;
+      best = better(best, parts[i]);
+    }
+  }
 
   const bool weighs = fabsf(best.score) < INFINITY;  // else there is nothing to weigh the others against
   if (!greedy && !has_nan && weighs) {

@@ -1,5 +1,5 @@
 // How a matrix times 2 to 32 rows is laid over the tensor cores: warps share the columns, blocks own contiguous ranges
-// of outputs. Host only; the kernels get the same numbers as named constants (device/tile_stream.cuh).
+// of outputs. Host only; the kernels of device/tile_stream.cuh are compiled for its constants.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +97,17 @@ struct TileShape {
     while (shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
       shape.tuning.piece = shape.piece_spans() / 2;
     return shape;
+  }
+
+  constexpr ShapeConstants<8> constants(int64_t ring) const {
+    return {{{"kTokenTiles", token_tiles()},
+             {"kCols", cols},
+             {"kStride", stride},
+             {"kThreads", threads()},
+             {"kSpans", spans()},
+             {"kPieceSpans", piece_spans()},
+             {"kTileRows", tile_rows()},
+             {"kRing", ring}}};
   }
 
   // One block an SM: two, of half the warps, take 1.24 ms where one takes 1.120.

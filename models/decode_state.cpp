@@ -57,7 +57,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
   if (shape.folds_post_norms(config)) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
-  s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
+  if (!shape.takes_rope_flash_decode(config))
+    s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
@@ -71,13 +72,14 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
-  if (!shape.takes_flash_decode(config) || !flash_decode_shape(config, shape, device.properties()).in_cluster()) {
-    const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
-                             attention_splits(config, shape, device.properties())};
+  const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, shape, device.properties())};
+  const bool in_cluster =
+      shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
+  if (attend.splits > 1 && !in_cluster)
     s.partials = arena.take<float>(
         "attention.partials",
         sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
-  }
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   if (!shape.has_head_product())

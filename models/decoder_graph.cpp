@@ -47,9 +47,7 @@ struct LayerContext {
 
   // s.normed = norm(s.residual) of all rows, or of those that choose.
   void norm(const std::string& name, const Kernel<NormRows>& kernel, Weight<bf16> gain, View<int32_t> n_live) const {
-    g.launch(
-        name, kernel,
-        {.x = s.residual, .gain = gain, .y = s.normed, .n_live = n_live, .stride = hidden_stride, .eps = config.eps});
+    g.launch(name, kernel, {.x = s.residual, .gain = gain, .y = s.normed, .n_live = n_live, .eps = config.eps});
   }
 };
 

@@ -23,45 +23,19 @@ Constant constant(const char* name, E value) {
   return {name, static_cast<int64_t>(value)};
 }
 
-// W [outputs, cols] times the bucket's rows, and what the family decides.
-Choice matvec(const char* name, const MatvecShape& shape, int sm_count, std::vector<Constant> of_family) {
-  std::vector<Constant> constants = {
-      {"kSingleRow", shape.rows == 1 ? 1 : 0},  // more rows share their code: fewer kernels to compile
-      {"kTile", shape.tile()},
-      {"kCols", shape.cols},
-      {"kStride", shape.stride},
-      {"kThreads", shape.threads()},
-      {"kBatch", shape.batch()},
-      {"kSegment", shape.segment()}};
-  constants.insert(constants.end(), of_family.begin(), of_family.end());
-  return {{name, std::move(constants)}, shape.launch_shape(sm_count)};
+// W [outputs, cols] times the bucket's rows.
+Choice matvec(const char* name, const MatvecShape& shape, int sm_count, const std::vector<Constant>& of_family) {
+  return {{name, constants_of(shape.constants(), of_family)}, shape.launch_shape(sm_count)};
 }
 
 // The same on tensor cores, or nothing where a block's shared memory does not hold it.
 std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, const DeviceProperties& device,
-                            std::vector<Constant> of_family) {
+                            const std::vector<Constant>& of_family) {
   const TileShape shape = wanted.fitting(device.sm_count, device.shared_optin_bytes);
   const int64_t ring = shape.ring(device.sm_count, device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
-  std::vector<Constant> constants = {{"kTokenTiles", shape.token_tiles()},
-                                     {"kCols", shape.cols},
-                                     {"kStride", shape.stride},
-                                     {"kThreads", shape.threads()},
-                                     {"kSpans", shape.spans()},
-                                     {"kPieceSpans", shape.piece_spans()},
-                                     {"kTileRows", shape.tile_rows()},
-                                     {"kRing", ring}};
-  constants.insert(constants.end(), of_family.begin(), of_family.end());
-  return Choice{{"tile_" + name, std::move(constants)}, shape.launch_shape(device.sm_count, ring)};
-}
-
-std::vector<Constant> flash_constants(const FlashDecodeShape& shape, std::vector<Constant> of_heads) {
-  of_heads.insert(of_heads.end(), {{"kHeadTile", shape.head_tile()},
-                                   {"kSplits", shape.splits},
-                                   {"kWarps", shape.warps},
-                                   {"kRing", shape.ring()},
-                                   constant("kInCluster", shape.in_cluster())});
-  return of_heads;
+  return Choice{{"tile_" + name, constants_of(shape.constants(ring), of_family)},
+                shape.launch_shape(device.sm_count, ring)};
 }
 
 // attention_out and down: project_add or, in a family with post norms, project. With products `projections` is empty
@@ -113,10 +87,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     if (normed) of_tiles.push_back(constant("kGained", gained));
     if (step.takes_tiles(rows))
       if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile},
-                              device, std::move(of_tiles)))
+                              device, of_tiles))
         return *std::move(choice);
-    return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count,
-                  std::move(of_matvec));
+    return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count, of_matvec);
   };
   AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device)};
@@ -128,19 +101,16 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                        {"kPageSize", kPageTokens}};
   const std::vector<Constant> of_rotation = {constant("kRotate", !config.learned_positions),
                                              constant("kHeadNorm", config.head_norm), constant("kNorm", config.norm)};
-  std::vector<Constant> rotation = heads, tiling = heads;
+  std::vector<Constant> rotation = heads;
   rotation.insert(rotation.end(), of_rotation.begin(), of_rotation.end());
-  tiling.insert(tiling.end(), {{"kHeadTile", attend.head_tile()},
-                               {"kLanes", attend.lanes()},
-                               {"kSplits", attend.splits},
-                               {"kWarps", attend.warps},
-                               {"kUnroll", attend.unroll}});
   const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
   const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
                  activation = constant("kActivation", config.activation);
+  // Elsewhere the head leaves the best of its parts.
+  const unsigned blocks_of_row = step.has_head_product() && device.has_clusters() ? 4 : 1;
   Choices c{
       .embed = {},
-      .sample = {{"sample", {}}, sample_shape(sampled)},
+      .sample = {{"sample", {constant("kBlocksOfRow", blocks_of_row)}}, sample_shape(sampled, blocks_of_row)},
       .of_attention = {},
       .rope_flash_decode = {},
       .projections = {},
@@ -151,14 +121,15 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       .advance = {},
   };
   if (step.takes_rope_flash_decode(config)) {
-    c.rope_flash_decode = {{"rope_flash_decode", flash_constants(flash, rotation)}, flash.rope_launch_shape()};
+    c.rope_flash_decode = {{"rope_flash_decode", constants_of(flash.constants(), rotation)}, flash.rope_launch_shape()};
   } else {
-    c.of_attention = {.rope_append = {{"rope_append", rotation},
-                                      rope_append_shape(n, static_cast<unsigned>(config.heads),
-                                                        static_cast<unsigned>(config.kv_heads), config.head_norm)},
-                      .attend = step.takes_flash_decode(config)
-                                    ? Choice{{"flash_decode", flash_constants(flash, heads)}, flash.launch_shape()}
-                                    : Choice{{"attend", tiling}, attend.launch_shape()}};
+    c.of_attention = {
+        .rope_append = {{"rope_append", rotation},
+                        rope_append_shape(n, static_cast<unsigned>(config.heads),
+                                          static_cast<unsigned>(config.kv_heads), config.head_norm)},
+        .attend = step.takes_flash_decode(config)
+                      ? Choice{{"flash_decode", constants_of(flash.constants(), heads)}, flash.launch_shape()}
+                      : Choice{{"attend", constants_of(attend.constants(), heads)}, attend.launch_shape()}};
   }
   const Norms norms = step.folds_post_norms(config) ? Norms::post_and_own : Norms::own;
   const auto normed = [&](int64_t outputs, Norms of, int64_t rows, const ProjectionTuning& tuning,
@@ -169,8 +140,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim, device.shared_optin_bytes};
     std::vector<Constant> of_tiles = heads;
     of_tiles.push_back({"kStages", tiles.stages()});
-    c.of_products = {.norm = {{"norm_rows", {norm}}, norm_rows_shape(n)},
-                     .norm_sampled = {{"norm_rows", {norm}}, norm_rows_shape(sampled)},
+    const KernelRequest norm_rows{"norm_rows", {norm, {"kCols", config.hidden}}};
+    c.of_products = {.norm = {norm_rows, norm_rows_shape(n)},
+                     .norm_sampled = {norm_rows, norm_rows_shape(sampled)},
                      .attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
   } else {

@@ -204,7 +204,7 @@ NanogptKernels nanogpt_kernels(KernelCache& cache, const NanogptConfig& config, 
       norm_projection(over(n, config.feed_forward(), rows), Activation::gelu_erf, sm_count),
       projection("project_bias_add", over(config.feed_forward(), n, rows), sm_count),
       norm_projection(over(n, config.vocab, 1), Activation::none, sm_count),
-      {{"sample", {}}, sample_shape(1)}};
+      {{"sample", {{"kBlocksOfRow", 1}}}, sample_shape(1)}};
   std::vector<KernelRequest> requests;
   for (const Choice& choice : choices) requests.push_back(choice.request);
   cache.prepare(requests);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels_src/kernel_sources.h"
+#include "kernels_src/launch_shape.h"
 #include "runtime/content_hash.h"
 
 namespace nodewright {
@@ -19,6 +20,15 @@ struct Constant {
   int64_t value;
   bool operator==(const Constant&) const = default;
 };
+
+// Those that a launch shape asks for, then the others.
+template <int N>
+std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, const std::vector<Constant>& others) {
+  std::vector<Constant> constants;
+  for (const auto& [name, value] : of_shape.of) constants.push_back({name, value});
+  constants.insert(constants.end(), others.begin(), others.end());
+  return constants;
+}
 
 // kernels_src/<name>.cu holds exactly the kernel <name>.
 struct KernelRequest {

@@ -15,9 +15,13 @@
 #include "kernels_src/device/tensor.cuh"
 #include "kernels_src/kv_pages.h"
 
-#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
+// Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
+#ifdef __CUDACC_RTC__
+#define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")
+#else  // the host compiler needs ten times as long for unrolled loops, which no register waits for
 #undef NODEWRIGHT_UNROLL
 #define NODEWRIGHT_UNROLL
+#define NODEWRIGHT_NO_UNROLL
 #endif
 
 namespace nodewright {
@@ -30,6 +34,8 @@ constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
 constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
 constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
 constexpr bool kQueriesInRegisters = kDim <= 128;
+// Chunks that a warp takes at once, where as many are on their way meanwhile.
+constexpr int kTogether = kRing > 3 ? 2 : 1;
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
@@ -105,15 +111,27 @@ struct ChunkRing {
     const int page = __shfl_sync(0xffffffffu, pages, i % 32), key0 = number(i) * kChunk;
     if (has(i)) {
       const bf16* from = kv + kv_offset(page, 0, kv_head, key0 % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-      NODEWRIGHT_UNROLL
-      for (int value = 0; value < 2; ++value) {
+      const auto piece = [&](int value, int p, auto is_valid) {
+        const int i_of_lane = static_cast<int>(threadIdx.x % 32) + p * 32;
+        const int key = i_of_lane / (kDim / 8), d = i_of_lane % (kDim / 8) * 8;
+        const bool valid = is_valid(key, d);
+        const int64_t offset = value * kKvHeads * kPageSize * kPaddedHeadDim + key * kPaddedHeadDim + d;
+        copies.request(stage(i) + (value * kChunk + key) * kStride + d, from + (valid ? offset : 0), valid);
+      };
+      if (kDim == kPaddedHeadDim && key0 >= oldest && key0 + kChunk <= end) {  // most chunks: copies and nothing else
         NODEWRIGHT_UNROLL
         for (int p = 0; p < kPieces; ++p) {
-          const int piece = static_cast<int>(threadIdx.x % 32) + p * 32;
-          const int key = piece / (kDim / 8), d = piece % (kDim / 8) * 8;
-          const bool valid = key0 + key >= oldest && key0 + key < end && (kDim == kPaddedHeadDim || d < kPaddedHeadDim);
-          const int64_t offset = value * kKvHeads * kPageSize * kPaddedHeadDim + key * kPaddedHeadDim + d;
-          copies.request(stage(i) + (value * kChunk + key) * kStride + d, from + (valid ? offset : 0), valid);
+          piece(0, p, [](int, int) { return true; });
+          piece(1, p, [](int, int) { return true; });
+        }
+      } else {
+        const auto is_there = [&](int key, int d) {
+          return key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim;
+        };
+        NODEWRIGHT_NO_UNROLL
+        for (int p = 0; p < kPieces; ++p) {
+          piece(0, p, is_there);
+          piece(1, p, is_there);
         }
       }
     }
@@ -126,101 +144,129 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
+// The warp's chunks i to i + kCount - 1, which are there. Instructions of one chunk do not wait for those of another; a
+// single chunk's scores are sums of two chains.
+template <int kCount, class Queries>
+NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query) {
+  constexpr int kChains = kCount == 1 ? 2 : 1;
+  const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+  float scores[kCount][kChains][2][4] = {};
+  const auto key_piece = [&](int c, int step) {
+    return ring.stage(i + c) + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+  };
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    uint32_t left[4];
+    load_query(left, step);
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kCount; ++c) {
+      uint32_t b[4];
+      load_matrices(b, key_piece(c, step));
+      mma_16x8x16(scores[c][step % kChains][0], left, b[0], b[1]);
+      mma_16x8x16(scores[c][step % kChains][1], left, b[2], b[3]);
+    }
+  }
+#else
+  uint32_t left[kSteps][4];
+  for (int step = 0; step < kSteps; ++step) load_query(left[step], step);
+  for (int c = 0; c < kCount; ++c)
+    emulation::multiply_rows(scores[c][0], left, [&](int, int step) { return key_piece(c, step); });
+#endif
+  // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
+  float weights[kCount][4], highest = -INFINITY;
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
+      float score = 0.0f;
+      NODEWRIGHT_UNROLL
+      for (int chain = 0; chain < kChains; ++chain)
+        score += scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2];
+      weights[c][j] = key >= ring.oldest && key < length ? score : -INFINITY;
+      highest = fmaxf(highest, weights[c][j]);
+    }
+  }
+  const float before = state.top;
+  state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
+  const float keep = power_of_two(before - state.top);
+  state.sum *= keep;
+  NODEWRIGHT_UNROLL
+  for (int n = 0; n < 2 * kSteps; ++n) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
+  }
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    uint32_t p[4];
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) weights[c][j] = power_of_two(weights[c][j] - state.top), state.sum += weights[c][j];
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      const float low = weights[c][2 * n], high = weights[c][2 * n + 1];
+      p[2 * n] = round_pair(low, high);
+      p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
+    }
+    const auto value_piece = [&](int n) {
+      return ring.stage(i + c) + (kChunk + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+    };
+#ifdef __CUDACC_RTC__
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < kSteps; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(b, value_piece(n));
+      mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
+      mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
+    }
+#else
+    emulation::multiply_columns(state.values, p, value_piece);
+#endif
+  }
+  __syncwarp();  // the chunks that are requested now overwrite these
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) ring.request(i + c + kDepth);
+}
+
 // Of the keys `oldest` to length - 1; the ring has requested the first kRing chunks, and memory.queries are complete.
 // patch(keys, values, key0) puts into a stage what is not in the cache.
 template <class Patch>
 NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
                                      Patch patch) {
-  const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
-  const auto load_query = [&](uint32_t(&left)[4], int step) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const auto read_query = [&](uint32_t(&left)[4], int step) {
     load_matrices(left, memory.queries + lane % 16 * kStride + step * 16 + lane / 16 * 8);
   };
   uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
   if constexpr (kQueriesInRegisters) {
     NODEWRIGHT_UNROLL
-    for (int step = 0; step < kSteps; ++step) load_query(q[step], step);
+    for (int step = 0; step < kSteps; ++step) read_query(q[step], step);
   }
+  const auto load_query = [&](uint32_t(&left)[4], int step) {
+    if constexpr (kQueriesInRegisters) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 4; ++j) left[j] = q[step][j];
+    } else {
+      read_query(left, step);
+    }
+  };
   state.top = -INFINITY, state.sum = 0.0f;
   NODEWRIGHT_UNROLL
   for (int n = 0; n < 2 * kSteps; ++n) {
     NODEWRIGHT_UNROLL
     for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
   }
-  for (int i = 0; ring.has(i); ++i) {
-    ring.copies.template wait<kDepth - 1>();
+  // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
+  for (int i = 0; ring.has(i); i += kTogether) {
+    ring.copies.template wait<kDepth - kTogether>();
     __syncwarp();
-    const int key0 = ring.number(i) * kChunk;
-    bf16* keys = ring.stage(i);
-    bf16* values = keys + kChunk * kStride;
-    patch(keys, values, key0);
-    float scores[2][4] = {};
-#ifdef __CUDACC_RTC__
-    NODEWRIGHT_UNROLL
-    for (int step = 0; step < kSteps; ++step) {
-      uint32_t left[4], b[4];
-      if constexpr (kQueriesInRegisters) {
-        NODEWRIGHT_UNROLL
-        for (int j = 0; j < 4; ++j) left[j] = q[step][j];
-      } else {
-        load_query(left, step);
-      }
-      load_matrices(b, keys + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8);
-      mma_16x8x16(scores[0], left, b[0], b[1]);
-      mma_16x8x16(scores[1], left, b[2], b[3]);
-    }
-#else
-    const auto key_piece = [&](int, int step) {
-      return keys + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
-    };
-    if constexpr (kQueriesInRegisters) {
-      emulation::multiply_rows(scores, q, key_piece);
-    } else {
-      uint32_t left[kSteps][4];
-      for (int step = 0; step < kSteps; ++step) load_query(left[step], step);
-      emulation::multiply_rows(scores, left, key_piece);
-    }
-#endif
-    // Keys 2t, 2t + 1 of the first eight, then of the others.
-    float weights[4];
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const int key = key0 + j / 2 * 8 + pair + j % 2;
-      weights[j] = key >= ring.oldest && key < length ? scores[j / 2][j % 2] + scores[j / 2][j % 2 + 2] : -INFINITY;
-    }
-    const float before = state.top;
-    const float highest = fmaxf(fmaxf(weights[0], weights[1]), fmaxf(weights[2], weights[3]));
-    state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
-    const float keep = power_of_two(before - state.top);
-    state.sum *= keep;
-    NODEWRIGHT_UNROLL
-    for (int n = 0; n < 2 * kSteps; ++n) {
-      NODEWRIGHT_UNROLL
-      for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
-    }
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < 4; ++j) weights[j] = power_of_two(weights[j] - state.top), state.sum += weights[j];
-    uint32_t p[4];
-    NODEWRIGHT_UNROLL
-    for (int n = 0; n < 2; ++n) {
-      const float low = weights[2 * n], high = weights[2 * n + 1];
-      p[2 * n] = round_pair(low, high);
-      p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
-    }
-#ifdef __CUDACC_RTC__
-    NODEWRIGHT_UNROLL
-    for (int n = 0; n < kSteps; ++n) {
-      uint32_t b[4];
-      load_matrices_transposed(b, values + (lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8);
-      mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
-      mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
-    }
-#else
-    emulation::multiply_columns(state.values, p, [&](int n) {
-      return values + (lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
-    });
-#endif
-    __syncwarp();  // the chunk that is requested now overwrites this one
-    ring.request(i + kDepth);
+    NODEWRIGHT_NO_UNROLL
+    for (int c = i; c < i + kTogether && ring.has(c); ++c)
+      patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+    if (kTogether == 1 || !ring.has(i + 1))
+      attend_at_once<1>(ring, i, length, state, load_query);
+    else
+      attend_at_once<kTogether>(ring, i, length, state, load_query);
   }
 }
 

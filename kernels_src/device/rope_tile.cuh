@@ -11,6 +11,7 @@ namespace nodewright {
 
 constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
 constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
+static_assert(kPaddedHeadDim <= 8 * 32);
 constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
 
 // In shared memory, before what attention needs (rope_tile_bytes).
@@ -56,40 +57,41 @@ NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args) {
 }
 
 // store(h, i, v): element i of head h of the tile. `has_own`: own_key and own_value, too, which are then appended to
-// the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, block_table, kv,
-// qkv_stride, table_stride and eps.
+// `own_page` of the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, kv,
+// qkv_stride and eps.
 template <class Args, class Store>
-NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool has_own, int position, const RopeTile& m,
-                                   const TileGains& gains, Store store) {
+NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool has_own, int position, int own_page,
+                                   const RopeTile& m, const TileGains& gains, Store store) {
   const int kv_head = head0 / kGroup,
             heads = has_own ? kTileHeads + 1 : kTileHeads;  // those of the tile, then the key's
   const float* qkv = args.qkv.data + row * args.qkv_stride;
   const auto head_at = [&](int head) {
     return qkv + (head == kTileHeads ? kHeads + kv_head : static_cast<int64_t>(head0) + head) * kHeadDim;
   };
-  __syncthreads();  // turns
-  head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
-  // Everything is requested before anything is used: one after the other these loads would take longer than attention.
+  // Everything is requested before anything is used, and by threads that have no use for it, too: one after the other,
+  // or behind branches, these loads would take longer than attention.
   Pair pairs[kTurnsEach];
   float value[kValuesEach];
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kTurnsEach; ++e) {
-    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
-    if (head >= heads) continue;
-    pairs[e] = {head_at(head)[pair], head_at(head)[pair + kHalf]};
-    if constexpr (kHeadNorm != 0)
-      pairs[e] = {normed_element(pairs[e].first, m.scales[head], gains.first[e]),
-                  normed_element(pairs[e].second, m.scales[head], gains.second[e])};
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf;
+    const float* const from = head_at(head < heads ? head : 0) + i % kHalf;
+    pairs[e] = {from[0], from[kHalf]};
   }
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kValuesEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads;
-    value[e] = has_own && i < kHeadDim ? qkv[(kHeads + kKvHeads + kv_head) * kHeadDim + i] : 0.0f;
+    value[e] = qkv[(kHeads + kKvHeads + kv_head) * kHeadDim + (i < kHeadDim ? i : 0)];
   }
+  if constexpr (kHeadNorm == 0) __syncthreads();  // turns; head_scales ends with one
+  head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kTurnsEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
     if (head >= heads) continue;
+    if constexpr (kHeadNorm != 0)
+      pairs[e] = {normed_element(pairs[e].first, m.scales[head], gains.first[e]),
+                  normed_element(pairs[e].second, m.scales[head], gains.second[e])};
     if constexpr (kRotate != 0) pairs[e] = turned(pairs[e], m.turns[pair]);
     if (head == kTileHeads) {
       m.own_key[pair] = to_bf16(pairs[e].first);
@@ -103,14 +105,15 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
   for (int e = 0; e < kValuesEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads;
     if (!has_own || i >= kPaddedHeadDim) continue;
-    m.own_value[i] = to_bf16(value[e]);
+    m.own_value[i] = to_bf16(i < kHeadDim ? value[e] : 0.0f);
     if (i >= kHeadDim) m.own_key[i] = to_bf16(0.0f);
   }
   __syncthreads();
   if (has_own && head0 % kGroup == 0) {  // tiles of one kv head share its key
-    const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
-    bf16* to = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-    for (int i = static_cast<int>(threadIdx.x) * 8; i < kPaddedHeadDim; i += kThreads * 8) {
+    bf16* to =
+        args.kv.data + kv_offset(own_page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+    const int i = static_cast<int>(threadIdx.x) * 8;  // a warp holds the largest head
+    if (i < kPaddedHeadDim) {
       store_16(to + i, load_16(m.own_key + i));
       store_16(to + i + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
     }

@@ -52,29 +52,13 @@ struct AttendCase {
 
   // As the model specialises them (models/decoder_kernels.cpp).
   KernelRequest request() const {
-    if (on_tensor_cores)
-      return {"flash_decode",
-              {{"kHeads", shape.heads},
-               {"kKvHeads", shape.kv_heads},
-               {"kHeadDim", shape.head_dim},
-               {"kPaddedHeadDim", shape.padded_head_dim()},
-               {"kPageSize", kPageSize},
-               {"kHeadTile", flash().head_tile()},
-               {"kSplits", shape.splits},
-               {"kWarps", flash().warps},
-               {"kRing", flash().ring()},
-               {"kInCluster", flash().in_cluster() ? 1 : 0}}};
-    return {"attend",
-            {{"kHeads", shape.heads},
-             {"kKvHeads", shape.kv_heads},
-             {"kHeadDim", shape.head_dim},
-             {"kPaddedHeadDim", shape.padded_head_dim()},
-             {"kPageSize", kPageSize},
-             {"kHeadTile", shape.head_tile()},
-             {"kLanes", shape.lanes()},
-             {"kSplits", shape.splits},
-             {"kWarps", shape.warps},
-             {"kUnroll", shape.unroll}}};
+    const std::vector<Constant> heads = {{"kHeads", shape.heads},
+                                         {"kKvHeads", shape.kv_heads},
+                                         {"kHeadDim", shape.head_dim},
+                                         {"kPaddedHeadDim", shape.padded_head_dim()},
+                                         {"kPageSize", kPageSize}};
+    if (on_tensor_cores) return {"flash_decode", constants_of(flash().constants(), heads)};
+    return {"attend", constants_of(shape.constants(), heads)};
   }
 
   float query(const AttendRow& row, int64_t head, int64_t d) const {

@@ -271,7 +271,7 @@ TEST(KernelBudgets, HoldForStepsOfProductsOnHopper) {
          decoder_kernel_requests(config, StepShape(1024, 16, Arithmetic::products), properties_of(kHopper)))
       if (request.name == "attend_tiles" || request.name == "norm_rows" || request.name == "gate")
         requests.emplace(to_string(request), request);
-  EXPECT_EQ(requests.size(), 7u);
+  EXPECT_EQ(requests.size(), 8u);
   check_budgets(requests, kHopper);
 }
 

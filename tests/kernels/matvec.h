@@ -32,19 +32,11 @@ struct MatvecFamily {
 
 // As the model specialises them (models/decoder_kernels.cpp); no kernel minds a constant that it does not use.
 inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, const MatvecFamily& family = {}) {
-  return {kernel,
-          {{"kSingleRow", s.rows == 1 ? 1 : 0},
-           {"kTile", s.tile()},
-           {"kCols", s.cols},
-           {"kStride", s.stride},
-           {"kThreads", s.threads()},
-           {"kBatch", s.batch()},
-           {"kSegment", s.segment()},
-           {"kNorm", static_cast<int64_t>(family.norm)},
-           {"kPostNorm", family.post_norm ? 1 : 0},
-           {"kBias", family.biases ? 1 : 0},
-           {"kGated", s.unit == 2 ? 1 : 0},
-           {"kActivation", static_cast<int64_t>(family.activation)}}};
+  return {kernel, constants_of(s.constants(), {{"kNorm", static_cast<int64_t>(family.norm)},
+                                               {"kPostNorm", family.post_norm ? 1 : 0},
+                                               {"kBias", family.biases ? 1 : 0},
+                                               {"kGated", s.unit == 2 ? 1 : 0},
+                                               {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
 
 inline int64_t ring_of(const TileShape& s) {
@@ -56,19 +48,11 @@ inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.la
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
-          {{"kTokenTiles", s.token_tiles()},
-           {"kCols", s.cols},
-           {"kStride", s.stride},
-           {"kThreads", s.threads()},
-           {"kSpans", s.spans()},
-           {"kPieceSpans", s.piece_spans()},
-           {"kTileRows", s.tile_rows()},
-           {"kRing", ring_of(s)},
-           {"kGained", s.gained ? 1 : 0},
-           {"kLeavesGained", family.leaves_gained ? 1 : 0},
-           {"kNorm", static_cast<int64_t>(family.norm)},
-           {"kPostNorm", family.post_norm ? 1 : 0},
-           {"kActivation", static_cast<int64_t>(family.activation)}}};
+          constants_of(s.constants(ring_of(s)), {{"kGained", s.gained ? 1 : 0},
+                                                 {"kLeavesGained", family.leaves_gained ? 1 : 0},
+                                                 {"kNorm", static_cast<int64_t>(family.norm)},
+                                                 {"kPostNorm", family.post_norm ? 1 : 0},
+                                                 {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
 
 inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit) {

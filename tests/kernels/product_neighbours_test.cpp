@@ -34,9 +34,10 @@ TEST(NormRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
       const Guarded<float> input("x", x);
       const Guarded<bf16> gains("gain", gain), y("y", at(kRowCount * stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});
-      run_node(typed_kernel<NormRows>(machine().kernels, {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}}},
+      run_node(typed_kernel<NormRows>(machine().kernels,
+                                      {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}, {"kCols", cols}}},
                                       norm_rows_shape(kRowCount)),
-               {.x = input, .gain = gains, .y = y, .n_live = live, .stride = stride, .eps = eps});
+               {.x = input, .gain = gains, .y = y, .n_live = live, .eps = eps});
       const std::vector<bf16> found = y.read();
       for (int64_t m = 0; m < kRowCount; ++m) {
         double squares = 0;

@@ -189,7 +189,8 @@ class RopeFlashDecodeTest : public ::testing::TestWithParam<Family> {
 };
 
 TEST_P(RopeFlashDecodeTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1}, {2, 63}, {64, 65, 66}, {200, 1, 129, 513}}) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{1}, {2, 63}, {64, 65, 66}, {200, 1, 129, 513}, {128, 256}}) {
     SCOPED_TRACE(lengths.size());
     expect_the_same({GetParam(), rows_of(lengths)});
   }
@@ -199,7 +200,7 @@ TEST_P(RopeFlashDecodeTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
 // the end of a page.
 TEST_P(RopeFlashDecodeTest, TakesRowsOfOneSequence) {
   for (const std::vector<int64_t>& lengths :
-       {std::vector<int64_t>{66, 62, 63, 64, 65, 100}, {1, 2, 3, 2}, {9, 8, 10, 70}}) {
+       {std::vector<int64_t>{66, 62, 63, 64, 65, 100}, {1, 2, 3, 2}, {9, 8, 10, 70}, {127, 125, 128, 126, 300}}) {
     SCOPED_TRACE(lengths[0]);
     expect_the_same({GetParam(), rows_of(lengths), static_cast<int64_t>(lengths.size()) - 1});
   }

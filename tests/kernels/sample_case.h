@@ -32,7 +32,18 @@ struct SampleLaunch {
     std::vector<int32_t> tokens, last_token;
   };
 
+  // By one block a row and, where the kernel looks for itself, by several: they agree.
   Result run() const {
+    const Result result = run(1);
+    if (best.empty() && machine().device.properties().has_clusters()) {
+      const Result of_several = run(4);
+      EXPECT_EQ(of_several.tokens, result.tokens);
+      EXPECT_EQ(of_several.last_token, result.last_token);
+    }
+    return result;
+  }
+
+  Result run(unsigned blocks_of_row) const {
     const size_t count = rows.size(), vocab = rows[0].logits.size(), stride = stride_of(vocab);
     std::vector<float> logits = poisoned<float>(count * stride), temperature, top_p;
     std::vector<int32_t> top_k, index, sequence = sequences;
@@ -51,8 +62,8 @@ struct SampleLaunch {
         live("n_live", std::vector{n_live < 0 ? static_cast<int32_t>(count) : n_live}), tokens("tokens", count),
         last("last_token", std::vector<int32_t>(count, -7));
     const Guarded<uint64_t> seeds("seed", seed);
-    const auto kernel =
-        typed_kernel<Sample>(machine().kernels, {"sample", {}}, sample_shape(static_cast<unsigned>(count)));
+    const auto kernel = typed_kernel<Sample>(machine().kernels, {"sample", {{"kBlocksOfRow", blocks_of_row}}},
+                                             sample_shape(static_cast<unsigned>(count), blocks_of_row));
     const Guarded<ScoredToken> parts("best", best);
     const Guarded<int32_t> delivered("delivered", count);
     run_node(kernel, {.logits = logit_rows,
