@@ -14,7 +14,8 @@ struct FlashDecodeShape {
   static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
-  static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
+  static constexpr int64_t kAloneBytes = 114 * 1024;  // of 228 KiB of an SM of 9.0, a block's own and 1 KiB
+  static constexpr int64_t kMostClustered = 16;       // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
@@ -37,12 +38,10 @@ struct FlashDecodeShape {
   // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
   // banks. At the end, the weighted values of a warp take the place of one.
   constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
-  // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. Blocks of more
-  // than four warps are as many as SMs at most: from five rows on one takes more than half an SM's, or they gather on
-  // the SMs that are free first; with fewer rows the kernels around find room beside smaller ones. At one or two rows
-  // those hold little themselves (docs/decisions/0015, 0018).
+  // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
+  // the kernels around hold little themselves (docs/decisions/0015, 0018).
   constexpr int64_t ring_bytes() const {
-    if (clusters && (rows <= 2 || (rows > 4 && warps > 4))) return kMostRingBytes;
+    if (clusters && rows <= 2) return kMostRingBytes;
     const int64_t third = 72 * 1024, half = 108 * 1024;
     return 3 * warps * stage_bytes() <= third ? third : half;
   }
@@ -52,11 +51,14 @@ struct FlashDecodeShape {
     const int64_t least = 2 * warps * stage_bytes() > kMostRingBytes ? 1 : 2;
     return fit < least ? least : fit < kMostRing ? fit : kMostRing;
   }
-  constexpr unsigned shared_bytes() const {  // FlashMemory (device/flash_attention.cuh)
+  // FlashMemory (device/flash_attention.cuh). Blocks of more than four warps are as many as SMs at most, and would
+  // gather on the SMs that are free first: each takes more than half of one's, and leaves room to the kernels around.
+  constexpr unsigned shared_bytes() const {
     const int64_t weights = splits > warps ? splits : warps;
     const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
-    return static_cast<unsigned>(warps * ring() * stage_bytes() + stage_bytes() / 2 +
-                                 4 * (head_tile() * (2 * warps + weights + 2) + received + 4));
+    const int64_t needed = warps * ring() * stage_bytes() + stage_bytes() / 2 +
+                           4 * (head_tile() * (2 * warps + weights + 2) + received + 4);
+    return static_cast<unsigned>(clusters && warps > 4 && needed < kAloneBytes ? kAloneBytes : needed);
   }
   constexpr ShapeConstants<5> constants() const {
     return {{{"kHeadTile", head_tile()},

@@ -10,6 +10,8 @@
 
 namespace nodewright {
 
+constexpr int kHeavy = 2;  // loads in flight of a walk that computes for longer than it reads
+
 // The key of the element at which the weights of the elements >= it, taken from the largest down, first reach `wanted`.
 // weight(i) is the element's 64-bit weight, 0 = not counted. `bins`: kSampleBins; `found`: 2 words of shared memory.
 template <class Weight>
@@ -21,7 +23,7 @@ NODEWRIGHT_DEVICE uint32_t select_from_top(const float* logits, int64_t vocab, u
          b += static_cast<int>(kSampleThreads))
       bins[b] = 0;
     __syncthreads();
-    for_each_logit(logits, vocab, [&](float v, int) {
+    for_each_logit<kHeavy>(logits, vocab, [&](float v, int) {
       const uint32_t key = ordered_key(v);
       if (shift < 24 && (key >> (shift + 8)) != (prefix >> (shift + 8))) return;
       const unsigned long long w = weight(v);
@@ -109,7 +111,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
       if (threadIdx.x == 0) found[0] = 0;
       __syncthreads();
       unsigned long long part = 0;
-      for_each_logit(logits, args.vocab, [&](float v, int) { part += mass(v); });
+      for_each_logit<kHeavy>(logits, args.vocab, [&](float v, int) { part += mass(v); });
       atomicAdd(&found[0], part);
       __syncthreads();
       const auto wanted = static_cast<unsigned long long>(static_cast<double>(found[0]) * (p > 0.0f ? p : 0.0f));
@@ -119,7 +121,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
     const uint64_t seed = args.seed.data[row];
     const auto index = static_cast<uint32_t>(args.output_index.data[row]);
     best = ScoredToken{-INFINITY, -1};
-    for_each_logit(logits, args.vocab, [&](float v, int i) {
+    for_each_logit<kHeavy>(logits, args.vocab, [&](float v, int i) {
       if (ordered_key(v) < threshold) return;
       const float score = (v - top) * inverse + gumbel_noise(seed, index, static_cast<uint32_t>(i));
       if (score > best.score || best.token < 0) best = ScoredToken{score, i};

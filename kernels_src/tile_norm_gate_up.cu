@@ -5,7 +5,7 @@
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_gate_up.h"
 
-NODEWRIGHT_KERNEL(tile_norm_gate_up, NormGateUp, kThreads) {
+NODEWRIGHT_KERNEL_OF(tile_norm_gate_up, NormGateUp, kThreads, kBlocksOfSm) {
   tile_project_normed(args, 2, [&](int, int n, int m, float gate, float up, bool) {
     args.y.data[m * args.y_stride + n / 2] = to_bf16(activate(gate) * up);
   });

@@ -4,7 +4,7 @@
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
-NODEWRIGHT_KERNEL(tile_norm_project, NormProject, kThreads) {
+NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   const bool keeps_best = args.best.count > 0;
   ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
   NODEWRIGHT_UNROLL

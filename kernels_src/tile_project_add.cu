@@ -4,7 +4,7 @@
 #include "kernels_src/device/tile_rows.cuh"
 #include "kernels_src/project_add.h"
 
-NODEWRIGHT_KERNEL(tile_project_add, ProjectAdd, kThreads) {
+NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
   const OutputRange range = block_outputs(args.outputs, 1);
   int live = 0;
   float residual[kOwned][2], gain[kOwned][2], squares[kOwned] = {};

@@ -72,17 +72,19 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
-  const AttendShape attend{s.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+  const int64_t single_rows = shape.single_rows(config);
+  const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,
                            attention_splits(config, shape, device.properties())};
   const bool in_cluster =
       shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
   if (attend.splits > 1 && !in_cluster)
     s.partials = arena.take<float>(
         "attention.partials",
-        sampled * static_cast<uint64_t>(attend.head_tiles() * attend.splits * attend.partial_floats()), "workspace");
+        static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats()),
+        "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
-  if (!shape.has_head_product())
+  if (!shape.needs_head_product())
     s.best = arena.take<ScoredToken>(
         "best", sampled * static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count));
   s.tokens = arena.take<int32_t>("tokens", n, "output");
@@ -142,7 +144,7 @@ StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int6
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
   if (step.takes_flash_decode(config)) {
-    const FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim};
+    const FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim};
     const int64_t cells = shape.rows * shape.head_tiles();
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
     // (docs/decisions/0015).
@@ -150,14 +152,14 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
       return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
     return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
   }
-  const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.sampled_rows;
+  const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.single_rows(config);
   const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
   const int64_t blocks = rows * shape.head_tiles();
   return std::clamp<int64_t>((2 * device.sm_count + blocks - 1) / blocks, 1, 64);
 }
 
 FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
-  FlashDecodeShape shape{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+  FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
   shape.clusters = device.has_clusters();
   if (shape.clusters && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;

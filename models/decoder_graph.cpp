@@ -111,7 +111,7 @@ void add_to_residual(const LayerContext& c, const std::string& name, const Outpu
 void project_qkv(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const LayerWeights& w = layer.w;
-  if (k.shape.with_products()) {
+  if (k.products.qkv) {
     c.norm("norm", k.products.norm, w.attention_norm.gain, s.inputs.n_live);
     return c.product("qkv", k.products.qkv, s.normed, w.qkv, s.qkv);
   }
@@ -252,7 +252,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
 void feed_forward_block(const LayerContext& c, const Layer& layer) {
   const auto& [g, config, k, s, hidden_stride, chooses] = c;
   const LayerWeights& w = layer.w;
-  if (k.shape.with_products()) {
+  if (k.products.gate_up) {
     c.norm("feed_forward_norm", k.products.norm, w.feed_forward_norm.gain, s.inputs.n_live);
     c.product("gate_up", k.products.gate_up, s.normed, w.gate_up, s.gate_up);
     g.launch("gate", k.products.gate,
@@ -339,7 +339,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .post_gain = post_norm});
   View<float> logits = s.logits;
   const View<ScoredToken> best = s.best.subview(0, unsigned_of(s.sampled_rows) * k.head_parts);
-  if (k.shape.has_head_product()) {
+  if (k.products.head) {
     logits = logits.subview(0, unsigned_of((s.sampled_rows - 1) * s.logits_stride + config.vocab));  // as the product
     c.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
     c.product("logits", k.products.head, s.normed, w.head(), s.logits);

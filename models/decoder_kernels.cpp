@@ -28,9 +28,10 @@ Choice matvec(const char* name, const MatvecShape& shape, int sm_count, const st
   return {{name, constants_of(shape.constants(), of_family)}, shape.launch_shape(sm_count)};
 }
 
-// The same on tensor cores, or nothing where a block's shared memory does not hold it.
+// The same on tensor cores, or nothing where a block's shared memory, or its registers, do not hold it.
 std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, const DeviceProperties& device,
                             const std::vector<Constant>& of_family) {
+  if (wanted.held && !wanted.holds()) return std::nullopt;
   const TileShape shape = wanted.fitting(device.sm_count, device.shared_optin_bytes);
   const int64_t ring = shape.ring(device.sm_count, device.shared_optin_bytes);
   if (ring == 0) return std::nullopt;
@@ -38,16 +39,17 @@ std::optional<Choice> tiled(const std::string& name, const TileShape& wanted, co
                 shape.launch_shape(device.sm_count, ring)};
 }
 
-// attention_out and down: project_add or, in a family with post norms, project. With products `projections` is empty
-// and `of_products` is not.
+// attention_out and down: project_add or, in a family with post norms, project. `projections` is empty where those are
+// library products, `of_products` where none is.
 struct Projections {
   Choice first_norm_qkv, norm_qkv, attention_out, norm_gate_up, down;
 };
 struct OfProducts {
-  Choice norm, norm_sampled, attend_tiles, gate;
+  Choice norm, norm_sampled, gate;
 };
 struct OfAttention {
   Choice rope_append, attend;
+  std::optional<Choice> attend_tiles;  // of products
 };
 struct Choices {
   Choice embed, sample;
@@ -74,24 +76,27 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                  .object = config.architecture,
                  .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
                            std::to_string(kLargestHeadDim)});
+  const bool holds = step.may_hold() && step.may_leave_gained(config) && device.has_clusters();
   // W [outputs, cols] times `rows` rows.
   const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, Norms norms, int64_t rows,
                               const ProjectionTuning& tuning, std::vector<Constant> of_tiles,
                               std::vector<Constant> of_matvec) {
     const int64_t stride = (cols + 7) / 8 * 8;
+    const bool holds_rows = holds && rows > kTilesToRows;
     const bool normed = norms != Norms::none, post_normed = norms == Norms::post_and_own;
     const bool gained = norms == Norms::gained;
     if (normed)
       for (std::vector<Constant>* constants : {&of_tiles, &of_matvec})
         constants->insert(constants->end(), {constant("kNorm", config.norm), constant("kPostNorm", post_normed)});
     if (normed) of_tiles.push_back(constant("kGained", gained));
-    if (step.takes_tiles(rows))
-      if (auto choice = tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, tuning.tile},
-                              device, of_tiles))
+    if (step.takes_tiles(rows) || holds_rows)
+      if (auto choice =
+              tiled(name, {rows, cols, stride, outputs, unit, normed, post_normed, gained, holds_rows, tuning.tile},
+                    device, of_tiles))
         return *std::move(choice);
     return matvec(name, {rows, cols, stride, outputs, unit, normed, tuning.matvec}, device.sm_count, of_matvec);
   };
-  AttendShape attend{step.sampled_rows, config.heads, config.kv_heads, config.head_dim,
+  AttendShape attend{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                      attention_splits(config, step, device)};
   const FlashDecodeShape flash = flash_decode_shape(config, step, device);
   const std::vector<Constant> heads = {{"kHeads", config.heads},
@@ -106,11 +111,9 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   const auto n = static_cast<unsigned>(step.rows), sampled = static_cast<unsigned>(step.sampled_rows);
   const Constant norm = constant("kNorm", config.norm), bias = constant("kBias", config.biases),
                  activation = constant("kActivation", config.activation);
-  // Elsewhere the head leaves the best of its parts.
-  const unsigned blocks_of_row = step.has_head_product() && device.has_clusters() ? 4 : 1;
   Choices c{
       .embed = {},
-      .sample = {{"sample", {constant("kBlocksOfRow", blocks_of_row)}}, sample_shape(sampled, blocks_of_row)},
+      .sample = {},
       .of_attention = {},
       .rope_flash_decode = {},
       .projections = {},
@@ -129,7 +132,15 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
                                           static_cast<unsigned>(config.kv_heads), config.head_norm)},
         .attend = step.takes_flash_decode(config)
                       ? Choice{{"flash_decode", constants_of(flash.constants(), heads)}, flash.launch_shape()}
-                      : Choice{{"attend", constants_of(attend.constants(), heads)}, attend.launch_shape()}};
+                      : Choice{{"attend", constants_of(attend.constants(), heads)}, attend.launch_shape()},
+        .attend_tiles = {}};
+    if (step.with_products()) {
+      const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim,
+                                   device.shared_optin_bytes};
+      std::vector<Constant> of_tiles = heads;
+      of_tiles.push_back({"kStages", tiles.stages()});
+      c.of_attention->attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()};
+    }
   }
   const Norms norms = step.folds_post_norms(config) ? Norms::post_and_own : Norms::own;
   const auto normed = [&](int64_t outputs, Norms of, int64_t rows, const ProjectionTuning& tuning,
@@ -137,15 +148,12 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     return projection("norm_project", config.hidden, outputs, 1, of, rows, tuning, {}, {with_bias});
   };
   if (step.with_products()) {
-    const AttendTilesShape tiles{step.rows, config.heads, config.kv_heads, config.head_dim, device.shared_optin_bytes};
-    std::vector<Constant> of_tiles = heads;
-    of_tiles.push_back({"kStages", tiles.stages()});
     const KernelRequest norm_rows{"norm_rows", {norm, {"kCols", config.hidden}}};
     c.of_products = {.norm = {norm_rows, norm_rows_shape(n)},
                      .norm_sampled = {norm_rows, norm_rows_shape(sampled)},
-                     .attend_tiles = {{"attend_tiles", std::move(of_tiles)}, tiles.launch_shape()},
                      .gate = {{"gate", {activation}}, gate_shape(n, config.intermediate)}};
-  } else {
+  }
+  if (!step.with_products() || holds) {
     const auto output = [&](int64_t cols, const ProjectionTuning& tuning, bool leaves_gained) {
       std::vector<Constant> of_tiles;
       if (!config.post_norms) of_tiles.push_back(constant("kLeavesGained", leaves_gained));
@@ -168,18 +176,22 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
       const Projections& p = *c.projections;
       c.gained = is_tiled(p.norm_qkv) && is_tiled(p.attention_out) && is_tiled(p.norm_gate_up) && is_tiled(p.down);
     }
-    if (!c.gained) c.projections = projections(Norms::own, norms);
+    if (!c.gained && !holds) c.projections = projections(Norms::own, norms);
+    if (!c.gained && holds) c.projections.reset();
   }
-  if (!step.has_head_product()) {
-    const auto head = [&](Norms of) {
-      return normed(config.vocab, of, step.sampled_rows, step.tuning.head, {"kBias", 0});
-    };
-    if (c.gained && (step.sampled_rows + 7) / 8 == (step.rows + 7) / 8) {  // squares of as many rows
-      c.norm_logits = head(Norms::gained);
-      c.head_gained = is_tiled(*c.norm_logits);
-    }
-    if (!c.head_gained) c.norm_logits = head(norms);
+  const auto head = [&](Norms of) {
+    return normed(config.vocab, of, step.sampled_rows, step.tuning.head, {"kBias", 0});
+  };
+  if (c.gained && (step.sampled_rows + 7) / 8 == (step.rows + 7) / 8 &&  // squares of as many rows
+      step.tuning.head.product.algorithm == 0) {
+    const Choice gained = head(Norms::gained);
+    c.head_gained = is_tiled(gained);
+    if (c.head_gained) c.norm_logits = gained;
   }
+  if (!c.norm_logits && !step.has_head_product()) c.norm_logits = head(norms);
+  // Elsewhere the head leaves the best of its parts.
+  const unsigned blocks_of_row = !c.norm_logits && device.has_clusters() ? 4 : 1;
+  c.sample = {{"sample", {constant("kBlocksOfRow", blocks_of_row)}}, sample_shape(sampled, blocks_of_row)};
   c.embed = {{"embed",
               {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions),
                constant("kLeavesGained", c.gained)}},
@@ -216,19 +228,22 @@ std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const ch
   return planner.plan(name, shape);
 }
 
-void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step,
+                   bool has_tiles, bool has_head) {
   const MatmulPlanner planner(cache.device(), cache);
   const auto round_up = [](int64_t n) { return (n + 7) / 8 * 8; };
   const float added = config.post_norms ? 0 : 1;  // to the residual, in place
-  k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
-                  step.tuning.qkv);
-  k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32, round_up(config.hidden),
-                  step.tuning.out, added);
-  k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
-                      round_up(2 * config.intermediate), step.tuning.gate_up);
-  k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
-                   round_up(config.hidden), step.tuning.down, added);
-  if (step.has_head_product())
+  if (!has_tiles) {
+    k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
+                    step.tuning.qkv);
+    k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32,
+                    round_up(config.hidden), step.tuning.out, added);
+    k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
+                        round_up(2 * config.intermediate), step.tuning.gate_up);
+    k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
+                     round_up(config.hidden), step.tuning.down, added);
+  }
+  if (!has_head)
     k.head = product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32,
                      round_up(config.vocab), step.tuning.head);
 }
@@ -240,14 +255,18 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   const Choices c = choose(config, step, device);
   std::vector<KernelRequest> requests = {c.embed.request, c.sample.request};
   const auto add = [&](const Choice& choice) { requests.push_back(choice.request); };
-  if (const auto& a = c.of_attention)
+  if (const auto& a = c.of_attention) {
     for (const Choice* choice : {&a->rope_append, &a->attend}) add(*choice);
+    if (a->attend_tiles) add(*a->attend_tiles);
+  }
   if (c.rope_flash_decode) add(*c.rope_flash_decode);
   if (const auto& p = c.projections)
     for (const Choice* choice : {&p->first_norm_qkv, &p->norm_qkv, &p->attention_out, &p->norm_gate_up, &p->down})
       add(*choice);
-  if (const auto& p = c.of_products)
-    for (const Choice* choice : {&p->norm, &p->attend_tiles, &p->gate}) add(*choice);
+  if (const auto& p = c.of_products) {
+    add(p->norm);
+    if (!c.projections) add(p->gate);
+  }
   if (c.norm_logits) add(*c.norm_logits);
   if (c.norm_add) add(*c.norm_add);
   if (c.norm_hidden) add(*c.norm_hidden);
@@ -268,6 +287,7 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   if (const auto& a = c.of_attention) {
     get(k.rope_append, a->rope_append);
     get(k.attend, a->attend);
+    if (a->attend_tiles) get(k.products.attend_tiles, *a->attend_tiles);
   }
   if (c.rope_flash_decode) get(k.rope_flash_decode, *c.rope_flash_decode);
   get(k.sample, c.sample);
@@ -287,9 +307,8 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   if (const auto& p = c.of_products) {
     get(k.products.norm, p->norm);
     get(k.products.norm_sampled, p->norm_sampled);
-    get(k.products.attend_tiles, p->attend_tiles);
-    get(k.products.gate, p->gate);
-    plan_products(k.products, cache, config, step);
+    if (!c.projections) get(k.products.gate, p->gate);
+    plan_products(k.products, cache, config, step, c.gained, c.norm_logits.has_value());
   }
   if (c.norm_logits) {
     get(k.norm_logits, *c.norm_logits);

@@ -37,7 +37,8 @@ struct OutputKernels {
   Kernel<NormAdd> norm_add;
 };
 
-// What a step of library products has in place of the fused projections: see StepShape.
+// What a step of library products has in place of the fused projections: see StepShape. The plans of the layers are
+// null where their projections are tiles all the same (StepShape::may_hold).
 struct ProductKernels {
   Kernel<NormRows> norm, norm_sampled;  // of all rows; of those that choose
   Kernel<AttendTiles> attend_tiles;
@@ -46,9 +47,9 @@ struct ProductKernels {
 };
 
 // The kernels of the projections take the same arguments in tiles (tile_norm_project, ...): see StepShape::takes_tiles.
-// With products norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only, and
-// norm_logits is empty where the head is a product. A step without products has rope_flash_decode for rope_append and
-// attend, but with invariant numerics.
+// With products of a layer norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only,
+// and norm_logits is empty where the head is a product. A step without products has rope_flash_decode for rope_append
+// and attend, but with invariant numerics.
 struct DecoderKernels {
   StepShape shape = 1;
   ProductKernels products;

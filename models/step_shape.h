@@ -21,6 +21,10 @@ inline constexpr int64_t kProductsFromRows = 17;
 // Rows of which a matrix is multiplied in tiles.
 inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 
+// Rows up to which a step of products multiplies by kernels that hold x in registers, and a prompt's rows attend one by
+// one as rows that choose do.
+inline constexpr int64_t kHeldToRows = 32;
+
 // How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
 // loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
 struct LaunchSteps {
@@ -44,7 +48,8 @@ struct StepShape {
   LaunchSteps steps;
   StepTuning tuning;
   bool with_products() const { return arithmetic == Arithmetic::products; }
-  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
+  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }  // unless it may hold
+  bool needs_head_product() const { return has_head_product() && !may_hold(); }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
   }
@@ -52,12 +57,21 @@ struct StepShape {
   bool takes_tiles(int64_t n) const {
     return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
   }
+  // Whether the projections of a step of products may all be tiles past rows of x that stay in registers, which needs
+  // clusters, instead of a library's: unless one of those has been measured to be faster.
+  bool may_hold() const {
+    return with_products() && rows <= kHeldToRows &&
+           tuning.qkv.product.algorithm + tuning.out.product.algorithm + tuning.gate_up.product.algorithm +
+                   tuning.down.product.algorithm ==
+               0;
+  }
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
   // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
   // bench/results/2026-11-23-h200-gained-rows.txt).
   bool may_leave_gained(const ModelConfig& config) const {
-    return takes_tiles(rows) && rows > 4 && config.norm == Norm::rms && !config.post_norms && config.hidden % 8 == 0;
+    return (may_hold() || (takes_tiles(rows) && rows > 4)) && config.norm == Norm::rms && !config.post_norms &&
+           config.hidden % 8 == 0;
   }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
@@ -66,8 +80,10 @@ struct StepShape {
   }
   // All of them do: rotation and attention are one kernel.
   bool takes_rope_flash_decode(const ModelConfig& config) const {
-    return takes_flash_decode(config) && !with_products();
+    return takes_flash_decode(config) && (!with_products() || rows <= kHeldToRows);
   }
+  // Rows that attend one by one.
+  int64_t single_rows(const ModelConfig& config) const { return takes_rope_flash_decode(config) ? rows : sampled_rows; }
   // What a block adds is normed by the kernels that read the residual next, not by one of its own.
   bool folds_post_norms(const ModelConfig& config) const { return config.post_norms && !with_products(); }
   bool operator==(const StepShape&) const = default;

@@ -44,6 +44,7 @@ void each_number(Number&& of, const TileTuning*, Function&& f) {
   f("rows", of.rows, 8, 16, 8);
   f("piece", of.piece, 1, 16, 1);
   f("ring", of.ring, 1, 8, 1);
+  f("splits", of.splits, 1, 8, 0);
 }
 
 template <class Number, class Function>

@@ -17,6 +17,8 @@ NODEWRIGHT_DEVICE int cluster_rank() { return emulation::hooks.cluster_rank(); }
 // memory before it arrived is seen by all after they have waited. The same line for all lanes of a warp.
 NODEWRIGHT_DEVICE void cluster_arrive(int line = __builtin_LINE()) { emulation::hooks.cluster_arrive(line); }
 NODEWRIGHT_DEVICE void cluster_wait(int line = __builtin_LINE()) { emulation::hooks.cluster_wait(line); }
+// The same where nothing that was written is to be seen: before a block's memory goes.
+NODEWRIGHT_DEVICE void cluster_arrive_relaxed(int line = __builtin_LINE()) { cluster_arrive(line); }
 
 // `own` is where the value would lie in the calling block's shared memory; it is written or read at the same place of
 // block `rank`. T has 4, 8 or 16 bytes and is aligned to them.
@@ -45,6 +47,9 @@ NODEWRIGHT_DEVICE int cluster_rank() {
 
 NODEWRIGHT_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 NODEWRIGHT_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+NODEWRIGHT_DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 
 NODEWRIGHT_DEVICE uint32_t address_in_block(int rank, const void* own) {
   uint32_t address;
@@ -96,6 +101,7 @@ NODEWRIGHT_DEVICE int cluster_rank() {
   return 0;
 }
 NODEWRIGHT_DEVICE void cluster_arrive() { __trap(); }
+NODEWRIGHT_DEVICE void cluster_arrive_relaxed() { __trap(); }
 NODEWRIGHT_DEVICE void cluster_wait() { __trap(); }
 template <class T>
 NODEWRIGHT_DEVICE void store_to_block(int, T*, T) {

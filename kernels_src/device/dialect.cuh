@@ -38,6 +38,8 @@
 #endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
+// Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
+#define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")
 #define INFINITY __int_as_float(0x7f800000)
 
 // cuda_device_runtime_api.h. Stays undefined in the cubin; the driver resolves it when it loads the cubin.

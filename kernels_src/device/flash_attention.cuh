@@ -15,13 +15,9 @@
 #include "kernels_src/device/tensor.cuh"
 #include "kernels_src/kv_pages.h"
 
-// Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
-#ifdef __CUDACC_RTC__
-#define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")
-#else  // the host compiler needs ten times as long for unrolled loops, which no register waits for
+#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
 #undef NODEWRIGHT_UNROLL
 #define NODEWRIGHT_UNROLL
-#define NODEWRIGHT_NO_UNROLL
 #endif
 
 namespace nodewright {

@@ -1,8 +1,9 @@
 // Rows of global memory on their way into stages of a block's shared memory.
 //
-// From compute capability 9.0 on the last warp asks the copy engine for whole rows and a stage's barrier counts their
-// bytes (PTX ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous
-// memory reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
+// From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first, since a
+// lane takes some 60 cycles to ask and lanes of a warp follow each other; a stage's barrier counts their bytes (PTX
+// ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous memory
+// reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
 // (docs/decisions/0016). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
 #pragma once
 
@@ -49,14 +50,14 @@ struct StageCopies {
   // costs a tenth (docs/decisions/0016).
   template <bool kOnce>
   NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
-    if (warp_of_block() != kThreadsOfBlock / 32 - 1) return;
+    constexpr int kWarpsOfBlock = kThreadsOfBlock / 32;
     const uint32_t barrier = barriers + 8 * stage;
-    if (lane_of_warp() == 0)
+    if (threadIdx.x == kThreadsOfBlock - 32)  // bytes that have arrived before count, too
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(copy.rows * copy.bytes)
                    : "memory");
-    __syncwarp();
     const uint32_t first = static_cast<uint32_t>(__cvta_generic_to_shared(copy.to));
-    for (int row = lane_of_warp(); row < copy.rows; row += 32) {
+    for (int row = lane_of_warp() * kWarpsOfBlock + kWarpsOfBlock - 1 - warp_of_block(); row < copy.rows;
+         row += kThreadsOfBlock) {
       const unsigned char* const from = static_cast<const unsigned char*>(copy.from) + row * copy.from_stride;
       const uint32_t to = first + row * copy.to_stride;
       if constexpr (kOnce) {

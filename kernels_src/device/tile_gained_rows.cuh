@@ -1,6 +1,6 @@
-// Rows of x that the kernel before has multiplied by the norm's gain and rounded to bf16 (kernels_src/project_add.h), as
-// device/tile_stream.cuh wants them. They come to shared memory as they are; the sums of squares that come beside them,
-// a part of every block that left some, make the rows' scales: norm(x) . w = (x * gain) . w / rms(x).
+// Rows of x that the kernel before has multiplied by the norm's gain and rounded to bf16 (kernels_src/project_add.h),
+// as device/tile_stream.cuh wants them. They come to shared memory as they are; the sums of squares that come beside
+// them, a part of every block that left some, make the rows' scales: norm(x) . w = (x * gain) . w / rms(x).
 //
 // Constants: those of device/tile_stream.cuh.
 #pragma once
@@ -20,7 +20,7 @@ struct GainedRows {
   using Copies = StageCopies<static_cast<int>(kThreads), 1, 1,
                              static_cast<int>((kTokens * kStride / 8 + kThreads - 1) / kThreads)>;
   static constexpr int kBytes = Copies::kBytes + kRowsBytes + kWarps * kTokens * 4;
-  static_assert(kGained == 0 || (32 % kTokens == 0 && kCols == kStride));
+  static_assert(kGained == 0 || kHeld != 0 || (32 % kTokens == 0 && kCols == kStride));
 
   const Args& args;
   Copies copies;

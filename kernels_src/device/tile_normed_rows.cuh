@@ -3,13 +3,13 @@
 // sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
 // and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
 //
-// With kGained the kernel before has done all that but the scales (device/tile_gained_rows.cuh).
+// With kGained the kernel before has done all that but the scales (device/tile_gained_rows.cuh, or tile_held_rows.cuh).
 //
 // Constants: those of device/tile_stream.cuh, kNorm, an RMS norm (kernels_src/norm.h), kPostNorm and kGained.
 #pragma once
 
 #include "kernels_src/device/tile_gained_rows.cuh"
-#include "kernels_src/device/tile_stream.cuh"
+#include "kernels_src/device/tile_held_rows.cuh"
 #include "kernels_src/norm.h"
 
 namespace nodewright {
@@ -29,7 +29,7 @@ struct NormedRows {
   // Words of this lane whose loads are on their way, and those of what joins x in as many registers.
   static constexpr int kWordsOfLane = kSteps * kTiles;
   static constexpr int kAtOnce = kPostNorm == 0 ? 8 : kThreads <= 192 && kWordsOfLane <= 6 ? 6 : 4;
-  static_assert(kAtOnce % kTiles == 0);
+  static_assert(kHeld != 0 || kAtOnce % kTiles == 0);
   static constexpr bool kAllAtOnce = kWordsOfLane <= kAtOnce;
   static constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
 
@@ -209,32 +209,46 @@ struct Either<false, A, B> {
 // is no `second`.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
-  using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
-  using Ring = TileRing<Rows>;
-  const OutputRange range = block_outputs(args.outputs, unit);
-  Ring ring(args.weight.data, range, shared_memory());
-  Rows rows(args, shared_memory() + Ring::kBytes);
-  if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
-  ring.start();
-  release_dependents();
-  wait_for_inputs();
-  if constexpr (kGained != 0) rows.request();
-  const int live = args.n_live.data[0];
-  if constexpr (kGained != 0) {
-    rows.wait();
+  if constexpr (kHeld != 0) {
+    static_assert(kHeld == 0 || kGained != 0);
+    const OutputRange range = block_outputs(args.outputs, unit);
+    RowScales<Args> scales;
+    int live = 0;
+    tile_project_held<RowScales<Args>::kBytes>(
+        args.weight.data, args.gained.data, kStride, static_cast<int>(args.gained.count / kStride), args.n_live.data,
+        range, live, [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); },
+        [](int, int, int) {},
+        [&](int j, int row, int m, float first, float second) {
+          if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
+        });
   } else {
-    ring.copies.words.template wait<Ring::Copies::kGroups>();
-    __syncwarp();  // a lane reads gains that another has copied
-    rows.convert(live);
+    using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
+    using Ring = TileRing<Rows>;
+    const OutputRange range = block_outputs(args.outputs, unit);
+    Ring ring(args.weight.data, range, shared_memory());
+    Rows rows(args, shared_memory() + Ring::kBytes);
+    if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
+    ring.start();
+    release_dependents();
+    wait_for_inputs();
+    if constexpr (kGained != 0) rows.request();
+    const int live = args.n_live.data[0];
+    if constexpr (kGained != 0) {
+      rows.wait();
+    } else {
+      ring.copies.words.template wait<Ring::Copies::kGroups>();
+      __syncwarp();  // a lane reads gains that another has copied
+      rows.convert(live);
+    }
+    float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
+    stream_tiles(
+        ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
+        [&](int j, int row, int m, float first, float second) {
+          if (m >= live) return;
+          if (row < range.first + kRows) scales[j] = rows.scale(m);
+          store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
+        });
   }
-  float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
-  stream_tiles(
-      ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
-      [&](int j, int row, int m, float first, float second) {
-        if (m >= live) return;
-        if (row < range.first + kRows) scales[j] = rows.scale(m);
-        store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
-      });
 }
 
 }  // namespace nodewright

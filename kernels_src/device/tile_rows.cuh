@@ -1,9 +1,9 @@
-// Rows of x that are streamed past a matrix as they lie, beside its weights.
+// Rows of x that are streamed past a matrix as they lie, beside its weights; or that stay in registers, with kHeld.
 //
 // Constants: those of device/tile_stream.cuh.
 #pragma once
 
-#include "kernels_src/device/tile_stream.cuh"
+#include "kernels_src/device/tile_held_rows.cuh"
 
 namespace nodewright {
 
@@ -50,14 +50,21 @@ struct StreamedRows {
 // of x, is set before the first call of before or store.
 template <class Args, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, int& live, Before before, Store store) {
-  using Ring = TileRing<StreamedRows>;
-  Ring ring(args.weight.data, range, shared_memory());
-  ring.start();
-  const StreamedRows rows(args);
-  release_dependents();
-  wait_for_inputs();
-  live = args.n_live.data[0];
-  stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
+  if constexpr (kHeld != 0) {
+    tile_project_held<0>(
+        args.weight.data, args.x.data, args.x_stride,
+        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)), args.n_live.data, range, live,
+        [](unsigned char*) {}, before, store);
+  } else {
+    using Ring = TileRing<StreamedRows>;
+    Ring ring(args.weight.data, range, shared_memory());
+    ring.start();
+    const StreamedRows rows(args);
+    release_dependents();
+    wait_for_inputs();
+    live = args.n_live.data[0];
+    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
+  }
 }
 
 }  // namespace nodewright

@@ -8,17 +8,17 @@
 // are short enough, and is then one contiguous copy; a ring of such stages is on its way. Warps take the spans of 64
 // columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on W's shape and
 // on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
-// row.
+// row. With kSplits the columns are dealt, too, to the blocks of a cluster (device/tile_held_rows.cuh).
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
-// kPieceSpans (of them, in a stage), kTileRows, kRing (stages) (kernels_src/tile_shape.h).
+// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile_shape.h).
 #pragma once
 
 #include "kernels_src/device/stage_copies.cuh"
 
 #ifdef __CUDACC_RTC__
-// Over the spans of a stage: two tiles of tokens leave no registers for more at once.
-#define NODEWRIGHT_UNROLL_SPANS _Pragma("unroll (kTokenTiles == 1 ? kPieceSpans : 1)")
+// Over the spans of a stage: two tiles of tokens leave no registers for more at once, unless they are in registers.
+#define NODEWRIGHT_UNROLL_SPANS _Pragma("unroll (kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1)")
 #define NODEWRIGHT_UNROLL_BATCHES _Pragma("unroll (kTokenTiles == 1 ? 64 : 1)")
 #else  // the host compiler needs several times as long for unrolled loops, which no register waits for
 #undef NODEWRIGHT_UNROLL
@@ -35,7 +35,8 @@ constexpr int kTokens = 8 * kTiles;
 constexpr int kPairs = (kTiles + 1) / 2;
 constexpr int kRows = static_cast<int>(kTileRows);  // of W, in a tile
 constexpr int kStages = static_cast<int>(kRing);
-constexpr bool kExact = kSpans * kWarps * 64 == kStride;  // no warp lacks columns
+constexpr int kColumns = static_cast<int>(kStride / kSplits);  // of a row, of this block
+constexpr bool kExact = kSpans * kWarps * 64 == kColumns;      // no warp lacks columns
 constexpr int kPieceColumns = static_cast<int>(kPieceSpans) * kWarps * 64;
 constexpr int kPieces = static_cast<int>((kSpans + kPieceSpans - 1) / kPieceSpans);
 // Floats between the sums of two rows of x: half a warp's lanes write pairs of theirs to 32 banks.
@@ -47,16 +48,16 @@ constexpr int kHalfTile = kRows / 2, kPairsOfTile = kHalfTile * kTokens;
 constexpr int kOwned = static_cast<int>((kPairsOfTile + kThreads - 1) / kThreads);
 static_assert(kRows == 8 || kRows == 16);
 
-// Where the warp's span begins in a row, and which of a step's columns are this lane's.
+// Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
 
-// The range of weight rows of this block: outputs are dealt in units of `unit` rows.
+// The range of weight rows of this block, or of its cluster: outputs are dealt in units of `unit` rows.
 struct OutputRange {
   int first, last;
 };
 NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
-  const int64_t units = outputs / unit, blocks = gridDim.x, b = blockIdx.x;
+  const int64_t units = outputs / unit, blocks = gridDim.x / kSplits, b = blockIdx.x / kSplits;
   return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
 }
 
@@ -64,7 +65,8 @@ NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
 template <class Rows>
 struct TileRing {
   // Between two rows. 8 lanes read 64 bytes of each of two rows at once: of other banks, unless a copy is contiguous.
-  static constexpr int kRowBytes = kPieces == 1 ? static_cast<int>(kStride) * 2 : kPieceColumns * 2 + 64;
+  static constexpr bool kWhole = kPieces == 1 && kSplits == 1;
+  static constexpr int kRowBytes = kWhole ? static_cast<int>(kStride) * 2 : kPieceColumns * 2 + 64;
   static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + 127) / 128 * 128;
   using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1),
                              static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
@@ -91,10 +93,10 @@ struct TileRing {
   NODEWRIGHT_DEVICE void request_weights(int i, int slot) {
     const int tile = range.first + i / kPieces * kRows, rows = range.last - tile < kRows ? range.last - tile : kRows;
     const bf16* const from = weight + tile * kStride + first_column(i);
-    if constexpr (kPieces == 1) {
+    if constexpr (kWhole) {
       copies.template request<true>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
     } else {
-      const int left = static_cast<int>(kStride) - first_column(i);
+      const int left = kColumns - first_column(i);
       copies.template request<false>(
           slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, kStride * 2});
     }
@@ -159,7 +161,7 @@ template <class Rows>
 NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
                                      const unsigned char* rows, int i, int span) {
   const auto word = [&](int s, int row) {
-    if (!kExact && span_column(span) + s * 32 + lane_column() >= kStride) return uint4{0u, 0u, 0u, 0u};
+    if (!kExact && span_column(span) + s * 32 + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
     return load_16(weights + row * TileRing<Rows>::kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
   };
   const int g = lane_of_warp() / 4;

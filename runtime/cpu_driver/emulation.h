@@ -355,6 +355,7 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 #else
 #define NODEWRIGHT_UNROLL _Pragma("GCC unroll 16")
 #endif
+#define NODEWRIGHT_NO_UNROLL
 #define __device__
 #define __forceinline__ [[gnu::always_inline]] inline
 

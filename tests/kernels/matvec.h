@@ -43,8 +43,19 @@ inline int64_t ring_of(const TileShape& s) {
   const DeviceProperties& device = machine().device.properties();
   return s.ring(device.sm_count, device.shared_optin_bytes);
 }
-inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count) { return s.launch_shape(sm_count); }
-inline LaunchShape launch_of(const TileShape& s, int64_t sm_count) { return s.launch_shape(sm_count, ring_of(s)); }
+// `blocks`: as many of them, or of their clusters; 0: as many as the model would launch.
+inline LaunchShape with_blocks(LaunchShape shape, unsigned blocks) {
+  if (blocks != 0) shape.grid[0] = blocks;
+  return shape;
+}
+inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count, unsigned blocks) {
+  return with_blocks(s.launch_shape(sm_count), blocks);
+}
+inline LaunchShape launch_of(const TileShape& s, int64_t sm_count, unsigned blocks) {
+  if (s.splits() == 1) return with_blocks(s.launch_shape(sm_count, ring_of(s)), blocks);
+  const int64_t wanted = s.splits() * blocks + (s.splits() > 2 ? 8 : 0);  // SMs; shared memory depends on the clusters
+  return s.launch_shape(blocks == 0 ? sm_count : wanted, ring_of(s));
+}
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
@@ -136,7 +147,7 @@ inline double chain_length(const MatvecShape& s) {
 }
 
 // A lane's columns, one after the other in the worst of orders, four lanes of an instruction, the block's warps.
-inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps()); }
+inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps() + s.splits()); }
 
 // x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
 template <class Shape>
@@ -189,8 +200,7 @@ inline Dot normed_dot(const TileShape& s, const MatvecData& d, const std::vector
 // `name` in tiles, for a TileShape.
 template <class A, class Shape>
 Kernel<A> matvec_kernel(const char* name, const Shape& s, const MatvecFamily& family, unsigned grid_x) {
-  LaunchShape shape = launch_of(s, machine().device.properties().sm_count);
-  if (grid_x != 0) shape.grid[0] = grid_x;
+  const LaunchShape shape = launch_of(s, machine().device.properties().sm_count, grid_x);
   return typed_kernel<A>(machine().kernels, matvec_request(name, s, family), shape);
 }
 
@@ -294,7 +304,7 @@ struct RunNormProject {
     return results;
   }
   static bool leaves_best(const MatvecShape& s) { return s.rows == 1; }
-  static bool leaves_best(const TileShape&) { return true; }
+  static bool leaves_best(const TileShape& s) { return s.splits() == 1; }  // of a cluster, parts are other ranges
 
   // The largest of each part of a row `y`, the first of equals.
   static void expect_best(std::span<const ScoredToken> best, std::span<const float> y, int64_t outputs) {

@@ -17,13 +17,15 @@ Dot expected_of(RunNormProject, const TileShape& s, const MatvecData& d, int64_t
   return normed_dot(s, d, normed_row(d, m), i);
 }
 // silu's slope is at most 1.1 and |silu(v)| at most |v|; expf and a few operations add 2^-20, the store 2^-8.
-Dot expected_of(RunNormGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
-  const std::vector<double> row = normed_row(d, m);
-  const Dot gate = normed_dot(s, d, row, 2 * i), up = normed_dot(s, d, row, 2 * i + 1);
+Dot gated(const Dot& gate, const Dot& up) {
   const double f = gate.value / (1 + std::exp(-gate.value));
   const double before_rounding = 1.1 * gate.bound * (std::abs(up.value) + up.bound) + std::abs(f) * up.bound +
                                  0x1p-20 * std::abs(gate.value * up.value);
   return {f * up.value, before_rounding + 0x1p-8 * (std::abs(f * up.value) + before_rounding)};
+}
+Dot expected_of(RunNormGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  const std::vector<double> row = normed_row(d, m);
+  return gated(normed_dot(s, d, row, 2 * i), normed_dot(s, d, row, 2 * i + 1));
 }
 Dot expected_of(RunProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
   std::vector<double> row;
@@ -41,17 +43,26 @@ Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t 
 struct RunGainedNormProject : RunNormProject {};
 struct RunGainedNormGateUp : RunNormGateUp {};
 
+// The same, and project_add, of rows that stay in registers, of one block or of two that share the columns.
+struct RunHeldNormProject : RunGainedNormProject {};
+struct RunHeldNormGateUp : RunGainedNormGateUp {};
+struct RunHeldProjectAdd : RunProjectAdd {};
+
 template <class Projection>
 class TileKernel : public ::testing::Test {
  protected:
+  static constexpr bool kHeld = std::is_same_v<Projection, RunHeldNormProject> ||
+                                std::is_same_v<Projection, RunHeldNormGateUp> ||
+                                std::is_same_v<Projection, RunHeldProjectAdd>;
   static constexpr int64_t kOutputs = 70;  // on one block: four tiles and a part of a fifth
 
   static TileShape shape(int64_t rows, int64_t cols) {
     const bool normed = std::is_base_of_v<RunNormProject, Projection> || std::is_base_of_v<RunNormGateUp, Projection>;
     const bool gained =
-        std::is_same_v<Projection, RunGainedNormProject> || std::is_same_v<Projection, RunGainedNormGateUp>;
+        std::is_base_of_v<RunGainedNormProject, Projection> || std::is_base_of_v<RunGainedNormGateUp, Projection>;
     if (gained) cols = cols / 8 * 8;
-    return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed, false, gained};
+    if (kHeld) cols = cols / 16 * 16;
+    return {rows, cols, (cols + 7) / 8 * 8, kOutputs, Projection::kUnit, normed, false, gained, kHeld};
   }
   static int64_t elements() { return kOutputs / Projection::kUnit; }
   static void expect_reference(const TileShape& shape, const MatvecData& data,
@@ -72,11 +83,14 @@ struct NameOfTileRun {
   template <class Run>
   static std::string GetName(int) {
     const bool gained = std::is_same_v<Run, RunGainedNormProject> || std::is_same_v<Run, RunGainedNormGateUp>;
-    return (gained ? "gained_" : "") + std::string(Run::kName);
+    const bool held = std::is_same_v<Run, RunHeldNormProject> || std::is_same_v<Run, RunHeldNormGateUp> ||
+                      std::is_same_v<Run, RunHeldProjectAdd>;
+    return (gained ? "gained_" : held ? "held_" : "") + std::string(Run::kName);
   }
 };
+using HeldRuns = ::testing::Types<RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd>;
 using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp,
-                                  RunProjectAdd, RunProject>;
+                                  RunProjectAdd, RunProject, RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd>;
 TYPED_TEST_SUITE(TileKernel, TileRuns, NameOfTileRun);
 
 // One and two tiles of tokens; spans that no number of warps divides, and a row that ends within 16 bytes.
@@ -162,12 +176,57 @@ TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
   MatvecData data = clean;
   data.x[static_cast<size_t>(1 * data.stride + 3)] = kNaN;
   data.packed_x[static_cast<size_t>(1 * data.stride + 3)] = to_bf16(kNaN);
-  data.x[static_cast<size_t>(3 * data.stride + 199)] = kInfinity;
-  data.packed_x[static_cast<size_t>(3 * data.stride + 199)] = to_bf16(kInfinity);
+  data.x[static_cast<size_t>(3 * data.stride + shape.cols - 1)] = kInfinity;
+  data.packed_x[static_cast<size_t>(3 * data.stride + shape.cols - 1)] = to_bf16(kInfinity);
   const auto expected = TypeParam::run(shape, clean, 5), y = TypeParam::run(shape, data, 5);
   for (const int64_t m : {0, 2, 4}) EXPECT_TRUE(same_bits(this->row(y, m), this->row(expected, m))) << m;
   for (const int64_t m : {1, 3})
     for (const auto& element : this->row(y, m)) ASSERT_FALSE(std::isfinite(float_of(element))) << m;
+}
+
+// Up to 32 rows, columns shared by as many blocks, odd ranges of outputs, and blocks that have no pair to add up.
+template <class Projection>
+class HeldTiles : public TileKernel<Projection> {
+ protected:
+  static TileShape shape(int64_t rows, int64_t splits) {
+    TileShape s = TileKernel<Projection>::shape(rows, 1216);
+    s.tuning.splits = splits;
+    return s;
+  }
+};
+TYPED_TEST_SUITE(HeldTiles, HeldRuns, NameOfTileRun);
+
+TYPED_TEST(HeldTiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
+  if (!machine().device.properties().has_clusters()) GTEST_SKIP() << "no clusters";
+  std::vector<TileShape> shapes;
+  for (const auto& [rows, splits] : {std::pair{24, 2}, {32, 4}, {17, 8}}) shapes.push_back(this->shape(rows, splits));
+  prepare_matvec(TypeParam::kName, shapes);
+  for (const TileShape& shape : shapes) {
+    ASSERT_TRUE(shape.holds());
+    const MatvecData data(shape);
+    const auto y = TypeParam::run(shape, data, static_cast<int32_t>(shape.rows));
+    this->expect_reference(shape, data, y);
+    for (const unsigned clusters : {1u, 3u, 16u}) {
+      const auto others = TypeParam::run(shape, data, static_cast<int32_t>(shape.rows), clusters);
+      EXPECT_TRUE(same_bits(std::span(y), std::span(others))) << clusters << " clusters of " << shape.splits();
+    }
+  }
+}
+
+// Each number of blocks that can hold what they share, the fewest that can.
+TEST(HeldShapes, AreSharedByAsFewBlocksAsCanHoldThem) {
+  const auto splits = [](int64_t cols) {
+    return TileShape{32, cols, cols, 2048, 1, false, false, false, true}.splits();
+  };
+  EXPECT_EQ(splits(2048), 1);
+  EXPECT_EQ(splits(3072), 2);
+  EXPECT_EQ(splits(8192), 4);
+  EXPECT_EQ(splits(9728), 8);
+  EXPECT_EQ(splits(14336), 8);
+  EXPECT_EQ(splits(18432), 0);
+  EXPECT_EQ(splits(2056), 0);  // in halves it is no whole number of 16 bytes
+  EXPECT_FALSE((TileShape{33, 2048, 2048, 2048, 1, false, false, false, true}.holds()));
+  EXPECT_FALSE((TileShape{32, 100, 104, 2048, 1, false, false, false, true}.holds()));
 }
 
 // Shared memory of a block of compute capability 9.0, 8.0 and 8.6 (CUDA programming guide, technical specifications).
@@ -177,8 +236,8 @@ TEST(TileRing, IsAsLongAsTheSharedMemoryOfABlockAllows) {
   EXPECT_EQ(narrow.ring(132, 163 << 10), 3);
   EXPECT_EQ(narrow.ring(132, 99 << 10), 0);
   EXPECT_EQ(wide.ring(132, 227 << 10), 2);
-  EXPECT_LE(wide.shared_bytes(2), 227 << 10);
-  EXPECT_GT(wide.shared_bytes(3), 227 << 10);
+  EXPECT_LE(wide.shared_bytes(132, 2), 227 << 10);
+  EXPECT_GT(wide.shared_bytes(132, 3), 227 << 10);
 }
 
 TEST(TileRing, IsNoLongerThanWhatABlockReads) {
@@ -195,27 +254,31 @@ TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
   EXPECT_EQ(narrow.fitting(132, 227 << 10).piece_spans(), 4);
   const TileShape smaller = narrow.fitting(132, 99 << 10);
   EXPECT_EQ(smaller.piece_spans(), 2);
-  EXPECT_LE(smaller.shared_bytes(smaller.ring(132, 99 << 10)), 99 << 10);
+  EXPECT_LE(smaller.shared_bytes(132, smaller.ring(132, 99 << 10)), 99 << 10);
   EXPECT_EQ(wide.fitting(132, 64 << 10).ring(132, 64 << 10), 0);  // rows of x alone are more
 }
 
 // What project_add leaves beside the sums: of every live row, and of every block.
 TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
-  for (const auto& [rows, n_live, tile_rows] : {std::tuple{8, 8, 16}, {5, 3, 8}, {11, 11, 8}, {11, 4, 16}}) {
-    TileShape shape{rows, 200, 200, 72, 1, false};
-    shape.tuning.rows = tile_rows;
+  // held: rows of x, by so many blocks; 0: they are not
+  for (const auto& [rows, n_live, tile_rows, held] :
+       {std::tuple{8, 8, 16, 0}, {5, 3, 8, 0}, {11, 11, 8, 0}, {11, 4, 16, 0}, {32, 30, 16, 1}, {21, 20, 16, 2}}) {
+    if (held > 1 && !machine().device.properties().has_clusters()) continue;
+    TileShape shape{rows, 208, 208, 72, 1, false, false, false, held > 0};
+    shape.tuning = {.rows = tile_rows, .splits = held};
     const MatvecData data(shape);
     const std::vector<float> expected = RunProjectAdd::run(shape, data, n_live, 7);
 
-    constexpr uint64_t kBlocks = 7;
-    const uint64_t tokens = data.count((rows + 7) / 8 * 8), outputs = data.count(shape.outputs);
+    constexpr uint64_t kRanges = 7;
+    const uint64_t blocks = kRanges * data.count(shape.splits()), tokens = data.count((rows + 7) / 8 * 8),
+                   outputs = data.count(shape.outputs);
     std::vector<bf16> next_gain;
     for (uint64_t n = 0; n < outputs; ++n) next_gain.push_back(to_bf16(1.0 + 0.5 * noise(9, n)));
     const Guarded<bf16> x("x", data.packed_x), weight("weight", data.weight), gain("next_gain", next_gain),
         gained("gained", data.count(rows) * outputs);
-    const Guarded<float> residual("residual", data.residual), squares("squares", kBlocks * tokens);
+    const Guarded<float> residual("residual", data.residual), squares("squares", blocks * tokens);
     const Guarded<int32_t> live("n_live", std::vector<int32_t>{n_live});
-    run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.leaves_gained = true}, kBlocks),
+    run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.leaves_gained = true}, kRanges),
              {.x = x,
               .weight = weight,
               .bias = {},
@@ -231,16 +294,18 @@ TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
     const std::vector<bf16> rows_left = gained.read();
     EXPECT_TRUE(same_bits(std::span(sums), std::span(expected)));
     for (int64_t m = 0; m < n_live; ++m) {
-      for (uint64_t part = 0; part < kBlocks; ++part) {
-        double wanted = 0;
-        for (uint64_t n = outputs * part / kBlocks; n < outputs * (part + 1) / kBlocks; ++n) {
+      for (uint64_t range = 0; range < kRanges; ++range) {
+        double wanted = 0, found = 0;
+        for (uint64_t n = outputs * range / kRanges; n < outputs * (range + 1) / kRanges; ++n) {
           const float sum = sums[data.count(m * data.y_stride) + n];
           wanted += static_cast<double>(sum) * sum;
           ASSERT_EQ(rows_left[data.count(m) * outputs + n].bits,
                     to_bf16(sum * static_cast<float>(value_of(next_gain[n]))).bits)
               << "row " << m << ", output " << n;
         }
-        ASSERT_NEAR(parts[part * tokens + data.count(m)], wanted, 12 * 0x1p-24 * wanted) << "row " << m;
+        for (uint64_t b = blocks / kRanges * range; b < blocks / kRanges * (range + 1); ++b)
+          found += parts[b * tokens + data.count(m)];
+        ASSERT_NEAR(found, wanted, 12 * 0x1p-24 * wanted) << "row " << m;
       }
     }
     for (size_t i = data.count(n_live) * outputs; i < rows_left.size(); ++i)

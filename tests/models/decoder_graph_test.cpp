@@ -80,19 +80,26 @@ class DecoderGraph : public testing::TestWithParam<std::pair<std::string, int64_
 
 TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   std::vector<std::string> of_layer{"qkv", "rope", "attend", "out", "gate_up", "down"};
-  const bool with_products = planned.decoder_kernels_.shape.with_products();
+  const StepShape& shape = planned.decoder_kernels_.shape;
+  const bool with_products = shape.with_products();
+  const bool holds = with_products && planned.decoder_kernels_.gained;
+  if (with_products) {
+    EXPECT_EQ(holds, shape.rows <= kHeldToRows && shape.may_leave_gained(planned.model.config()) &&
+                         planned.device.properties().has_clusters());
+  }
   if (GetParam().first.starts_with("gemma3") && with_products)
     of_layer = {"qkv", "rope", "attend", "out", "out_norm", "gate_up", "down", "down_norm"};
   if (GetParam().first.starts_with("gpt2")) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
-  if (!with_products)  // one kernel rotates and attends
+  const bool attends_in_tiles = with_products && GetParam().second > kHeldToRows;
+  if (!attends_in_tiles)  // one kernel rotates and attends
     std::erase_if(of_layer, [](const std::string& name) { return name == "rope" || name == "append"; });
   EXPECT_EQ(with_products, GetParam().second >= kProductsFromRows);
-  if (with_products) {
-    const auto insert_before = [&](const char* node, const char* added) {
-      of_layer.insert(std::find(of_layer.begin(), of_layer.end(), node), added);
-    };
+  const auto insert_before = [&](const char* node, const char* added) {
+    of_layer.insert(std::find(of_layer.begin(), of_layer.end(), node), added);
+  };
+  if (attends_in_tiles) insert_before("out", "attend_tiles");
+  if (with_products && !holds) {
     insert_before("qkv", "norm");
-    insert_before("out", "attend_tiles");
     insert_before("gate_up", "feed_forward_norm");
     insert_before("down", "gate");
   }
@@ -107,9 +114,9 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   const Plan prefill = planned.plan(DecodePurpose::prefill), step = planned.plan();
   if (with_products) {  // a chunk has no row that chooses
     std::vector<std::string> of_chunk = expected;
-    std::erase_if(of_chunk, [](const std::string& name) { return name.ends_with(".attend"); });
+    if (attends_in_tiles) std::erase_if(of_chunk, [](const std::string& name) { return name.ends_with(".attend"); });
     EXPECT_EQ(names(prefill), of_chunk);
-    expected.push_back("norm");
+    if (planned.decoder_kernels_.products.head) expected.push_back("norm");
   } else {
     EXPECT_EQ(names(prefill), expected);
   }
@@ -121,7 +128,8 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   for (const PlanNode& node : step.nodes)
     for (const char* projection : {"qkv", "out", "gate_up", "down", "logits"})
       if (node.name.ends_with(projection)) {
-        EXPECT_EQ(node.kernel_name().starts_with("tile_"), in_tiles) << node.name << ": " << node.kernel_name();
+        EXPECT_EQ(node.kernel_name().starts_with("tile_"), in_tiles || holds)
+            << node.name << ": " << node.kernel_name();
       }
   const std::string rows = std::to_string(GetParam().second);
   EXPECT_EQ(step.name, "decode.b" + rows);
@@ -196,7 +204,8 @@ std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
   std::vector<std::pair<std::string, int64_t>> all;
   for (const std::string& model : kModels)
     for (int64_t bucket : {1, 2, 4, 8}) all.emplace_back(model, bucket);
-  for (const char* model : {"llama/odd_sizes", "gemma3/window_16"}) all.emplace_back(model, kProductsFromRows);
+  for (const char* model : {"llama/odd_sizes", "gemma3/window_16"})
+    for (const int64_t rows : {kProductsFromRows, kHeldToRows + 1}) all.emplace_back(model, rows);
   return all;
 }
 
