@@ -136,7 +136,11 @@ class EngineHidden : public testing::Test {
 
   void expect(const HiddenSetting& setting, const RequestSpec& spec, const ToldHidden& one, const ToldHidden& all) {
     const auto prompt = static_cast<int64_t>(spec.prompt.size()), outputs = static_cast<int64_t>(one.outputs.size());
-    EXPECT_EQ(one.outputs, all.outputs);
+    const bool rounds = setting.products_from > 0;
+    const auto differ = std::ranges::mismatch(one.outputs, all.outputs);
+    const auto same = static_cast<int64_t>(differ.in1 - one.outputs.begin());
+    EXPECT_EQ(one.outputs.size(), all.outputs.size());
+    EXPECT_GE(rounds ? 2 * same : same, outputs);
     if (spec.hidden == HiddenStates::none) {
       EXPECT_TRUE(one.rows.empty());
       return;
@@ -145,9 +149,13 @@ class EngineHidden : public testing::Test {
     EXPECT_EQ(one.first, first);
     ASSERT_EQ(static_cast<int64_t>(one.rows.size()), prompt - 1 + outputs - first);
     const std::vector<test::Logits> rows(all.rows.begin() + first, all.rows.begin() + prompt - 1 + outputs);
-    // Products round what they multiply to bf16: transformers in bf16 stands 1.2 % from its own float32.
-    if (setting.products_from > 0)
-      EXPECT_LE(test::relative_error(one.rows, rows), 0.02);
+    // Products round what they multiply to bf16: transformers in bf16 stands 1.2 % from its own float32, and of two
+    // logits as close as that either may be the larger. Up to there the rows are of the same tokens.
+    const auto of_same = static_cast<size_t>(std::min(prompt + same, prompt - 1 + outputs) - first);
+    if (rounds)
+      EXPECT_LE(test::relative_error({one.rows.begin(), one.rows.begin() + static_cast<int64_t>(of_same)},
+                                     {rows.begin(), rows.begin() + static_cast<int64_t>(of_same)}),
+                0.02);
     else
       EXPECT_TRUE(test::same_bits(one.rows, rows));
   }
