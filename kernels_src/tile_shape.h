@@ -21,6 +21,8 @@ struct TileTuning {
 
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
 struct TileShape {
+  static constexpr int64_t kMostSplits = 8;  // blocks of a cluster
+
   int64_t rows = 1;          // rows of the bucket
   int64_t cols = 0;          // elements of x that count
   int64_t stride = 0;        // elements between two rows of W: cols rounded up to 8
@@ -150,7 +152,7 @@ struct TileShape {
   }
 
  private:
-  static constexpr int64_t kBarrierBytes = 128, kMostSplits = 8, kMostHeldSpans = 4;
+  static constexpr int64_t kBarrierBytes = 128, kMostHeldSpans = 4;
   constexpr int64_t span_bytes() const {
     return 128 * warps() * (tile_rows() + (normed || held ? 0 : 8 * token_tiles()));
   }

@@ -8,6 +8,7 @@
 #include "kernels_src/attend.h"
 #include "kernels_src/flash_decode.h"
 #include "kernels_src/matvec_shape.h"
+#include "kernels_src/tile_shape.h"
 #include "models/kv_cache.h"
 
 namespace nodewright {
@@ -64,7 +65,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   if (shape.may_leave_gained(config)) {
     s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
-    s.squares = arena.take<float>("squares", static_cast<uint64_t>(device.properties().sm_count) * round_up_8(s.rows));
+    const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
+    s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks) * round_up_8(s.rows));
   }
   if (shape.with_products()) {
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));

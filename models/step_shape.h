@@ -48,7 +48,8 @@ struct StepShape {
   LaunchSteps steps;
   StepTuning tuning;
   bool with_products() const { return arithmetic == Arithmetic::products; }
-  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }  // unless it may hold
+  // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
+  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
   bool needs_head_product() const { return has_head_product() && !may_hold(); }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;

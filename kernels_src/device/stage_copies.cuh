@@ -1,7 +1,7 @@
 // Rows of global memory on their way into stages of a block's shared memory.
 //
-// From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first, since a
-// lane takes some 60 cycles to ask and lanes of a warp follow each other; a stage's barrier counts their bytes (PTX
+// From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first, since the
+// lanes of one warp ask one after the other (docs/decisions/0019); a stage's barrier counts their bytes (PTX
 // ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous memory
 // reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
 // (docs/decisions/0016). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
