@@ -48,8 +48,8 @@ struct ProductKernels {
 
 // The kernels of the projections take the same arguments in tiles (tile_norm_project, ...): see StepShape::takes_tiles.
 // With products of a layer norm_qkv, norm_gate_up and project(_add) are empty, attend is for the rows that choose only,
-// and norm_logits is empty where the head is a product. A step without products has rope_flash_decode for rope_append
-// and attend, but with invariant numerics.
+// and norm_logits is empty where the head is a product. Where all rows attend one by one
+// (StepShape::takes_rope_flash_decode) rope_flash_decode stands for rope_append and attend.
 struct DecoderKernels {
   StepShape shape = 1;
   ProductKernels products;

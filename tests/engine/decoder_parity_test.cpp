@@ -58,8 +58,8 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
     products += node.kind == NodeKind::product;
     tiles += node.kernel_name().starts_with("tile_");
   }
-  EXPECT_TRUE(products == 0 ||
-              tiles == 0);  // of all projections: on devices with clusters tiles, where rows can be held
+  // All projections alike: tiles where a device has clusters and rows can be held.
+  EXPECT_TRUE(products == 0 || tiles == 0);
   EXPECT_EQ(products + tiles, static_cast<size_t>(4 * loaded.model.config().layers + 1));
   for (const GoldenCase& one : golden_cases_of(GetParam()))
     EXPECT_LE(relative_error(forced_logits(decoder, loaded, one.prompt, one.continuation), one.expected), kLimit)
