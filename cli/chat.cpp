@@ -119,7 +119,7 @@ int chat(const ChatOptions& options) {
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
   const Tokenizer tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
-  Session session(options.session);
+  Session session(options.session, Loading::begun);
   const int64_t context = options.session.max_context > 0 ? options.session.max_context
                                                           : std::min<int64_t>(session.context_limit(), kUsualContext);
   const auto decoder = session.make_decoder(context, 1);

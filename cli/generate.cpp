@@ -61,10 +61,10 @@ class Printer {
   bool first_ = true;
 };
 
-void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, double load_ms,
-                 size_t prompt, double prompt_seconds, int64_t decoded, double decode_seconds) {
+void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, size_t prompt,
+                 double prompt_seconds, int64_t decoded, double decode_seconds) {
   const Decoder::Stats& stats = decoder.stats();
-  fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", load_ms,
+  fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", session.model().upload_ms(),
              static_cast<double>(session.model().weights().bytes()) / 1e6);
   fmt::print(stderr, "kernels   {:.0f} ms\n", stats.kernels_ms);
   fmt::print(stderr, "graph     {} nodes, {} edges, built in {:.2f} ms, {:.2f} MB of device memory\n",
@@ -106,7 +106,7 @@ int generate(const GenerateOptions& options) {
   if (prompt.empty())
     throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
 
-  Session session(options.session);
+  Session session(options.session, Loading::begun);
   const ModelConfig& config = session.config();
   // A text may end at the last position there is; a prompt must leave room for one token.
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
@@ -145,8 +145,8 @@ int generate(const GenerateOptions& options) {
   const double decode_seconds = seconds_since(decode_start);
   printer.end();
   if (options.stats)
-    print_stats(*decoder, *decoder, session, session.load_ms(), prompt.size(), prompt_seconds,
-                generated - of_first_launch, decode_seconds);
+    print_stats(*decoder, *decoder, session, prompt.size(), prompt_seconds, generated - of_first_launch,
+                decode_seconds);
   return 0;
 }
 

@@ -416,7 +416,7 @@ int run_requests(const RunOptions& options) {
   }();
   make_folder("--hidden-dir", options.hidden_dir);
 
-  Session session(options.session);
+  Session session(options.session, Loading::begun);
   EngineOptions engine_options = options.engine;
   engine_options.tuning = session.tuning();
   engine_options.choices =
@@ -445,7 +445,9 @@ int run_requests(const RunOptions& options) {
   };
   Engine engine(session.device(), session.kernels(), session.model(), engine_options);
   progress.wipe();
-  if (options.stats) fmt::print(stderr, "{}", start_report(built, engine.slots().memory()));
+  if (options.stats)
+    fmt::print(stderr, "load      {:.0f} ms\n{}", session.model().upload_ms(),
+               start_report(built, engine.slots().memory()));
 
   Serving serving(engine, std::move(lines), tokenizer, options.hidden_dir);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);

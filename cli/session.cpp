@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 
 #include "cli/progress_bar.h"
@@ -23,13 +22,14 @@ OpenedDevice open(const SessionOptions& options) {
   return opened;
 }
 
-DecoderModel load_model(Device& device, Stream& stream, const std::filesystem::path& folder, double& ms) {
-  const auto start = std::chrono::steady_clock::now();
-  ProgressBar bar("loading " + folder.string(), ProgressBar::Unit::bytes);
-  DecoderModel model = DecoderModel::load(device, stream, folder,
-                                          {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
-  ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  return model;
+DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& options, Loading loading) {
+  auto bar = std::make_shared<ProgressBar>("loading " + options.model.string(), ProgressBar::Unit::bytes);
+  const Progress progress{[bar](uint64_t done, uint64_t total) {
+    bar->show(done, total);
+    if (done == total) bar->wipe();
+  }};
+  if (loading == Loading::begun && !options.trace) return DecoderModel::begin_load(device, options.model, progress);
+  return DecoderModel::load(device, stream, options.model, progress);
 }
 
 std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const Device& device,
@@ -118,11 +118,11 @@ void check_steps(const SessionOptions& options) {
     refuse("--until-ended and --steps-per-launch", "a loop of one step ends with it", "--steps-per-launch 64, or more");
 }
 
-Session::Session(const SessionOptions& options)
+Session::Session(const SessionOptions& options, Loading loading)
     : options_(options),
       opened_(open(options)),
       stream_(*opened_.device, "compute"),
-      model_(load_model(*opened_.device, stream_, options.model, load_ms_)),
+      model_(load_model(*opened_.device, stream_, options, loading)),
       kernels_(*opened_.device, kernel_options()),
       tuning_(find_tuning(options, *opened_.device, model_.config())) {}
 

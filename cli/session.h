@@ -39,10 +39,15 @@ void add_steps_options(CLI::App& command, SessionOptions& options);
 // Throws Error (usage) where the two contradict --mode or each other.
 void check_steps(const SessionOptions& options);
 
-// A device with a model on it. Loading shows a progress bar on stderr when that is a terminal.
+// What has happened to the weights when a Session is there. Begun: they are on their way, and the Decoder or the Engine
+// that is made meanwhile waits for them.
+enum class Loading { done, begun };
+
+// A device with a model on it. Loading shows a progress bar on stderr when that is a terminal. With --trace it is
+// always done first, so that a trace repeats from run to run.
 class Session {
  public:
-  explicit Session(const SessionOptions& options);
+  explicit Session(const SessionOptions& options, Loading loading = Loading::done);
 
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }
@@ -51,7 +56,6 @@ class Session {
   KernelCache& kernels() { return kernels_; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_; }
-  double load_ms() const { return load_ms_; }
 
   // Tokens that a sequence may have: --max-context, or what the model was made for.
   int64_t context_limit() const;
@@ -64,7 +68,6 @@ class Session {
   SessionOptions options_;
   OpenedDevice opened_;
   Stream stream_;
-  double load_ms_ = 0;
   DecoderModel model_;
   KernelCache kernels_;
   std::shared_ptr<const Tuning> tuning_;

@@ -86,6 +86,7 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   stats_.build_ms = ms_since(start);
   const uint64_t free_after = device.free_bytes();
   stats_.graph_bytes = free_before > free_after ? free_before - free_after : 0;
+  model.wait();
 }
 
 const Decoder::Sequence& Decoder::at(int32_t sequence) const {

@@ -51,6 +51,7 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
   cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(options));
   memory_.pages = cache_->bytes();
   build(model, options);
+  model.wait();
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
@@ -60,6 +61,7 @@ void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& optio
   memory_.graphs = estimate_graphs(model, options);
   check_within(options.memory_limit, memory_);
   build(model, options);
+  model.wait();
 }
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {

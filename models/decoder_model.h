@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "models/model_config.h"
@@ -12,11 +13,26 @@
 
 namespace nodewright {
 
+class BackgroundUpload;
+
 class DecoderModel {
  public:
   // Reads the checkpoint folder and uploads it. Throws Error naming the file, key or tensor that is wrong.
   static DecoderModel load(Device& device, Stream& stream, const std::filesystem::path& folder,
                            const Progress& progress = {});
+  // Returns once every tensor has its place, and reads and uploads them meanwhile, over a stream of its own. A Decoder
+  // or an Engine can be made of it at once: their graphs need addresses alone, and their constructors end with wait().
+  // Throws Error for what is wrong in a header. `progress` is told by who waits.
+  static DecoderModel begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress = {});
+  ~DecoderModel();
+  DecoderModel(DecoderModel&&) noexcept;
+  DecoderModel& operator=(DecoderModel&&) noexcept;
+
+  // Returns when all weights are on the device: to be called before the first launch that reads them. Throws Error when
+  // a file could not be read or a copy failed.
+  void wait() const;
+  // What reading and uploading the weights took; after wait().
+  double upload_ms() const;
 
   const ModelConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
@@ -25,8 +41,11 @@ class DecoderModel {
   std::vector<NamedRange> frequencies_ranges() const;
 
  private:
-  DecoderModel(ModelConfig config, DecoderWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
+  DecoderModel(Device& device, ModelConfig config, DecoderWeights weights);
 
+  std::unique_ptr<BackgroundUpload> upload_;  // null after load(). First: assigning ends it before its memory goes
+  Progress progress_;
+  double upload_ms_ = 0;  // of load()
   ModelConfig config_;
   DecoderWeights weights_;
   std::vector<DeviceBuffer> frequencies_;  // of global layers, then of sliding ones if theirs are others

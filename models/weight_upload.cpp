@@ -269,9 +269,9 @@ unsigned usual_readers() {
   return processors - processors / 4;
 }
 
-void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const DeviceBuffer& buffer,
-                    const Progress& progress, const UploadForm& form) {
-  uint64_t chunk_bytes = std::min(form.chunk_bytes, buffer.bytes());
+void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const NamedRange& to,
+                    const Progress& progress, const UploadForm& form, const std::stop_token& stop) {
+  uint64_t chunk_bytes = std::min(form.chunk_bytes, to.bytes);
   for (const WeightSource& source : sources) chunk_bytes = std::max(chunk_bytes, source.row_bytes());
   const std::vector<Window> windows = cut(sources, chunk_bytes);
   const size_t count = std::min(std::max(form.chunks, size_t{2}), windows.size());
@@ -284,23 +284,22 @@ void upload_weights(Device& device, Stream& stream, std::span<const WeightSource
     chunks.push_back({StagingBuffer(device, name, chunk_bytes), Event(device, name + ".copied")});
     readers.open(i, chunks[i].memory.data());
   }
-  for (size_t i = 0; i < windows.size(); ++i) {
+  for (size_t i = 0; i < windows.size() && !stop.stop_requested(); ++i) {
     const Window& window = windows[i];
     Chunk& chunk = chunks[i % count];
     readers.wait_for(i);
     chunk.memory.pin();  // now that the readers have touched its pages, and while the chunk before travels
-    write_device_async(stream, buffer.address() + window.begin, chunk.memory.data(), window.end - window.begin,
-                       "weights");
+    write_device_async(stream, to.address + window.begin, chunk.memory.data(), window.end - window.begin, to.name);
     chunk.copied.record(stream);
     if (i == 0 || i + 1 == windows.size()) continue;
     // The copy before this one ends first, so that the link has work while its chunk is handed on.
     const size_t before = i - 1;
     chunks[before % count].copied.synchronize();
     if (before + count < windows.size()) readers.open(before + count, chunks[before % count].memory.data());
-    if (progress.report) progress.report(windows[before].end, buffer.bytes());
+    if (progress.report) progress.report(windows[before].end, to.bytes);
   }
   copies.wait();
-  if (progress.report) progress.report(buffer.bytes(), buffer.bytes());
+  if (progress.report && !stop.stop_requested()) progress.report(to.bytes, to.bytes);
 }
 
 }  // namespace nodewright

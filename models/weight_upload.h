@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ struct WeightSource {
   uint64_t offset_of(int64_t row) const { return offset + static_cast<uint64_t>(row) * row_bytes(); }
 };
 
-// How far a load is, as bytes of device memory written. Called from the thread that loads, at least once at the end.
+// How far a load is, as bytes of device memory written. Called from the thread that waits for it, at least once at the
+// end.
 struct Progress {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> report;  // may be empty
 };
@@ -52,10 +54,10 @@ struct UploadForm {
   unsigned readers = usual_readers();        // threads that read, at least 1
 };
 
-// Fills `buffer` with the sources, which lie in it one behind the other, and returns when all has arrived; what the
-// gaps between them hold is open. Throws Error when a file cannot be read or no longer holds what its header said, and
-// when memory is short. Whatever is thrown, no thread and no copy is left behind.
-void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const DeviceBuffer& buffer,
-                    const Progress& progress, const UploadForm& form = {});
+// Fills `to` with the sources, which lie in it one behind the other, and returns when all has arrived, or early when
+// `stop` asks; what the gaps between them hold is open. Throws Error when a file cannot be read or no longer holds what
+// its header said, and when memory is short. However it ends, no thread and no copy is left behind.
+void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const NamedRange& to,
+                    const Progress& progress, const UploadForm& form = {}, const std::stop_token& stop = {});
 
 }  // namespace nodewright

@@ -192,9 +192,14 @@ WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig
 
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress, const UploadForm& form) {
+  Places placed = place(device, checkpoint, config);
+  upload_weights(device, stream, placed.sources, placed.weights.range(), progress, form);
+  return std::move(placed.weights);
+}
+
+DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config) {
   const Image image(checkpoint, config);
   DecoderWeights weights(DeviceBuffer(device, "weights", image.bytes()));
-  upload_weights(device, stream, image.sources(), weights.buffer_, progress, form);
 
   std::map<std::string_view, const Source*> sources;
   for (const Source& s : image.sources()) {
@@ -234,7 +239,7 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
   weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
   weights.bytes_per_token_ = image.bytes_per_token();
-  return weights;
+  return {std::move(weights), image.sources()};
 }
 
 }  // namespace nodewright

@@ -59,6 +59,10 @@ class DecoderWeights {
   static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
                              const Progress& progress = {}, const UploadForm& form = {});
 
+  struct Places;
+  // The first half of load(): every tensor has its place in device memory, and none has been read.
+  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config);
+
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
   const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
@@ -68,6 +72,8 @@ class DecoderWeights {
   // "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm", and "head" unless tied; each 256-byte aligned.
   // "l0.qkv.bias", "final_norm.shift" and the like follow what they belong to.
   std::span<const NamedRange> ranges() const { return ranges_; }
+  // All of them, one behind the other.
+  NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
   uint64_t bytes() const { return buffer_.bytes(); }  // of device memory
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
@@ -81,6 +87,12 @@ class DecoderWeights {
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;
+};
+
+// Weights, and what upload_weights is to read into their range(). The sources live as long as the checkpoint.
+struct DecoderWeights::Places {
+  DecoderWeights weights;
+  std::vector<WeightSource> sources;
 };
 
 }  // namespace nodewright
