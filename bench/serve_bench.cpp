@@ -111,7 +111,8 @@ class ServeBench {
                      .output = step,
                      .sampling = {},
                      .pages = tables[static_cast<size_t>(row)]});
-        slots.launch({.slot = slot, .bucket = batch_, .live = batch_, .sampled = batch_, .copies = {}});
+        slots.launch(
+            {.slot = slot, .bucket = batch_, .live = batch_, .sampled = batch_, .copies = {}, .chooses_again = false});
         slots.sample(slot, 0);
       }
       if (step == 0) continue;

@@ -130,7 +130,7 @@ int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
 }
 
-std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences) {
+std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, bool keep_logits) {
   if (needed_context > context_limit())
     throw Error({.doing = "fit the prompt into the context of",
                  .object = options_.model.string(),
@@ -147,6 +147,7 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                                   .numerics = numerics_of(options_.numerics),
                                                   .mode = run_mode(options_.mode),
                                                   .policy = edge_policy(options_.edges),
+                                                  .keep_logits = keep_logits,
                                                   .steps = options_.steps,
                                                   .tuning = tuning_});
 }

@@ -62,7 +62,7 @@ class Session {
 
   // `needed_context`: tokens the command will put into its longest sequence; --max-context may make room for more.
   // Throws Error (usage) where it is beyond context_limit().
-  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences);
+  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences, bool keep_logits = false);
 
  private:
   SessionOptions options_;

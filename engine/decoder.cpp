@@ -212,6 +212,7 @@ std::span<const std::vector<int32_t>> Decoder::launch(std::span<const LaunchRow>
   settle();
   const StepInputs& in = step_state_.host_inputs;
   in.n_live.data[0] = in.n_sampled.data[0] = static_cast<int32_t>(rows.size());
+  in.keeps_logits.data[0] = options_.keep_logits ? 1 : 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const StepRow& row = rows[i].first;
     Sequence& s = sequences_[static_cast<size_t>(row.sequence)];
@@ -255,6 +256,11 @@ std::span<const int32_t> Decoder::step(std::span<const StepRow> rows) {
 }
 
 void Decoder::read_logits(int64_t row, std::span<float> logits) const {
+  if (!options_.keep_logits)
+    throw Error({.doing = "read the logits of a step",
+                 .detail = "its decoder does not keep them",
+                 .advice = "make the decoder with keep_logits",
+                 .fault = Fault::usage});
   const auto first = static_cast<uint64_t>(row * step_state_.logits_stride);
   read_view(device_, logits, step_state_.logits.subview(first, static_cast<uint64_t>(config_.vocab)), "logits");
 }

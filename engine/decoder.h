@@ -33,7 +33,7 @@ struct StepRow {
 // stored after that.
 struct LaunchRow {
   StepRow first;
-  int64_t most = 1;                       // tokens; at most the steps of a launch
+  int64_t most = 1;                        // tokens; at most the steps of a launch
   std::span<const int32_t> stop_ids = {};  // at most kMostStopIds
 };
 
@@ -48,6 +48,8 @@ struct DecoderOptions {
 
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
+
+  bool keep_logits = false;  // read_logits() may be called; else steps leave those that no choice reads
 
   LaunchSteps steps;  // of a launch of the decode graph
 
@@ -90,7 +92,7 @@ class Decoder {
   // until the next launch. Throws Error as step does, and for more tokens or stop ids than there is room for.
   std::span<const std::vector<int32_t>> launch(std::span<const LaunchRow> rows);
 
-  // The last step's logits of a row, vocab floats.
+  // The last step's logits of a row, vocab floats. Throws Error unless options().keep_logits.
   void read_logits(int64_t row, std::span<float> logits) const;
 
   // Submits the last step's launch again, as it was, without waiting: for measuring. Rewrites the same positions.
@@ -146,7 +148,7 @@ class Decoder {
   bool unfinished_ = false;  // a launch failed, and some of it may still be to run
   Stats stats_;
   std::vector<int32_t> chosen_;
-  std::vector<LaunchRow> launch_rows_;            // scratch of step()
+  std::vector<LaunchRow> launch_rows_;           // scratch of step()
   std::vector<std::vector<int32_t>> of_launch_;  // what launch() returns
 };
 

@@ -404,7 +404,14 @@ void Engine::dispatch(const InFlightStep& step) {
                  .sampled = static_cast<int32_t>(sampled),
                  .copies = step.copies,
                  .prompt = step.plan.kind == StepKind::prefill,
+                 .chooses_again = std::ranges::any_of(step.plan.rows,
+                                                      [&](const RowPlan& row) { return needs_choices(row.request); }),
                  .hidden = hidden});
+}
+
+bool Engine::needs_choices(RequestId id) const {
+  const auto choice = choices_.find(id);
+  return choice != choices_.end() && choice->second.needs_choices();
 }
 
 // The second choice of the forward's rows, in the order of the rows.

@@ -124,6 +124,7 @@ class Engine {
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
   void sample();
+  bool needs_choices(RequestId id) const;
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   bool score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row);
   void commit();

@@ -180,6 +180,7 @@ void StepSlots::launch(const Launch& launch) {
   const Graph& graph = slot.graphs.at(launch.bucket);
   graph.state.host_inputs.n_live.data[0] = launch.live;
   graph.state.host_inputs.n_sampled.data[0] = launch.sampled;
+  graph.state.host_inputs.keeps_logits.data[0] = launch.chooses_again ? 1 : 0;
   slot.bucket = launch.bucket;
   slot.tokens = launch.sampled;
   slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);

@@ -93,6 +93,7 @@ class StepSlots {
     int32_t sampled = 0;               // of those, the first rows: their next token is chosen
     std::span<const PageCopy> copies;  // run before the step, in this order
     bool prompt = false;               // it has prompt tokens
+    bool chooses_again = true;         // sample() may be told so: logits are kept
     int32_t hidden = 0;                // rows, the first, whose hidden states come back with the tokens
   };
   // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.

@@ -29,6 +29,10 @@ struct NormProject {
   // In tiles whose x the kernel before has multiplied by the gain (kGained) these stand for x and gain; else empty.
   In<bf16> gained;    // [rows, stride], stride = cols
   In<float> squares;  // [parts, rows rounded up to 8] parts of the sums of squares of x
+
+  // Of logits in tiles with `best`, else empty: a row whose choice takes the largest leaves no y, unless all are kept.
+  In<float> temperature;  // [rows]
+  In<int32_t> keeps_all;  // [1] 0: no
 };
 
 // Of a launch with `best`: the shape of one without, and each thread's best so far in shared memory, since registers

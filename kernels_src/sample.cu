@@ -59,7 +59,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   auto* scratch = reinterpret_cast<ScoredToken*>(found + 2);            // [32]
   const float* logits = args.logits.data + row * args.logits_stride;
   const float temperature = args.temperature.data[row];
-  const bool greedy = !(temperature >= 1e-5f);
+  const bool greedy = !(temperature >= kLeastTemperature);
 
   // The largest logit; a NaN wins over everything and fails the row.
   ScoredToken best{-INFINITY, -1};

@@ -10,4 +10,7 @@ struct ScoredToken {
   int32_t token;  // negative: there is none
 };
 
+// Below this a choice takes the largest logit; from it on it is drawn.
+inline constexpr float kLeastTemperature = 1e-5f;
+
 }  // namespace nodewright

@@ -56,7 +56,7 @@ NODEWRIGHT_KERNEL(shape_logits, ShapeLogits, kLogitRowThreads) {
   top = block_max(top, scratch);
   any = block_max(any ? 1.0f : 0.0f, scratch) > 0.0f;
   const float min_p = args.min_p.data[row], temperature = args.temperature.data[row];
-  if (min_p > 0.0f && temperature >= 1e-5f && fabsf(top) < INFINITY) {
+  if (min_p > 0.0f && temperature >= kLeastTemperature && fabsf(top) < INFINITY) {
     const float least = top + temperature * logf(min_p);
     for (int i = thread; i < vocab; i += kThreads)
       if (shaped[i] < least) shaped[i] = -INFINITY;

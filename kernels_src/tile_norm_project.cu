@@ -4,17 +4,27 @@
 #include "kernels_src/device/tile_normed_rows.cuh"
 #include "kernels_src/norm_project.h"
 
+namespace nodewright {
+
+NODEWRIGHT_DEVICE bool is_stored(const NormProject& args, int m) {
+  return args.keeps_all.count == 0 || args.keeps_all.data[0] != 0 || args.temperature.data[m] >= kLeastTemperature;
+}
+
+}  // namespace nodewright
+
 NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   const bool keeps_best = args.best.count > 0;
   ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
+  bool stores[kOwned];
   NODEWRIGHT_UNROLL
-  for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1};
+  for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
   tile_project_normed(args, 1, [&](int j, int n, int m, float first, float second, bool is_last) {
     float* y = args.y.data + m * args.y_stride + n;
-    y[0] = first;
+    if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row
+    if (stores[j]) y[0] = first;
     if (keeps_best) keep_best(best[j], first, n);
     if (is_last) return;
-    y[1] = second;
+    if (stores[j]) y[1] = second;
     if (keeps_best) keep_best(best[j], second, n + 1);
   });
   if (!keeps_best) return;

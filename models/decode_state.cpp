@@ -29,6 +29,7 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   };
   take(in.n_live, "n_live", 1);
   take(in.n_sampled, "n_sampled", 1);
+  take(in.keeps_logits, "keeps_logits", 1);
   take(in.tokens, "tokens", n);
   take(in.positions, "positions", n);
   take(in.sequences, "sequences", n);

@@ -38,6 +38,7 @@ StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int6
 struct StepInputs {
   View<int32_t> n_live;        // [1] rows that count; the others store nothing
   View<int32_t> n_sampled;     // [1] of those, the first rows: their next token is chosen
+  View<int32_t> keeps_logits;  // [1] 0: where the head can, it leaves no logits that no choice reads
   View<int32_t> tokens;        // [rows] token id, or -1: the sequence's last token, already on the device
   View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
   View<int32_t> sequences;     // [rows] index into last_token

@@ -344,6 +344,7 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
     c.norm("norm", k.products.norm_sampled, w.final_norm().gain, s.inputs.n_sampled);
     c.product("logits", k.products.head, s.normed, w.head(), s.logits);
   } else {
+    const bool may_leave_out = k.head_parts > 0 && !k.shape.is_one_row();
     g.launch("logits", k.norm_logits,
              {.x = k.head_gained ? View<float>{} : x,
               .gain = k.head_gained ? Weight<bf16>{} : w.final_norm().gain,
@@ -360,7 +361,9 @@ void head(const LayerContext& c, const DecoderWeights& w, View<int32_t> delivere
               .post_gain = post_norm,
               .x_next = {},
               .gained = k.head_gained ? c.gained() : View<bf16>{},
-              .squares = k.head_gained ? c.squares(k.down.project_add.shape.grid[0]) : View<float>{}});
+              .squares = k.head_gained ? c.squares(k.down.project_add.shape.grid[0]) : View<float>{},
+              .temperature = may_leave_out ? s.inputs.temperature : View<float>{},
+              .keeps_all = may_leave_out ? s.inputs.keeps_logits : View<int32_t>{}});
   }
   g.launch("sample", k.sample,
            {.logits = logits,

@@ -257,8 +257,8 @@ TEST_F(EngineChoices, EndWhereTheTextSaysSo) {
 // Each request's tokens follow from its history by the reference: the logits of a Decoder that is fed what the engine
 // chose, shaped and chosen from on the host. Where the best two are within the rounding of fp32, either is right.
 TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
-  Decoder decoder =
-      loaded.decoder({.bucket = kChoiceRows, .prefill_rows = kChoiceRows, .max_context = 192, .sequences = 1});
+  Decoder decoder = loaded.decoder(
+      {.bucket = kChoiceRows, .prefill_rows = kChoiceRows, .max_context = 192, .sequences = 1, .keep_logits = true});
   const auto vocab = static_cast<int32_t>(loaded.vocab());
   struct Job {
     RequestSpec spec;

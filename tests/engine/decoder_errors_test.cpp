@@ -55,6 +55,13 @@ TEST_F(DecoderErrors, ATokenOutsideTheVocabularyIsNamed) {
   EXPECT_EQ(decoder.length(sequence), 5);
 }
 
+TEST_F(DecoderErrors, LogitsThatAreNotKeptAreNotRead) {
+  const int32_t sequence = open_with(3);
+  decoder.step({{.sequence = sequence, .token = 1}});
+  std::vector<float> row(loaded.vocab());
+  EXPECT_REFUSED(decoder.read_logits(0, row), "read the logits", "keep_logits");
+}
+
 TEST_F(DecoderErrors, AppendingNothingIsNothing) {
   const int32_t sequence = decoder.open();
   decoder.append(sequence, {});

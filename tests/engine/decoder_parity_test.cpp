@@ -35,7 +35,11 @@ TEST_P(DecoderParity, LogitsAreThoseOfTransformersInTheLargestBucket) {
 
 // Chunks of 40 rows end inside a tile, a page and a prompt.
 DecoderOptions with_products() {
-  return {.bucket = kProductsFromRows, .prefill_rows = 40, .max_context = 256, .sequences = kProductsFromRows};
+  return {.bucket = kProductsFromRows,
+          .prefill_rows = 40,
+          .max_context = 256,
+          .sequences = kProductsFromRows,
+          .keep_logits = true};
 }
 
 TEST_P(DecoderParity, TheMeasureSeesOneTokenOfThePromptChanged) {

@@ -103,7 +103,7 @@ struct LoadedModel {
 
 // The options of most of these tests: few specialisations, so that few kernels are compiled.
 inline DecoderOptions decoder_options(int64_t bucket, RunMode mode = RunMode::explicit_) {
-  return {.bucket = bucket, .prefill_rows = 8, .max_context = 256, .sequences = 8, .mode = mode};
+  return {.bucket = bucket, .prefill_rows = 8, .max_context = 256, .sequences = 8, .mode = mode, .keep_logits = true};
 }
 
 inline Logits logits_of(const Decoder& decoder, const LoadedModel& loaded, int64_t row = 0) {

@@ -9,8 +9,12 @@ namespace {
 class NumericsOf : public testing::TestWithParam<const char*> {
  protected:
   std::vector<test::Logits> logits(int64_t bucket, int64_t prefill_rows, Numerics numerics) {
-    Decoder decoder = loaded_.decoder(
-        {.bucket = bucket, .prefill_rows = prefill_rows, .max_context = 256, .sequences = 1, .numerics = numerics});
+    Decoder decoder = loaded_.decoder({.bucket = bucket,
+                                       .prefill_rows = prefill_rows,
+                                       .max_context = 256,
+                                       .sequences = 1,
+                                       .numerics = numerics,
+                                       .keep_logits = true});
     return test::forced_logits(decoder, loaded_, test::some_tokens(220, loaded_.vocab(), 5),
                                test::some_tokens(4, loaded_.vocab(), 6));
   }

@@ -69,8 +69,12 @@ class EngineScores : public testing::Test {
 
   // Three prompts end in their first page and outputs in the second; three begin with the same page.
   EngineScores() {
-    Decoder decoder = loaded.decoder(
-        {.bucket = 8, .prefill_rows = 8, .max_context = 192, .sequences = 8, .numerics = Numerics::invariant});
+    Decoder decoder = loaded.decoder({.bucket = 8,
+                                      .prefill_rows = 8,
+                                      .max_context = 192,
+                                      .sequences = 8,
+                                      .numerics = Numerics::invariant,
+                                      .keep_logits = true});
     const auto ask = [&](int wanted, size_t shared, size_t own, int64_t max_tokens) {
       ScoredJob job{.spec = {.prompt = test::some_tokens(shared, loaded.vocab(), 99), .max_tokens = max_tokens},
                     .choice = {.prompt_logprobs = wanted},

@@ -259,6 +259,13 @@ struct Gained {
   }
 };
 
+// Of logits: which rows are to be left out, and what the launch left of all.
+struct LeftOut {
+  std::vector<float> temperature;  // [rows]
+  int32_t keeps_all = 0;
+  std::vector<ScoredToken> best;  // out: [rows, parts]
+};
+
 // `grid_x`: blocks over the outputs, 0 for as many as the model would launch. `x_next`: of a family with post norms.
 struct RunNormProject {
   using Element = float;
@@ -269,7 +276,7 @@ struct RunNormProject {
 
   template <class Shape>
   static std::vector<float> run(const Shape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0,
-                                std::vector<float>* x_next = nullptr) {
+                                std::vector<float>* x_next = nullptr, LeftOut* left_out = nullptr) {
     const Guarded<float> x("x", d.x), y("y", d.residual.size());
     const Joining joining(d);
     const Gained gained(s, d);
@@ -279,6 +286,9 @@ struct RunNormProject {
     if (s.rows == 1) kernel.shape = with_best(kernel.shape);
     const uint64_t parts = leaves_best(s) ? kernel.shape.grid[0] : 0;
     const Guarded<ScoredToken> best("best", static_cast<uint64_t>(s.rows) * parts);
+    const Guarded<float> temperature("temperature", left_out ? left_out->temperature : std::vector<float>{});
+    const Guarded<int32_t> keeps_all("keeps_all",
+                                     std::vector<int32_t>(left_out ? 1 : 0, left_out ? left_out->keeps_all : 0));
     run_node(kernel, {.x = gained.has ? View<float>{} : x.view(),
                       .gain = given(!gained.has, gain),
                       .shift = given(d.family.norm == Norm::layer, shift),
@@ -294,10 +304,16 @@ struct RunNormProject {
                       .post_gain = given(joining.has, joining.post_gain),
                       .x_next = x_next != nullptr ? joining.output() : Out<float>{},
                       .gained = gained.has ? gained.rows.view() : View<bf16>{},
-                      .squares = gained.has ? gained.squares.view() : View<float>{}});
+                      .squares = gained.has ? gained.squares.view() : View<float>{},
+                      .temperature = left_out != nullptr ? temperature.view() : View<float>{},
+                      .keeps_all = left_out != nullptr ? keeps_all.view() : View<int32_t>{}});
     if (x_next != nullptr) *x_next = joining.x_next.read();
     const std::vector<ScoredToken> found = best.read();
     const std::vector<float> results = y.read();
+    if (left_out != nullptr) {
+      left_out->best = found;
+      return results;
+    }
     for (int64_t m = 0; parts > 0 && m < (s.rows == 1 ? 1 : n_live); ++m)
       expect_best(std::span(found).subspan(static_cast<uint64_t>(m) * parts, parts),
                   row_of(results, m, d.y_stride, s.outputs), s.outputs);

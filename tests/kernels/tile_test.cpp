@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 
 #include "tests/kernels/matvec.h"
 
@@ -88,6 +89,7 @@ struct NameOfTileRun {
     return (gained ? "gained_" : held ? "held_" : "") + std::string(Run::kName);
   }
 };
+using LogitsRuns = ::testing::Types<RunNormProject, RunGainedNormProject, RunHeldNormProject>;
 using HeldRuns = ::testing::Types<RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd>;
 using TileRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp,
                                   RunProjectAdd, RunProject, RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd>;
@@ -259,6 +261,31 @@ TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
 }
 
 // What project_add leaves beside the sums: of every live row, and of every block.
+// A greedy choice reads the best of each part alone; a drawn one all, from the least temperature on.
+template <class Run>
+class LogitsInTiles : public TileKernel<Run> {};
+TYPED_TEST_SUITE(LogitsInTiles, LogitsRuns, NameOfTileRun);
+
+TYPED_TEST(LogitsInTiles, AreLeftOutWhereNoChoiceReadsThem) {
+  const TileShape shape = this->shape(11, 200);
+  const MatvecData data(shape);
+  const std::vector<float> nothing = TypeParam::initial(data), all = TypeParam::run(shape, data, 9, 2);
+  LeftOut left_out{.temperature = {0, 0.7f, -1, 1e-5f, 0.9e-5f, kNaN, 2, 0, 1, 1, 0}};
+  const std::set<int64_t> drawn = {1, 3, 6, 8};
+  for (const int32_t keeps_all : {0, 1}) {
+    left_out.keeps_all = keeps_all;
+    const std::vector<float> y = TypeParam::run(shape, data, 9, 2, nullptr, &left_out);
+    const size_t parts = left_out.best.size() / 11;
+    for (int64_t m = 0; m < 11; ++m) {
+      const bool stored = m < 9 && (keeps_all == 1 || drawn.contains(m));
+      EXPECT_TRUE(same_bits(this->row(y, m), this->row(stored ? all : nothing, m))) << "row " << m << ", " << keeps_all;
+      if (m < 9)
+        TypeParam::expect_best(std::span(left_out.best).subspan(static_cast<size_t>(m) * parts, parts),
+                               this->row(all, m), shape.outputs);
+    }
+  }
+}
+
 TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
   // held: rows of x, by so many blocks; 0: they are not
   for (const auto& [rows, n_live, tile_rows, held] :
