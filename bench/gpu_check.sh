@@ -145,6 +145,20 @@ section_decode() {
     --until-ended --samples $samples
   check "from the start of the process to its first token" 60 bash -c 'time "$@"' timed "$nodewright" generate \
     --model "$scratch/$shape" --prompt-ids "$(seq -s, 1 16)" --max-tokens 1 --ignore-eos --stats --device $device
+  ready_to_serve "$shape"
+}
+
+# Every graph of an engine, from the start of the process to the first token of one request: twice, the second time with
+# warm caches, then with the graphs of second choices.
+ready_to_serve() {
+  local request='"prompt_ids": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16], "max_tokens": 1, "ignore_eos": true'
+  local batch=512 pages=2048 one
+  [ "$device" = cuda ] || batch=4 pages=16
+  for one in "" "" ', "logprobs": 0'; do
+    echo "{$request$one}" >"$scratch/request.jsonl"
+    check "ready to serve, batches up to $batch${one:+, second choices}" 60 bash -c 'time "$@"' timed "$nodewright" run \
+      --model "$scratch/$1" --requests "$scratch/request.jsonl" --max-batch $batch --pages $pages --stats --device $device
+  done
 }
 
 bench_decode() {  # bench_decode SHAPE NAME FILE OPTIONS...

@@ -20,7 +20,7 @@ double percent(int64_t part, int64_t whole) {
 std::string start_report(const std::vector<BuiltBucket>& built, const MemoryUse& memory) {
   std::string text;
   size_t graphs = 0, nodes = 0;
-  double ms = 0;
+  double ms = 0, choice_ms = 0;
   for (auto one = built.begin(); one != built.end();) {
     const auto next = std::find_if(one, built.end(), [&](const BuiltBucket& b) { return b.bucket != one->bucket; });
     BuiltBucket sum = *one;
@@ -31,10 +31,12 @@ std::string start_report(const std::vector<BuiltBucket>& built, const MemoryUse&
                         in_mb(sum.free_before), in_mb((next - 1)->free_bytes));
     nodes += sum.nodes;
     ms += sum.ms;
+    for (auto each = one; each != next; ++each) choice_ms += each->choice_ms;
     if (sum.bucket > 0) graphs += static_cast<size_t>(next - one);
     one = next;
   }
   text += fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms\n", graphs, kSlots, nodes, ms);
+  if (choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", choice_ms);
   return text + fmt::format(
                     "memory    {:.1f} MB: {:.1f} of weights, {:.1f} of state, about {:.1f} of graphs, {:.1f} of "
                     "key/value pages\n",

@@ -142,7 +142,8 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
     const DecoderKernels bound = decoder_kernels(kernels_, model.config(), shape_of(model, options, rows));
     for (size_t i = 0; i < slots_.size(); ++i) {
       const uint64_t free_before = options.built ? device_.free_bytes() : 0;
-      const auto start = std::chrono::steady_clock::now();
+      using Clock = std::chrono::steady_clock;
+      const Clock::time_point start = Clock::now();
       Slot& slot = slots_[i];
       Graph& graph = slot.graphs[bucket];
       graph.state = slot.memory->state(rows);
@@ -152,6 +153,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
       if (options.prefill != PrefillForm::graph)
         graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
       graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
+      const Clock::time_point step_built = Clock::now();
       if (slot.choices) {
         graph.choice = slot.choices->state(rows);
         graph.choice_run = std::make_unique<PlanRun>(
@@ -159,7 +161,8 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
                         graph.choice, options.policy),
             mode, compute_);
       }
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+      const std::chrono::duration<double, std::milli> took = step_built - start,
+                                                      choice_took = Clock::now() - step_built;
       const ExplicitGraph* built = graph.run->explicit_graph();
       if (options.built)
         options.built({.slot = static_cast<int>(i),
@@ -167,6 +170,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
                        .nodes = built ? built->stats().nodes : 0,
                        .bytes = bytes,
                        .ms = took.count(),
+                       .choice_ms = choice_took.count(),
                        .free_before = free_before,
                        .free_bytes = device_.free_bytes(),
                        .built = ++count,

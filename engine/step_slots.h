@@ -32,7 +32,8 @@ struct BuiltBucket {
   int bucket = 0;      // rows; 0: the plan of eager_rows
   size_t nodes = 0;    // 0 when eager
   uint64_t bytes = 0;  // of device memory, as estimate_exec() says; 0 when eager
-  double ms = 0;
+  double ms = 0;         // of the step's plan and graph
+  double choice_ms = 0;  // of those of the second choice, with options.choices
   uint64_t free_before = 0, free_bytes = 0;  // of device memory, before and afterwards
   int built = 0, total = 0;                  // graphs so far, with this one, and in the end
 };
