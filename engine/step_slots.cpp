@@ -170,7 +170,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
                        .nodes = built ? built->stats().nodes : 0,
                        .bytes = bytes,
                        .ms = took.count(),
-                       .choice_ms = choice_took.count(),
+                       .choice_ms = slot.choices ? choice_took.count() : 0,
                        .free_before = free_before,
                        .free_bytes = device_.free_bytes(),
                        .built = ++count,

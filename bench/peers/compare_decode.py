@@ -1,5 +1,5 @@
 # One decode step of Nodewright beside the same step of transformers, in one run: rounds alternate, so that clocks and
-# temperature are the same for both. Prints a table and writes a JSON file for bench/results.
+# temperature are the same for both. Prints a table and writes a JSON file for bench/results, anew after every round.
 #
 #   python3 bench/peers/compare_decode.py --nodewright build/nodewright --model DIR --batch 1 --context 1024 --out FILE
 import argparse
@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import transformers_decode as peers
 
@@ -52,10 +53,18 @@ def of_rounds(spreads):
             "max": max(s["max"] for s in spreads)}
 
 
+def tell(what, since):
+    print(f"{what} after {time.monotonic() - since:.0f} s", file=sys.stderr, flush=True)
+
+
 def measure(options):
+    """After every round: the rounds so far, and what was left out with the reason. A run that is cut off has those."""
+    start = time.monotonic()
     step = peers.DecodeStep(options.model, options.batch, options.context, options.device)
+    tell("loaded", start)
     made, left_out = peers.variants(step, options.compile)
     peers.check_agreement(step, made)
+    tell("compiled and compared", start)
     rounds = []
     for i in range(options.rounds):
         ours = run_nodewright(options)
@@ -65,7 +74,7 @@ def measure(options):
         rounds.append({"step_ms": times, "nodewright": ours})
         print(f"round {i + 1} of {options.rounds}: " +
               ", ".join(f"{name} {spread['median']:.4f} ms" for name, spread in times.items()), flush=True)
-    return rounds, left_out
+        yield rounds, left_out
 
 
 def summary_of(rounds, batch):
@@ -73,19 +82,32 @@ def summary_of(rounds, batch):
     needed = rounds[0]["nodewright"]["weight_bytes"] + rounds[0]["nodewright"]["kv_bytes"]  # bytes a step must read
     bandwidth = statistics.median(r["nodewright"]["read_bytes_per_s"]["median"] for r in rounds)
     times = {name: of_rounds([r["step_ms"][name] for r in rounds]) for name in rounds[0]["step_ms"]}
-    return {name: {"step_ms": time,
-                   "tokens_per_s": batch / time["median"] * 1e3,
-                   "share_of_read_bandwidth": needed / (time["median"] * 1e-3) / bandwidth,
-                   "times_ours": time["median"] / times[OURS]["median"]}
-            for name, time in times.items()}
+    return {name: {"step_ms": ms,
+                   "tokens_per_s": batch / ms["median"] * 1e3,
+                   "share_of_read_bandwidth": needed / (ms["median"] * 1e-3) / bandwidth,
+                   "times_ours": ms["median"] / times[OURS]["median"]}
+            for name, ms in times.items()}
 
 
 def print_table(summary):
     print(f"{'':18} {'step ms':>9} {'min':>9} {'max':>9} {'tokens/s':>9} {'of read':>8} {'x ours':>7}")
     for name, line in summary.items():
-        time = line["step_ms"]
-        print(f"{name:18} {time['median']:9.4f} {time['min']:9.4f} {time['max']:9.4f} {line['tokens_per_s']:9.0f} "
+        ms = line["step_ms"]
+        print(f"{name:18} {ms['median']:9.4f} {ms['min']:9.4f} {ms['max']:9.4f} {line['tokens_per_s']:9.0f} "
               f"{line['share_of_read_bandwidth'] * 100:7.1f}% {line['times_ours']:7.2f}")
+
+
+def write(options, rounds, left_out, summary):
+    result = {"gpu": gpu(), "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+              "commit": options.commit or words_of(["git", "rev-parse", "HEAD"]),
+              "command": shlex.join(["python3"] + sys.argv),
+              "model": os.path.basename(os.path.normpath(options.model)), "batch": options.batch,
+              "context": options.context, "samples": options.samples, "steps_per_sample": options.steps,
+              "versions": peers.versions(), "left_out": left_out, "summary": summary, "rounds": rounds}
+    with open(options.out + ".part", "w") as file:
+        json.dump(result, file, indent=2)
+        file.write("\n")
+    os.replace(options.out + ".part", options.out)
 
 
 def main():
@@ -105,20 +127,11 @@ def main():
     if min(options.batch, options.rounds, options.samples, options.steps) < 1 or options.context < 2:
         parser.error("--batch, --rounds, --samples and --steps are at least 1, --context at least 2")
 
-    rounds, left_out = measure(options)
-    summary = summary_of(rounds, options.batch)
+    for rounds, left_out in measure(options):
+        summary = summary_of(rounds, options.batch)
+        if options.out:
+            write(options, rounds, left_out, summary)
     print_table(summary)
-    if not options.out:
-        return
-    result = {"gpu": gpu(), "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "commit": options.commit or words_of(["git", "rev-parse", "HEAD"]),
-              "command": shlex.join(["python3"] + sys.argv),
-              "model": os.path.basename(os.path.normpath(options.model)), "batch": options.batch,
-              "context": options.context, "samples": options.samples, "steps_per_sample": options.steps,
-              "versions": peers.versions(), "left_out": left_out, "summary": summary, "rounds": rounds}
-    with open(options.out, "w") as file:
-        json.dump(result, file, indent=2)
-        file.write("\n")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ class MixedStep {
     for (size_t i = 0; i < 2; ++i) decoding.emplace_back(chunks[i].sequence, chunks[i].position + chunks[i].rows - 1);
     for (const auto& [sequence, position] : decoding) write(sequence, position);
     state_.host_inputs.n_sampled.data[0] = static_cast<int32_t>(row);
+    state_.host_inputs.keeps_logits.data[0] = 1;
     for (size_t i = 0; i < chunks.size(); ++i)
       for (int64_t n = 0; n < chunks[i].rows - (i < 2); ++n) write(chunks[i].sequence, chunks[i].position + n);
     state_.host_inputs.n_live.data[0] = static_cast<int32_t>(row);
