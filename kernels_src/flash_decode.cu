@@ -19,12 +19,12 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
                  chunks,
                  memory.ring,
                  0,
+                 {},
                  {}};
   if (works) ring.find_pages(0);
   if constexpr (kInCluster != 0) cluster_arrive();
   wait_for_inputs();
-  if (works)
-    for (int i = 0; i < kDepth; ++i) ring.request(i);
+  if (works) ring.start();
   release_dependents();  // not before: the next kernel's weights would stand in the way
   if (!works) return;
 

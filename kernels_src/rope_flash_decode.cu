@@ -54,11 +54,11 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
                  chunks,
                  memory.ring,
                  0,
+                 {},
                  {}};
   if (works) {
     ring.find_pages(0);
-    NODEWRIGHT_NO_UNROLL
-    for (int i = 0; i < kDepth; ++i) ring.request(i);
+    ring.start();
     find_turns(own_heads, args.frequencies.data, own);
   }
   const TileGains gains = tile_gains(args);

@@ -1,11 +1,11 @@
 // Attention of one row over its keys on tensor cores: the query heads of a block's tile are the rows of one matrix. The
 // context is dealt in chunks of 16 keys, which lie in one page: a split takes some that lie together, warp w of it
-// those whose number is w, modulo the warps. A warp requests kRing chunks ahead and waits for no other warp until its
-// last chunk; then the warps of a block meet in shared memory, in their order, and the splits of a row in that of their
-// cluster (merge_in_cluster.cuh) or in global memory (merge_splits.cuh): a row's bits depend on its own tokens only.
-// Keys and values are bf16 as they lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold
-// what rounding to bf16 leaves of q * scale, and then of the probabilities, so that both count with twice the digits in
-// as many matrix instructions.
+// those whose number is w, modulo the warps. A warp requests kRing chunks ahead, keys and values apart, since a chunk's
+// keys have been used when its values are needed, and waits for no other warp until its last chunk; then the warps of a
+// block meet in shared memory, in their order, and the splits of a row in that of their cluster (merge_in_cluster.cuh)
+// or in global memory (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they
+// lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
+// * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
 //
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
 #pragma once
@@ -31,7 +31,9 @@ constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's ke
 constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
 constexpr bool kQueriesInRegisters = kDim <= 128;
 // Chunks that a warp takes at once, where as many are on their way meanwhile.
-constexpr int kTogether = kRing > 3 ? 2 : 1;
+constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
+// Groups of copies that may be on their way when keys are used, and again when values are: each chunk's are two.
+constexpr int kGroupsAhead = 2 * kDepth - kTogether;
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
@@ -86,8 +88,9 @@ struct ChunkRing {
   int kv_head, oldest, end;
   Chunks chunks;
   bf16* stages;
-  int pages;  // lane l: of one of the next 32 chunks
-  AsyncCopies<2 * kPieces, kDepth> copies;
+  int pages;                         // lane l: of one of the next 32 chunks
+  const bf16* requested[kTogether];  // keys whose values are to be requested next
+  AsyncCopies<kPieces, 2 * kDepth> copies;
 
   // Of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
@@ -101,34 +104,47 @@ struct ChunkRing {
     const int mine = i + static_cast<int>(threadIdx.x % 32);
     pages = has(mine) ? load_settled(table + number(mine) * kChunk / kPageSize) : 0;
   }
-  // Chunk by chunk, from 0 on; those past the last are none. find_pages(0) comes first.
-  NODEWRIGHT_DEVICE void request(int i) {
+  // The first kDepth chunks. find_pages(0) comes first.
+  NODEWRIGHT_DEVICE void start() {
+    NODEWRIGHT_NO_UNROLL
+    for (int i = 0; i < kDepth; i += kTogether) request_keys(i), request_values(i);
+  }
+  // Of chunks i to i + kTogether - 1, each a group; those past the last are empty. In order, i from 0 on.
+  NODEWRIGHT_DEVICE void request_keys(int i) {
     if (i > 0 && i % 32 == 0) find_pages(i);
-    const int page = __shfl_sync(0xffffffffu, pages, i % 32), key0 = number(i) * kChunk;
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kTogether; ++c) {
+      const int page = __shfl_sync(0xffffffffu, pages, (i + c) % 32);
+      requested[c] =
+          kv + kv_offset(page, 0, kv_head, number(i + c) * kChunk % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+      request(i + c, requested[c], 0);
+    }
+  }
+  // Behind the keys of the same chunks.
+  NODEWRIGHT_DEVICE void request_values(int i) {
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kTogether; ++c)
+      request(i + c, requested[c] + kKvHeads * kPageSize * kPaddedHeadDim, kChunk * kStride);
+  }
+
+ private:
+  // `to`: elements from the start of the stage.
+  NODEWRIGHT_DEVICE void request(int i, const bf16* from, int to) {
     if (has(i)) {
-      const bf16* from = kv + kv_offset(page, 0, kv_head, key0 % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-      const auto piece = [&](int value, int p, auto is_valid) {
+      const int key0 = number(i) * kChunk;
+      const auto piece = [&](int p, auto is_valid) {
         const int i_of_lane = static_cast<int>(threadIdx.x % 32) + p * 32;
         const int key = i_of_lane / (kDim / 8), d = i_of_lane % (kDim / 8) * 8;
         const bool valid = is_valid(key, d);
-        const int64_t offset = value * kKvHeads * kPageSize * kPaddedHeadDim + key * kPaddedHeadDim + d;
-        copies.request(stage(i) + (value * kChunk + key) * kStride + d, from + (valid ? offset : 0), valid);
+        copies.request(stage(i) + to + key * kStride + d, from + (valid ? key * kPaddedHeadDim + d : 0), valid);
       };
       if (kDim == kPaddedHeadDim && key0 >= oldest && key0 + kChunk <= end) {  // most chunks: copies and nothing else
         NODEWRIGHT_UNROLL
-        for (int p = 0; p < kPieces; ++p) {
-          piece(0, p, [](int, int) { return true; });
-          piece(1, p, [](int, int) { return true; });
-        }
+        for (int p = 0; p < kPieces; ++p) piece(p, [](int, int) { return true; });
       } else {
-        const auto is_there = [&](int key, int d) {
-          return key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim;
-        };
         NODEWRIGHT_NO_UNROLL
-        for (int p = 0; p < kPieces; ++p) {
-          piece(0, p, is_there);
-          piece(1, p, is_there);
-        }
+        for (int p = 0; p < kPieces; ++p)
+          piece(p, [&](int key, int d) { return key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim; });
       }
     }
     copies.close_group();
@@ -140,11 +156,12 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, which are there. Instructions of one chunk do not wait for those of another; a
-// single chunk's scores are sums of two chains.
+// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none. Instructions of one chunk
+// do not wait for those of another; a single chunk's scores are sums of two chains.
 template <int kCount, class Queries>
 NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query) {
   constexpr int kChains = kCount == 1 ? 2 : 1;
+  constexpr bool kMayGoOn = kCount == kTogether;
   const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   float scores[kCount][kChains][2][4] = {};
   const auto key_piece = [&](int c, int step) {
@@ -169,6 +186,10 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
   for (int c = 0; c < kCount; ++c)
     emulation::multiply_rows(scores[c][0], left, [&](int, int step) { return key_piece(c, step); });
 #endif
+  if constexpr (kMayGoOn) {
+    __syncwarp();  // the keys that are requested now overwrite these
+    ring.request_keys(i + kDepth);
+  }
   // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
   float weights[kCount][4], highest = -INFINITY;
   NODEWRIGHT_UNROLL
@@ -193,6 +214,8 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
     NODEWRIGHT_UNROLL
     for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
   }
+  ring.copies.template wait<(kMayGoOn ? kGroupsAhead : 0)>();
+  __syncwarp();
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kCount; ++c) {
     uint32_t p[4];
@@ -219,13 +242,14 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
     emulation::multiply_columns(state.values, p, value_piece);
 #endif
   }
-  __syncwarp();  // the chunks that are requested now overwrite these
-  NODEWRIGHT_UNROLL
-  for (int c = 0; c < kCount; ++c) ring.request(i + c + kDepth);
+  if constexpr (kMayGoOn) {
+    __syncwarp();  // as of keys
+    ring.request_values(i + kDepth);
+  }
 }
 
-// Of the keys `oldest` to length - 1; the ring has requested the first kRing chunks, and memory.queries are complete.
-// patch(keys, values, key0) puts into a stage what is not in the cache.
+// Of the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys, values, key0)
+// puts into a stage what is not in the cache, keys from ring.end on.
 template <class Patch>
 NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
                                      Patch patch) {
@@ -254,11 +278,15 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
   }
   // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
   for (int i = 0; ring.has(i); i += kTogether) {
-    ring.copies.template wait<kDepth - kTogether>();
+    ring.copies.template wait<kGroupsAhead>();
     __syncwarp();
-    NODEWRIGHT_NO_UNROLL
-    for (int c = i; c < i + kTogether && ring.has(c); ++c)
-      patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+    if ((ring.number(i + kTogether - 1) + 1) * kChunk > ring.end) {
+      ring.copies.template wait<kGroupsAhead - kTogether>();  // the values, too
+      __syncwarp();
+      NODEWRIGHT_NO_UNROLL
+      for (int c = i; c < i + kTogether && ring.has(c); ++c)
+        patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+    }
     if (kTogether == 1 || !ring.has(i + 1))
       attend_at_once<1>(ring, i, length, state, load_query);
     else
