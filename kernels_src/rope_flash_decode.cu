@@ -46,16 +46,8 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   const RopeTile own_heads = rope_tile();
   const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
   const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
-  ChunkRing ring{args.kv.data,
-                 args.block_table.data + row * args.table_stride,
-                 kv_head,
-                 oldest,
-                 first_new,
-                 chunks,
-                 memory.ring,
-                 0,
-                 {},
-                 {}};
+  ChunkRing ring(args.kv.data, args.block_table.data + row * args.table_stride, kv_head, oldest, first_new, chunks,
+                 memory.ring);
   if (works) {
     ring.find_pages(0);
     ring.start();

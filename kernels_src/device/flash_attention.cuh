@@ -32,8 +32,12 @@ constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(k
 constexpr bool kQueriesInRegisters = kDim <= 128;
 // Chunks that a warp takes at once, where as many are on their way meanwhile.
 constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
-// Groups of copies that may be on their way when keys are used, and again when values are: each chunk's are two.
-constexpr int kGroupsAhead = 2 * kDepth - kTogether;
+// Groups of copies that a warp has open: keys of so many chunks, then their values.
+constexpr int kGroups = 2 * kDepth / kTogether;
+// The 32 pieces of 16 bytes that a warp requests at once are whole rows, and lie together in a page: every piece of a
+// chunk has a constant distance from the lane's first.
+constexpr bool kWholeRows = kDim == kPaddedHeadDim && 256 % kDim == 0;
+constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
@@ -83,22 +87,35 @@ NODEWRIGHT_DEVICE void store_query(const FlashMemory& m, int h, int d, float v) 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
 // may have been written there, and 0 * NaN is NaN.
 struct ChunkRing {
-  const bf16* kv;
-  const int* table;
-  int kv_head, oldest, end;
+  const bf16* kv;    // of the key head
+  const int* table;  // the row's pages
+  int oldest, end;
   Chunks chunks;
-  bf16* stages;
-  int pages;                         // lane l: of one of the next 32 chunks
-  const bf16* requested[kTogether];  // keys whose values are to be requested next
-  AsyncCopies<kPieces, 2 * kDepth> copies;
+  bf16* stages;                   // of the warp
+  int pages = 0;                  // lane l: of one of the next 32 chunks
+  const bf16* keys[kTogether]{};  // of the chunks whose values are to be requested next: the lane's first piece
+  AsyncCopies<kPieces * kTogether, kGroups> copies{};
+
+  NODEWRIGHT_DEVICE ChunkRing(const bf16* kv, const int* table, int kv_head, int oldest, int end, Chunks chunks,
+                              bf16* ring)
+      : kv(kv + kv_head * kPageSize * kPaddedHeadDim),
+        table(table),
+        oldest(oldest),
+        end(end),
+        chunks(chunks),
+        stages(ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage) {}
 
   // Of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
     return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
   }
   NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
-  NODEWRIGHT_DEVICE bf16* stage(int i) const {
-    return stages + (static_cast<int>(threadIdx.x / 32) * kDepth + i % kDepth) * kStage;
+  // Of chunk i; those of chunks that are taken together follow one another.
+  NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
+  // The chunks i to i + kTogether - 1 are there, and all their keys are to be read from the cache.
+  NODEWRIGHT_DEVICE bool are_whole(int i) const {
+    const int last = number(i + kTogether - 1);
+    return last < chunks.last && number(i) * kChunk >= oldest && (last + 1) * kChunk <= end;
   }
   NODEWRIGHT_DEVICE void find_pages(int i) {
     const int mine = i + static_cast<int>(threadIdx.x % 32);
@@ -107,44 +124,51 @@ struct ChunkRing {
   // The first kDepth chunks. find_pages(0) comes first.
   NODEWRIGHT_DEVICE void start() {
     NODEWRIGHT_NO_UNROLL
-    for (int i = 0; i < kDepth; i += kTogether) request_keys(i), request_values(i);
+    for (int i = 0; i < kDepth; i += kTogether) request_keys(i, stage(i)), request_values(i, stage(i));
   }
-  // Of chunks i to i + kTogether - 1, each a group; those past the last are empty. In order, i from 0 on.
-  NODEWRIGHT_DEVICE void request_keys(int i) {
+  // Of chunks i to i + kTogether - 1, as one group; those past the last are none. In order, i from 0 on.
+  NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
     if (i > 0 && i % 32 == 0) find_pages(i);
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kTogether; ++c) {
       const int page = __shfl_sync(0xffffffffu, pages, (i + c) % 32);
-      requested[c] =
-          kv + kv_offset(page, 0, kv_head, number(i + c) * kChunk % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-      request(i + c, requested[c], 0);
+      const unsigned slot = static_cast<unsigned>(number(i + c)) % static_cast<unsigned>(kPageSize / kChunk) * kChunk;
+      keys[c] = kv + static_cast<int64_t>(page) * (2 * kValuesBehindKeys) + slot * kPaddedHeadDim;
+      if constexpr (kWholeRows) keys[c] += threadIdx.x % 32 * 8;
     }
+    request<0>(i, to);
   }
   // Behind the keys of the same chunks.
-  NODEWRIGHT_DEVICE void request_values(int i) {
-    NODEWRIGHT_UNROLL
-    for (int c = 0; c < kTogether; ++c)
-      request(i + c, requested[c] + kKvHeads * kPageSize * kPaddedHeadDim, kChunk * kStride);
-  }
+  NODEWRIGHT_DEVICE void request_values(int i, bf16* to) { request<1>(i, to); }
 
  private:
-  // `to`: elements from the start of the stage.
-  NODEWRIGHT_DEVICE void request(int i, const bf16* from, int to) {
-    if (has(i)) {
-      const int key0 = number(i) * kChunk;
-      const auto piece = [&](int p, auto is_valid) {
-        const int i_of_lane = static_cast<int>(threadIdx.x % 32) + p * 32;
-        const int key = i_of_lane / (kDim / 8), d = i_of_lane % (kDim / 8) * 8;
-        const bool valid = is_valid(key, d);
-        copies.request(stage(i) + to + key * kStride + d, from + (valid ? key * kPaddedHeadDim + d : 0), valid);
-      };
-      if (kDim == kPaddedHeadDim && key0 >= oldest && key0 + kChunk <= end) {  // most chunks: copies and nothing else
+  template <int kValues>
+  NODEWRIGHT_DEVICE void request(int i, bf16* to) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kRow = kDim / 8;  // pieces
+    to += kValues * kChunk * kStride;
+    if (kWholeRows && are_whole(i)) {  // mostly: copies and nothing else
+      to += lane / kRow * kStride + lane % kRow * 8;
+      NODEWRIGHT_UNROLL
+      for (int c = 0; c < kTogether; ++c) {
         NODEWRIGHT_UNROLL
-        for (int p = 0; p < kPieces; ++p) piece(p, [](int, int) { return true; });
-      } else {
-        NODEWRIGHT_NO_UNROLL
         for (int p = 0; p < kPieces; ++p)
-          piece(p, [&](int key, int d) { return key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim; });
+          copies.request(to + c * kStage + p * (32 / kRow) * kStride, keys[c] + kValues * kValuesBehindKeys + p * 256,
+                         true);
+      }
+    } else {
+      NODEWRIGHT_UNROLL
+      for (int c = 0; c < kTogether; ++c) {
+        if (!has(i + c)) break;
+        const int key0 = number(i + c) * kChunk;
+        const bf16* from = keys[c] - (kWholeRows ? lane * 8 : 0) + kValues * kValuesBehindKeys;
+        NODEWRIGHT_NO_UNROLL
+        for (int p = lane; p < kChunk * kRow; p += 32) {
+          const int key = p / kRow, d = p % kRow * 8;
+          const bool is_there = key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim;
+          copies.request(to + c * kStage + key * kStride + d, from + (is_there ? key * kPaddedHeadDim + d : 0),
+                         is_there);
+        }
       }
     }
     copies.close_group();
@@ -156,16 +180,18 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none. Instructions of one chunk
-// do not wait for those of another; a single chunk's scores are sums of two chains.
+// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none; whole: as are_whole(i)
+// says. Instructions of one chunk do not wait for those of another; a single chunk's scores are sums of two chains.
 template <int kCount, class Queries>
-NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashState& state, Queries load_query) {
+NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int length, FlashState& state,
+                                      Queries load_query) {
   constexpr int kChains = kCount == 1 ? 2 : 1;
   constexpr bool kMayGoOn = kCount == kTogether;
   const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   float scores[kCount][kChains][2][4] = {};
+  bf16* const stage = ring.stage(i);
   const auto key_piece = [&](int c, int step) {
-    return ring.stage(i + c) + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+    return stage + c * kStage + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
   };
 #ifdef __CUDACC_RTC__
   NODEWRIGHT_UNROLL
@@ -188,7 +214,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
 #endif
   if constexpr (kMayGoOn) {
     __syncwarp();  // the keys that are requested now overwrite these
-    ring.request_keys(i + kDepth);
+    ring.request_keys(i + kDepth, stage);
   }
   // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
   float weights[kCount][4], highest = -INFINITY;
@@ -196,14 +222,25 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
   for (int c = 0; c < kCount; ++c) {
     NODEWRIGHT_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
-      float score = 0.0f;
-      NODEWRIGHT_UNROLL
-      for (int chain = 0; chain < kChains; ++chain)
-        score += scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2];
-      weights[c][j] = key >= ring.oldest && key < length ? score : -INFINITY;
-      highest = fmaxf(highest, weights[c][j]);
+      const auto score = [&](int chain) { return scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2]; };
+      weights[c][j] = score(0);
+      if constexpr (kChains == 2) weights[c][j] += score(1);
     }
+  }
+  if (!whole) {
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kCount; ++c) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
+        if (key < ring.oldest || key >= length) weights[c][j] = -INFINITY;
+      }
+    }
+  }
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[c][j]);
   }
   const float before = state.top;
   state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
@@ -214,7 +251,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
     NODEWRIGHT_UNROLL
     for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
   }
-  ring.copies.template wait<(kMayGoOn ? kGroupsAhead : 0)>();
+  ring.copies.template wait<(kMayGoOn ? kGroups - 1 : 0)>();
   __syncwarp();
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kCount; ++c) {
@@ -228,7 +265,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
       p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
     }
     const auto value_piece = [&](int n) {
-      return ring.stage(i + c) + (kChunk + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+      return stage + c * kStage + (kChunk + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
     };
 #ifdef __CUDACC_RTC__
     NODEWRIGHT_UNROLL
@@ -244,7 +281,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, int length, FlashS
   }
   if constexpr (kMayGoOn) {
     __syncwarp();  // as of keys
-    ring.request_values(i + kDepth);
+    ring.request_values(i + kDepth, stage);
   }
 }
 
@@ -278,19 +315,20 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
   }
   // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
   for (int i = 0; ring.has(i); i += kTogether) {
-    ring.copies.template wait<kGroupsAhead>();
+    ring.copies.template wait<kGroups - 1>();
     __syncwarp();
-    if ((ring.number(i + kTogether - 1) + 1) * kChunk > ring.end) {
-      ring.copies.template wait<kGroupsAhead - kTogether>();  // the values, too
+    const bool whole = ring.are_whole(i);
+    if (!whole) {
+      ring.copies.template wait<kGroups - 2>();  // the values, too
       __syncwarp();
       NODEWRIGHT_NO_UNROLL
       for (int c = i; c < i + kTogether && ring.has(c); ++c)
         patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
     }
     if (kTogether == 1 || !ring.has(i + 1))
-      attend_at_once<1>(ring, i, length, state, load_query);
+      attend_at_once<1>(ring, i, whole, length, state, load_query);
     else
-      attend_at_once<kTogether>(ring, i, length, state, load_query);
+      attend_at_once<kTogether>(ring, i, whole, length, state, load_query);
   }
 }
 
