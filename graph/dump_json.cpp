@@ -201,6 +201,7 @@ Json json_of(const Plan& plan, const PlanNode& node) {
                {"uses", uses_of(plan, node)}};
   if (node.kind == NodeKind::kernel) {
     json["waits_for_inputs"] = node.waits_for_inputs;
+    if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
     if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);
     json["arguments"] = arguments_of(node);
   }

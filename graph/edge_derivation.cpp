@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/reachability.h"
-
 namespace nodewright {
 namespace {
 
@@ -34,6 +32,13 @@ bool reads_settled(const PlanNode& to, std::span<const Reason> reasons) {
 
 }  // namespace
 
+void enter_start(Reachability& at_start, const Reachability& before, const Edge& edge, const PlanNode& from) {
+  if (edge.type == EdgeType::full)
+    at_start.add_from(edge.from, edge.to, before);
+  else
+    at_start.inherit_from(edge.from, edge.to, from.kernel->releases_after_wait ? before : at_start);
+}
+
 // Which edges are needed, and why fewer than the orders are enough.
 //
 // Let "A before B" mean: A has completed, and its writes are visible, before B touches any memory that is not frozen,
@@ -55,7 +60,9 @@ bool reads_settled(const PlanNode& to, std::span<const Reason> reasons) {
 //
 // Settled memory asks for more: who wrote it has completed when its reader starts. A node that starts finds complete
 //   - the predecessor of a full edge, and all that is before it;
-//   - whatever the predecessor of a programmatic edge found complete when it started, as that has started by then.
+//   - whatever the predecessor of a programmatic edge found complete when it started, as that has started by then;
+//   - all that is before that predecessor, if it lets dependents start only behind its own wait: every block of it has
+//     passed the wait by then, or has ended, which it does not do without having waited.
 // (A stream's launches give no less: see graph/eager_run.cpp.) Where this does not hold for a node, its edges become
 // full, which gives it everything that is before it. The last writers are enough: earlier ones are before them.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,
@@ -84,8 +91,7 @@ std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& or
     if (!any_settled) continue;
     const std::span<Edge> added(edges.data() + first_edge, edges.size() - first_edge);
     const auto enter = [&] {
-      for (const Edge& edge : added)
-        edge.type == EdgeType::full ? at_start.add_from(edge.from, to, before) : at_start.inherit(edge.from, to);
+      for (const Edge& edge : added) enter_start(at_start, before, edge, nodes[edge.from]);
     };
     enter();
     for (size_t i = begin; i < end; ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/node.h"
+#include "graph/reachability.h"
 
 namespace nodewright {
 
@@ -35,6 +36,10 @@ struct Orders {
     return {of_order.begin(), of_order.end(), memory};
   }
 };
+
+// Enters into `at_start` what is complete when the node behind `edge` starts, as far as that edge says; `before` and
+// `at_start` hold what is said of `from`, its other end.
+void enter_start(Reachability& at_start, const Reachability& before, const Edge& edge, const PlanNode& from);
 
 // Programmatic edges only where `device_allows`. Their reasons lie in `memory`.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,

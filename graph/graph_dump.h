@@ -26,7 +26,7 @@ std::string to_dot(const Plan& plan);
 // {"name", "bucket", "buffers": [{"name", "bytes", "kind", "live_in", "live_out"}], "nodes": [{"id", "name", "kind",
 // "kernel", "layer", "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer",
 // "offset", "bytes", "access"}]}], "edges": [{"from", "to", "type", "reasons"}]}
-// A kernel node also has "waits_for_inputs", "attributes" {"cluster", "cooperative", "priority",
+// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "attributes" {"cluster", "cooperative", "priority",
 // "shared_carveout_percent"} where one of them is set, and "arguments": [{"field", "role", "type", "value"}] for
 // scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has "copy":
 // {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node

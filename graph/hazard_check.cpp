@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/edge_derivation.h"
 #include "graph/reachability.h"
 
 namespace nodewright {
@@ -112,11 +113,7 @@ PlanOrders orders_of(const Plan& plan, bool any_settled) {
   PlanOrders orders{Reachability(plan.nodes.size()), Reachability(any_settled ? plan.nodes.size() : 0)};
   for (const Edge* edge : edges) {
     orders.before.add(edge->from, edge->to);
-    if (!any_settled) continue;
-    if (edge->type == EdgeType::full)
-      orders.at_start.add_from(edge->from, edge->to, orders.before);
-    else
-      orders.at_start.inherit(edge->from, edge->to);
+    if (any_settled) enter_start(orders.at_start, orders.before, *edge, plan.nodes[edge->from]);
   }
   return orders;
 }

@@ -5,12 +5,28 @@
 
 namespace nodewright {
 
-NODEWRIGHT_DEVICE bool ends_row(const Advance& args, int row, int token) {
-  if (token < 0 || args.left.data[row] <= 1) return true;
-  const int32_t* stop_ids = args.stop_ids.data + row * kMostStopIds;
+// What a row's end depends on beside its token, and what advances.
+struct RowState {
+  int32_t left, position, output_index, caller_row, stop_ids[kMostStopIds];
+
+  NODEWRIGHT_DEVICE bool ends(int token) const {
+    bool stops = token < 0 || left <= 1;
+    NODEWRIGHT_UNROLL
+    for (int64_t i = 0; i < kMostStopIds; ++i) stops |= stop_ids[i] == token;
+    return stops;
+  }
+};
+
+NODEWRIGHT_DEVICE RowState row_state(const Advance& args, int row) {
+  RowState state{load_settled(args.left.data + row),
+                 load_settled(args.positions.data + row),
+                 load_settled(args.output_index.data + row),
+                 load_settled(args.caller_row.data + row),
+                 {}};
+  NODEWRIGHT_UNROLL
   for (int64_t i = 0; i < kMostStopIds; ++i)
-    if (stop_ids[i] == token) return true;
-  return false;
+    state.stop_ids[i] = load_settled(args.stop_ids.data + row * kMostStopIds + i);
+  return state;
 }
 
 template <class Field>
@@ -40,23 +56,28 @@ NODEWRIGHT_DEVICE void move_row(const Advance& args, int from, int to) {
 
 NODEWRIGHT_KERNEL(advance, Advance, kAdvanceThreads) {
   release_dependents();
-  wait_for_inputs();
+  // While the tokens are chosen: all but them, of this thread's first row.
   auto* goes_on = reinterpret_cast<int32_t*>(shared_memory());  // [rows] 1 or 0
   int32_t* ended = goes_on + args.rows;                         // [1]
-  const int live = args.n_live.data[0], step = args.steps_done.data[0];
+  const int live = load_settled(args.n_live.data), step = load_settled(args.steps_done.data);
+  const auto first = static_cast<int>(threadIdx.x);
+  RowState state{};
+  if (first < live) state = row_state(args, first);
   if (threadIdx.x == 0) *ended = 0;
+  wait_for_inputs();
   __syncthreads();
 
-  for (int row = static_cast<int>(threadIdx.x); row < live; row += static_cast<int>(kAdvanceThreads)) {
+  for (int row = first; row < live; row += static_cast<int>(kAdvanceThreads)) {
     const int token = args.chosen.data[row];
-    args.delivered.data[step * args.rows + args.caller_row.data[row]] = token;
-    const bool ends = ends_row(args, row, token);
+    if (row != first) state = row_state(args, row);
+    args.delivered.data[step * args.rows + state.caller_row] = token;
+    const bool ends = state.ends(token);
     goes_on[row] = ends ? 0 : 1;
     if (ends) atomicAdd(ended, 1);
     args.tokens.data[row] = -1;
-    args.left.data[row] -= 1;
-    args.positions.data[row] += 1;
-    args.output_index.data[row] += 1;
+    args.left.data[row] = state.left - 1;
+    args.positions.data[row] = state.position + 1;
+    args.output_index.data[row] = state.output_index + 1;
   }
   __syncthreads();
 

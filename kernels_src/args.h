@@ -54,7 +54,7 @@ struct Settled {
   uint64_t count;
 };
 
-// As InOut, and elements that this launch does not write may be read before wait_for_inputs(), as those of Settled.
+// As InOut, and may be read before wait_for_inputs(), as Settled, by the block that writes the element if one does.
 template <class T>
 struct SettledInOut {
   using element = T;

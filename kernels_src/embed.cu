@@ -4,13 +4,16 @@
 #include "kernels_src/embed.h"
 
 NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
-  release_dependents();
   wait_for_inputs();
+  release_dependents();  // not before: what the step's rows are is settled for every kernel behind this one
   const int row = static_cast<int>(blockIdx.x);
-  if (row >= args.n_live.data[0]) return;
-  int token = args.tokens.data[row];
-  if (token < 0) token = args.last_token.data[args.sequences.data[row]];
+  // All three before the first of them is looked at.
+  const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row);
+  int token = load_settled(args.tokens.data + row);
+  const bool lives = row < live;
+  if (lives && token < 0) token = args.last_token.data[sequence];
   if (token < 0 || token >= args.vocab) token = 0;  // a failed row's -1 must not be followed; the host reports it
+  if (!lives) return;
   const bf16* from = args.embedding.data + token * args.stride;
   float* to = args.x.data + row * args.stride;
   float squares = 0.0f;

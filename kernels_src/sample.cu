@@ -51,14 +51,15 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   constexpr int kParts = static_cast<int>(kBlocksOfRow);
   release_dependents();
   if constexpr (kParts > 1) cluster_arrive();
-  wait_for_inputs();
   const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
-  if (row >= args.n_live.data[0]) return;
+  const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row);
+  const float temperature = load_settled(args.temperature.data + row);
+  wait_for_inputs();
+  if (row >= live) return;
   auto* bins = reinterpret_cast<unsigned long long*>(shared_memory());  // [kSampleBins]
   auto* found = bins + kSampleBins;                                     // [2]
   auto* scratch = reinterpret_cast<ScoredToken*>(found + 2);            // [32]
   const float* logits = args.logits.data + row * args.logits_stride;
-  const float temperature = args.temperature.data[row];
   const bool greedy = !(temperature >= kLeastTemperature);
 
   // The largest logit; a NaN wins over everything and fails the row.
@@ -132,6 +133,6 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
     const int token = has_nan ? -1 : best.token;
     args.tokens.data[row] = token;
     if (args.delivered.count > 0) args.delivered.data[row] = token;
-    args.last_token.data[args.sequences.data[row]] = token;
+    args.last_token.data[sequence] = token;
   }
 }

@@ -24,6 +24,7 @@ struct CubinKernel {
   uint64_t shared_bytes = 0;               // static, per block
   int max_threads = 0;                     // from __launch_bounds__; 0 when not given
   bool waits_for_inputs = false;           // the code holds griddepcontrol.wait (SASS ACQBULK)
+  bool releases_after_wait = false;        // and no griddepcontrol.launch_dependents (PREEXIT) before it
   std::vector<CubinParameter> parameters;  // by ordinal
 };
 

@@ -229,12 +229,16 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   if (device_.properties().has_clusters())  // of more than 8 blocks, which not every device of 9.0 need take
     driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                  "cuFuncSetAttribute", "allow large clusters of kernel", object);
-  kernel.waits_for_inputs = device_.properties().cc_major >= kOldestMajorThatWaits;
-  if (compiler_->on_cpu)
-    kernel.waits_for_inputs &= image_waits_for_inputs(image);
-  else
-    for (const CubinKernel& built : read_cubin(image, object))
-      kernel.waits_for_inputs &= built.waits_for_inputs;  // one kernel a file
+  if (device_.properties().cc_major < kOldestMajorThatWaits) return entry;
+  if (compiler_->on_cpu) {
+    const ImageWaits waits = image_waits(image);
+    kernel.waits_for_inputs = waits.for_inputs;
+    kernel.releases_after_wait = waits.releases_after;
+  } else {
+    const CubinKernel built = read_cubin(image, object).front();  // one kernel a file
+    kernel.waits_for_inputs = built.waits_for_inputs;
+    kernel.releases_after_wait = built.releases_after_wait;
+  }
   return entry;
 }
 

@@ -29,6 +29,7 @@ struct LoadedKernel {
   CUfunction function = nullptr;
   CUkernel kernel = nullptr;
   bool waits_for_inputs = false;     // the built code waits for its predecessors: a programmatic in-edge is allowed
+  bool releases_after_wait = false;  // and lets dependents start only behind that, or when it ends
   int registers = 0;                 // per thread
   uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0
   uint64_t static_shared_bytes = 0;  // per block

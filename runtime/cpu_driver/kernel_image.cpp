@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -88,7 +89,7 @@ std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
   image->args_bytes = descriptor->args_bytes;
   image->max_threads = descriptor->max_threads;
   image->checked = descriptor->checked != 0;
-  image->waits = descriptor->waits_end > descriptor->waits_begin;
+  image->waits = std::find(descriptor->waits_begin, descriptor->waits_end, 1) != descriptor->waits_end;
   std::vector<emulation::FieldRecord> records(64);
   records.resize(descriptor->fields(records.data(), static_cast<uint32_t>(records.size())));
   for (const emulation::FieldRecord& record : records)

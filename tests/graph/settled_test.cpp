@@ -72,6 +72,26 @@ TEST_F(SettledTest, ElementsThatAKernelAddsToAPoolAreSettledForTheNextLaunchOnly
   expect_edges(plan, {"first~>append", "first~>beside", "append>again"});
 }
 
+TEST_F(SettledTest, AKernelThatReleasesBehindItsWaitSettlesWhatIsBeforeIt) {
+  LoadedKernel late_kernel = named_kernel("late", true);
+  late_kernel.args_bytes = sizeof(Mix);
+  late_kernel.releases_after_wait = true;
+  const Kernel<Mix> late{&late_kernel, mix_shape(kSketchCount)};
+  GraphBuilder g(device(), "late");
+  const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), a = buffer(g, "a"), b = buffer(g, "b"),
+             y = buffer(g, "y"), z = buffer(g, "z");
+  mix(g, "writer", x, h);
+  g.launch("late", late, {.left = h, .right = h, .gain = {}, .y = a, .scale = 1});
+  mix(g, "between", a, b);
+  g.launch("peek", peek, {.peeked = h, .x = b, .y = y});    // "late" has waited for "writer" when "between" starts
+  g.launch("closer", peek, {.peeked = y, .x = y, .y = z});  // what the node just before wrote is not settled
+  Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  expect_edges(plan, {"writer~>late", "late~>between", "between~>peek", "peek>closer"});
+  EXPECT_TRUE(missing_orders(plan).empty());
+  late_kernel.releases_after_wait = false;
+  EXPECT_EQ(missing_orders(plan).size(), 1u) << "the writer may be running";
+}
+
 TEST_F(SettledTest, AProgrammaticEdgeThatLeavesAWriterRunningIsReported) {
   GraphBuilder g(device(), "planted");
   const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), a = buffer(g, "a"), y = buffer(g, "y");

@@ -31,13 +31,14 @@ const std::vector<std::string> kModels = {"llama/odd_sizes",    "llama/one_kv_he
 
 // A golden model with the plans of one bucket.
 struct Planned {
-  Planned(const std::string& golden, int64_t rows, HiddenStates hidden = HiddenStates::none)
+  Planned(const std::string& golden, int64_t rows, HiddenStates hidden = HiddenStates::none, LaunchSteps steps = {})
       : device(*opened.device),
         stream(device, "plans"),
         kernels(device),
         model(DecoderModel::load(device, stream, test::source_dir() / "tests/golden" / golden)),
         cache(device, model.config(), 8),
-        slot(device, model.config(), {.rows = rows, .max_context = 256, .sequences = rows, .hidden = hidden}),
+        slot(device, model.config(),
+             {.rows = rows, .max_context = 256, .sequences = rows, .hidden = hidden, .steps = steps}),
         state(slot.state(rows)),
         choice_slot(device, model.config(), slot.limits()),
         choice_state(choice_slot.state(rows)),
@@ -303,6 +304,23 @@ TEST(DecoderGraphHidden, IsOneNodeMoreInStepsAndWithoutItNoByte) {
         EXPECT_EQ(with.steps[i], without.steps[i]);
       }
       EXPECT_GE(with.bytes, without.bytes + with.of_buffer);
+    }
+  }
+}
+
+// Each step's rows are settled for its kernels though the step before has written them: only a copy is waited for.
+TEST(DecoderGraphSteps, EveryKernelOfALaunchOfSeveralStartsEarly) {
+  for (const auto& [model, rows] : {std::pair<std::string, int64_t>{"llama/odd_sizes", 1},
+                                    {"qwen3/normed_heads", 4},
+                                    {"gemma3/window_16", 1},
+                                    {"llama/odd_sizes", kHeldToRows}}) {
+    Planned planned(model, rows, HiddenStates::none, {.most = 3});
+    const Plan plan = planned.plan();
+    EXPECT_TRUE(missing_orders(plan).empty());
+    for (const Edge& edge : plan.edges) {
+      const bool early = plan.nodes[edge.from].name != "inputs" && planned.device.properties().cc_major >= 9;
+      EXPECT_EQ(edge.type, early ? EdgeType::programmatic : EdgeType::full)
+          << plan.nodes[edge.from].name << " -> " << plan.nodes[edge.to].name;
     }
   }
 }

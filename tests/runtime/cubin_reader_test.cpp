@@ -27,6 +27,31 @@ extern "C" __global__ void __launch_bounds__(128) waits(const __grid_constant__ 
   args.y[threadIdx.x] = tile[99 - threadIdx.x % 100];
 })";
 
+constexpr const char* kReleasesLate = R"(
+extern "C" __global__ void late(float* y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  y[threadIdx.x] += 1;
+})";
+
+constexpr const char* kNeverReleases = R"(
+extern "C" __global__ void never(float* y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  y[threadIdx.x] += 1;
+})";
+
+constexpr const char* kReleasesOnly = R"(
+extern "C" __global__ void hasty(float* y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  y[threadIdx.x] += 1;
+})";
+
 constexpr const char* kDynamicShared = R"(
 extern "C" __global__ void dynamic(float* y) {
   extern __shared__ float tile[];
@@ -85,6 +110,16 @@ TEST_F(CubinReader, SeesTheWaitWhereTheTargetHasOne) {
   ASSERT_EQ(kernel.parameters.size(), 1u);
   EXPECT_EQ(kernel.parameters[0].bytes, 40u);
   EXPECT_EQ(only_kernel(kWaits, 8).shared_bytes, 400u);
+}
+
+TEST_F(CubinReader, SeesWhetherDependentsAreReleasedBeforeTheWaitOrBehindIt) {
+  EXPECT_FALSE(only_kernel(kWaits, 9).releases_after_wait);
+  EXPECT_FALSE(only_kernel(kReleasesOnly, 9).releases_after_wait);
+  for (const char* text : {kReleasesLate, kNeverReleases}) {
+    EXPECT_TRUE(only_kernel(text, 9).waits_for_inputs);
+    EXPECT_TRUE(only_kernel(text, 9).releases_after_wait);
+    EXPECT_FALSE(only_kernel(text, 8).releases_after_wait);
+  }
 }
 
 TEST_F(CubinReader, CountsDynamicSharedMemoryAsNone) {
