@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/reachability.h"
+
 namespace nodewright {
 namespace {
 

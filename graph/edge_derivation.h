@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "graph/node.h"
-#include "graph/reachability.h"
 
 namespace nodewright {
+
+class Reachability;
 
 // serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
 // programmatic wherever the kernels, what they read before they wait, and the device allow it.
