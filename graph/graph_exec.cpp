@@ -33,6 +33,7 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
   graph_ = GraphHandle(*driver_, graph);
   add_nodes(plan_, graph);
+  products_.reset();
   host_calls_.add(*plan_);
   stats_.add_ms = watch.lap_ms();
   exec_ = instantiate(
@@ -98,9 +99,9 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
 
 CUgraphNode ExplicitGraph::add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
                                             std::span<const CUgraphEdgeData> types) {
-  if (product_forms_ == nullptr) product_forms_ = std::make_unique<ProductForms>();
+  if (products_ == nullptr) products_ = std::make_shared<ProductNodes>();
   const BuiltProduct added =
-      add_product(*built.plan, node, {.graph = built.graph, .before = before, .types = types}, *product_forms_);
+      products_->add(*built.plan, node, {.graph = built.graph, .before = before, .types = types});
   if (node.product->backend() == MatmulBackend::cublaslt)
     ++(added.form.imported ? stats_.imported_products : stats_.child_products);
   built.products[node.id] = added;

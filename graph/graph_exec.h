@@ -26,6 +26,8 @@
 
 namespace nodewright {
 
+class ProductNodes;
+
 // A plan inside an explicit graph: the graph's own, a child's, a body's.
 struct BuiltPlan {
   // What patches have made of a node; made by the first.
@@ -125,7 +127,7 @@ class ExplicitGraph {
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
-  std::unique_ptr<ProductForms> product_forms_;  // made for the first library product
+  std::shared_ptr<ProductNodes> products_;  // while nodes are added
   mutable HostCalls host_calls_;
   std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
   Stats stats_;

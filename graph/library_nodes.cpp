@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/error.h"
-#include "runtime/stream.h"
 
 namespace nodewright {
 
@@ -57,6 +56,15 @@ Digest fingerprint_of(const CUDA_KERNEL_NODE_PARAMS& kernel, std::span<const std
   return hash.finish();
 }
 
+// What may be chosen by the alignment of an address is chosen alike for addresses that differ by multiples of this.
+constexpr uint64_t kSameAlignment = 256;
+
+uint64_t word_at(const std::vector<std::byte>& bytes, size_t offset) {
+  uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, sizeof word);
+  return word;
+}
+
 }  // namespace
 
 Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::string& name) {
@@ -67,15 +75,15 @@ Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::s
 
 Digest RecordedProduct::fingerprint() const { return fingerprint_of(parameters_, arguments_.bytes); }
 
-RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name)
-    : driver_(plan.device().driver()), name_(std::move(name)), graph_(driver_) {
-  capture(plan, operands);
+RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name,
+                                 const Stream& stream)
+    : driver_(plan.device().driver()), name_(std::move(name)), operands_(operands), graph_(driver_) {
+  capture(plan, stream);
   read_kernel();
 }
 
 // Relaxed: at its first use the library loads its kernels, which the stricter modes forbid on a capturing thread.
-void RecordedProduct::capture(const MatmulPlan& plan, const MatmulOperands& operands) {
-  const Stream stream(plan.device(), "record " + name_);
+void RecordedProduct::capture(const MatmulPlan& plan, const Stream& stream) {
   driver_.check(driver_.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture",
                 "record product", name_);
   const auto end = [&] {
@@ -85,7 +93,7 @@ void RecordedProduct::capture(const MatmulPlan& plan, const MatmulOperands& oper
     return result;
   };
   try {
-    plan.submit(operands, stream.get());
+    plan.submit(operands_, stream.get());
   } catch (...) {
     end();  // a stream left capturing could not be destroyed
     throw;
@@ -115,7 +123,49 @@ void RecordedProduct::read_kernel() {
   obstacle_ = arguments_.obstacle;
 }
 
-CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
+bool RecordedProduct::launches_as(const RecordedProduct& other) const {
+  const CUDA_KERNEL_NODE_PARAMS &mine = parameters_, &its = other.parameters_;
+  return obstacle_.empty() && other.obstacle_.empty() && mine.func == its.func && mine.gridDimX == its.gridDimX &&
+         mine.gridDimY == its.gridDimY && mine.gridDimZ == its.gridDimZ && mine.blockDimX == its.blockDimX &&
+         mine.blockDimY == its.blockDimY && mine.blockDimZ == its.blockDimZ &&
+         mine.sharedMemBytes == its.sharedMemBytes && arguments_.bytes.size() == other.arguments_.bytes.size();
+}
+
+void RecordedProduct::compare(const RecordedProduct& other) {
+  places_.clear();
+  may_move_ = {};
+  if (!launches_as(other)) return;
+  std::vector<std::byte> moved = arguments_.bytes;
+  std::vector<Place> places;
+  for (size_t offset = 0; offset + sizeof(uint64_t) <= moved.size(); offset += sizeof(uint32_t)) {
+    const uint64_t mine = word_at(arguments_.bytes, offset), its = word_at(other.arguments_.bytes, offset);
+    for (size_t i = 0; i < kOperands.size(); ++i) {
+      if (mine == 0 || mine != operands_.*kOperands[i] || its != other.operands_.*kOperands[i]) continue;
+      places.push_back({offset, i});
+      std::memcpy(moved.data() + offset, &its, sizeof its);
+      offset += sizeof(uint32_t);  // the second half of this address
+      break;
+    }
+  }
+  if (moved != other.arguments_.bytes) return;
+  places_ = std::move(places);
+  for (size_t i = 0; i < kOperands.size(); ++i) may_move_[i] = operands_.*kOperands[i] != other.operands_.*kOperands[i];
+}
+
+bool RecordedProduct::move_to(const MatmulOperands& operands) {
+  for (size_t i = 0; i < kOperands.size(); ++i) {
+    const uint64_t from = operands_.*kOperands[i], to = operands.*kOperands[i];
+    if (from != to && (!may_move_[i] || from == 0 || to == 0 || (to - from) % kSameAlignment != 0)) return false;
+    for (size_t j = 0; j < i; ++j)  // one address may stand for two operands: then only for both
+      if (from != 0 && from == operands_.*kOperands[j] && to != operands.*kOperands[j]) return false;
+  }
+  for (const Place& place : places_)
+    std::memcpy(arguments_.bytes.data() + place.offset, &(operands.*kOperands[place.operand]), sizeof(uint64_t));
+  operands_ = operands;
+  return true;
+}
+
+CUgraphNode RecordedProduct::add_kernel(const NodePlace& place, const std::string& name) const {
   CUgraphNodeParams node{};
   node.type = CU_GRAPH_NODE_TYPE_KERNEL;
   node.kernel.func = parameters_.func;
@@ -138,13 +188,14 @@ CUgraphNode RecordedProduct::add_kernel(const NodePlace& place) const {
     node.kernel.kernelParams = pointers.data();
 
   CUgraphNode added = nullptr;
-  driver_.label(name_);
-  driver_.check(
-      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node),
-      "cuGraphAddNode", "add product", name_, fmt::format("a kernel with {} argument bytes", size));
+  driver_.label(name);
+  const CUresult result =
+      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node);
+  if (result != CUDA_SUCCESS)
+    driver_.check(result, "cuGraphAddNode", "add product", name, fmt::format("a kernel with {} argument bytes", size));
   // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
   driver_.check(driver_.cuGraphKernelNodeCopyAttributes(added, kernel_), "cuGraphKernelNodeCopyAttributes",
-                "add product", name_);
+                "add product", name);
   return added;
 }
 

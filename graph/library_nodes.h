@@ -3,6 +3,7 @@
 // as a child graph. With captured_run, the only file that captures.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "graph/graph_handle.h"
 #include "runtime/content_hash.h"
 #include "runtime/matmul_plan.h"
+#include "runtime/stream.h"
 
 namespace nodewright {
 
@@ -36,8 +38,9 @@ Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::s
 
 class RecordedProduct {
  public:
-  // Captures one call of `plan` with these operands, on a stream of its own; nothing runs. `name`: of the node.
-  RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name);
+  // Captures one call of `plan` with these operands on `stream`, where nothing else is captured; nothing runs. `name`:
+  // of the node.
+  RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name, const Stream& stream);
 
   // Why the recording cannot be one kernel node; empty when it can.
   const std::string& obstacle() const { return obstacle_; }
@@ -46,24 +49,43 @@ class RecordedProduct {
   // The recorded node, owned by this object. Only without an obstacle.
   CUgraphNode kernel() const { return kernel_; }
 
+  // Finds out where the operands lie among the arguments, by another recording of the same plan with other operands:
+  // every difference between the two must be an operand's address.
+  void compare(const RecordedProduct& other);
+  // Makes this the recording for other operands, without a call of the library, if that is known to be the same kernel
+  // with other addresses: each operand that changes differed between the recordings that were compared, and by whole
+  // multiples of 256 bytes, so that no alignment changes. Else false, and nothing has changed.
+  bool move_to(const MatmulOperands& operands);
+
   // kernel_fingerprint of what add_kernel adds. Only without an obstacle.
   Digest fingerprint() const;
-  // Adds the recorded kernel, with its attributes, as a node. Only without an obstacle.
-  CUgraphNode add_kernel(const NodePlace& place) const;
+  // Adds the recorded kernel, with its attributes, as the node `name`. Only without an obstacle.
+  CUgraphNode add_kernel(const NodePlace& place, const std::string& name) const;
   // Adds everything that was recorded, cloned, as one child graph node.
   CUgraphNode add_child(const NodePlace& place) const;
 
  private:
-  void capture(const MatmulPlan& plan, const MatmulOperands& operands);
+  // Where the address of an operand lies: bytes from the start of the arguments.
+  struct Place {
+    size_t offset = 0, operand = 0;  // operand: index in kOperands
+  };
+  static constexpr std::array kOperands{&MatmulOperands::a,    &MatmulOperands::b, &MatmulOperands::c,
+                                        &MatmulOperands::bias, &MatmulOperands::y, &MatmulOperands::workspace};
+
+  void capture(const MatmulPlan& plan, const Stream& stream);
   void read_kernel();
+  bool launches_as(const RecordedProduct& other) const;
 
   const Driver& driver_;
   std::string name_;
+  MatmulOperands operands_;
   GraphHandle graph_;
   std::string obstacle_;
   CUgraphNode kernel_ = nullptr;
   CUDA_KERNEL_NODE_PARAMS parameters_{};  // without arguments
   KernelArguments arguments_;
+  std::vector<Place> places_;
+  std::array<bool, kOperands.size()> may_move_{};
 };
 
 }  // namespace nodewright

@@ -114,7 +114,7 @@ GraphExecHandle graph_of(const MatmulPlan& plan, const RecordedProduct& recorded
   CUgraph graph = nullptr;
   driver.check(driver.cuGraphCreate(&graph, 0), "cuGraphCreate", "compare product", plan.name());
   const GraphHandle owned(driver, graph);
-  recorded.add_kernel({.graph = graph, .before = {}, .types = {}});
+  recorded.add_kernel({.graph = graph, .before = {}, .types = {}}, plan.name());
   return instantiate(driver, graph, plan.name(), [&](CUgraphNode) { return plan.name(); });
 }
 
@@ -137,7 +137,7 @@ ImportComparison compare_import(const MatmulPlan& plan, const AlterArguments& al
   const std::vector<std::byte> expected = scratch.result_of(direct);
   if (scratch.result_of(direct) != expected) return {child("two direct calls give different bits")};
 
-  RecordedProduct recorded(plan, scratch.operands(), plan.name());
+  RecordedProduct recorded(plan, scratch.operands(), plan.name(), stream);
   if (!recorded.obstacle().empty()) return {child(recorded.obstacle())};
   if (alter) alter(recorded.arguments());
   std::optional<GraphExecHandle> exec;

@@ -103,17 +103,24 @@ MatmulOperands operands_of(const Plan& plan, const PlanNode& node) {
   return operands;
 }
 
-BuiltProduct add_product(const Plan& plan, const PlanNode& node, const NodePlace& place, ProductForms& forms) {
+BuiltProduct ProductNodes::add(const Plan& plan, const PlanNode& node, const NodePlace& place) {
+  const MatmulPlan& product = *node.product;
   const MatmulOperands operands = operands_of(plan, node);
-  if (node.product->backend() == MatmulBackend::reference)
+  if (product.backend() == MatmulBackend::reference)
     return {add_reference(node, operands, place), {.reference = true}, {}};
-  BuiltProduct built{.node = nullptr, .form = forms.of(*node.product), .kernel = {}};
-  const RecordedProduct recorded(*node.product, operands, node.name);
-  if (built.form.imported && !recorded.obstacle().empty())
-    built.form = {.imported = false, .reason = recorded.obstacle()};
-  built.node = built.form.imported ? recorded.add_kernel(place) : recorded.add_child(place);
-  if (built.form.imported) built.kernel = recorded.fingerprint();
-  return built;
+  auto known = known_.find(&product);
+  if (known == known_.end()) known = known_.emplace(&product, Known{forms_.of(product), std::nullopt}).first;
+  auto& [form, recorded] = known->second;
+  if (!form.imported || !recorded || !recorded->move_to(operands)) {
+    if (!stream_) stream_.emplace(product.device(), "record products");
+    RecordedProduct own(product, operands, node.name, *stream_);
+    ++recorded_;
+    if (form.imported && !own.obstacle().empty()) form = {.imported = false, .reason = own.obstacle()};
+    if (!form.imported) return {own.add_child(place), form, {}};
+    if (recorded) own.compare(*recorded);
+    recorded.emplace(std::move(own));
+  }
+  return {recorded->add_kernel(place, node.name), form, recorded->fingerprint()};
 }
 
 void submit_product(const Plan& plan, const PlanNode& node, CUstream stream) {

@@ -1,7 +1,10 @@
 // A plan's product node in each of its runs.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "graph/library_nodes.h"
 #include "graph/node.h"
@@ -12,9 +15,27 @@ namespace nodewright {
 // Where the node's operands lie: its uses, as addresses.
 MatmulOperands operands_of(const Plan& plan, const PlanNode& node);
 
-// The explicit run. A reference product is a kernel of ours and is added as such; a library product is captured, and
-// stands in the graph in the form that `forms` gives. Throws Error with the node.
-BuiltProduct add_product(const Plan& plan, const PlanNode& node, const NodePlace& place, ProductForms& forms);
+// The products of an explicit run. A reference product is a kernel of ours and is added as such; a library product is
+// captured, and stands in the graph in the form that `forms` gives. Of nodes with the same product the first two are
+// captured, and the others follow from those where RecordedProduct::move_to knows how.
+class ProductNodes {
+ public:
+  explicit ProductNodes(ProductForms forms = ProductForms()) : forms_(std::move(forms)) {}
+  // The products of the nodes that were added are still there. Throws Error with the node.
+  BuiltProduct add(const Plan& plan, const PlanNode& node, const NodePlace& place);
+  uint64_t recorded() const { return recorded_; }  // calls of the library
+
+ private:
+  struct Known {
+    ProductForm form;
+    std::optional<RecordedProduct> product;
+  };
+
+  ProductForms forms_;
+  std::optional<Stream> stream_;  // to capture on
+  std::map<const MatmulPlan*, Known> known_;
+  uint64_t recorded_ = 0;
+};
 
 // The eager and the captured run: one call of the library, or one launch.
 void submit_product(const Plan& plan, const PlanNode& node, CUstream stream);

@@ -316,11 +316,12 @@ void MatmulPlan::submit(const MatmulOperands& operands, CUstream stream) const {
   const Operation operation(*library_, name_, shape_, operands.bias);
   const uint64_t c = operands.c != 0 ? operands.c : operands.y;
   const Descriptors& d = *descriptors_;
-  library_->check(library_->entries().Matmul(library_->handle(device_), operation.get(), &shape_.alpha,
-                                             pointer(operands.b), d.first, pointer(operands.a), d.second, &shape_.beta,
-                                             pointer(c), d.c, pointer(operands.y), d.y, &algorithm_,
-                                             pointer(operands.workspace), workspace_bytes_, stream),
-                  "cublasLtMatmul", "run product", name_, to_string(shape_) + ", " + describe());
+  const auto status = library_->entries().Matmul(library_->handle(device_), operation.get(), &shape_.alpha,
+                                                 pointer(operands.b), d.first, pointer(operands.a), d.second,
+                                                 &shape_.beta, pointer(c), d.c, pointer(operands.y), d.y, &algorithm_,
+                                                 pointer(operands.workspace), workspace_bytes_, stream);
+  if (status != 0)
+    library_->check(status, "cublasLtMatmul", "run product", name_, to_string(shape_) + ", " + describe());
 }
 
 ReferenceProduct MatmulPlan::reference_arguments(const MatmulOperands& operands) const {

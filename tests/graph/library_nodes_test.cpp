@@ -239,7 +239,8 @@ TEST_F(ProductNodesTest, AnAlteredArgumentIsFoundAndTheProductBecomesAChildGraph
   const Driver& driver = *opened_.driver;
   ASSERT_EQ(driver.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
   const GraphHandle owned(driver, graph);
-  const BuiltProduct added = add_product(plan, plan.nodes[0], {.graph = graph, .before = {}, .types = {}}, forms);
+  const BuiltProduct added =
+      ProductNodes(std::move(forms)).add(plan, plan.nodes[0], {.graph = graph, .before = {}, .types = {}});
   EXPECT_GT(replaced, 0) << "alpha is not among the kernel's arguments";
   EXPECT_EQ(to_string(added.form), "child graph, because its imported kernel gives other bits than a direct call");
   CUgraphNodeType type{};
@@ -413,7 +414,7 @@ TEST_F(ProductNodesTest, AFirstUseOfTheLibraryMayBeUnderCapture) {
   shape.transpose_b = true;
   const auto recorded_first = planner.plan("recorded first", shape);
   ProductCase product(*recorded_first);
-  const RecordedProduct recorded(*recorded_first, product.operands(), "recorded first");
+  const RecordedProduct recorded(*recorded_first, product.operands(), "recorded first", stream_);
   const Driver& driver = *opened_.driver;
   CUgraph graph = nullptr;
   ASSERT_EQ(driver.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
@@ -422,6 +423,91 @@ TEST_F(ProductNodesTest, AFirstUseOfTheLibraryMayBeUnderCapture) {
   const GraphExecHandle exec = instantiate(driver, graph, "recorded", [](CUgraphNode) { return "?"; });
   const auto bits = result_of(product, [&] { driver.cuGraphLaunch(exec.get(), stream_.get()); });
   EXPECT_EQ(bits, direct(*recorded_first, product));
+}
+
+// As the layers of a network: one product, other matrices.
+TEST_F(ProductNodesTest, OfOneProductTwoNodesAreCapturedAndTheOthersAreWhatACaptureWouldGive) {
+  constexpr size_t kNodes = 6;
+  for (const MatmulShape& shape :
+       {MatmulShape{.m = 16, .n = 256, .k = 128, .transpose_b = true},
+        MatmulShape{.m = 40, .n = 64, .k = 96, .transpose_b = true, .output = Element::f32, .beta = 1.0f},
+        MatmulShape{.m = 8, .n = 128, .k = 64, .transpose_b = true, .bias = true}}) {
+    const auto matmul = library_planner().plan("product", shape);
+    std::vector<std::unique_ptr<ProductCase>> cases;
+    for (unsigned i = 0; i < kNodes; ++i) cases.push_back(std::make_unique<ProductCase>(*matmul, false, 10 * i));
+    const Driver& driver = *opened_.driver;
+    CUgraph graph = nullptr;
+    ASSERT_EQ(driver.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    const GraphHandle owned(driver, graph);
+    ProductNodes products;
+    std::vector<CUgraphNode> before;
+    for (const auto& product : cases) {
+      const std::vector<CUgraphEdgeData> full(before.size());
+      const Plan plan = plan_of(matmul, *product);
+      const BuiltProduct added = products.add(plan, plan.nodes[0], {.graph = graph, .before = before, .types = full});
+      before = {added.node};
+      if (!added.form.imported) continue;
+      EXPECT_EQ(added.kernel, RecordedProduct(*matmul, product->operands(), "anew", stream_).fingerprint());
+      EXPECT_EQ(added.kernel, kernel_fingerprint(driver, added.node, "added"));
+    }
+    std::printf("%s: %d of %d nodes captured\n", to_string(shape).c_str(), static_cast<int>(products.recorded()),
+                static_cast<int>(kNodes));
+    if (!on_gpu()) {
+      EXPECT_EQ(products.recorded(), 2u);
+    }
+    for (const auto& product : cases) product->reset();
+    const GraphExecHandle exec = instantiate(driver, graph, "layers", [](CUgraphNode) { return "?"; });
+    driver.cuGraphLaunch(exec.get(), stream_.get());
+    stream_.synchronize();
+    std::vector<std::vector<std::byte>> results;
+    for (const auto& product : cases) results.push_back(product->result());
+    for (size_t i = 0; i < kNodes; ++i) EXPECT_EQ(results[i], direct(*matmul, *cases[i])) << to_string(shape) << i;
+  }
+}
+
+TEST_F(ProductNodesTest, ARecordingMovesToOtherOperandsOnlyWhereThatIsKnownToBeAllThatChanges) {
+  const auto matmul = library_planner().plan("product", {.m = 16, .n = 64, .k = 128, .transpose_b = true});
+  const ProductCase first(*matmul), second(*matmul), third(*matmul);
+  const auto record = [&](const MatmulOperands& operands) { return RecordedProduct(*matmul, operands, "r", stream_); };
+  const MatmulOperands one = first.operands(), two = second.operands(), three = third.operands();
+  RecordedProduct alone = record(one);
+  EXPECT_TRUE(alone.move_to(one));
+  EXPECT_FALSE(alone.move_to(two)) << "compared with nothing";
+
+  MatmulOperands other_weights = one;
+  other_weights.b = two.b;
+  RecordedProduct weights = record(one);
+  weights.compare(record(other_weights));
+  if (on_gpu() && !weights.move_to(other_weights))
+    GTEST_SKIP() << "this algorithm's arguments hold more than addresses";
+  EXPECT_TRUE(weights.move_to(other_weights));
+  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint());
+  other_weights.b = three.b;
+  EXPECT_TRUE(weights.move_to(other_weights));
+  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint());
+  EXPECT_FALSE(weights.move_to(three)) << "a and y were the same in both recordings";
+  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint()) << "and nothing has changed";
+  other_weights.b += 16;
+  EXPECT_FALSE(weights.move_to(other_weights)) << "another alignment";
+  other_weights.b = 0;
+  EXPECT_FALSE(weights.move_to(other_weights));
+
+  RecordedProduct all = record(one);
+  all.compare(record(two));
+  EXPECT_TRUE(all.move_to(three));
+  EXPECT_EQ(all.fingerprint(), record(three).fingerprint());
+
+  RecordedProduct altered = record(two);  // planted: a difference that no operand explains
+  altered.arguments()[altered.arguments().size() - 1] ^= std::byte{1};
+  RecordedProduct unexplained = record(one);
+  unexplained.compare(altered);
+  EXPECT_FALSE(unexplained.move_to(three));
+
+  const auto larger = library_planner().plan("product", {.m = 24, .n = 64, .k = 128, .transpose_b = true});
+  const ProductCase of_larger(*larger);
+  RecordedProduct other_shape = record(one);
+  other_shape.compare(RecordedProduct(*larger, of_larger.operands(), "larger", stream_));
+  EXPECT_FALSE(other_shape.move_to(two));
 }
 
 TEST_F(ProductNodesTest, AFailureOfAnyCallOfABuildLeavesNothingBehind) {
