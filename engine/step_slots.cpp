@@ -45,22 +45,22 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
       layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
-  prepare_kernels(model, options);
+  const BoundKernels bound = bind_kernels(model, options);
   make_slots(model, options);
-  memory_.graphs = estimate_graphs(model, options);
+  memory_.graphs = estimate_graphs(model, options, bound);
   cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(options));
   memory_.pages = cache_->bytes();
-  build(model, options);
+  build(model, options, bound);
   model.wait();
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
   slots_.clear();
-  prepare_kernels(model, options);
+  const BoundKernels bound = bind_kernels(model, options);
   make_slots(model, options);
-  memory_.graphs = estimate_graphs(model, options);
+  memory_.graphs = estimate_graphs(model, options, bound);
   check_within(options.memory_limit, memory_);
-  build(model, options);
+  build(model, options, bound);
   model.wait();
 }
 
@@ -83,7 +83,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
   for (const Slot& slot : slots_) memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0);
 }
 
-void StepSlots::prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
+StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
   std::vector<KernelRequest> requests;
   for (const auto& [bucket, rows] : plans_of(options))
     for (KernelRequest& request :
@@ -92,16 +92,21 @@ void StepSlots::prepare_kernels(const DecoderModel& model, const StepSlotsOption
   if (options.choices)
     for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
   kernels_.prepare(requests);
+  BoundKernels bound;
+  for (const auto& [bucket, rows] : plans_of(options))
+    bound.emplace(bucket, decoder_kernels(kernels_, model.config(), shape_of(model, options, rows)));
+  return bound;
 }
 
 // From the plans themselves, over a cache of one page.
-uint64_t StepSlots::estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options) {
+uint64_t StepSlots::estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options,
+                                    const BoundKernels& all) {
   if (options.mode == RunMode::eager) return 0;
   const KvCache smallest(device_, model.config(), 1);
   uint64_t bytes = 0;
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
-    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), shape_of(model, options, rows));
+    const DecoderKernels& bound = all.at(bucket);
     const DecodeState state = slots_[0].memory->state(rows);
     const auto add = [&bytes](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
     add(decoder_plan(device_, model, bound, smallest, state, DecodePurpose::serve, options.policy));
@@ -135,11 +140,11 @@ StepSlots::~StepSlots() {
   }
 }
 
-void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
+void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all) {
   const std::map<int, int> plans = plans_of(options);
   int count = 0;
   for (const auto& [bucket, rows] : plans | std::views::reverse) {
-    const DecoderKernels bound = decoder_kernels(kernels_, model.config(), shape_of(model, options, rows));
+    const DecoderKernels& bound = all.at(bucket);
     for (size_t i = 0; i < slots_.size(); ++i) {
       const uint64_t free_before = options.built ? device_.free_bytes() : 0;
       using Clock = std::chrono::steady_clock;

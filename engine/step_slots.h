@@ -29,11 +29,11 @@ namespace nodewright {
 // What one graph cost to make.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;      // rows; 0: the plan of eager_rows
-  size_t nodes = 0;    // 0 when eager
-  uint64_t bytes = 0;  // of device memory, as estimate_exec() says; 0 when eager
-  double ms = 0;         // of the step's plan and graph
-  double choice_ms = 0;  // of those of the second choice, with options.choices
+  int bucket = 0;                            // rows; 0: the plan of eager_rows
+  size_t nodes = 0;                          // 0 when eager
+  uint64_t bytes = 0;                        // of device memory, as estimate_exec() says; 0 when eager
+  double ms = 0;                             // of the step's plan and graph
+  double choice_ms = 0;                      // of those of the second choice, with options.choices
   uint64_t free_before = 0, free_bytes = 0;  // of device memory, before and afterwards
   int built = 0, total = 0;                  // graphs so far, with this one, and in the end
 };
@@ -144,10 +144,11 @@ class StepSlots {
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
-  void prepare_kernels(const DecoderModel& model, const StepSlotsOptions& options);
-  uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options);
+  using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
+  BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
+  uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
   int64_t pages_of(const StepSlotsOptions& options) const;
-  void build(const DecoderModel& model, const StepSlotsOptions& options);
+  void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
 
   Device& device_;
   KernelCache& kernels_;

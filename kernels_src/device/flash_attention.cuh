@@ -112,9 +112,10 @@ struct ChunkRing {
   NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
   // Of chunk i; those of chunks that are taken together follow one another.
   NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
-  // The chunks i to i + kTogether - 1 are there, and all their keys are to be read from the cache.
+  // The chunks i to i + kCount - 1 are there, and all their keys are to be read from the cache.
+  template <int kCount>
   NODEWRIGHT_DEVICE bool are_whole(int i) const {
-    const int last = number(i + kTogether - 1);
+    const int last = number(i + kCount - 1);
     return last < chunks.last && number(i) * kChunk >= oldest && (last + 1) * kChunk <= end;
   }
   NODEWRIGHT_DEVICE void find_pages(int i) {
@@ -147,18 +148,22 @@ struct ChunkRing {
     const int lane = static_cast<int>(threadIdx.x % 32);
     constexpr int kRow = kDim / 8;  // pieces
     to += kValues * kChunk * kStride;
-    if (kWholeRows && are_whole(i)) {  // mostly: copies and nothing else
-      to += lane / kRow * kStride + lane % kRow * 8;
+    const auto copy_whole = [&](int c) {  // copies and nothing else
+      bf16* const own = to + c * kStage + lane / kRow * kStride + lane % kRow * 8;
       NODEWRIGHT_UNROLL
-      for (int c = 0; c < kTogether; ++c) {
-        NODEWRIGHT_UNROLL
-        for (int p = 0; p < kPieces; ++p)
-          copies.request(to + c * kStage + p * (32 / kRow) * kStride, keys[c] + kValues * kValuesBehindKeys + p * 256,
-                         true);
-      }
+      for (int p = 0; p < kPieces; ++p)
+        copies.request(own + p * (32 / kRow) * kStride, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
+    };
+    if (kWholeRows && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
+      NODEWRIGHT_UNROLL
+      for (int c = 0; c < kTogether; ++c) copy_whole(c);
     } else {
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kTogether; ++c) {
+        if (kWholeRows && are_whole<1>(i + c)) {
+          copy_whole(c);
+          continue;
+        }
         if (!has(i + c)) break;
         const int key0 = number(i + c) * kChunk;
         const bf16* from = keys[c] - (kWholeRows ? lane * 8 : 0) + kValues * kValuesBehindKeys;
@@ -180,7 +185,7 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none; whole: as are_whole(i)
+// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none; whole: as are_whole
 // says. Instructions of one chunk do not wait for those of another; a single chunk's scores are sums of two chains.
 template <int kCount, class Queries>
 NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int length, FlashState& state,
@@ -317,7 +322,8 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
   for (int i = 0; ring.has(i); i += kTogether) {
     ring.copies.template wait<kGroups - 1>();
     __syncwarp();
-    const bool whole = ring.are_whole(i);
+    const bool alone = kTogether == 1 || !ring.has(i + 1),
+               whole = alone ? ring.are_whole<1>(i) : ring.are_whole<kTogether>(i);
     if (!whole) {
       ring.copies.template wait<kGroups - 2>();  // the values, too
       __syncwarp();
@@ -325,7 +331,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       for (int c = i; c < i + kTogether && ring.has(c); ++c)
         patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
     }
-    if (kTogether == 1 || !ring.has(i + 1))
+    if (alone)
       attend_at_once<1>(ring, i, whole, length, state, load_query);
     else
       attend_at_once<kTogether>(ring, i, whole, length, state, load_query);
