@@ -22,10 +22,10 @@ constexpr uint8_t kSymbolIsKernel = 0x10;  // st_other of an entry function, as 
 constexpr uint8_t kFormatSized = 4;  // the payload's length is in the entry; other formats have no payload
 constexpr uint8_t kAttrMaxThreads = 0x05, kAttrFrameSize = 0x11, kAttrKernelParam = 0x17, kAttrRegisterCount = 0x2f;
 
-// ACQBULK, unpredicated, is what griddepcontrol.wait becomes, PREEXIT what launch_dependents does: low 16 bits 0x782e
-// and 0x782d, the rest of the first word zero. Found with cuobjdump -sass on sm_90, sm_100 and sm_120 (CUDA 13.0,
-// 2026-11-20; PREEXIT on sm_90 with nvdisasm, 2026-11-23); the second word is scheduling.
-constexpr uint64_t kAcqBulk = 0x782e, kPreExit = 0x782d;
+// ACQBULK, unpredicated, is what griddepcontrol.wait becomes: low 16 bits 0x782e, the rest of the first word zero;
+// PREEXIT, of the opcode 0x82d, what launch_dependents does. Found with cuobjdump -sass on sm_90, sm_100 and sm_120
+// (CUDA 13.0, 2026-11-20; PREEXIT 2026-11-23); the second word is scheduling.
+constexpr uint64_t kAcqBulk = 0x782e, kPreExit = 0x82d, kOpcode = 0xfff;
 constexpr int kOldestSmThatWaits = 90;
 constexpr uint64_t kInstructionBytes = 16;
 
@@ -145,7 +145,7 @@ void find_waits(const Reader& file, const Section& code, CubinKernel& kernel) {
   bool releases = false;
   for (uint64_t at = 0; at + kInstructionBytes <= code.bytes && !kernel.waits_for_inputs; at += kInstructionBytes) {
     const auto word = file.at<uint64_t>(code.offset + at);
-    releases |= word == kPreExit;
+    releases |= (word & kOpcode) == kPreExit;  // predicated, too
     kernel.waits_for_inputs = word == kAcqBulk;
   }
   kernel.releases_after_wait = kernel.waits_for_inputs && !releases;

@@ -227,19 +227,19 @@ ImageWaits image_waits(std::span<const std::byte> image) {
   const auto section = [&](uint64_t index, Elf64_Shdr& found) {
     return index < header.e_shnum && read(header.e_shoff + index * sizeof(Elf64_Shdr), found);
   };
-  Elf64_Shdr names, candidate;
+  Elf64_Shdr names, candidate, calls{};
   if (!section(header.e_shstrndx, names)) return {};
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
     char name[kWaitsSection.size() + 1];
     if (!section(i, candidate) || !read(names.sh_offset + candidate.sh_name, name)) continue;
-    if (std::string_view(name, kWaitsSection.size()) == kWaitsSection && name[kWaitsSection.size()] == 0) break;
-    candidate.sh_size = 0;
+    if (std::string_view(name, kWaitsSection.size()) == kWaitsSection && name[kWaitsSection.size()] == 0)
+      calls = candidate;
   }
   // One byte a call, in the order of the code, which is that of the source: both are volatile.
   bool releases = false;
-  for (uint64_t i = 0; i < candidate.sh_size; ++i) {
+  for (uint64_t i = 0; i < calls.sh_size; ++i) {
     char call = 0;
-    if (!read(candidate.sh_offset + i, call)) return {};
+    if (!read(calls.sh_offset + i, call)) return {};
     if (call == kWaitCall) return {true, !releases};
     releases |= call == kReleaseCall;
   }

@@ -36,6 +36,15 @@ extern "C" __global__ void late(float* y) {
   y[threadIdx.x] += 1;
 })";
 
+constexpr const char* kReleasesPerhaps = R"(
+extern "C" __global__ void perhaps(float* y, int n) {
+#if __CUDA_ARCH__ >= 900
+  if (blockIdx.x < n) asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  y[threadIdx.x] += 1;
+})";
+
 constexpr const char* kNeverReleases = R"(
 extern "C" __global__ void never(float* y) {
 #if __CUDA_ARCH__ >= 900
@@ -114,6 +123,7 @@ TEST_F(CubinReader, SeesTheWaitWhereTheTargetHasOne) {
 
 TEST_F(CubinReader, SeesWhetherDependentsAreReleasedBeforeTheWaitOrBehindIt) {
   EXPECT_FALSE(only_kernel(kWaits, 9).releases_after_wait);
+  EXPECT_FALSE(only_kernel(kReleasesPerhaps, 9).releases_after_wait);
   EXPECT_FALSE(only_kernel(kReleasesOnly, 9).releases_after_wait);
   for (const char* text : {kReleasesLate, kNeverReleases}) {
     EXPECT_TRUE(only_kernel(text, 9).waits_for_inputs);
