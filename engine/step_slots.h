@@ -140,11 +140,12 @@ class StepSlots {
     uint64_t hidden = 0;          // elements of hidden states that come back
   };
 
+  using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
+
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
-  using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
   BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
   uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
   int64_t pages_of(const StepSlotsOptions& options) const;

@@ -127,7 +127,7 @@ class ExplicitGraph {
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
-  std::shared_ptr<ProductNodes> products_;  // while nodes are added
+  std::shared_ptr<ProductNodes> products_;  // while nodes are added; shared, since only its file knows it
   mutable HostCalls host_calls_;
   std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
   Stats stats_;

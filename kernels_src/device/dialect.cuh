@@ -182,8 +182,8 @@ NODEWRIGHT_DEVICE void group_sums(float (&v)[N]) {
 #endif
 }
 
-// Elements of a Settled or SettledInOut field, also before wait_for_inputs(), or of another behind it: past L1, which may
-// hold what an earlier launch read there. Stays before the wait where it stands before it.
+// Elements of a Settled or SettledInOut field, also before wait_for_inputs(), or of another behind it: past L1, which
+// may hold what an earlier launch read there. Stays before the wait where it stands before it.
 NODEWRIGHT_DEVICE int32_t load_settled(const int32_t* address) {
 #ifdef __CUDACC_RTC__
   int32_t v;
@@ -196,9 +196,7 @@ NODEWRIGHT_DEVICE int32_t load_settled(const int32_t* address) {
 
 NODEWRIGHT_DEVICE float load_settled(const float* address) {
 #ifdef __CUDACC_RTC__
-  float v;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-  return v;
+  return __int_as_float(load_settled(reinterpret_cast<const int32_t*>(address)));
 #else
   return *address;
 #endif

@@ -260,7 +260,6 @@ TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
   EXPECT_EQ(wide.fitting(132, 64 << 10).ring(132, 64 << 10), 0);  // rows of x alone are more
 }
 
-// What project_add leaves beside the sums: of every live row, and of every block.
 // A greedy choice reads the best of each part alone; a drawn one all, from the least temperature on.
 template <class Run>
 class LogitsInTiles : public TileKernel<Run> {};
@@ -286,6 +285,7 @@ TYPED_TEST(LogitsInTiles, AreLeftOutWhereNoChoiceReadsThem) {
   }
 }
 
+// What project_add leaves beside the sums: of every live row, and of every block.
 TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
   // held: rows of x, by so many blocks; 0: they are not
   for (const auto& [rows, n_live, tile_rows, held] :

@@ -27,39 +27,15 @@ extern "C" __global__ void __launch_bounds__(128) waits(const __grid_constant__ 
   args.y[threadIdx.x] = tile[99 - threadIdx.x % 100];
 })";
 
-constexpr const char* kReleasesLate = R"(
-extern "C" __global__ void late(float* y) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-  y[threadIdx.x] += 1;
-})";
+constexpr const char* kWait = "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");";
+constexpr const char* kRelease = "asm volatile(\"griddepcontrol.launch_dependents;\");";
+constexpr const char* kReleasePerhaps = "if (blockIdx.x < n) asm volatile(\"griddepcontrol.launch_dependents;\");";
 
-constexpr const char* kReleasesPerhaps = R"(
-extern "C" __global__ void perhaps(float* y, int n) {
-#if __CUDA_ARCH__ >= 900
-  if (blockIdx.x < n) asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  y[threadIdx.x] += 1;
-})";
-
-constexpr const char* kNeverReleases = R"(
-extern "C" __global__ void never(float* y) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  y[threadIdx.x] += 1;
-})";
-
-constexpr const char* kReleasesOnly = R"(
-extern "C" __global__ void hasty(float* y) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-  y[threadIdx.x] += 1;
-})";
+// A kernel that begins with these statements where the target knows them.
+std::string beginning_with(const std::string& statements) {
+  return "extern \"C\" __global__ void begins(float* y, int n) {\n#if __CUDA_ARCH__ >= 900\n" + statements +
+         "\n#endif\n  y[threadIdx.x] += 1;\n}";
+}
 
 constexpr const char* kDynamicShared = R"(
 extern "C" __global__ void dynamic(float* y) {
@@ -122,13 +98,13 @@ TEST_F(CubinReader, SeesTheWaitWhereTheTargetHasOne) {
 }
 
 TEST_F(CubinReader, SeesWhetherDependentsAreReleasedBeforeTheWaitOrBehindIt) {
-  EXPECT_FALSE(only_kernel(kWaits, 9).releases_after_wait);
-  EXPECT_FALSE(only_kernel(kReleasesPerhaps, 9).releases_after_wait);
-  EXPECT_FALSE(only_kernel(kReleasesOnly, 9).releases_after_wait);
-  for (const char* text : {kReleasesLate, kNeverReleases}) {
-    EXPECT_TRUE(only_kernel(text, 9).waits_for_inputs);
-    EXPECT_TRUE(only_kernel(text, 9).releases_after_wait);
-    EXPECT_FALSE(only_kernel(text, 8).releases_after_wait);
+  using Text = std::string;
+  for (const Text& early : {Text(kRelease) + kWait, Text(kReleasePerhaps) + kWait, Text(kRelease)})
+    EXPECT_FALSE(only_kernel(beginning_with(early).c_str(), 9).releases_after_wait) << early;
+  for (const Text& late : {Text(kWait) + kRelease, Text(kWait) + kReleasePerhaps, Text(kWait)}) {
+    EXPECT_TRUE(only_kernel(beginning_with(late).c_str(), 9).waits_for_inputs) << late;
+    EXPECT_TRUE(only_kernel(beginning_with(late).c_str(), 9).releases_after_wait) << late;
+    EXPECT_FALSE(only_kernel(beginning_with(late).c_str(), 8).releases_after_wait) << late;
   }
 }
 
