@@ -41,8 +41,9 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
     if (kChunks % 128 != 0 && chunk >= kChunks) break;
     const int key = chunk / (kDim / 8), d = chunk % (kDim / 8) * 8;
     const bool valid = key0 + key >= oldest && key0 + key <= last && (kDim == kPaddedHeadDim || d < kPaddedHeadDim);
-    const bf16* from =
-        args.kv.data + (valid ? kv_offset(page, 0, kv_head, key, kKvHeads, kPageSize, kPaddedHeadDim) + d : 0);
+    const bf16* from = args.kv.data + (valid ? kv_offset(page, 0, kv_head, key, kKvHeads, kPageSize, kPaddedHeadDim) +
+                                                   kv_in_row(key, d, kPaddedHeadDim)
+                                             : 0);
     copies.request(keys + key * kStride + d, from, valid);
     copies.request(keys + (kPageKeys + key) * kStride + d, from + (valid ? kKvHeads * kPageSize * kPaddedHeadDim : 0),
                    valid);

@@ -12,7 +12,7 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   const bool works = chunks.first < chunks.last;
   const FlashMemory memory = flash_memory(0);
   ChunkRing ring(args.kv.data, args.block_table.data + row * args.table_stride,
-                 tile * kTileHeads / static_cast<int>(kHeads / kKvHeads), oldest, length, chunks, memory.ring);
+                 tile * kTileHeads / static_cast<int>(kHeads / kKvHeads), oldest, length, chunks, memory);
   if (works) ring.find_pages(0);
   if constexpr (kInCluster != 0) cluster_arrive();
   wait_for_inputs();

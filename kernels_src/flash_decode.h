@@ -11,7 +11,8 @@ namespace nodewright {
 
 // How the heads and the context of a row are dealt to blocks. The arguments are Attend's, with this head tile.
 struct FlashDecodeShape {
-  static constexpr int64_t kChunk = 16;  // keys that a warp takes at once: a tile of the matrix unit
+  static constexpr int64_t kChunk = 16;       // keys that a warp takes at once: a tile of the matrix unit
+  static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
   static constexpr int64_t kAloneBytes = 114 * 1024;  // of 228 KiB of an SM of 9.0, a block's own and 1 KiB
@@ -35,9 +36,11 @@ struct FlashDecodeShape {
   }
   constexpr int64_t head_tiles() const { return heads / head_tile(); }
   constexpr bool in_cluster() const { return clusters && splits > 1 && splits <= kMostClustered; }
-  // Keys and values of a chunk, in rows 16 bytes longer than they need be: the eight rows of a matrix lie in different
-  // banks. At the end, the weighted values of a warp take the place of one.
-  constexpr int64_t stage_bytes() const { return 2 * kChunk * (tile_dim() + 8) * 2; }
+  // Keys and values of a chunk, as they lie in the cache, or, where its rows are shorter than a tile's, in rows of which
+  // eight lie in different banks. At the end, the weighted values of a warp take the place of one or more.
+  constexpr int64_t stage_bytes() const {
+    return 2 * kChunk * (tile_dim() == padded_head_dim() ? tile_dim() : tile_dim() + 8) * 2;
+  }
   // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
   // the kernels around hold little themselves (docs/decisions/0015, 0018).
   constexpr int64_t ring_bytes() const {
@@ -56,7 +59,8 @@ struct FlashDecodeShape {
   constexpr unsigned shared_bytes() const {
     const int64_t weights = splits > warps ? splits : warps;
     const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
-    const int64_t needed = warps * ring() * stage_bytes() + stage_bytes() / 2 +
+    const int64_t queries = kMatrixRows * (tile_dim() + 8) * 2, barriers = 8 * warps * 2 * ring();
+    const int64_t needed = warps * ring() * stage_bytes() + queries + barriers +
                            4 * (head_tile() * (2 * warps + weights + 2) + received + 4);
     return static_cast<unsigned>(clusters && warps > 4 && needed < kAloneBytes ? kAloneBytes : needed);
   }

@@ -33,6 +33,7 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
   bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
   bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  const auto in_row = [&](int d) { return kv_in_row(static_cast<int>(position % kPageSize), d, kPaddedHeadDim); };
 
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kEach; ++e) {
@@ -46,8 +47,8 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     }
     if constexpr (kRotate != 0) v = turned(v, turn_of(position, frequencies[e]));
     if (head == kGroup) {
-      key[pair] = to_bf16(v.first);
-      key[pair + kHalf] = to_bf16(v.second);
+      key[in_row(pair)] = to_bf16(v.first);
+      key[in_row(pair + kHalf)] = to_bf16(v.second);
     } else {
       float* q = args.q.data + row * kHeads * kHeadDim + start_of(head);
       q[pair] = v.first;
@@ -56,7 +57,7 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   }
   const float* v = qkv + (kHeads + kKvHeads + kv_head) * kHeadDim;
   for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += kThreads) {
-    value[i] = to_bf16(i < kHeadDim ? v[i] : 0.0f);
-    if (i >= kHeadDim) key[i] = to_bf16(0.0f);
+    value[in_row(i)] = to_bf16(i < kHeadDim ? v[i] : 0.0f);
+    if (i >= kHeadDim) key[in_row(i)] = to_bf16(0.0f);
   }
 }

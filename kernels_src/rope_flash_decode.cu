@@ -7,23 +7,24 @@
 
 namespace nodewright {
 
-// Key and value of another row of the step, as that row appends them; by a whole warp.
+// Key and value of another row of the step, as that row appends them, into rows of a stage; by a whole warp.
 NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int position, int kv_head, bf16* key,
                                   bf16* value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const float* k = args.qkv.data + row * args.qkv_stride + (kHeads + kv_head) * kHeadDim;
   const float* v = k + kKvHeads * kHeadDim;
+  const auto in_row = [&](int d) { return kv_in_row(position % static_cast<int>(kPageSize), d, kPaddedHeadDim); };
   float scale = 1.0f;
   if constexpr (kHeadNorm != 0) scale = head_scale(warp_sum(head_squares(k)), args.eps);
   NODEWRIGHT_NO_UNROLL
   for (int i = lane; i < kHalf; i += 32) {
     Pair of_key{normed_element(k, i, scale, args.k_gain.data), normed_element(k, i + kHalf, scale, args.k_gain.data)};
     if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, args.frequencies.data[i]));
-    key[i] = to_bf16(of_key.first);
-    key[i + kHalf] = to_bf16(of_key.second);
+    key[in_row(i)] = to_bf16(of_key.first);
+    key[in_row(i + kHalf)] = to_bf16(of_key.second);
   }
   NODEWRIGHT_NO_UNROLL
-  for (int i = lane; i < kHeadDim; i += 32) value[i] = to_bf16(v[i]);
+  for (int i = lane; i < kHeadDim; i += 32) value[in_row(i)] = to_bf16(v[i]);
 }
 
 }  // namespace nodewright
@@ -47,7 +48,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
   const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
   ChunkRing ring(args.kv.data, args.block_table.data + row * args.table_stride, kv_head, oldest, first_new, chunks,
-                 memory.ring);
+                 memory);
   if (works) {
     ring.find_pages(0);
     ring.start();
@@ -73,8 +74,10 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
       bf16 *key = keys + (position - key0) * kStride, *value = values + (position - key0) * kStride;
       if (position < oldest) continue;
       if (position == own) {
-        for (int i = lane; i < kPaddedHeadDim; i += 32)
-          key[i] = own_heads.own_key[i], value[i] = own_heads.own_value[i];
+        for (int i = lane; i < kPaddedHeadDim; i += 32) {
+          const int at = kv_in_row(position % static_cast<int>(kPageSize), i, kPaddedHeadDim);
+          key[at] = own_heads.own_key[i], value[at] = own_heads.own_value[i];
+        }
         continue;
       }
       for (int r0 = 0; r0 < static_cast<int>(gridDim.z); r0 += 32) {  // whose position it is

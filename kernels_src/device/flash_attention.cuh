@@ -10,6 +10,7 @@
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
 #pragma once
 
+#include "kernels_src/device/bulk_copies.cuh"
 #include "kernels_src/device/merge_in_cluster.cuh"
 #include "kernels_src/device/merge_splits.cuh"
 #include "kernels_src/device/tensor.cuh"
@@ -24,7 +25,9 @@ namespace nodewright {
 
 constexpr int kChunk = 16, kMatrixRows = 16, kMostHeads = 8;
 constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
-constexpr int kStride = kDim + 8;
+// A stage is the image of what it was copied from (kv_in_row), unless that has no row as long as a tile's.
+constexpr bool kAsItLies = kDim == kPaddedHeadDim, kInBulk = kHasBulkCopies && kAsItLies;
+constexpr int kStride = kAsItLies ? kDim : kDim + 8, kQueryStride = kDim + 8;
 constexpr int kSteps = kDim / 16;                // of 16 elements of a head
 constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
 constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
@@ -34,9 +37,6 @@ constexpr bool kQueriesInRegisters = kDim <= 128;
 constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
 // Groups of copies that a warp has open: keys of so many chunks, then their values.
 constexpr int kGroups = 2 * kDepth / kTogether;
-// The 32 pieces of 16 bytes that a warp requests at once are whole rows, and lie together in a page: every piece of a
-// chunk has a constant distance from the lane's first.
-constexpr bool kWholeRows = kDim == kPaddedHeadDim && 256 % kDim == 0;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
@@ -58,8 +58,9 @@ NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
 // The block's shared memory, after `bytes_before` bytes of the kernel's own.
 struct FlashMemory {
   bf16* ring;      // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
-  bf16* queries;   // [kMatrixRows][kStride] scaled; row h + 8: what rounding leaves of row h; others are anything
-  Merged* found;   // [kTileHeads][kWarps]
+  bf16* queries;   // [kMatrixRows][kQueryStride] scaled; row h + 8: what rounding leaves of row h; others are anything
+  uint64_t* barriers;  // [kWarps][kGroups]
+  Merged* found;       // [kTileHeads][kWarps]
   Merged* merged;  // [kTileHeads]
   Received received;
   float* weights;  // [kTileHeads][kMeeting]
@@ -69,7 +70,8 @@ NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
   FlashMemory m;
   m.ring = reinterpret_cast<bf16*>(shared_memory() + bytes_before);
   m.queries = m.ring + kBlockWarps * kDepth * kStage;
-  m.found = reinterpret_cast<Merged*>(m.queries + kMatrixRows * kStride);
+  m.barriers = reinterpret_cast<uint64_t*>(m.queries + kMatrixRows * kQueryStride);
+  m.found = reinterpret_cast<Merged*>(m.barriers + kBlockWarps * kGroups);
   m.merged = m.found + kTileHeads * kBlockWarps;
   m.received = received_at(m.merged + kTileHeads);
   m.weights = m.received.end();
@@ -80,30 +82,40 @@ NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
 // `v`: element d of head h, scaled; d < kDim.
 NODEWRIGHT_DEVICE void store_query(const FlashMemory& m, int h, int d, float v) {
   const bf16 rounded = to_bf16(v);
-  m.queries[h * kStride + d] = rounded;
-  m.queries[(h + kMostHeads) * kStride + d] = to_bf16(v - to_float(rounded));
+  m.queries[h * kQueryStride + d] = rounded;
+  m.queries[(h + kMostHeads) * kQueryStride + d] = to_bf16(v - to_float(rounded));
+}
+
+// Where a lane finds eight elements of a matrix: half `half` of step `step` of row `row` of a stage's keys or values.
+NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
+  return row * kStride + (kv_in_row(row, half * 8, kPaddedHeadDim) ^ step * 16);
 }
 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
-// may have been written there, and 0 * NaN is NaN.
+// may have been written there, and 0 * NaN is NaN. The keys of a chunk that are there lie together, and so do their
+// values: one copy each, where the device has copies of any size (docs/decisions/0021); else every lane copies its share.
 struct ChunkRing {
   const bf16* kv;    // of the key head
   const int* table;  // the row's pages
   int oldest, end;
   Chunks chunks;
-  bf16* stages;                   // of the warp
-  int pages = 0;                  // lane l: of one of the next 32 chunks
-  const bf16* keys[kTogether]{};  // of the chunks whose values are to be requested next: the lane's first piece
+  bf16* stages;          // of the warp
+  CopyBarrier barriers;  // of the warp: the first of its groups'
+  int pages = 0;         // lane l: of one of the next 32 chunks
+  // Of the chunks whose values are to be requested next: in bulk, lane l of the l-th, else each lane its first piece of
+  // every one.
+  const bf16* keys[kInBulk ? 1 : kTogether]{};
   AsyncCopies<kPieces * kTogether, kGroups> copies{};
 
   NODEWRIGHT_DEVICE ChunkRing(const bf16* kv, const int* table, int kv_head, int oldest, int end, Chunks chunks,
-                              bf16* ring)
+                              const FlashMemory& memory)
       : kv(kv + kv_head * kPageSize * kPaddedHeadDim),
         table(table),
         oldest(oldest),
         end(end),
         chunks(chunks),
-        stages(ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage) {}
+        stages(memory.ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage),
+        barriers(copy_barrier(memory.barriers + threadIdx.x / 32 * kGroups)) {}
 
   // Of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
@@ -124,49 +136,110 @@ struct ChunkRing {
   }
   // The first kDepth chunks. find_pages(0) comes first.
   NODEWRIGHT_DEVICE void start() {
+    if constexpr (kInBulk) {
+      if (threadIdx.x % 32 < kGroups) barrier_of(static_cast<int>(threadIdx.x % 32)).init();
+      CopyBarrier::publish();
+      __syncwarp();
+    }
     NODEWRIGHT_NO_UNROLL
     for (int i = 0; i < kDepth; i += kTogether) request_keys(i, stage(i)), request_values(i, stage(i));
   }
   // Of chunks i to i + kTogether - 1, as one group; those past the last are none. In order, i from 0 on.
   NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
     if (i > 0 && i % 32 == 0) find_pages(i);
+    const int lane = static_cast<int>(threadIdx.x % 32);
     NODEWRIGHT_UNROLL
-    for (int c = 0; c < kTogether; ++c) {
-      const int page = __shfl_sync(0xffffffffu, pages, (i + c) % 32);
-      const unsigned slot = static_cast<unsigned>(number(i + c)) % static_cast<unsigned>(kPageSize / kChunk) * kChunk;
+    for (int c = 0; c < (kInBulk ? 1 : kTogether); ++c) {
+      const int chunk = i + (kInBulk ? lane % kTogether : c);
+      const int page = __shfl_sync(0xffffffffu, pages, chunk % 32);
+      const unsigned slot = static_cast<unsigned>(number(chunk)) % static_cast<unsigned>(kPageSize / kChunk) * kChunk;
       keys[c] = kv + static_cast<int64_t>(page) * (2 * kValuesBehindKeys) + slot * kPaddedHeadDim;
-      if constexpr (kWholeRows) keys[c] += threadIdx.x % 32 * 8;
+      if constexpr (kAsItLies && !kInBulk) keys[c] += lane * 8;
     }
-    request<0>(i, to);
+    if constexpr (kInBulk)
+      request_in_bulk<0>(i, to);
+    else
+      request<0>(i, to);
   }
   // Behind the keys of the same chunks.
-  NODEWRIGHT_DEVICE void request_values(int i, bf16* to) { request<1>(i, to); }
+  NODEWRIGHT_DEVICE void request_values(int i, bf16* to) {
+    if constexpr (kInBulk)
+      request_in_bulk<1>(i, to);
+    else
+      request<1>(i, to);
+  }
+  // Until the keys of chunk i, and of those taken with it, or also their values, are there. kLeft: groups of the warp
+  // that have been requested since.
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait_for_keys(int i) {
+    wait<kLeft>(i, 0);
+  }
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait_for_values(int i) {
+    wait<kLeft>(i, 1);
+  }
 
  private:
+  NODEWRIGHT_DEVICE CopyBarrier barrier_of(int group) const { return {barriers.address + 8u * group}; }
+  NODEWRIGHT_DEVICE static int group_of(int i, int values) { return i % kDepth / kTogether * 2 + values; }
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait(int i, int values) {
+    if constexpr (kInBulk)
+      barrier_of(group_of(i, values)).wait(static_cast<unsigned>(i / kDepth));
+    else
+      copies.template wait<kLeft>();
+  }
+
+  template <int kValues>
+  NODEWRIGHT_DEVICE void request_in_bulk(int i, bf16* to) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kRowBytes = kDim * 2;
+    const CopyBarrier barrier = barrier_of(group_of(i, kValues));
+    const bf16* const from = keys[0] + kValues * kValuesBehindKeys;
+    to += kValues * kChunk * kStride;
+    if (are_whole<kTogether>(i)) {  // mostly
+      if (lane < kTogether) barrier.copy(to + lane * kStage, from, kChunk * kRowBytes);
+      if (lane == 0) barrier.arrive_and_expect(kTogether * kChunk * kRowBytes);
+      return;
+    }
+    if (!has(i)) return;
+    int bytes = 0;
+    NODEWRIGHT_NO_UNROLL
+    for (int c = 0; c < kTogether && has(i + c); ++c) {
+      const int key0 = number(i + c) * kChunk, first = max(oldest - key0, 0), last = min(end - key0, kChunk);
+      const int rows = max(last - first, 0);
+      bytes += rows * kRowBytes;
+      if (lane == c && rows > 0)
+        barrier.copy(to + c * kStage + first * kStride, from + first * kDim, rows * kRowBytes);
+      for (int p = lane; p < kChunk * kDim / 8; p += 32)
+        if (p / (kDim / 8) < first || p / (kDim / 8) >= last) store_16(to + c * kStage + p * 8, uint4{0u, 0u, 0u, 0u});
+    }
+    if (lane == 0) barrier.arrive_and_expect(bytes);
+  }
+
   template <int kValues>
   NODEWRIGHT_DEVICE void request(int i, bf16* to) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     constexpr int kRow = kDim / 8;  // pieces
     to += kValues * kChunk * kStride;
     const auto copy_whole = [&](int c) {  // copies and nothing else
-      bf16* const own = to + c * kStage + lane / kRow * kStride + lane % kRow * 8;
       NODEWRIGHT_UNROLL
       for (int p = 0; p < kPieces; ++p)
-        copies.request(own + p * (32 / kRow) * kStride, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
+        copies.request(to + c * kStage + lane * 8 + p * 256, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
     };
-    if (kWholeRows && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
+    if (kAsItLies && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kTogether; ++c) copy_whole(c);
     } else {
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kTogether; ++c) {
-        if (kWholeRows && are_whole<1>(i + c)) {
+        if (kAsItLies && are_whole<1>(i + c)) {
           copy_whole(c);
           continue;
         }
         if (!has(i + c)) break;
         const int key0 = number(i + c) * kChunk;
-        const bf16* from = keys[c] - (kWholeRows ? lane * 8 : 0) + kValues * kValuesBehindKeys;
+        const bf16* from = keys[c] - (kAsItLies ? lane * 8 : 0) + kValues * kValuesBehindKeys;
         NODEWRIGHT_NO_UNROLL
         for (int p = lane; p < kChunk * kRow; p += 32) {
           const int key = p / kRow, d = p % kRow * 8;
@@ -196,7 +269,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
   float scores[kCount][kChains][2][4] = {};
   bf16* const stage = ring.stage(i);
   const auto key_piece = [&](int c, int step) {
-    return stage + c * kStage + (lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+    return stage + c * kStage + in_stage(lane / 16 * 8 + lane % 8, lane / 8 % 2, step);
   };
 #ifdef __CUDACC_RTC__
   NODEWRIGHT_UNROLL
@@ -256,7 +329,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
     NODEWRIGHT_UNROLL
     for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
   }
-  ring.copies.template wait<(kMayGoOn ? kGroups - 1 : 0)>();
+  ring.template wait_for_values<(kMayGoOn ? kGroups - 1 : 0)>(i);
   __syncwarp();
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kCount; ++c) {
@@ -270,7 +343,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
       p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
     }
     const auto value_piece = [&](int n) {
-      return stage + c * kStage + (kChunk + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+      return stage + c * kStage + kChunk * kStride + in_stage(lane / 8 % 2 * 8 + lane % 8, lane / 16, n);
     };
 #ifdef __CUDACC_RTC__
     NODEWRIGHT_UNROLL
@@ -291,13 +364,13 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
 }
 
 // Of the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys, values, key0)
-// puts into a stage what is not in the cache, keys from ring.end on.
+// puts into a stage, where the cache would have it (kv_in_row), what is not there, keys from ring.end on.
 template <class Patch>
 NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
                                      Patch patch) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const auto read_query = [&](uint32_t(&left)[4], int step) {
-    load_matrices(left, memory.queries + lane % 16 * kStride + step * 16 + lane / 16 * 8);
+    load_matrices(left, memory.queries + lane % 16 * kQueryStride + step * 16 + lane / 16 * 8);
   };
   uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
   if constexpr (kQueriesInRegisters) {
@@ -320,16 +393,17 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
   }
   // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
   for (int i = 0; ring.has(i); i += kTogether) {
-    ring.copies.template wait<kGroups - 1>();
+    ring.template wait_for_keys<kGroups - 1>(i);
     __syncwarp();
     const bool alone = kTogether == 1 || !ring.has(i + 1),
                whole = alone ? ring.are_whole<1>(i) : ring.are_whole<kTogether>(i);
     if (!whole) {
-      ring.copies.template wait<kGroups - 2>();  // the values, too
+      ring.template wait_for_values<kGroups - 2>(i);
       __syncwarp();
       NODEWRIGHT_NO_UNROLL
       for (int c = i; c < i + kTogether && ring.has(c); ++c)
         patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+      order_stores_before_copies();
     }
     if (alone)
       attend_at_once<1>(ring, i, whole, length, state, load_query);
@@ -345,7 +419,7 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   // Head h of warp w, over the first stage of its ring.
   const auto values_of = [&](int w, int h) {
-    return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kStride;
+    return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kQueryStride;
   };
   const int head = lane / 4;
   const float total = quad_sum(state.sum);

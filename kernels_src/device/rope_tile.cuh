@@ -114,8 +114,9 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
         args.kv.data + kv_offset(own_page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
     const int i = static_cast<int>(threadIdx.x) * 8;  // a warp holds the largest head
     if (i < kPaddedHeadDim) {
-      store_16(to + i, load_16(m.own_key + i));
-      store_16(to + i + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
+      to += kv_in_row(static_cast<int>(position % kPageSize), i, kPaddedHeadDim);
+      store_16(to, load_16(m.own_key + i));
+      store_16(to + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
     }
   }
 }

@@ -64,7 +64,7 @@ NODEWRIGHT_DEVICE void request_chunk(Chunk& chunk, const PagedKeys& from, int va
     const int position = key0 + u * kSlots + slot;
     chunk.of[u] = uint4{0u, 0u, 0u, 0u};
     if (position < end && d0 < kPaddedHeadDim)
-      chunk.of[u] = load_16(from.kv + d0 +
+      chunk.of[u] = load_16(from.kv + kv_in_row(static_cast<int>(position % kPageSize), d0, kPaddedHeadDim) +
                             kv_offset(from.table[position / kPageSize], value, from.kv_head, position % kPageSize,
                                       kKvHeads, kPageSize, kPaddedHeadDim));
   }

@@ -9,6 +9,7 @@
 
 #include "kernels_src/attend.h"
 #include "kernels_src/flash_decode.h"
+#include "kernels_src/kv_pages.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -99,15 +100,19 @@ struct AttendCase {
         for (int64_t head = 0; head < shape.kv_heads; ++head)
           for (const int value : {0, 1})
             for (int64_t d = 0; d < shape.padded_head_dim(); ++d)
-              pool[at(pool_index(m, value, head, position) + d)] = stored(row, value, head, position, d);
+              pool[at(pool_index(m, value, head, position, d))] = stored(row, value, head, position, d);
     }
   }
 
   int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * shape.padded_head_dim(); }
-  int64_t pool_index(int64_t m, int value, int64_t kv_head, int64_t position) const {
+  int64_t row_index(int64_t m, int value, int64_t kv_head, int64_t position) const {
     const int64_t page = table[at(m * table_stride + position / kPageSize)];
     return page * page_elements() +
            ((value * shape.kv_heads + kv_head) * kPageSize + position % kPageSize) * shape.padded_head_dim();
+  }
+  int64_t pool_index(int64_t m, int value, int64_t kv_head, int64_t position, int64_t d) const {
+    return row_index(m, value, kv_head, position) +
+           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), shape.padded_head_dim());
   }
 
   // [rows, y_stride] after one launch, or after `launches` into the same buffers.
@@ -159,7 +164,7 @@ struct AttendCase {
         double score = 0.0, size = 0.0;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
           const float scaled = q[at((m * shape.heads + head) * shape.head_dim + d)] * scale();
-          const double product = static_cast<double>(scaled) * value_of(pool[at(pool_index(m, 0, kv_head, key) + d)]);
+          const double product = static_cast<double>(scaled) * value_of(pool[at(pool_index(m, 0, kv_head, key, d))]);
           score += product;
           size += std::abs(product);
         }
@@ -171,7 +176,7 @@ struct AttendCase {
         const double weight = std::exp2(scores[at(key)] - top);
         sum += weight;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
-          const double v = value_of(pool[at(pool_index(m, 1, kv_head, key) + d)]);
+          const double v = value_of(pool[at(pool_index(m, 1, kv_head, key, d))]);
           value[at(d)] += weight * v;
           absolute[at(d)] += weight * std::abs(v);
         }

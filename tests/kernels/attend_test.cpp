@@ -180,7 +180,7 @@ TEST_F(AttendRows, AttendToTheKeysOfTheirWindowAndNoOthers) {
         for (int64_t key = 0; key < c.oldest(c.rows[c.at(m)]); ++key)
           for (const int value : {0, 1})
             for (int64_t head = 0; head < c.shape.kv_heads; ++head)
-              std::fill_n(c.pool.begin() + c.pool_index(m, value, head, key), c.shape.padded_head_dim(), to_bf16(kNaN));
+              std::fill_n(c.pool.begin() + c.row_index(m, value, head, key), c.shape.padded_head_dim(), to_bf16(kNaN));
       const std::vector<bf16> y = c.run();
       for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
       if (HasFatalFailure()) return;
@@ -200,7 +200,7 @@ TEST_F(AttendRows, ChangeWithTheOldestKeyOfTheirWindowAndNotWithTheOneBefore) {
           for (const int value : {0, 1})
             for (int64_t head = 0; head < c.shape.kv_heads; ++head)
               for (int64_t d = 0; d < c.shape.head_dim; ++d)
-                changed.pool[c.at(c.pool_index(0, value, head, key) + d)] = to_bf16(3 * noise(77, c.at(d)));
+                changed.pool[c.at(c.pool_index(0, value, head, key, d))] = to_bf16(3 * noise(77, c.at(d)));
           return changed.run();
         };
         const int64_t q = length - 1;
@@ -214,8 +214,8 @@ TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
     SCOPED_TRACE(name_of(c));
     c.build({{1, 200}, {2, 200}, {3, 200}, {4, 200}}, 7);
     const std::vector<bf16> expected = c.run();
-    c.pool[c.at(c.pool_index(1, 0, 0, 150))] = to_bf16(kNaN);          // a key of row 1
-    c.pool[c.at(c.pool_index(3, 1, 1, 10) + 5)] = to_bf16(kInfinity);  // one element of a value of row 3
+    c.pool[c.at(c.pool_index(1, 0, 0, 150, 0))] = to_bf16(kNaN);          // a key of row 1
+    c.pool[c.at(c.pool_index(3, 1, 1, 10, 5))] = to_bf16(kInfinity);  // one element of a value of row 3
     const std::vector<bf16> y = c.run();
     for (const int64_t m : {0, 2}) EXPECT_TRUE(same_bits(c.result(y, m), c.result(expected, m))) << m;
     for (int64_t i = 0; i < 8 * 64; ++i) {

@@ -1,6 +1,7 @@
 // attend_tiles against softmax in double; that it stores its own rows only; and that a row's bits depend on its own
 // tokens only, wherever chunks begin.
 #include "kernels_src/attend_tiles.h"
+#include "kernels_src/kv_pages.h"
 
 #include <gtest/gtest.h>
 
@@ -59,7 +60,7 @@ struct TilesCase {
           for (int64_t head = 0; head < shape.kv_heads; ++head)
             for (const int value : {0, 1})
               for (int64_t d = 0; d < shape.padded_head_dim(); ++d)
-                pool[at(pool_index(row, value, head, key) + d)] =
+                pool[at(pool_index(row, value, head, key, d))] =
                     d < shape.head_dim ? stored(runs[r].sequence, value, head, key, d) : bf16{0};
       }
   }
@@ -75,9 +76,13 @@ struct TilesCase {
   }
   int64_t y_stride() const { return shape.heads * shape.head_dim + kPadding; }
   int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * shape.padded_head_dim(); }
-  int64_t pool_index(int64_t row, int value, int64_t head, int64_t position) const {
+  int64_t row_index(int64_t row, int value, int64_t head, int64_t position) const {
     return table[at(row * kTableStride + position / kPageSize)] * page_elements() +
            ((value * shape.kv_heads + head) * kPageSize + position % kPageSize) * shape.padded_head_dim();
+  }
+  int64_t pool_index(int64_t row, int value, int64_t head, int64_t position, int64_t d) const {
+    return row_index(row, value, head, position) +
+           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), shape.padded_head_dim());
   }
 
   std::vector<bf16> run() const {
@@ -123,7 +128,7 @@ struct TilesCase {
         double score = 0;
         for (int64_t d = 0; d < shape.head_dim; ++d)
           score += static_cast<double>(q[at((row * shape.heads + head) * shape.head_dim + d)]) * scale() *
-                   value_of(pool[at(pool_index(row, 0, kv_head, key) + d)]);
+                   value_of(pool[at(pool_index(row, 0, kv_head, key, d))]);
         scores.push_back(score);
       }
       const double top = *std::max_element(scores.begin(), scores.end());
@@ -132,7 +137,7 @@ struct TilesCase {
         const double weight = std::exp2(scores[at(key - oldest)] - top);
         sum += weight;
         for (int64_t d = 0; d < shape.head_dim; ++d) {
-          const double v = value_of(pool[at(pool_index(row, 1, kv_head, key) + d)]);
+          const double v = value_of(pool[at(pool_index(row, 1, kv_head, key, d))]);
           value[at(d)] += weight * v;
           absolute[at(d)] += weight * std::abs(v);
         }
@@ -183,7 +188,7 @@ TEST(AttendTiles, AttendToTheKeysOfTheirWindowAndNoOthers) {
     for (int64_t row = 0; row < c.shape.rows; row += c.runs[0].rows)  // keys that no row of a run attends to
       for (int64_t key = 0; key < c.positions[at(row)] - window + 1; ++key)
         for (const int value : {0, 1})
-          std::fill_n(c.pool.begin() + c.pool_index(row, value, 0, key), 64, to_bf16(kNaN));
+          std::fill_n(c.pool.begin() + c.row_index(row, value, 0, key), 64, to_bf16(kNaN));
     c.expect_rows(c.run());
   }
 }

@@ -149,6 +149,18 @@ struct RopeCase {
     index = index * kPageSize + positions[at(m)] % kPageSize;
     return index * h.padded();
   }
+  // In its row: pieces of 8 elements, as many as a power of two, at most 8, divides, change places by the slot's bits.
+  int64_t in_row(int64_t m, int64_t d) const {
+    const int64_t slot = positions[at(m)] % kPageSize, pieces = h.padded() / 8;
+    int64_t piece = d / 8;
+    if (pieces % 8 == 0)
+      piece ^= slot % 8;
+    else if (pieces % 4 == 0)
+      piece ^= slot / 2 % 4;
+    else if (pieces % 2 == 0)
+      piece ^= slot / 4 % 2;
+    return piece * 8 + d % 8;
+  }
 
   // Compares q and the whole pool.
   void expect(const Result& result) const {
@@ -172,16 +184,17 @@ struct RopeCase {
         for (int64_t d = 0; d < h.padded(); ++d) {
           // Values are rounded once; keys are compared here and then taken over, so that the rest must equal.
           const int64_t source = (h.heads + h.kv_heads + head) * h.head_dim + d;
-          pool[at(value + d)] = d < h.head_dim ? to_bf16(qkv[at(m * stride() + source)]) : bf16{0};
+          const int64_t e = in_row(m, d);
+          pool[at(value + e)] = d < h.head_dim ? to_bf16(qkv[at(m * stride() + source)]) : bf16{0};
           if (d >= h.head_dim) {
-            pool[at(key + d)] = bf16{0};
+            pool[at(key + e)] = bf16{0};
             continue;
           }
           const Rotated expected = rotated(m, h.heads + head, d);
           const double rounding = 0x1p-8 * (std::abs(expected.value) + expected.bound);
-          ASSERT_NEAR(value_of(result.pool[at(key + d)]), expected.value, expected.bound + rounding)
+          ASSERT_NEAR(value_of(result.pool[at(key + e)]), expected.value, expected.bound + rounding)
               << "position " << positions[at(m)] << ", kv head " << head << ", element " << d;
-          pool[at(key + d)] = result.pool[at(key + d)];
+          pool[at(key + e)] = result.pool[at(key + e)];
         }
       }
     for (size_t i = 0; i < pool.size(); ++i)

@@ -71,7 +71,7 @@ struct RopeFlashDecodeCase {
       for (const int value : {0, 1})
         for (int64_t head = 0; head < s.kv_heads; ++head)
           for (int64_t d = 0; d < s.padded_head_dim(); ++d)
-            before[at(attention.pool_index(m, value, head, attention.rows[at(m)].length - 1) + d)] = {0xffff};
+            before[at(attention.pool_index(m, value, head, attention.rows[at(m)].length - 1, d))] = {0xffff};
   }
 
   int64_t width() const { return (attention.shape.heads + 2 * attention.shape.kv_heads) * attention.shape.head_dim; }
