@@ -35,6 +35,10 @@ using PageCopies = AsyncCopies<2 * kThreadChunks>;
 // been written there, and 0 * NaN is NaN.
 NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const AttendTiles& args, int64_t page, int kv_head,
                                     int key0, int oldest, int last) {
+  // 128 chunks are as many times eight rows: a thread's are all at one place of theirs.
+  constexpr bool kOnePlace = 128 % kDim == 0;
+  const auto place_of = [](int chunk) { return kv_in_row(chunk / (kDim / 8), chunk % (kDim / 8) * 8, kPaddedHeadDim); };
+  const int own_place = place_of(static_cast<int>(threadIdx.x));
   NODEWRIGHT_UNROLL
   for (int i = 0; i < kThreadChunks; ++i) {
     const int chunk = static_cast<int>(threadIdx.x) + i * 128;
@@ -42,7 +46,7 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
     const int key = chunk / (kDim / 8), d = chunk % (kDim / 8) * 8;
     const bool valid = key0 + key >= oldest && key0 + key <= last && (kDim == kPaddedHeadDim || d < kPaddedHeadDim);
     const bf16* from = args.kv.data + (valid ? kv_offset(page, 0, kv_head, key, kKvHeads, kPageSize, kPaddedHeadDim) +
-                                                   kv_in_row(key, d, kPaddedHeadDim)
+                                                   (kOnePlace ? own_place : place_of(chunk))
                                              : 0);
     copies.request(keys + key * kStride + d, from, valid);
     copies.request(keys + (kPageKeys + key) * kStride + d, from + (valid ? kKvHeads * kPageSize * kPaddedHeadDim : 0),

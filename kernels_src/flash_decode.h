@@ -15,14 +15,17 @@ struct FlashDecodeShape {
   static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
-  static constexpr int64_t kAloneBytes = 114 * 1024;  // of 228 KiB of an SM of 9.0, a block's own and 1 KiB
-  static constexpr int64_t kMostClustered = 16;       // splits; the largest cluster of an H100
+  // Of 228 KiB of an SM of 9.0: more than a half, and more than a third, with 1 KiB of a block that is not its own.
+  static constexpr int64_t kAloneBytes = 114 * 1024, kOfTwoBytes = 76 * 1024;
+  static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
-  int64_t splits = 1;  // upper bound on blocks over one row's context
+  int64_t splits = 1;  // upper bound on blocks over one row's context, or, where they are a cluster, over a part of it
+  int64_t parts = 1;   // upper bound on clusters over one row's context
   int64_t warps = 4;
-  int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
-  bool clusters = false;  // the device has them: the splits of a row, if few enough, meet in shared memory
+  int64_t requested = 0;    // chunks that a warp has requested; 0: what shared memory holds
+  bool clusters = false;    // the device has them: the splits of a row, if few enough, meet in shared memory
+  int64_t least_bytes = 0;  // of shared memory that a block takes: blocks would gather on the SMs that are free first
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
@@ -36,8 +39,8 @@ struct FlashDecodeShape {
   }
   constexpr int64_t head_tiles() const { return heads / head_tile(); }
   constexpr bool in_cluster() const { return clusters && splits > 1 && splits <= kMostClustered; }
-  // Keys and values of a chunk, as they lie in the cache, or, where its rows are shorter than a tile's, in rows of which
-  // eight lie in different banks. At the end, the weighted values of a warp take the place of one or more.
+  // Keys and values of a chunk, as they lie in the cache, or, where its rows are shorter than a tile's, in rows of
+  // which eight lie in different banks. At the end, the weighted values of a warp take the place of one or more.
   constexpr int64_t stage_bytes() const {
     return 2 * kChunk * (tile_dim() == padded_head_dim() ? tile_dim() : tile_dim() + 8) * 2;
   }
@@ -54,26 +57,31 @@ struct FlashDecodeShape {
     const int64_t least = 2 * warps * stage_bytes() > kMostRingBytes ? 1 : 2;
     return fit < least ? least : fit < kMostRing ? fit : kMostRing;
   }
-  // FlashMemory (device/flash_attention.cuh). Blocks of more than four warps are as many as SMs at most, and would
-  // gather on the SMs that are free first: each takes more than half of one's, and leaves room to the kernels around.
+  // Takes least_bytes such that blocks that can all run at once, one or two an SM, do not stand closer.
+  constexpr void spread(int64_t sm_count) {
+    const int64_t blocks = rows * head_tiles() * splits;
+    if (clusters) least_bytes = warps > 4 ? kAloneBytes : blocks > sm_count && blocks <= 2 * sm_count ? kOfTwoBytes : 0;
+  }
+  // FlashMemory (device/flash_attention.cuh).
   constexpr unsigned shared_bytes() const {
-    const int64_t weights = splits > warps ? splits : warps;
+    const int64_t partials = splits > parts ? splits : parts, weights = partials > warps ? partials : warps;
     const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
     const int64_t queries = kMatrixRows * (tile_dim() + 8) * 2, barriers = 8 * warps * 2 * ring();
     const int64_t needed = warps * ring() * stage_bytes() + queries + barriers +
                            4 * (head_tile() * (2 * warps + weights + 2) + received + 4);
-    return static_cast<unsigned>(clusters && warps > 4 && needed < kAloneBytes ? kAloneBytes : needed);
+    return static_cast<unsigned>(needed < least_bytes ? least_bytes : needed);
   }
-  constexpr ShapeConstants<5> constants() const {
+  constexpr ShapeConstants<6> constants() const {
     return {{{"kHeadTile", head_tile()},
              {"kSplits", splits},
+             {"kParts", parts},
              {"kWarps", warps},
              {"kRing", ring()},
              {"kInCluster", in_cluster()}}};
   }
   constexpr LaunchShape launch_shape() const {
     const auto blocks = static_cast<unsigned>(splits);
-    return {{blocks, static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
+    return {{blocks * static_cast<unsigned>(parts), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
             {static_cast<unsigned>(32 * warps), 1, 1},
             shared_bytes(),
             {in_cluster() ? blocks : 1, 1, 1}};

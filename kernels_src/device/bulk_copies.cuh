@@ -25,11 +25,10 @@ struct CopyBarrier {
   }
   // A multiple of 16 bytes between addresses that are, too.
   NODEWRIGHT_DEVICE void copy(void* to, const void* from, int bytes) const {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-        "l"(from), "r"(bytes), "r"(address)
-        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+                 "l"(from), "r"(bytes), "r"(address)
+                 : "memory");
   }
   // The same of bytes that no other block reads and nobody soon.
   NODEWRIGHT_DEVICE void copy_once(void* to, const void* from, int bytes) const {

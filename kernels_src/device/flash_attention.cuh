@@ -7,7 +7,8 @@
 // lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
 // * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
 //
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kParts, kWarps, kRing,
+// kInCluster.
 #pragma once
 
 #include "kernels_src/device/bulk_copies.cuh"
@@ -39,29 +40,33 @@ constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
 constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
-constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
+constexpr int kMostPartials = static_cast<int>(kSplits > kParts ? kSplits : kParts);
+constexpr int kMeeting = static_cast<int>(kWarps > kMostPartials ? kWarps : kMostPartials);
+// A context of so many chunks, four for each warp of a cluster, is not worth a meeting of clusters.
+constexpr int kOfOnePart = static_cast<int>(4 * kSplits * kWarps);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
 static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
 
 // The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
 struct Chunks {
   int first, last;  // none when first >= last
-  int splits;       // that have any
+  int blocks;       // that have any: the first
 };
-NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
+NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int block) {
   const int from = oldest / kChunk, count = (length + kChunk - 1) / kChunk - from;
-  const int share = max(static_cast<int>((count + kSplits - 1) / kSplits), kBlockWarps);
-  const int first = from + split * share;
+  const int blocks = static_cast<int>(kParts > 1 && count > kOfOnePart ? kSplits * kParts : kSplits);
+  const int share = max((count + blocks - 1) / blocks, kBlockWarps);
+  const int first = from + block * share;
   return {first, min(first + share, from + count), (count + share - 1) / share};
 }
 
 // The block's shared memory, after `bytes_before` bytes of the kernel's own.
 struct FlashMemory {
-  bf16* ring;      // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
-  bf16* queries;   // [kMatrixRows][kQueryStride] scaled; row h + 8: what rounding leaves of row h; others are anything
+  bf16* ring;     // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
+  bf16* queries;  // [kMatrixRows][kQueryStride] scaled; row h + 8: what rounding leaves of row h; others are anything
   uint64_t* barriers;  // [kWarps][kGroups]
   Merged* found;       // [kTileHeads][kWarps]
-  Merged* merged;  // [kTileHeads]
+  Merged* merged;      // [kTileHeads]
   Received received;
   float* weights;  // [kTileHeads][kMeeting]
   int* ticket;
@@ -93,7 +98,8 @@ NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
 // may have been written there, and 0 * NaN is NaN. The keys of a chunk that are there lie together, and so do their
-// values: one copy each, where the device has copies of any size (docs/decisions/0021); else every lane copies its share.
+// values: one copy each, where the device has copies of any size (docs/decisions/0021); else every lane copies its
+// share.
 struct ChunkRing {
   const bf16* kv;    // of the key head
   const int* table;  // the row's pages
@@ -209,8 +215,7 @@ struct ChunkRing {
       const int key0 = number(i + c) * kChunk, first = max(oldest - key0, 0), last = min(end - key0, kChunk);
       const int rows = max(last - first, 0);
       bytes += rows * kRowBytes;
-      if (lane == c && rows > 0)
-        barrier.copy(to + c * kStage + first * kStride, from + first * kDim, rows * kRowBytes);
+      if (lane == c && rows > 0) barrier.copy(to + c * kStage + first * kStride, from + first * kDim, rows * kRowBytes);
       for (int p = lane; p < kChunk * kDim / 8; p += 32)
         if (p / (kDim / 8) < first || p / (kDim / 8) >= last) store_16(to + c * kStage + p * 8, uint4{0u, 0u, 0u, 0u});
     }
@@ -414,7 +419,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
 
 // Warps -> block -> row's y.
 template <class Args>
-NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, int splits, const FlashState& state,
+NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int block, int blocks, const FlashState& state,
                                    const FlashMemory& memory) {
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   // Head h of warp w, over the first stage of its ring.
@@ -446,9 +451,10 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
     return value;
   };
   if constexpr (kInCluster != 0)
-    merge_in_cluster(args, row, tile, split, splits, memory.merged, memory.received, value_of);
+    merge_in_cluster(args, row, tile, block, blocks, memory.weights, kMeeting, memory.merged, memory.received,
+                     memory.ticket, value_of);
   else
-    merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
+    merge_splits(args, row, tile, block, blocks, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
 }
 
 }  // namespace nodewright

@@ -24,6 +24,13 @@ AttendCase in_cluster(AttendCase c, int64_t warps = 4) {
   return c;
 }
 
+// More than 256 keys for each split of 4 warps are read by `parts` clusters.
+AttendCase in_clusters(AttendCase c, int64_t parts, int64_t warps = 4) {
+  c = in_cluster(c, warps);
+  c.parts = parts;
+  return c;
+}
+
 // Groups of 1, 2, 3, 4, 7, 8, 16 and 32 query heads, 1 to 4 key heads; some in both forms of the kernel.
 std::vector<AttendCase> all_cases() {
   return {attend_case(4, 4, 32, 1),
@@ -43,17 +50,22 @@ std::vector<AttendCase> all_cases() {
           in_cluster(attend_case(8, 2, 64, 4)),
           in_cluster(attend_case(14, 2, 96, 16)),
           in_cluster(attend_case(32, 1, 64, 2)),
-          in_cluster(attend_case(4, 1, 256, 3), 8)};  // a ring of one chunk
+          in_cluster(attend_case(4, 1, 256, 3), 8),  // a ring of one chunk
+          in_clusters(attend_case(8, 2, 64, 2), 4),
+          in_clusters(attend_case(14, 2, 96, 3), 2),
+          in_clusters(attend_case(4, 1, 256, 2), 15, 1)};
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
 std::vector<AttendCase> llama_cases() {
-  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case())};
+  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case()),
+          in_clusters(attend_case(8, 2, 64, 2), 3)};
 }
 
 std::string name_of(const AttendCase& c) {
   return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
          std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits" +
-         (c.on_tensor_cores ? ", on tensor cores" : "") + (c.clusters ? ", in a cluster" : "");
+         (c.on_tensor_cores ? ", on tensor cores" : "") +
+         (c.clusters ? ", in " + std::to_string(c.parts) + " clusters" : "");
 }
 
 // Around a split's granule of 16, a page of 64, and to the end of the table.
@@ -214,7 +226,7 @@ TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
     SCOPED_TRACE(name_of(c));
     c.build({{1, 200}, {2, 200}, {3, 200}, {4, 200}}, 7);
     const std::vector<bf16> expected = c.run();
-    c.pool[c.at(c.pool_index(1, 0, 0, 150, 0))] = to_bf16(kNaN);          // a key of row 1
+    c.pool[c.at(c.pool_index(1, 0, 0, 150, 0))] = to_bf16(kNaN);      // a key of row 1
     c.pool[c.at(c.pool_index(3, 1, 1, 10, 5))] = to_bf16(kInfinity);  // one element of a value of row 3
     const std::vector<bf16> y = c.run();
     for (const int64_t m : {0, 2}) EXPECT_TRUE(same_bits(c.result(y, m), c.result(expected, m))) << m;

@@ -1,7 +1,6 @@
 // attend_tiles against softmax in double; that it stores its own rows only; and that a row's bits depend on its own
 // tokens only, wherever chunks begin.
 #include "kernels_src/attend_tiles.h"
-#include "kernels_src/kv_pages.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/kv_pages.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -187,8 +187,7 @@ TEST(AttendTiles, AttendToTheKeysOfTheirWindowAndNoOthers) {
     TilesCase c(2, 1, 64, kRuns, window);
     for (int64_t row = 0; row < c.shape.rows; row += c.runs[0].rows)  // keys that no row of a run attends to
       for (int64_t key = 0; key < c.positions[at(row)] - window + 1; ++key)
-        for (const int value : {0, 1})
-          std::fill_n(c.pool.begin() + c.row_index(row, value, 0, key), 64, to_bf16(kNaN));
+        for (const int value : {0, 1}) std::fill_n(c.pool.begin() + c.row_index(row, value, 0, key), 64, to_bf16(kNaN));
     c.expect_rows(c.run());
   }
 }
