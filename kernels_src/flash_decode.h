@@ -20,8 +20,7 @@ struct FlashDecodeShape {
   static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
-  int64_t splits = 1;  // upper bound on blocks over one row's context, or, where they are a cluster, over a part of it
-  int64_t parts = 1;   // upper bound on clusters over one row's context
+  int64_t splits = 1;  // upper bound on blocks over one row's context
   int64_t warps = 4;
   int64_t requested = 0;    // chunks that a warp has requested; 0: what shared memory holds
   bool clusters = false;    // the device has them: the splits of a row, if few enough, meet in shared memory
@@ -64,24 +63,23 @@ struct FlashDecodeShape {
   }
   // FlashMemory (device/flash_attention.cuh).
   constexpr unsigned shared_bytes() const {
-    const int64_t partials = splits > parts ? splits : parts, weights = partials > warps ? partials : warps;
+    const int64_t weights = splits > warps ? splits : warps;
     const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
     const int64_t queries = kMatrixRows * (tile_dim() + 8) * 2, barriers = 8 * warps * 2 * ring();
     const int64_t needed = warps * ring() * stage_bytes() + queries + barriers +
                            4 * (head_tile() * (2 * warps + weights + 2) + received + 4);
     return static_cast<unsigned>(needed < least_bytes ? least_bytes : needed);
   }
-  constexpr ShapeConstants<6> constants() const {
+  constexpr ShapeConstants<5> constants() const {
     return {{{"kHeadTile", head_tile()},
              {"kSplits", splits},
-             {"kParts", parts},
              {"kWarps", warps},
              {"kRing", ring()},
              {"kInCluster", in_cluster()}}};
   }
   constexpr LaunchShape launch_shape() const {
     const auto blocks = static_cast<unsigned>(splits);
-    return {{blocks * static_cast<unsigned>(parts), static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
+    return {{blocks, static_cast<unsigned>(head_tiles()), static_cast<unsigned>(rows)},
             {static_cast<unsigned>(32 * warps), 1, 1},
             shared_bytes(),
             {in_cluster() ? blocks : 1, 1, 1}};

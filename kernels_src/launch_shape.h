@@ -31,10 +31,4 @@ constexpr LaunchShape launch_shape_1d(unsigned blocks, unsigned threads, unsigne
   return LaunchShape{{blocks, 1, 1}, {threads, 1, 1}, shared_bytes};
 }
 
-// Clusters of so many blocks, each alone on its SM, that run at once at least: SMs come in groups of unequal size. An
-// H200 of 132 SMs has room for 66 of 2 blocks, 30 of 4 and 15 of 8 (cuOccupancyMaxActiveClusters).
-constexpr long long clusters_at_once(long long sm_count, long long blocks) {
-  return blocks <= 2 ? sm_count / blocks : (sm_count / 8 - 1) * 8 / blocks;
-}
-
 }  // namespace nodewright

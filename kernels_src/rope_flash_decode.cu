@@ -44,9 +44,6 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
     if (is_of_sequence(r)) first_new = min(first_new, load_settled(args.positions.data + r));
   first_new = warp_min(first_new);
 
-  // A cluster with nothing to do makes room. Not the first of a row: each launch has blocks that wait.
-  if (kParts > 1 && !works && blockIdx.x >= kSplits) return;
-
   const RopeTile own_heads = rope_tile();
   const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
   const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
@@ -93,5 +90,5 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
     }
     __syncwarp();
   });
-  merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks.blocks, state, memory);
+  merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks.splits, state, memory);
 }

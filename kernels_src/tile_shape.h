@@ -81,9 +81,11 @@ struct TileShape {
     return (spans() + pieces - 1) / pieces;
   }
 
-  // Ranges that outputs are dealt in: of a block, or of a cluster. All clusters run at once.
+  // Ranges that outputs are dealt in: of a block, or of a cluster. All clusters run at once: an H200 of 132 SMs, in
+  // groups of unequal size, has room for 66 of 2 blocks, 30 of 4 and 15 of 8 (cuOccupancyMaxActiveClusters).
   constexpr int64_t ranges(int64_t sm_count) const {
-    return std::min(outputs / unit, std::max<int64_t>(1, clusters_at_once(sm_count, splits())));
+    const int64_t most = splits() <= 2 ? sm_count / splits() : (sm_count / 8 - 1) * 8 / splits();
+    return std::min(outputs / unit, std::max<int64_t>(1, most));
   }
   constexpr int64_t most_outputs(int64_t sm_count) const {
     return (outputs / unit + ranges(sm_count) - 1) / ranges(sm_count) * unit;

@@ -78,14 +78,13 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   const int64_t single_rows = shape.single_rows(config);
   const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,
                            attention_splits(config, shape, device.properties())};
-  const FlashDecodeShape flash = flash_decode_shape(config, shape, device.properties());
-  const int64_t partials = shape.takes_flash_decode(config) && flash.in_cluster()
-                               ? flash.parts
-                               : attend.splits;  // that meet in global memory
-  if (partials > 1)
+  const bool in_cluster =
+      shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
+  if (attend.splits > 1 && !in_cluster)
     s.partials = arena.take<float>(
         "attention.partials",
-        static_cast<uint64_t>(single_rows * attend.head_tiles() * partials * attend.partial_floats()), "workspace");
+        static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats()),
+        "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   if (!shape.needs_head_product())
@@ -151,8 +150,9 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
     const FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim};
     const int64_t cells = shape.rows * shape.head_tiles();
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
-    // (docs/decisions/0015), and one row's to its other clusters (0021).
-    if (device.has_clusters()) return std::clamp<int64_t>(device.sm_count / (shape.rows == 1 ? 4 : 2) / cells, 1, 8);
+    // (docs/decisions/0015).
+    if (device.has_clusters())
+      return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
     return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
   }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.single_rows(config);
@@ -165,9 +165,7 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
   FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
   shape.clusters = device.has_clusters();
-  const int64_t cells = shape.rows * shape.head_tiles();
-  if (shape.clusters && cells * shape.splits <= device.sm_count) shape.warps = 8;
-  if (shape.in_cluster()) shape.parts = std::max<int64_t>(1, clusters_at_once(device.sm_count, shape.splits) / cells);
+  if (shape.clusters && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
   shape.spread(device.sm_count);

@@ -122,10 +122,8 @@ class DecodeSlot {
 };
 
 // Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
-// invariant, with one, at most 64; where they are a cluster, enough to give half the SMs one, or a quarter with a
-// single row, at most 8: a long context has as many more clusters as run at once (FlashDecodeShape::parts). Or as
-// tuned. Depends on these and the device only, so a row's bits do not depend on its neighbours' lengths or on
-// max_context.
+// invariant, with one, at most 64; where they are a cluster, enough to give half the SMs one, at most 16. Or as tuned.
+// Depends on these and the device only, so a row's bits do not depend on its neighbours' lengths or on max_context.
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
 // Of the rows that choose, on tensor cores; as measured, or as the shape itself says.

@@ -21,7 +21,7 @@ namespace nodewright {
 enum class Arithmetic : uint8_t { matvec, tiles, products };
 
 struct AttendTuning {
-  int64_t splits = 0;  // blocks that share a row's context, or a part of it, 1 to 64
+  int64_t splits = 0;  // blocks that share a row's context, 1 to 64
   int64_t warps = 0;   // of a block: 1, 2, 4, 8 or 16
   int64_t ring = 0;    // chunks of 16 keys that a warp has requested: 2 to 12
   bool operator==(const AttendTuning&) const = default;

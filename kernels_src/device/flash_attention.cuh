@@ -7,8 +7,7 @@
 // lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
 // * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
 //
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kParts, kWarps, kRing,
-// kInCluster.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
 #pragma once
 
 #include "kernels_src/device/bulk_copies.cuh"
@@ -40,23 +39,19 @@ constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
 constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
-constexpr int kMostPartials = static_cast<int>(kSplits > kParts ? kSplits : kParts);
-constexpr int kMeeting = static_cast<int>(kWarps > kMostPartials ? kWarps : kMostPartials);
-// A context of so many chunks, four for each warp of a cluster, is not worth a meeting of clusters.
-constexpr int kOfOnePart = static_cast<int>(4 * kSplits * kWarps);
+constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
 static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
 
 // The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
 struct Chunks {
   int first, last;  // none when first >= last
-  int blocks;       // that have any: the first
+  int splits;       // that have any
 };
-NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int block) {
+NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
   const int from = oldest / kChunk, count = (length + kChunk - 1) / kChunk - from;
-  const int blocks = static_cast<int>(kParts > 1 && count > kOfOnePart ? kSplits * kParts : kSplits);
-  const int share = max((count + blocks - 1) / blocks, kBlockWarps);
-  const int first = from + block * share;
+  const int share = max(static_cast<int>((count + kSplits - 1) / kSplits), kBlockWarps);
+  const int first = from + split * share;
   return {first, min(first + share, from + count), (count + share - 1) / share};
 }
 
@@ -419,7 +414,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
 
 // Warps -> block -> row's y.
 template <class Args>
-NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int block, int blocks, const FlashState& state,
+NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, int splits, const FlashState& state,
                                    const FlashMemory& memory) {
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   // Head h of warp w, over the first stage of its ring.
@@ -451,10 +446,9 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int bloc
     return value;
   };
   if constexpr (kInCluster != 0)
-    merge_in_cluster(args, row, tile, block, blocks, memory.weights, kMeeting, memory.merged, memory.received,
-                     memory.ticket, value_of);
+    merge_in_cluster(args, row, tile, split, splits, memory.merged, memory.received, value_of);
   else
-    merge_splits(args, row, tile, block, blocks, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
+    merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
 }
 
 }  // namespace nodewright

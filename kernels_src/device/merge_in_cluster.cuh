@@ -1,8 +1,7 @@
 // Where the splits of a row meet when they are the blocks of one cluster: each sends every other its share of the
-// weighted values, and every one sums its share over all of them, in split order. A long context is read by several
-// clusters, its parts, which then meet in global memory (merge_splits.cuh).
+// weighted values, and every one sums its share over all of them, in split order.
 //
-// Constants: kHeads, kHeadDim, kHeadTile, kSplits, kParts, kWarps, kInCluster.
+// Constants: kHeads, kHeadDim, kHeadTile, kSplits, kWarps, kInCluster.
 #pragma once
 
 #include "kernels_src/device/cluster.cuh"
@@ -22,20 +21,12 @@ NODEWRIGHT_DEVICE Received received_at(Merged* memory) {
   return {memory, reinterpret_cast<float*>(memory + Received::kFrom * kTileHeads)};
 }
 
-// The row's y out of what the first `blocks` blocks of all clusters found, this one as the `block`-th; the others have
-// left. The arguments are merge_splits'. Every block has arrived at the cluster's barrier once, before it took the time
-// to find anything.
+// The row's y out of what the first `splits` blocks of the cluster found; the others have left. The arguments are
+// merge_splits'. Every block has arrived at the cluster's barrier once, before it took the time to find anything.
 template <class Args, class ValueOf>
-NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int block, int blocks, float* weights,
-                                        int weights_stride, Merged* merged, const Received& received, int* ticket,
-                                        ValueOf value_of) {
-  constexpr int kBlocks = static_cast<int>(kSplits);  // of a cluster
+NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int split, int splits,
+                                        const Merged* merged, const Received& received, ValueOf value_of) {
   bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
-  const int part = block / kBlocks, split = block % kBlocks, splits = min(blocks - part * kBlocks, kBlocks),
-            parts = (blocks + kBlocks - 1) / kBlocks;
-  const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
-  float* partials = args.partials.data + cell * kParts * kTileHeads * kPartial;
-  float* mine = partials + part * kTileHeads * kPartial;
   const int share = (kElements + splits - 1) / splits, first = split * share;
   cluster_wait();
   NODEWRIGHT_UNROLL
@@ -57,17 +48,8 @@ NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int
       sum = fmaf(found[s * kTileHeads].sum, weight, sum);
       value = fmaf(received.values[s * share + i - first], weight, value);
     }
-    if (kParts == 1 || parts == 1) {
-      y[i] = to_bf16(value / sum);
-    } else {
-      const int h = i / kHead, d = i % kHead;
-      mine[h * kPartial + d] = value;
-      if (d == 0) mine[h * kPartial + kHeadDim] = top, mine[h * kPartial + kHeadDim + 1] = sum;
-    }
+    y[i] = to_bf16(value / sum);
   }
-  if constexpr (kParts > 1)
-    if (parts > 1 && arrives_last(args, cell, blocks, ticket))
-      merge_partials(y, partials, parts, weights, weights_stride, merged);
 }
 
 }  // namespace nodewright

@@ -35,29 +35,43 @@ NODEWRIGHT_DEVICE Merged merge_weights(int count, float* weights, Load load) {
   return {top, warp_sum(sum)};
 }
 
-// Whether this block is the last of `blocks` to leave its partials in global memory: then all of them can be read.
-// Called by every thread of the block. `args` has arrivals, which count for each cell, a row's tile of heads.
-template <class Args>
-NODEWRIGHT_DEVICE bool arrives_last(const Args& args, int64_t cell, int blocks, int* ticket) {
+// What the blocks of all splits found, into the row's y: merged[h] has the maximum and the sum of this block, and
+// value_of(h, d) gives its weighted values. `weights`: room for those of all splits of each head. `args` has y,
+// y_stride, partials and arrivals.
+template <class Args, class ValueOf>
+NODEWRIGHT_DEVICE void merge_splits(const Args& args, int row, int tile, int split, int splits, float* weights,
+                                    int weights_stride, Merged* merged, int* ticket, ValueOf value_of) {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
+  const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
+  float* row_partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;  // [kSplits][kTileHeads][kPartial]
+  float* mine = row_partials + static_cast<int64_t>(split) * kTileHeads * kPartial;
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kOwn; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead, d = i % kHead;
+    if (i >= kElements) break;
+    const float value = value_of(h, d);
+    if (splits == 1) {
+      y[i] = to_bf16(value / merged[h].sum);
+    } else {
+      mine[h * kPartial + d] = value;
+      if (d == 0) mine[h * kPartial + kHeadDim] = merged[h].top, mine[h * kPartial + kHeadDim + 1] = merged[h].sum;
+    }
+  }
+  if (splits == 1) return;
+
+  // Splits -> row, through global memory, by the block that arrives last.
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) *ticket = atomicAdd(args.arrivals.data + cell, 1);
   __syncthreads();
-  if (*ticket != blocks - 1) return false;
+  if (*ticket != splits - 1) return;
   __threadfence();
   if (threadIdx.x == 0) args.arrivals.data[cell] = 0;
-  return true;
-}
-
-// The row's y out of the partials of a cell, [splits][kTileHeads][kPartial], in their order. `weights`: room for those
-// of all of each head.
-NODEWRIGHT_DEVICE void merge_partials(bf16* y, const float* partials, int splits, float* weights, int weights_stride,
-                                      Merged* merged) {
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   // Values of the first splits are requested together with what they weigh.
   constexpr int kAtOnce = kOwn <= 2 ? 16 : 32 / kOwn;
   const auto element = [&](int i, int s) {
-    return load_shared_by_grid(partials + (s * kTileHeads + i / kHead) * kPartial + i % kHead);
+    return load_shared_by_grid(row_partials + (s * kTileHeads + i / kHead) * kPartial + i % kHead);
   };
   float values[kOwn][kAtOnce];
   NODEWRIGHT_UNROLL
@@ -68,7 +82,7 @@ NODEWRIGHT_DEVICE void merge_partials(bf16* y, const float* partials, int splits
   }
   for (int h = warp; h < kTileHeads; h += static_cast<int>(kWarps)) {
     const Merged m = merge_weights(splits, weights + h * weights_stride, [&](int i) {
-      const float* p = partials + (i * kTileHeads + h) * kPartial + kHeadDim;
+      const float* p = row_partials + (i * kTileHeads + h) * kPartial + kHeadDim;
       return Merged{load_shared_by_grid(p), load_shared_by_grid(p + 1)};
     });
     if (lane == 0) merged[h] = m;
@@ -93,31 +107,6 @@ NODEWRIGHT_DEVICE void merge_partials(bf16* y, const float* partials, int splits
     for (; s < splits; ++s) value = fmaf(element(i, s), weights[h * weights_stride + s], value);
     y[i] = to_bf16(value / merged[h].sum);
   }
-}
-
-// What the blocks of all splits found, into the row's y: merged[h] has the maximum and the sum of this block, and
-// value_of(h, d) gives its weighted values. `args` has y, y_stride, partials and arrivals.
-template <class Args, class ValueOf>
-NODEWRIGHT_DEVICE void merge_splits(const Args& args, int row, int tile, int split, int splits, float* weights,
-                                    int weights_stride, Merged* merged, int* ticket, ValueOf value_of) {
-  bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
-  const int64_t cell = static_cast<int64_t>(row) * (kHeads / kHeadTile) + tile;
-  float* partials = args.partials.data + cell * kSplits * kTileHeads * kPartial;
-  float* mine = partials + static_cast<int64_t>(split) * kTileHeads * kPartial;
-  NODEWRIGHT_UNROLL
-  for (int e = 0; e < kOwn; ++e) {
-    const int i = static_cast<int>(threadIdx.x) + e * kThreads, h = i / kHead, d = i % kHead;
-    if (i >= kElements) break;
-    const float value = value_of(h, d);
-    if (splits == 1) {
-      y[i] = to_bf16(value / merged[h].sum);
-    } else {
-      mine[h * kPartial + d] = value;
-      if (d == 0) mine[h * kPartial + kHeadDim] = merged[h].top, mine[h * kPartial + kHeadDim + 1] = merged[h].sum;
-    }
-  }
-  if (splits > 1 && arrives_last(args, cell, splits, ticket))
-    merge_partials(y, partials, splits, weights, weights_stride, merged);
 }
 
 }  // namespace nodewright

@@ -26,7 +26,6 @@ struct AttendCase {
   AttendShape shape;             // rows are set by build
   bool on_tensor_cores = false;  // flash_decode instead of attend
   bool clusters = false;         // its splits, if they are several, meet in shared memory
-  int64_t parts = 1;             // clusters over a long context, which meet in global memory
   int64_t flash_warps = 4;
   int64_t table_stride = 16;
   int64_t window = 0;
@@ -48,7 +47,6 @@ struct AttendCase {
             .kv_heads = shape.kv_heads,
             .head_dim = shape.head_dim,
             .splits = shape.splits,
-            .parts = clusters && machine().device.properties().has_clusters() ? parts : 1,
             .warps = flash_warps,
             .clusters = clusters && machine().device.properties().has_clusters()};
   }
@@ -120,8 +118,7 @@ struct AttendCase {
   // [rows, y_stride] after one launch, or after `launches` into the same buffers.
   std::vector<bf16> run(int launches = 1) const {
     const Guarded<float> queries("q", q),
-        partials("partials",
-                 at(shape.rows * shape.head_tiles() * std::max(shape.splits, parts) * shape.partial_floats()));
+        partials("partials", at(shape.rows * shape.head_tiles() * shape.splits * shape.partial_floats()));
     const Guarded<bf16> kv("kv", pool), y("y", at(shape.rows * y_stride()));
     const Guarded<int32_t> position_list("positions", positions), tables("block_table", table),
         live("n_live", std::vector{n_live}),

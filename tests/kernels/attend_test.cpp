@@ -24,13 +24,6 @@ AttendCase in_cluster(AttendCase c, int64_t warps = 4) {
   return c;
 }
 
-// More than 256 keys for each split of 4 warps are read by `parts` clusters.
-AttendCase in_clusters(AttendCase c, int64_t parts, int64_t warps = 4) {
-  c = in_cluster(c, warps);
-  c.parts = parts;
-  return c;
-}
-
 // Groups of 1, 2, 3, 4, 7, 8, 16 and 32 query heads, 1 to 4 key heads; some in both forms of the kernel.
 std::vector<AttendCase> all_cases() {
   return {attend_case(4, 4, 32, 1),
@@ -50,22 +43,18 @@ std::vector<AttendCase> all_cases() {
           in_cluster(attend_case(8, 2, 64, 4)),
           in_cluster(attend_case(14, 2, 96, 16)),
           in_cluster(attend_case(32, 1, 64, 2)),
-          in_cluster(attend_case(4, 1, 256, 3), 8),  // a ring of one chunk
-          in_clusters(attend_case(8, 2, 64, 2), 4),
-          in_clusters(attend_case(14, 2, 96, 3), 2),
-          in_clusters(attend_case(4, 1, 256, 2), 15, 1)};
+          in_cluster(attend_case(32, 8, 64, 1), 16),  // the most warps that a tuning asks for
+          in_cluster(attend_case(4, 1, 256, 3), 8)};  // a ring of one chunk
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
 std::vector<AttendCase> llama_cases() {
-  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case()),
-          in_clusters(attend_case(8, 2, 64, 2), 3)};
+  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case())};
 }
 
 std::string name_of(const AttendCase& c) {
   return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
          std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits" +
-         (c.on_tensor_cores ? ", on tensor cores" : "") +
-         (c.clusters ? ", in " + std::to_string(c.parts) + " clusters" : "");
+         (c.on_tensor_cores ? ", on tensor cores" : "") + (c.clusters ? ", in a cluster" : "");
 }
 
 // Around a split's granule of 16, a page of 64, and to the end of the table.

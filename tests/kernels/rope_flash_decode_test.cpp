@@ -17,31 +17,24 @@ struct Family {
   Norm norm = Norm::rms;
   int64_t window = 0;
   bool clusters = false;
-  int64_t parts = 1;
 };
 // Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions;
-// splits that meet in global memory, in a cluster's, and in several clusters of which each leaves its part.
-constexpr Family kFamilies[] = {
-    {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
-    {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
-    {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = true},
-    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-     .head_norm = true,
-     .norm = Norm::rms_one_plus,
-     .window = 40},
-    {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
-    {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
-    {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
-    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-     .head_norm = true,
-     .norm = Norm::rms_one_plus,
-     .window = 40,
-     .clusters = true},
-    {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 2}, .clusters = true, .parts = 3},
-    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-     .head_norm = true,
-     .clusters = true,
-     .parts = 2}};
+// splits that meet in global memory and in a cluster's.
+constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
+                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
+                                {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = true},
+                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+                                 .head_norm = true,
+                                 .norm = Norm::rms_one_plus,
+                                 .window = 40},
+                                {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
+                                {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
+                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
+                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+                                 .head_norm = true,
+                                 .norm = Norm::rms_one_plus,
+                                 .window = 40,
+                                 .clusters = true}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -58,7 +51,6 @@ struct RopeFlashDecodeCase {
     attention.on_tensor_cores = true;
     attention.window = of.window;
     attention.clusters = of.clusters;
-    attention.parts = of.parts;
     attention.build(std::move(rows), 7);
     const auto longest = std::max_element(attention.positions.begin(), attention.positions.begin() + shared);
     const auto pages = attention.table.begin() + (longest - attention.positions.begin()) * attention.table_stride;
@@ -103,7 +95,7 @@ struct RopeFlashDecodeCase {
     const AttendShape& s = attention.shape;
     const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
         q("q", at(s.rows * s.heads * s.head_dim)),
-        partials("partials", at(s.rows * s.head_tiles() * std::max(s.splits, attention.parts) * s.partial_floats()));
+        partials("partials", at(s.rows * s.head_tiles() * s.splits * s.partial_floats()));
     const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())), q_gain("q_gain", gains(1)),
         k_gain("k_gain", gains(2));
     const Guarded<int32_t> positions("positions", attention.positions), table("block_table", attention.table),
