@@ -116,7 +116,7 @@ struct ChunkRing {
         end(end),
         chunks(chunks),
         stages(memory.ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage),
-        barriers(copy_barrier(memory.barriers + threadIdx.x / 32 * kGroups)) {}
+        barriers{shared_address(memory.barriers + threadIdx.x / 32 * kGroups)} {}
 
   // Of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
@@ -138,7 +138,7 @@ struct ChunkRing {
   // The first kDepth chunks. find_pages(0) comes first.
   NODEWRIGHT_DEVICE void start() {
     if constexpr (kInBulk) {
-      if (threadIdx.x % 32 < kGroups) barrier_of(static_cast<int>(threadIdx.x % 32)).init();
+      if (threadIdx.x % 32 < kGroups) barrier_of(static_cast<int>(threadIdx.x % 32)).init(1);
       CopyBarrier::publish();
       __syncwarp();
     }
@@ -199,7 +199,7 @@ struct ChunkRing {
     const bf16* const from = keys[0] + kValues * kValuesBehindKeys;
     to += kValues * kChunk * kStride;
     if (are_whole<kTogether>(i)) {  // mostly
-      if (lane < kTogether) barrier.copy(to + lane * kStage, from, kChunk * kRowBytes);
+      if (lane < kTogether) barrier.copy(shared_address(to + lane * kStage), from, kChunk * kRowBytes);
       if (lane == 0) barrier.arrive_and_expect(kTogether * kChunk * kRowBytes);
       return;
     }
@@ -210,7 +210,8 @@ struct ChunkRing {
       const int key0 = number(i + c) * kChunk, first = max(oldest - key0, 0), last = min(end - key0, kChunk);
       const int rows = max(last - first, 0);
       bytes += rows * kRowBytes;
-      if (lane == c && rows > 0) barrier.copy(to + c * kStage + first * kStride, from + first * kDim, rows * kRowBytes);
+      if (lane == c && rows > 0)
+        barrier.copy(shared_address(to + c * kStage + first * kStride), from + first * kDim, rows * kRowBytes);
       for (int p = lane; p < kChunk * kDim / 8; p += 32)
         if (p / (kDim / 8) < first || p / (kDim / 8) >= last) store_16(to + c * kStage + p * 8, uint4{0u, 0u, 0u, 0u});
     }

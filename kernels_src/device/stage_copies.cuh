@@ -7,6 +7,7 @@
 // (docs/decisions/0016). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
 #pragma once
 
+#include "kernels_src/device/bulk_copies.cuh"
 #include "kernels_src/device/tensor.cuh"
 
 namespace nodewright {
@@ -31,17 +32,15 @@ struct StageCopies {
   static constexpr int kGroups = 0;   // of `words`, that requests of stages have closed
   static_assert(kStages * 8 <= kBytes);
 
-  uint32_t barriers;
+  CopyBarrier barriers;  // of the first stage
   uint32_t phases = 0;   // a bit a stage: of the barrier's phase that is waited for next
   AsyncCopies<1> words;  // that a thread asks for itself
 
-  NODEWRIGHT_DEVICE explicit StageCopies(unsigned char* shared)
-      : barriers(static_cast<uint32_t>(__cvta_generic_to_shared(shared))) {
+  NODEWRIGHT_DEVICE explicit StageCopies(unsigned char* shared) : barriers{shared_address(shared)} {
     if (threadIdx.x == kThreadsOfBlock - 32) {
       NODEWRIGHT_UNROLL
-      for (int i = 0; i < kStages; ++i)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * i), "r"(kParts) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      for (int i = 0; i < kStages; ++i) barrier_of(i).init(kParts);
+      CopyBarrier::publish();
     }
     __syncthreads();
   }
@@ -51,42 +50,29 @@ struct StageCopies {
   template <bool kOnce>
   NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
     constexpr int kWarpsOfBlock = kThreadsOfBlock / 32;
-    const uint32_t barrier = barriers + 8 * stage;
-    if (threadIdx.x == kThreadsOfBlock - 32)  // bytes that have arrived before count, too
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(copy.rows * copy.bytes)
-                   : "memory");
-    const uint32_t first = static_cast<uint32_t>(__cvta_generic_to_shared(copy.to));
+    const CopyBarrier barrier = barrier_of(stage);
+    if (threadIdx.x == kThreadsOfBlock - 32) barrier.arrive_and_expect(copy.rows * copy.bytes);
+    const uint32_t first = shared_address(copy.to);
     for (int row = lane_of_warp() * kWarpsOfBlock + kWarpsOfBlock - 1 - warp_of_block(); row < copy.rows;
          row += kThreadsOfBlock) {
       const unsigned char* const from = static_cast<const unsigned char*>(copy.from) + row * copy.from_stride;
       const uint32_t to = first + row * copy.to_stride;
-      if constexpr (kOnce) {
-        uint64_t policy;
-        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-            "[%0], [%1], %2, [%3], %4;" ::"r"(to),
-            "l"(from), "r"(copy.bytes), "r"(barrier), "l"(policy)
-            : "memory");
-      } else {
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-            "l"(from), "r"(copy.bytes), "r"(barrier)
-            : "memory");
-      }
+      if constexpr (kOnce)
+        barrier.copy_once(to, from, copy.bytes);
+      else
+        barrier.copy(to, from, copy.bytes);
     }
   }
   NODEWRIGHT_DEVICE void close() {}
 
   // All threads may read the stage then.
   NODEWRIGHT_DEVICE void wait(int stage) {
-    asm volatile(
-        "{\n.reg .pred full;\nwaiting:\nmbarrier.try_wait.parity.shared::cta.b64 full, [%0], %1;\n@full bra arrived;\n"
-        "bra waiting;\narrived:\n}" ::"r"(barriers + 8 * stage),
-        "r"(phases >> stage & 1)
-        : "memory");
+    barrier_of(stage).wait(phases >> stage);
     phases ^= 1u << stage;
   }
+
+ private:
+  NODEWRIGHT_DEVICE CopyBarrier barrier_of(int stage) const { return {barriers.address + 8 * stage}; }
 #else
   static constexpr int kBytes = 128;
   static constexpr int kGroups = kStages;
