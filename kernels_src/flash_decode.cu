@@ -5,8 +5,8 @@
 
 NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
-  const int live = load_settled(args.n_live.data);
-  const int length = row < live ? load_settled(args.positions.data + row) + 1 : 0;
+  const int live = load_settled(args.n_live.data), position = load_settled(args.positions.data + row);
+  const int length = row < live ? position + 1 : 0;
   const int window = static_cast<int>(args.window), oldest = window > 0 && length > window ? length - window : 0;
   const Chunks chunks = chunks_of(oldest, length, static_cast<int>(blockIdx.x));
   const bool works = chunks.first < chunks.last;

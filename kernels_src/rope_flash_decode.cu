@@ -30,32 +30,38 @@ NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int posi
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksOfAnSm) {
-  // While the projection runs: where the keys are, the first of them, and the angles.
-  const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
+  // While the projection runs: where the keys are, the first of them, and the angles. What no other load is needed for is
+  // requested at once: each of these loads takes longer than all arithmetic before the wait.
+  const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z), rows = static_cast<int>(gridDim.z);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row),
-            own = load_settled(args.positions.data + row), length = row < live ? own + 1 : 0;
+            own = load_settled(args.positions.data + row);
+  const int of_lane = min(lane, rows - 1), sequence_of_lane = load_settled(args.sequences.data + of_lane),
+            position_of_lane = load_settled(args.positions.data + of_lane);
+  const TileAngles angles = tile_angles(args.frequencies.data);
+  const TileGains gains = tile_gains(args);
+  const int length = row < live ? own + 1 : 0;
   const int window = static_cast<int>(args.window), oldest = window > 0 && length > window ? length - window : 0;
   const Chunks chunks = chunks_of(oldest, length, static_cast<int>(blockIdx.x));
   const bool works = chunks.first < chunks.last;
-  const auto is_of_sequence = [&](int r) { return r < live && load_settled(args.sequences.data + r) == sequence; };
-  int first_new = own;  // the cache has the keys before it
-  for (int r = lane; r < static_cast<int>(gridDim.z); r += 32)
-    if (is_of_sequence(r)) first_new = min(first_new, load_settled(args.positions.data + r));
-  first_new = warp_min(first_new);
 
   const RopeTile own_heads = rope_tile();
   const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
   const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
-  ChunkRing ring(args.kv.data, args.block_table.data + row * args.table_stride, kv_head, oldest, first_new, chunks,
-                 memory);
+  const int* const table = args.block_table.data + row * args.table_stride;
+  ChunkRing ring(args.kv.data, table, kv_head, oldest, own, chunks, memory);
+  if (works) ring.find_pages(0);
+  const int own_page = works ? load_settled(table + own / kPageSize) : 0;
+  const auto is_of_sequence = [&](int r) { return r < live && load_settled(args.sequences.data + r) == sequence; };
+  if (lane < live && sequence_of_lane == sequence) ring.end = min(ring.end, position_of_lane);
+  NODEWRIGHT_NO_UNROLL
+  for (int r = lane + 32; r < rows; r += 32)
+    if (is_of_sequence(r)) ring.end = min(ring.end, load_settled(args.positions.data + r));
+  const int first_new = ring.end = warp_min(ring.end);  // the cache has the keys before it
   if (works) {
-    ring.find_pages(0);
+    find_turns(own_heads, angles, own);
     ring.start();
-    find_turns(own_heads, args.frequencies.data, own);
   }
-  const TileGains gains = tile_gains(args);
-  const int own_page = works ? load_settled(args.block_table.data + row * args.table_stride + own / kPageSize) : 0;
   if constexpr (kInCluster != 0) cluster_arrive();
   release_dependents();
   wait_for_inputs();
@@ -80,10 +86,10 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
         }
         continue;
       }
-      for (int r0 = 0; r0 < static_cast<int>(gridDim.z); r0 += 32) {  // whose position it is
+      for (int r0 = 0; r0 < rows; r0 += 32) {  // whose position it is
         const int r = r0 + lane;
         const bool found =
-            r < static_cast<int>(gridDim.z) && is_of_sequence(r) && load_settled(args.positions.data + r) == position;
+            r < rows && is_of_sequence(r) && load_settled(args.positions.data + r) == position;
         const unsigned mask = __ballot_sync(0xffffffffu, found);
         if (mask != 0) rotate_key(args, r0 + __ffs(static_cast<int>(mask)) - 1, position, kv_head, key, value);
       }

@@ -143,11 +143,7 @@ NODEWRIGHT_DEVICE float warp_max(float v) {
   return v;
 }
 
-NODEWRIGHT_DEVICE int warp_min(int v) {
-  NODEWRIGHT_UNROLL
-  for (int offset = 16; offset > 0; offset /= 2) v = min(v, __shfl_xor_sync(0xffffffffu, v, offset));
-  return v;
-}
+NODEWRIGHT_DEVICE int warp_min(int v) { return __reduce_min_sync(0xffffffffu, v); }
 
 }  // namespace nodewright
 

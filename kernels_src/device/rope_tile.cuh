@@ -11,6 +11,7 @@ namespace nodewright {
 
 constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
 constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
+constexpr int kAnglesEach = (kHalf + kThreads - 1) / kThreads;
 static_assert(kPaddedHeadDim <= 8 * 32);
 constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
 
@@ -29,11 +30,26 @@ NODEWRIGHT_DEVICE RopeTile rope_tile() {
   return m;
 }
 
-// Before the projections are there.
-NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const float* frequencies, int position) {
-  if constexpr (kRotate != 0)
-    for (int i = static_cast<int>(threadIdx.x); i < kHalf; i += kThreads)
-      m.turns[i] = turn_of(position, frequencies[i]);
+// This thread's frequencies, before anything else is there; then their turns, before the projections are.
+struct TileAngles {
+  float frequencies[kRotate != 0 ? kAnglesEach : 1];
+};
+NODEWRIGHT_DEVICE TileAngles tile_angles(const float* frequencies) {
+  TileAngles angles{};
+  if constexpr (kRotate != 0) {
+    NODEWRIGHT_UNROLL
+    for (int e = 0; e < kAnglesEach; ++e)
+      angles.frequencies[e] = frequencies[min(static_cast<int>(threadIdx.x) + e * kThreads, kHalf - 1)];
+  }
+  return angles;
+}
+NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const TileAngles& angles, int position) {
+  if constexpr (kRotate != 0) {
+    NODEWRIGHT_UNROLL
+    for (int e = 0; e < kAnglesEach; ++e)
+      if (const int i = static_cast<int>(threadIdx.x) + e * kThreads; i < kHalf)
+        m.turns[i] = turn_of(position, angles.frequencies[e]);
+  }
 }
 
 // This thread's gains, before the projections are there.
