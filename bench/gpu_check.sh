@@ -268,10 +268,11 @@ find_sanitizer() {
 }
 
 sanitize() {  # sanitize TOOL NAME GENERATE-OPTIONS...
-  local tool=$1 name=$2
+  local tool=$1 name=$2 options=()
   shift 2
-  check "$tool, $name" 240 "$sanitizer" --tool "$tool" --error-exitcode 99 "$nodewright" generate "$@" --max-tokens 4 \
-    --ignore-eos --device $device
+  [ "$tool" != synccheck ] || options=(--num-cuda-barriers 65536)  # attention alone has 64 in a block
+  check "$tool, $name" 240 "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 99 "$nodewright" generate "$@" \
+    --max-tokens 4 --ignore-eos --device $device
 }
 
 # A released shape with random weights: a prompt of 64 tokens, then 32 greedy steps whose tokens the reference is forced

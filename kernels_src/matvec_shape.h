@@ -26,6 +26,7 @@ struct MatvecShape {
   int64_t unit = 1;     // W rows that must stay in one block (2: a gate row and its up row)
   bool normed = false;  // x is normed first, with vectors of its own in registers
   MatvecTuning tuning = {};
+  int64_t of_block = 0;  // rows of W that a block has at most; 0: any number
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats.
@@ -74,10 +75,16 @@ struct MatvecShape {
     return n;
   }
 
-  // Rows of W whose partial sums wait in shared memory (16 KiB) for the sum over warps.
+  // Rows of W whose partial sums wait in shared memory (16 KiB at most) for the sum over warps. No more than a block
+  // has: what is left is L1, through which its weights come (docs/decisions/0022).
   constexpr int64_t segment() const {
-    const int64_t fits = 4096 / (tile() * (threads() / 32));
-    return std::max<int64_t>(batch(), fits / batch() * batch());
+    const int64_t fits = 4096 / (tile() * (threads() / 32)) / batch() * batch();
+    const int64_t needed = of_block > 0 ? (of_block + batch() - 1) / batch() * batch() : fits;
+    return std::max<int64_t>(batch(), std::min(needed, fits));
+  }
+  constexpr void fit_segment(int64_t sm_count) {
+    const int64_t units = outputs / unit, blocks = launch_shape(sm_count).grid[0];
+    of_block = (units + blocks - 1) / blocks * unit;
   }
 
   // More rows than one share their code: fewer kernels to compile.

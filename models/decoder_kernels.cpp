@@ -24,7 +24,8 @@ Constant constant(const char* name, E value) {
 }
 
 // W [outputs, cols] times the bucket's rows.
-Choice matvec(const char* name, const MatvecShape& shape, int sm_count, const std::vector<Constant>& of_family) {
+Choice matvec(const char* name, MatvecShape shape, int sm_count, const std::vector<Constant>& of_family) {
+  shape.fit_segment(sm_count);
   return {{name, constants_of(shape.constants(), of_family)}, shape.launch_shape(sm_count)};
 }
 

@@ -167,9 +167,10 @@ NODEWRIGHT_DEVICE void load_slice(InputSlice& slice, const bf16* x, int64_t row_
 
 // What a kernel without a norm does: requests weights, waits, loads the rows of x, streams, stores. `args` has x,
 // weight, n_live, outputs and x_stride; store(first_row, live, segment, rows, sum) as in stream_weights, with the first
-// of the block's rows of x and how many of its kTile count.
-template <class Args, class Store>
-NODEWRIGHT_DEVICE void project_rows(const Args& args, Store store) {
+// of the block's rows of x and how many of its kTile count; before(first_row, live, segment, rows): of the first
+// segment, as soon as the inputs are there.
+template <class Args, class Before, class Store>
+NODEWRIGHT_DEVICE void project_rows(const Args& args, Before before, Store store) {
   float* partial = reinterpret_cast<float*>(shared_memory());
   const OutputRange range = block_outputs(args.outputs, 1);
   WeightBatch batch;
@@ -179,6 +180,7 @@ NODEWRIGHT_DEVICE void project_rows(const Args& args, Store store) {
 
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
+  before(first_row, live, range.first, min(static_cast<int>(kSegment), range.last - range.first));
   InputSlice slice;
   load_slice(slice, args.x.data + first_row * args.x_stride, args.x_stride);
   stream_weights(args.weight.data, range, batch, slice, partial,
