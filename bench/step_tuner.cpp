@@ -52,6 +52,8 @@ std::vector<Number> all_numbers() {
                            {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48}));
   numbers.push_back(number("attend", "attend.ring", &StepTuning::attend, &AttendTuning::ring, {2, 3, 4, 6, 8}));
   numbers.push_back(number("attend", "attend.warps", &StepTuning::attend, &AttendTuning::warps, {2, 4, 8, 16}));
+  numbers.push_back(number("shared", "shared.carveout", &StepTuning::shared, &SharedTuning::carveout,
+                           {14, 28, 43, 57, 71, 85, 100}));  // of 228 KiB: 32, 64, 100, 132, 164, 196, 228
   for (const auto& [part, of] : {std::pair{"gate_up", &StepTuning::gate_up},
                                  {"down", &StepTuning::down},
                                  {"head", &StepTuning::head},

@@ -127,6 +127,8 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   node.attributes = attributes;
   if (node.attributes.cluster == KernelAttributes{}.cluster)
     std::copy(std::begin(shape.cluster), std::end(shape.cluster), node.attributes.cluster.begin());
+  if (node.attributes.shared_carveout_percent < 0)
+    node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
   if (kernel->args_bytes != arguments.size())
     refuse(node,
            fmt::format("the arguments have {} bytes and kernel '{}' takes {}", arguments.size(), kernel->name,

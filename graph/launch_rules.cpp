@@ -17,7 +17,7 @@ constexpr unsigned kMaxThreadsOfSm = 2048, kMaxBlocksOfSm = 32, kRegistersOfSm =
 constexpr unsigned kMaxClusterBlocks = 16;
 
 std::string shape_problem(const PlanNode& node, const DeviceProperties& device) {
-  const auto& [grid, block, shared_bytes, cluster] = node.shape;
+  const auto& [grid, block, shared_bytes, cluster, carveout] = node.shape;
   if (node.shape.cluster_blocks() != 1 && !std::equal(cluster, cluster + 3, node.attributes.cluster.begin()))
     return fmt::format("a cluster of {}x{}x{} blocks, and the attributes say {}x{}x{}", cluster[0], cluster[1],
                        cluster[2], node.attributes.cluster[0], node.attributes.cluster[1], node.attributes.cluster[2]);
@@ -77,7 +77,7 @@ std::string launch_problem(const PlanNode& node, const DeviceProperties& device)
   std::string limit = shape_problem(node, device);
   if (limit.empty()) limit = attribute_problem(node, device);
   if (limit.empty()) return "";
-  const auto& [grid, block, shared_bytes, cluster] = node.shape;
+  const auto& [grid, block, shared_bytes, cluster, carveout] = node.shape;
   return fmt::format("grid {}x{}x{}, block {}x{}x{}, {} shared bytes: {}", grid[0], grid[1], grid[2], block[0],
                      block[1], block[2], shared_bytes, limit);
 }

@@ -105,7 +105,7 @@ struct KernelAttributes {
   std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's; or the shape says it
   bool cooperative = false;                  // all blocks are on the device at once
   int priority = 0;                          // lower numbers first, within DeviceProperties' range
-  int shared_carveout_percent = -1;          // preferred share of L1 used as shared memory; -1: the driver's choice
+  int shared_carveout_percent = -1;          // of L1, preferred as shared memory; -1: as the shape says
   bool operator==(const KernelAttributes&) const = default;
 };
 

@@ -9,6 +9,7 @@ struct LaunchShape {
   unsigned shared_bytes = 0;      // dynamic shared memory of one block
   // Blocks that run together (device/cluster.cuh), from compute capability 9.0 on; each divides the grid's.
   unsigned cluster[3] = {1, 1, 1};
+  int shared_carveout_percent = -1;  // of an SM's L1, preferred as shared memory; -1: the driver's choice
 
   constexpr unsigned long long blocks() const { return 1ull * grid[0] * grid[1] * grid[2]; }
   constexpr unsigned cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }

@@ -3,28 +3,25 @@
 #include "kernels_src/project_add.h"
 
 NODEWRIGHT_KERNEL(project_add, ProjectAdd, kThreads) {
-  const int first = static_cast<int>(threadIdx.x);
-  const auto row_of = [](int i, int rows) { return kTile == 1 ? 0 : i / rows; };
-  const auto at = [&](int64_t first_row, int segment, int rows, int i) {
-    const int m = row_of(i, rows);
-    return args.residual.data + (first_row + m) * args.residual_stride + segment + i - m * rows;
-  };
-  // This thread's first element of the first segment, mostly the only one, comes with x: requested behind the sums, it
-  // would keep the next kernel waiting.
-  float requested = 0.0f;
-  bool is_requested = true;
+  const int own = static_cast<int>(threadIdx.x);
+  const auto at = [&](int64_t row, int output) { return args.residual.data + row * args.residual_stride + output; };
+  // Of one row, this thread's element of the first segment, mostly the only one, comes with x: requested behind the
+  // sums it would keep the next kernel waiting. Of more rows there are no registers for it.
+  constexpr bool kComesWithX = kTile == 1;
+  float first = 0.0f;
+  bool has_first = kComesWithX;
   project_rows(
       args,
       [&](int64_t first_row, int64_t live, int segment, int rows) {
-        if (first < rows * kTile && row_of(first, rows) < live) requested = *at(first_row, segment, rows, first);
+        if (kComesWithX && own < rows && live > 0) first = *at(first_row, segment + own);
       },
       [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
-        for (int i = first; i < rows * kTile; i += static_cast<int>(kThreads)) {
-          const int m = row_of(i, rows), r = i - m * rows;
+        for (int i = own; i < rows * kTile; i += static_cast<int>(kThreads)) {
+          const int r = i % rows, m = i / rows;
           if (m >= live) continue;
-          float* const to = at(first_row, segment, rows, i);
-          *to = (is_requested && i == first ? requested : *to) + biased(args, segment + r, sum(r, m));
+          float* const to = at(first_row + m, segment + r);
+          *to = (has_first && i == own ? first : *to) + biased(args, segment + r, sum(r, m));
         }
-        is_requested = false;
+        has_first = false;
       });
 }

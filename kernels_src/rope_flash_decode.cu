@@ -30,8 +30,8 @@ NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int posi
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksOfAnSm) {
-  // While the projection runs: where the keys are, the first of them, and the angles. What no other load is needed for is
-  // requested at once: each of these loads takes longer than all arithmetic before the wait.
+  // While the projection runs: where the keys are, the first of them, and the angles. What no other load is needed for
+  // is requested at once: each of these loads takes longer than all arithmetic before the wait.
   const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z), rows = static_cast<int>(gridDim.z);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row),
@@ -88,8 +88,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
       }
       for (int r0 = 0; r0 < rows; r0 += 32) {  // whose position it is
         const int r = r0 + lane;
-        const bool found =
-            r < rows && is_of_sequence(r) && load_settled(args.positions.data + r) == position;
+        const bool found = r < rows && is_of_sequence(r) && load_settled(args.positions.data + r) == position;
         const unsigned mask = __ballot_sync(0xffffffffu, found);
         if (mask != 0) rotate_key(args, r0 + __ffs(static_cast<int>(mask)) - 1, position, kv_head, key, value);
       }

@@ -277,8 +277,13 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
 
 DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
   const Choices c = choose(config, step, cache.device().properties());
-  const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
+  const auto get_attention = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
     kernel = typed_kernel<A>(cache, choice.request, choice.shape);
+  };
+  const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
+    get_attention(kernel, choice);
+    if (const int64_t percent = step.tuning.shared.carveout; percent > 0)
+      kernel.shape.shared_carveout_percent = static_cast<int>(percent);
   };
   DecoderKernels k;
   k.shape = step;
@@ -287,10 +292,10 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   get(k.embed, c.embed);
   if (const auto& a = c.of_attention) {
     get(k.rope_append, a->rope_append);
-    get(k.attend, a->attend);
-    if (a->attend_tiles) get(k.products.attend_tiles, *a->attend_tiles);
+    get_attention(k.attend, a->attend);
+    if (a->attend_tiles) get_attention(k.products.attend_tiles, *a->attend_tiles);
   }
-  if (c.rope_flash_decode) get(k.rope_flash_decode, *c.rope_flash_decode);
+  if (c.rope_flash_decode) get_attention(k.rope_flash_decode, *c.rope_flash_decode);
   get(k.sample, c.sample);
   const auto get_output = [&](OutputKernels& kernels, const Choice& choice) {
     if (config.post_norms)

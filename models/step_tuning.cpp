@@ -33,6 +33,10 @@ void each_number(Number&& of, const AttendTuning*, Function&& f) {
   f("ring", of.ring, 2, 12, 1);
 }
 template <class Number, class Function>
+void each_number(Number&& of, const SharedTuning*, Function&& f) {
+  f("carveout", of.carveout, 1, 100, 1);
+}
+template <class Number, class Function>
 void each_number(Number&& of, const MatvecTuning*, Function&& f) {
   f("threads", of.threads, 32, 256, 32);
   f("batch", of.batch, 1, 16, 0);
@@ -56,6 +60,7 @@ void each_number(Number&& of, const ProductTuning*, Function&& f) {
 template <class Step, class Function>
 void each_part(Step&& step, Function&& f) {
   f("attend", step.attend);
+  f("shared", step.shared);
   const auto projection = [&](const std::string& name, auto& of) {
     f(name + ".matvec", of.matvec);
     f(name + ".tile", of.tile);

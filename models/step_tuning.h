@@ -27,6 +27,13 @@ struct AttendTuning {
   bool operator==(const AttendTuning&) const = default;
 };
 
+// An SM divides its L1 anew only when it is idle: kernels that are to overlap want divisions that suit each other
+// (docs/decisions/0022).
+struct SharedTuning {
+  int64_t carveout = 0;  // percent that the kernels of a step prefer as shared memory, attention apart
+  bool operator==(const SharedTuning&) const = default;
+};
+
 struct ProductTuning {
   int64_t algorithm = 0;  // which of those that the library proposes, 1 the first; where it proposes fewer, the first
   bool operator==(const ProductTuning&) const = default;
@@ -43,6 +50,7 @@ struct ProjectionTuning {
 struct StepTuning {
   std::optional<Arithmetic> arithmetic;
   AttendTuning attend;
+  SharedTuning shared;
   ProjectionTuning qkv, out, gate_up, down, head;
   bool operator==(const StepTuning&) const = default;
 };

@@ -10,7 +10,7 @@ using namespace test;
 
 // Of odd_sizes, whose 96 columns the shapes give 32 threads.
 StepTuning some_tuning() {
-  StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .ring = 3}};
+  StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .ring = 3}, .shared = {.carveout = 57}};
   for (ProjectionTuning StepTuning::*of : {&StepTuning::qkv, &StepTuning::gate_up, &StepTuning::head}) {
     (tuning.*of).matvec = {.threads = 64, .batch = 4, .blocks_per_sm = 1};
     (tuning.*of).tile = {.warps = 1, .rows = 16, .piece = 1, .ring = 3};
@@ -33,6 +33,10 @@ const PlanNode& node_named(const Decoder& decoder, const std::string& name) {
 // The shapes that the file says.
 void check_shapes(const Decoder& decoder) {
   const auto threads = [&](const std::string& name) { return node_named(decoder, name).shape.block[0]; };
+  for (const PlanNode& node : decoder.step_plan().nodes) {
+    if (node.kind != NodeKind::kernel) continue;
+    EXPECT_EQ(node.attributes.shared_carveout_percent, node.name.ends_with("attend") ? -1 : 57) << node.name;
+  }
   if (decoder.options().bucket == 1) {
     EXPECT_EQ(threads("l0.qkv"), 64u);
     EXPECT_EQ(threads("l0.out"), 96u);

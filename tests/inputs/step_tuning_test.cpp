@@ -23,7 +23,7 @@ class TuningFile : public testing::Test {
 
 TEST_F(TuningFile, ComesBackAsItWasWritten) {
   Tuning tuning{.key = {"NVIDIA H200", "hidden 2048"}, .steps = {}};
-  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .ring = 2}};
+  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .ring = 2}, .shared = {.carveout = 57}};
   tuning.steps[1].gate_up.matvec = {.threads = 192, .batch = 8, .blocks_per_sm = 3};
   tuning.steps[1].head.matvec.threads = 64;
   tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
@@ -45,6 +45,7 @@ TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
         {R"({"rows": 1, "arithmetic": "abacus"})", "steps[0].arithmetic is 'abacus'"},
         {R"({"rows": 1, "attend": {"splits": 65}})", "steps[0].attend.splits is 65"},
         {R"({"rows": 1, "attend": {"split": 6}})", "steps[0].attend.'split'"},
+        {R"({"rows": 1, "shared": {"carveout": 101}})", "steps[0].shared.carveout is 101"},
         {R"({"rows": 1, "attention": {}})", "steps[0].'attention'"},
         {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
         {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
