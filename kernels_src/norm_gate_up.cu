@@ -11,7 +11,7 @@ NODEWRIGHT_KERNEL(norm_gate_up, NormGateUp, kThreads) {
     const int elements = rows / kUnit;
     const auto product = [&](int r, int m) { return biased(args, segment + r, sum(r, m)); };
     for (int i = static_cast<int>(threadIdx.x); i < elements * kTile; i += static_cast<int>(kThreads)) {
-      const int r = i % elements, m = i / elements;
+      const auto [r, m] = sum_place(i, elements);
       if (m >= live) continue;
       float value = activate(product(kUnit * r, m));
       if constexpr (kGated != 0) value *= product(kUnit * r + 1, m);

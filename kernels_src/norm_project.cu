@@ -10,7 +10,7 @@ NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
   if (keeps_best) best[threadIdx.x] = ScoredToken{-INFINITY, -1};
   project_normed(args, 1, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
     for (int i = static_cast<int>(threadIdx.x); i < rows * kTile; i += static_cast<int>(kThreads)) {
-      const int r = i % rows, m = i / rows;
+      const auto [r, m] = sum_place(i, rows);
       if (m >= live) continue;
       const float v = biased(args, segment + r, sum(r, m));
       args.y.data[(first_row + m) * args.y_stride + segment + r] = v;

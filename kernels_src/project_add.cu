@@ -17,7 +17,7 @@ NODEWRIGHT_KERNEL(project_add, ProjectAdd, kThreads) {
       },
       [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
         for (int i = own; i < rows * kTile; i += static_cast<int>(kThreads)) {
-          const int r = i % rows, m = i / rows;
+          const auto [r, m] = sum_place(i, rows);
           if (m >= live) continue;
           float* const to = at(first_row + m, segment + r);
           *to = (has_first && i == own ? first : *to) + biased(args, segment + r, sum(r, m));

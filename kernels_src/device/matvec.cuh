@@ -142,6 +142,16 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
   }
 }
 
+// The i-th sum of a segment of `rows` weight rows: of weight row r and row m of x. Without a division where there is one
+// row: the next kernel waits for what is stored there.
+struct SumPlace {
+  int r, m;
+};
+NODEWRIGHT_DEVICE SumPlace sum_place(int i, int rows) {
+  if constexpr (kTile == 1) return {i, 0};
+  return {i % rows, i / rows};
+}
+
 // Eight bf16 from `row` + column of a row of kCols elements that may end anywhere; past the end, zero.
 template <class Load>
 NODEWRIGHT_DEVICE uint4 load_ragged_8(const bf16* row, int column, Load load_8) {
