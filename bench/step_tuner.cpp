@@ -86,7 +86,7 @@ std::vector<Number> numbers_of(const std::vector<std::string>& parts) {
       throw Error({.doing = "tune",
                    .object = part,
                    .detail = "a step has no such part",
-                   .advice = "arithmetic, attend, qkv, out, gate_up, down or head",
+                   .advice = "arithmetic, attend, shared, qkv, out, gate_up, down or head",
                    .fault = Fault::usage});
   std::erase_if(all, [&](const Number& number) { return !std::ranges::count(parts, number.part); });
   return all;

@@ -65,7 +65,7 @@ void add_tune(CLI::App& app, Action& chosen) {
   command->add_option("--context", options->tuner.context, "keys that every row attends to")
       ->check(CLI::Range(2, 1 << 24))
       ->capture_default_str();
-  command->add_option("--parts", options->tuner.parts, "only these: arithmetic, attend, qkv, out, gate_up, down, head");
+  command->add_option("--parts", options->tuner.parts, "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head");
   command->add_option("--samples", options->tuner.samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

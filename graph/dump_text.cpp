@@ -185,8 +185,7 @@ std::string text_of(const Plan& plan, Fold fold, const Plan* outer, const std::s
     if (!shown.nodes[node.id]) continue;
     fmt::format_to(write, "{}node {} {} | {} |", indent, node.id, node.name, what_of(node));
     for (const Use& use : node.uses)
-      fmt::format_to(write, " {}{}={}", sign(use), use.field,
-                     describe_range(plan, use.buffer, use.offset, use.bytes));
+      fmt::format_to(write, " {}{}={}", sign(use), use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
     fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);
     for (const auto& body : node.bodies) out += text_of(*body, fold, &plan, indent + "  ");
     if (!shown.after_node[node.id].empty()) out += indent + shown.after_node[node.id];

@@ -142,8 +142,8 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
   }
 }
 
-// The i-th sum of a segment of `rows` weight rows: of weight row r and row m of x. Without a division where there is one
-// row: the next kernel waits for what is stored there.
+// The i-th sum of a segment of `rows` weight rows: of weight row r and row m of x. Without a division where there is
+// one row: the next kernel waits for what is stored there.
 struct SumPlace {
   int r, m;
 };

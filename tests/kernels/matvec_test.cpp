@@ -84,6 +84,21 @@ TYPED_TEST(MatvecKernel, GivesTheSameBitsOnAnyGrid) {
     EXPECT_TRUE(same_bits(TypeParam::run(shape, data, 3, blocks), expected)) << blocks << " blocks";
 }
 
+TYPED_TEST(MatvecKernel, GivesTheSameBitsWithPartialSumsOfABlocksOwnRows) {
+  constexpr int64_t kSms = 2;
+  for (const int64_t rows : {1, 4}) {
+    const MatvecShape shape = this->shape(rows);
+    MatvecShape fitted = shape;
+    fitted.fit_segment(kSms);
+    const unsigned blocks = shape.launch_shape(kSms).grid[0];
+    EXPECT_GE(fitted.segment() * blocks, shape.outputs);
+    EXPECT_LT(fitted.segment(), shape.segment());
+    EXPECT_LT(fitted.shared_bytes(), shape.shared_bytes());
+    const MatvecData data(shape);
+    EXPECT_TRUE(same_bits(TypeParam::run(fitted, data, 1, blocks), TypeParam::run(shape, data, 1, blocks))) << rows;
+  }
+}
+
 TYPED_TEST(MatvecKernel, DoesNotReadTheLiveCountAtBucketOne) {
   const MatvecData data(this->shape(1));
   EXPECT_TRUE(same_bits(TypeParam::run(this->shape(1), data, 0), TypeParam::run(this->shape(1), data, 1)));
