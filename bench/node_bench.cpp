@@ -32,7 +32,10 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                                        .launches_per_sample = options.launches_per_sample,
                                        .before_launch = {},
                                        .read_peak = [&] { return ceiling.sample(); }});
-  return {decoder.step_plan(), std::move(timings)};
+  std::vector<std::vector<BlockSpan>> blocks;
+  for (int i = 0; i < options.block_launches; ++i)
+    blocks.push_back(block_spans(timer.twin(), timer.stamps_of_one_launch()));
+  return {decoder.step_plan(), std::move(timings), std::move(blocks)};
 }
 
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 
 #include "engine/decoder.h"
 #include "graph/plan_timings.h"
+#include "graph/timed_twin.h"
 #include "models/decoder_model.h"
 #include "runtime/kernel_cache.h"
 
@@ -19,11 +20,13 @@ struct NodeBenchOptions {
   std::shared_ptr<const Tuning> tuning;
   int samples = 30;
   int launches_per_sample = 10;
+  int block_launches = 0;  // launches of which every block is told
 };
 
 struct NodeBench {
   Plan plan;  // of buffers that are gone: for names, bytes and edges
   PlanTimings timings;
+  std::vector<std::vector<BlockSpan>> blocks;  // of each of block_launches
 };
 
 // Measures the read bandwidth of the same minutes too. Throws Error (usage) on a CPU driver that overwrites what a step

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,7 @@ struct NodesOptions {
   SessionOptions session;
   int64_t context = 1024;
   int samples = 30, launches = 10;
-  std::filesystem::path out, timeline;
+  std::filesystem::path out, timeline, blocks;
   std::string commit = "unknown";  // of the program, for the record
 };
 
@@ -143,6 +144,24 @@ std::string json_text(const NodesOptions& options, const Device& device, const N
   return file.dump(2) + "\n";
 }
 
+// Microseconds since the first block of the launch started.
+std::string csv_of_blocks(const NodeBench& bench) {
+  std::string text = "launch,node,block,sm,start_us,waited_us,end_us\n";
+  const auto write = std::back_inserter(text);
+  for (size_t launch = 0; launch < bench.blocks.size(); ++launch) {
+    const std::vector<BlockSpan>& blocks = bench.blocks[launch];
+    const uint64_t first = blocks.empty() ? 0 : std::ranges::min(blocks, {}, &BlockSpan::start).start;
+    const auto us = [&](uint64_t ns) { return static_cast<double>(ns - first) * 1e-3; };
+    for (const BlockSpan& block : blocks) {
+      fmt::format_to(write, "{},{},{},{},{:.3f},", launch, bench.plan.nodes[block.node].name, block.block, block.sm,
+                     us(block.start));
+      if (block.waited != 0) fmt::format_to(write, "{:.3f}", us(block.waited));
+      fmt::format_to(write, ",{:.3f}\n", us(block.end));
+    }
+  }
+  return text;
+}
+
 int bench_nodes_command(const NodesOptions& options) {
   Session session(options.session);
   const NodeBench bench = bench_nodes(session.device(), session.stream(), session.kernels(), session.model(),
@@ -153,7 +172,8 @@ int bench_nodes_command(const NodesOptions& options) {
                                        .numerics = numerics_of(options.session.numerics),
                                        .tuning = session.tuning(),
                                        .samples = options.samples,
-                                       .launches_per_sample = options.launches});
+                                       .launches_per_sample = options.launches,
+                                       .block_launches = options.blocks.empty() ? 0 : options.launches});
   const Totals totals = totals_of(bench);
   print_layers(bench);
   fmt::print("\n");
@@ -163,6 +183,7 @@ int bench_nodes_command(const NodesOptions& options) {
   if (!options.out.empty()) write_whole_file(options.out, json_text(options, session.device(), bench, totals));
   const TimedPlan timed[] = {{&bench.plan, &bench.timings}};
   if (!options.timeline.empty()) write_whole_file(options.timeline, to_trace(timed));
+  if (!options.blocks.empty()) write_whole_file(options.blocks, csv_of_blocks(bench));
   return 0;
 }
 
@@ -184,6 +205,8 @@ void add_bench_nodes(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   nodes->add_option("--out", options->out, "JSON file of the times");
   nodes->add_option("--timeline", options->timeline, "file for Perfetto (ui.perfetto.dev) or chrome://tracing");
+  nodes->add_option("--blocks", options->blocks,
+                    "CSV file: when and on which multiprocessor each block ran, of a sample's launches");
   nodes->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
   nodes->callback([options, &chosen] { chosen = [options] { return bench_nodes_command(*options); }; });
 }

@@ -231,4 +231,22 @@ std::vector<NodeSpan> node_spans(const TimedTwin& twin, std::span<const BlockSta
   return spans;
 }
 
+std::vector<BlockSpan> block_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps) {
+  std::vector<BlockSpan> spans;
+  for (uint32_t id = 0; id < twin.nodes.size(); ++id) {
+    const StampedNode& node = twin.nodes[id];
+    if (node.bracketed) continue;
+    const std::span<const BlockStamps> slots = stamps.subspan(node.first_slot, node.slots);
+    span_of(twin.names[id], slots);  // refuses what is missing
+    for (uint64_t b = 0; b < node.slots; ++b)
+      spans.push_back({.node = id,
+                       .block = b,
+                       .sm = slots[b].sm,
+                       .start = slots[b].started,
+                       .waited = slots[b].waited,
+                       .end = slots[b].ended});
+  }
+  return spans;
+}
+
 }  // namespace nodewright

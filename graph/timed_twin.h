@@ -59,4 +59,15 @@ struct NodeSpan {
 // or whose stamps run backwards.
 std::vector<NodeSpan> node_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps);
 
+// When and where one block of a kernel node ran in one launch, nanoseconds of the device's clock.
+struct BlockSpan {
+  uint32_t node = 0;   // of the original plan
+  uint64_t block = 0;  // of its grid, x fastest
+  uint64_t sm = 0;
+  uint64_t start = 0, waited = 0, end = 0;  // waited: 0 for kernels that do not wait
+};
+
+// Of the nodes that are not bracketed, in the order of the plan and of their blocks. Throws Error as node_spans.
+std::vector<BlockSpan> block_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps);
+
 }  // namespace nodewright

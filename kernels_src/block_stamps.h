@@ -14,6 +14,7 @@ struct alignas(32) BlockStamps {
   uint64_t started;  // before the block's first instruction
   uint64_t waited;   // after its wait returned; 0 when the kernel does not wait
   uint64_t ended;    // after every thread's last instruction
+  uint64_t sm;       // the multiprocessor on which it ended; 0 on the CPU driver
 };
 
 // The one argument struct of a timed kernel: the kernel's own, then its slots.

@@ -86,6 +86,9 @@ NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
   BlockStamps* own = own_stamps(stamps);
   own->waited = waited_ns();
   own->ended = clock_ns();
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  own->sm = sm;
 }
 #endif
 

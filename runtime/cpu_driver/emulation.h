@@ -179,6 +179,7 @@ NODEWRIGHT_UNCHECKED inline void stamp_end(BlockStamps* stamps) {
   check(own, sizeof *own, Access::write);
   own->waited = view()->block->waited_ns;
   own->ended = clock_ns();
+  own->sm = 0;
 }
 
 // ---- a kernel's two forms: what the driver calls, with what ----

@@ -1,8 +1,10 @@
 # `nodewright bench nodes` as a black box, the timeline's format, and the comparison with ncu on tables that were made up.
 import contextlib
 import copy
+import csv
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -24,8 +26,11 @@ class BenchNodes(CommandTest):
         plan = json.loads(self.succeed(*on_device("graph", DEMO, "--format", "json")))
         with tempfile.TemporaryDirectory() as folder:
             out, timeline = os.path.join(folder, "t.json"), os.path.join(folder, "trace.json")
+            blocks = os.path.join(folder, "blocks.csv")
             text = self.succeed(*["bench", "nodes", "--model", DEMO, "--device", "cpu", *FEW, "--out", out,
-                                  "--timeline", timeline])
+                                  "--timeline", timeline, "--blocks", blocks])
+            with open(blocks) as file:
+                ran = list(csv.DictReader(file))
             with open(out) as file:
                 timings = json.load(file)
             with open(timeline) as file:
@@ -41,6 +46,13 @@ class BenchNodes(CommandTest):
             self.assertGreaterEqual(node["time_us"], 0)
         self.assertAlmostEqual(timings["sum_us"], sum(node["time_us"] for node in timings["nodes"]))
         self.assertEqual(len(plan["nodes"]), len(timings["critical_path"]), "a decode step is a chain")
+        for node in plan["nodes"]:
+            of_node = [row for row in ran if row["node"] == node["name"]]
+            self.assertEqual(len(of_node), math.prod(node["grid"]) if node["kind"] == "kernel" else 0, node["name"])
+            for row in of_node:
+                self.assertLessEqual(0, float(row["start_us"]))
+                self.assertLessEqual(float(row["start_us"]), float(row["waited_us"] or row["start_us"]))
+                self.assertLessEqual(float(row["waited_us"] or row["start_us"]), float(row["end_us"]))
         self.assertEqual([], check_trace.problems_of(trace))
         slices = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] != "layer"]
         self.assertEqual(sorted(kinds), sorted(slices))

@@ -1,6 +1,8 @@
 // Timed twins compute what their plans compute, and every block leaves its stamps.
 #include "graph/timed_twin.h"
 
+#include <map>
+
 #include "graph/hazard_check.h"
 #include "tests/graph/node_timer_fixture.h"
 
@@ -57,6 +59,31 @@ TEST_P(TimedTwinTest, EveryBlockLeavesStampsInOrderAndAfterItsPredecessors) {
       EXPECT_LE(spans[edge.from].end, edge.type == EdgeType::full ? spans[edge.to].start : spans[edge.to].waited);
     }
   }
+}
+
+TEST_P(TimedTwinTest, EveryBlockSaysWhenAndWhereItRan) {
+  const Plan plan = fork_join(EdgePolicy::programmatic);
+  NodeTimer timer(plan, kernels(), stream_);
+  stage();
+  const std::vector<BlockStamps> stamps = timer.stamps_of_one_launch();
+  const std::vector<NodeSpan> nodes = node_spans(timer.twin(), stamps);
+  std::map<uint32_t, uint64_t> counted;
+  for (const BlockSpan& block : block_spans(timer.twin(), stamps)) {
+    EXPECT_EQ(block.block, counted[block.node]++) << plan.nodes[block.node].name;
+    EXPECT_GE(block.start, nodes[block.node].start);
+    EXPECT_LE(block.waited, nodes[block.node].waited);
+    EXPECT_LE(block.end, nodes[block.node].end);
+    EXPECT_LT(block.sm, device().driver().is_cpu() ? 1 : static_cast<uint64_t>(device().properties().sm_count));
+  }
+  for (const PlanNode& node : plan.nodes) {
+    if (node.kind != NodeKind::kernel) continue;
+    EXPECT_EQ(counted[node.id], node.shape.blocks()) << node.name;
+  }
+  const auto left = std::ranges::find(plan.nodes, "l0.left", &PlanNode::name);
+  ASSERT_NE(left, plan.nodes.end());
+  std::vector<BlockStamps> missing = stamps;
+  missing[timer.twin().nodes[left->id].first_slot].ended = 0;
+  EXPECT_NE(error_of([&] { block_spans(timer.twin(), missing); }).find("l0.left"), std::string::npos);
 }
 
 TEST_P(TimedTwinTest, BlocksThatLeaveEarlyAreStampedToo) {
