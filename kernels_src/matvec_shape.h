@@ -75,11 +75,13 @@ struct MatvecShape {
     return n;
   }
 
-  // Rows of W whose partial sums wait in shared memory (16 KiB at most) for the sum over warps. No more than a block
-  // has: what is left is L1, through which its weights come (docs/decisions/0022).
+  // Rows of W whose partial sums wait in shared memory (16 KiB at most) for the sum over warps. Not many more than a
+  // block has: what is left is L1, through which its weights come (docs/decisions/0022). A power of two, 16 at least:
+  // kernels of other sizes share their code.
   constexpr int64_t segment() const {
     const int64_t fits = 4096 / (tile() * (threads() / 32)) / batch() * batch();
-    const int64_t needed = of_block > 0 ? (of_block + batch() - 1) / batch() * batch() : fits;
+    int64_t needed = of_block > 0 ? 16 : fits;
+    while (needed < of_block) needed *= 2;
     return std::max<int64_t>(batch(), std::min(needed, fits));
   }
   constexpr void fit_segment(int64_t sm_count) {
