@@ -270,7 +270,7 @@ find_sanitizer() {
 sanitize() {  # sanitize TOOL NAME GENERATE-OPTIONS...
   local tool=$1 name=$2 options=()
   shift 2
-  [ "$tool" != synccheck ] || options=(--num-cuda-barriers 65536)  # attention alone has 64 in a block
+  [ "$tool" != synccheck ] || options=(--num-cuda-barriers 65536)  # attention alone has up to 64 a block
   check "$tool, $name" 240 "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 99 "$nodewright" generate "$@" \
     --max-tokens 4 --ignore-eos --device $device
 }
