@@ -148,7 +148,7 @@ class Tuner {
             .prefill_rows = filling_rows(options_.context),
             .max_context = options_.context,
             .sequences = rows_,
-            .tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{rows_, tuning}}})};
+            .tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{rows_, tuning}}, .products = {}})};
   }
 
   std::unique_ptr<Candidate> build(const StepTuning& tuning) {
@@ -255,7 +255,8 @@ class Tuner {
 Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                   const TunerOptions& options, const std::function<void(const TunerTrial&)>& told) {
   const std::vector<Number> numbers = numbers_of(options.parts);
-  Tuning tuning{.key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}};
+  Tuning tuning{
+      .key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}, .products = {}};
   Tuner tuner(device, stream, kernels, model, options, told);
   for (const int64_t rows : options.rows) tuning.steps[rows] = tuner.tune(rows, numbers);
   return tuning;

@@ -433,10 +433,8 @@ int run_requests(const RunOptions& options) {
   engine_options.policy = edge_policy(options.session.edges);
   engine_options.numerics = numerics_of(options.session.numerics);
   engine_options.prefill = prefill_form(options.prefill);
-  std::vector<BuiltBucket> built;
   ProgressBar progress("building graphs");
   engine_options.built = [&](const BuiltBucket& one) {
-    built.push_back(one);
     progress.show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
   };
   engine_options.memory_limit = memory_limit(options.memory_limit, session.device());
@@ -447,7 +445,7 @@ int run_requests(const RunOptions& options) {
   progress.wipe();
   if (options.stats)
     fmt::print(stderr, "load      {:.0f} ms\n{}", session.model().upload_ms(),
-               start_report(built, engine.slots().memory()));
+               start_report(engine.slots().built(), engine.slots().memory()));
 
   Serving serving(engine, std::move(lines), tokenizer, options.hidden_dir);
   if (options.rate) serving.spread_arrivals(*options.rate, options.sampling.seed);

@@ -58,7 +58,10 @@ std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const D
   };
   if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
   if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
-  if (is_auto) tuning.steps.merge(shipped.steps);  // of rows that were not measured here
+  if (is_auto) {  // what was not measured here
+    tuning.steps.merge(shipped.steps);
+    if (tuning.products == ProductSizes{}) tuning.products = std::move(shipped.products);
+  }
   return std::make_shared<const Tuning>(std::move(tuning));
 }
 

@@ -17,26 +17,28 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-std::string start_report(const std::vector<BuiltBucket>& built, const MemoryUse& memory) {
+std::string start_report(const BuiltGraphs& built, const MemoryUse& memory) {
   std::string text;
   size_t graphs = 0, nodes = 0;
-  double ms = 0, choice_ms = 0;
-  for (auto one = built.begin(); one != built.end();) {
-    const auto next = std::find_if(one, built.end(), [&](const BuiltBucket& b) { return b.bucket != one->bucket; });
+  for (auto one = built.graphs.begin(); one != built.graphs.end();) {
+    const auto next =
+        std::find_if(one, built.graphs.end(), [&](const BuiltBucket& b) { return b.bucket != one->bucket; });
     BuiltBucket sum = *one;
     for (auto other = one + 1; other != next; ++other)
       sum.nodes += other->nodes, sum.bytes += other->bytes, sum.ms += other->ms;
-    text += fmt::format("bucket    {}: {} nodes, about {:.2f} MB, {:.1f} ms; {:.1f} MB free before, {:.1f} after\n",
-                        sum.bucket == 0 ? "eager" : std::to_string(sum.bucket), sum.nodes, in_mb(sum.bytes), sum.ms,
-                        in_mb(sum.free_before), in_mb((next - 1)->free_bytes));
+    text += fmt::format("bucket    {}: {} nodes, about {:.2f} MB, {:.1f} ms\n",
+                        sum.bucket == 0 ? "eager" : std::to_string(sum.bucket), sum.nodes, in_mb(sum.bytes), sum.ms);
     nodes += sum.nodes;
-    ms += sum.ms;
-    for (auto each = one; each != next; ++each) choice_ms += each->choice_ms;
     if (sum.bucket > 0) graphs += static_cast<size_t>(next - one);
     one = next;
   }
-  text += fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms\n", graphs, kSlots, nodes, ms);
-  if (choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", choice_ms);
+  if (built.products > 0)
+    text += fmt::format("products  {} of a library, their kernels loaded in {:.1f} ms\n", built.products,
+                        built.products_ms);
+  text +=
+      fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms on {} threads; {:.1f} MB free before, {:.1f} after\n",
+                  graphs, kSlots, nodes, built.ms, built.threads, in_mb(built.free_before), in_mb(built.free_after));
+  if (built.choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", built.choice_ms);
   return text + fmt::format(
                     "memory    {:.1f} MB: {:.1f} of weights, {:.1f} of state, about {:.1f} of graphs, {:.1f} of "
                     "key/value pages\n",

@@ -10,7 +10,7 @@
 namespace nodewright {
 
 // A line for each bucket, one for all of them, one for the graphs of second choices, and one for the memory of all.
-std::string start_report(const std::vector<BuiltBucket>& built, const MemoryUse& memory);
+std::string start_report(const BuiltGraphs& built, const MemoryUse& memory);
 
 // Steps by bucket with the padding of each, what had no graph, pages, preemptions, the time without work for the
 // device, and the buckets that would have fitted these steps better.

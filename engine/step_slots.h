@@ -26,16 +26,25 @@
 
 namespace nodewright {
 
-// What one graph cost to make.
+// A graph of the start, and what it cost.
 struct BuiltBucket {
   int slot = 0;
-  int bucket = 0;                            // rows; 0: the plan of eager_rows
-  size_t nodes = 0;                          // 0 when eager
-  uint64_t bytes = 0;                        // of device memory, as estimate_exec() says; 0 when eager
-  double ms = 0;                             // of the step's plan and graph
-  double choice_ms = 0;                      // of those of the second choice, with options.choices
-  uint64_t free_before = 0, free_bytes = 0;  // of device memory, before and afterwards
-  int built = 0, total = 0;                  // graphs so far, with this one, and in the end
+  int bucket = 0;            // rows; 0: the plan of eager_rows
+  size_t nodes = 0;          // 0 when eager
+  uint64_t bytes = 0;        // of device memory, as estimate_exec() says; 0 when eager
+  double ms = 0;             // of the thread that built it
+  int built = 0, total = 0;  // graphs so far, with this one, and in the end
+};
+
+// What a start took to build everything. Wall time, of all threads together.
+struct BuiltGraphs {
+  std::vector<BuiltBucket> graphs;           // the largest bucket first, its slots in their order
+  size_t products = 0;                       // of a library, whose kernels were loaded first
+  double products_ms = 0;                    // that this took
+  size_t threads = 1;                        // that built
+  double ms = 0;                             // of the steps' plans and graphs
+  double choice_ms = 0;                      // of those of second choices; 0 without options.choices
+  uint64_t free_before = 0, free_after = 0;  // bytes of device memory
 };
 
 // Device memory of an engine.
@@ -62,7 +71,8 @@ struct StepSlotsOptions {
   std::shared_ptr<const Tuning> tuning;  // of this device and model, or none
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
-  std::function<void(const BuiltBucket&)> built;  // may be empty
+  // Told of every graph when it is there, by the thread that built it, under a lock; may be empty.
+  std::function<void(const BuiltBucket&)> built;
 
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
@@ -71,9 +81,9 @@ struct StepSlotsOptions {
 
 class StepSlots {
  public:
-  // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, the
-  // largest first. The model must outlive this. Throws Error where memory is short, naming the options that contradict
-  // each other, or a kernel does not compile.
+  // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, in as
+  // many threads as help: the largest first. The model must outlive this. Throws Error where memory is short, naming
+  // the options that contradict each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -122,6 +132,7 @@ class StepSlots {
   KvCache& cache() { return *cache_; }
   const KvCache& cache() const { return *cache_; }
   const MemoryUse& memory() const { return memory_; }
+  const BuiltGraphs& built() const { return built_; }
 
  private:
   struct Graph {
@@ -147,14 +158,16 @@ class StepSlots {
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
   BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
-  uint64_t estimate_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
   int64_t pages_of(const StepSlotsOptions& options) const;
+  size_t building_threads(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
 
   Device& device_;
   KernelCache& kernels_;
   std::unique_ptr<KvCache> cache_;
   MemoryUse memory_;
+  BuiltGraphs built_;
   uint64_t page_bytes_;
   int64_t hidden_ = 0;  // elements of a hidden state
   int64_t layers_;

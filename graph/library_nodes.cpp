@@ -46,14 +46,11 @@ KernelArguments arguments_of(const Driver& driver, const CUDA_KERNEL_NODE_PARAMS
   return result;
 }
 
-Digest fingerprint_of(const CUDA_KERNEL_NODE_PARAMS& kernel, std::span<const std::byte> arguments) {
-  ContentHash hash;
-  hash.add(std::as_bytes(std::span(&kernel.func, 1)));
-  const std::array shape{kernel.gridDimX,  kernel.gridDimY,  kernel.gridDimZ,      kernel.blockDimX,
-                         kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes};
-  hash.add(std::as_bytes(std::span(shape)));
-  hash.add(arguments);
-  return hash.finish();
+KernelLaunch launch_of(const CUDA_KERNEL_NODE_PARAMS& kernel, std::vector<std::byte> arguments) {
+  return {.function = kernel.func,
+          .shape = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ, kernel.blockDimX, kernel.blockDimY,
+                    kernel.blockDimZ, kernel.sharedMemBytes},
+          .arguments = std::move(arguments)};
 }
 
 // What may be chosen by the alignment of an address is chosen alike for addresses that differ by multiples of this.
@@ -67,13 +64,13 @@ uint64_t word_at(const std::vector<std::byte>& bytes, size_t offset) {
 
 }  // namespace
 
-Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::string& name) {
+KernelLaunch kernel_launch(const Driver& driver, CUgraphNode kernel, const std::string& name) {
   CUDA_KERNEL_NODE_PARAMS held{};
   driver.check(driver.cuGraphKernelNodeGetParams(kernel, &held), "cuGraphKernelNodeGetParams", "read node", name);
-  return fingerprint_of(held, arguments_of(driver, held, name).bytes);
+  return launch_of(held, arguments_of(driver, held, name).bytes);
 }
 
-Digest RecordedProduct::fingerprint() const { return fingerprint_of(parameters_, arguments_.bytes); }
+KernelLaunch RecordedProduct::launch() const { return launch_of(parameters_, arguments_.bytes); }
 
 RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name,
                                  const Stream& stream)

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graph/graph_handle.h"
-#include "runtime/content_hash.h"
+#include "graph/product_form.h"
 #include "runtime/matmul_plan.h"
 #include "runtime/stream.h"
 
@@ -33,8 +33,8 @@ struct KernelArguments {
   std::string obstacle;           // why they cannot be read; empty when they can
 };
 
-// Of function, launch shape and argument bytes of a kernel node: equal for equal launches.
-Digest kernel_fingerprint(const Driver& driver, CUgraphNode kernel, const std::string& name);
+// What the driver holds for a kernel node.
+KernelLaunch kernel_launch(const Driver& driver, CUgraphNode kernel, const std::string& name);
 
 class RecordedProduct {
  public:
@@ -57,8 +57,8 @@ class RecordedProduct {
   // multiples of 256 bytes, so that no alignment changes. Else false, and nothing has changed.
   bool move_to(const MatmulOperands& operands);
 
-  // kernel_fingerprint of what add_kernel adds. Only without an obstacle.
-  Digest fingerprint() const;
+  // kernel_launch of what add_kernel adds. Only without an obstacle.
+  KernelLaunch launch() const;
   // Adds the recorded kernel, with its attributes, as the node `name`. Only without an obstacle.
   CUgraphNode add_kernel(const NodePlace& place, const std::string& name) const;
   // Adds everything that was recorded, cloned, as one child graph node.

@@ -2,11 +2,14 @@
 // library, algorithm and shape, and remembered on disk.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/image_store.h"
 #include "runtime/matmul_plan.h"
@@ -26,11 +29,19 @@ std::string to_string(const ProductForm& form);
 // For tests: changes the arguments of an imported kernel before it is compared.
 using AlterArguments = std::function<void(std::span<std::byte>)>;
 
+// Function, grid, block, dynamic shared bytes and arguments of a kernel node of somebody else's.
+struct KernelLaunch {
+  CUfunction function = nullptr;
+  std::array<unsigned, 7> shape{};
+  std::vector<std::byte> arguments;
+  bool operator==(const KernelLaunch&) const = default;
+};
+
 // A product in a graph of the driver.
 struct BuiltProduct {
   CUgraphNode node = nullptr;
   ProductForm form;
-  Digest kernel{};  // kernel_fingerprint of what was added, if it was imported
+  KernelLaunch kernel;  // that was added, if it was imported
 };
 
 struct ImportComparison {

@@ -120,7 +120,19 @@ BuiltProduct ProductNodes::add(const Plan& plan, const PlanNode& node, const Nod
     if (recorded) own.compare(*recorded);
     recorded.emplace(std::move(own));
   }
-  return {recorded->add_kernel(place, node.name), form, recorded->fingerprint()};
+  return {recorded->add_kernel(place, node.name), form, recorded->launch()};
+}
+
+void ProductLoader::load(const Plan& plan) {
+  for (const PlanNode& node : plan.nodes) {
+    for (const auto& body : node.bodies) load(*body);
+    if (node.kind != NodeKind::product || node.product->backend() == MatmulBackend::reference ||
+        !seen_.insert(node.product.get()).second)
+      continue;
+    forms_.of(*node.product);
+    if (!stream_) stream_.emplace(node.product->device(), "load products");
+    RecordedProduct(*node.product, operands_of(plan, node), node.name, *stream_);
+  }
 }
 
 void submit_product(const Plan& plan, const PlanNode& node, CUstream stream) {
@@ -142,7 +154,7 @@ std::vector<std::string> product_differences(const Plan& plan, const PlanNode& n
   if (!built.form.imported) return {};
   bool equal = false;
   if (node.product->backend() == MatmulBackend::cublaslt) {
-    equal = kernel_fingerprint(driver, built.node, node.name) == built.kernel;
+    equal = kernel_launch(driver, built.node, node.name) == built.kernel;
   } else {
     CUDA_KERNEL_NODE_PARAMS held{};
     driver.check(driver.cuGraphKernelNodeGetParams(built.node, &held), "cuGraphKernelNodeGetParams", "read node",

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,19 @@ class ProductNodes {
   std::optional<Stream> stream_;  // to capture on
   std::map<const MatmulPlan*, Known> known_;
   uint64_t recorded_ = 0;
+};
+
+// Has a library load what the products of plans need, before there are graphs of them: finds out their forms, and
+// captures each product once, on addresses as they stand in the plan. Takes device memory, as graphs then do not.
+class ProductLoader {
+ public:
+  void load(const Plan& plan);
+  size_t loaded() const { return seen_.size(); }  // products of a library so far
+
+ private:
+  ProductForms forms_;
+  std::optional<Stream> stream_;
+  std::set<const MatmulPlan*> seen_;
 };
 
 // The eager and the captured run: one call of the library, or one launch.

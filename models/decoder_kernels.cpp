@@ -1,5 +1,6 @@
 #include "models/decoder_kernels.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -206,10 +207,25 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   return c;
 }
 
+// The plan as measured: of another algorithm than the first that the library proposes, or of one that it proposes for
+// other rows; null where this version of it has none such.
+std::shared_ptr<const MatmulPlan> tuned_product(const MatmulPlanner& planner, const char* name,
+                                                const MatmulShape& shape, const ProductTuning& tuning) {
+  const MatmulOptions candidate{.candidate = static_cast<int>(std::max<int64_t>(tuning.algorithm, 1)) - 1};
+  try {
+    if (tuning.as_rows == 0 || tuning.as_rows == shape.m) return planner.plan(name, shape, candidate);
+    MatmulShape proposed = shape;
+    proposed.m = tuning.as_rows;
+    return planner.plan(name, shape, {.algorithm = planner.plan(name, proposed, candidate)->algorithm()});
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
 // x . W^T, of `rows` rows that lie as far apart as W's, and of f32 or bf16 results.
 std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const char* name, int64_t rows, int64_t cols,
                                           int64_t outputs, Element output, int64_t y_stride,
-                                          const ProjectionTuning& tuning, float beta = 0) {
+                                          const ProductTuning& tuning, float beta = 0) {
   const int64_t stride = (cols + 7) / 8 * 8;
   const MatmulShape shape{.m = rows,
                           .n = outputs,
@@ -220,12 +236,8 @@ std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const ch
                           .ldb = stride,
                           .ldy = y_stride,
                           .beta = beta};
-  if (tuning.product.algorithm > 1) {
-    try {
-      return planner.plan(name, shape, {.candidate = static_cast<int>(tuning.product.algorithm) - 1});
-    } catch (const Error&) {  // measured with a version that proposes more
-    }
-  }
+  if (tuning != ProductTuning{})
+    if (auto plan = tuned_product(planner, name, shape, tuning)) return plan;
   return planner.plan(name, shape);
 }
 
@@ -236,17 +248,20 @@ void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& con
   const float added = config.post_norms ? 0 : 1;  // to the residual, in place
   if (!has_tiles) {
     k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
-                    step.tuning.qkv);
+                    step.tuning.qkv.product);
     k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32,
-                    round_up(config.hidden), step.tuning.out, added);
+                    round_up(config.hidden), step.tuning.out.product, added);
     k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
-                        round_up(2 * config.intermediate), step.tuning.gate_up);
+                        round_up(2 * config.intermediate), step.tuning.gate_up.product);
     k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
-                     round_up(config.hidden), step.tuning.down, added);
+                     round_up(config.hidden), step.tuning.down.product, added);
   }
-  if (!has_head)
+  if (!has_head) {
+    ProductTuning head = step.tuning.head.product;
+    if (step.sampled_rows != step.rows) head.as_rows = 0;  // that of all rows
     k.head = product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32,
-                     round_up(config.vocab), step.tuning.head);
+                     round_up(config.vocab), head);
+  }
 }
 
 }  // namespace

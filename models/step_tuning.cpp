@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "models/config_fields.h"
@@ -54,6 +57,17 @@ void each_number(Number&& of, const TileTuning*, Function&& f) {
 template <class Number, class Function>
 void each_number(Number&& of, const ProductTuning*, Function&& f) {
   f("algorithm", of.algorithm, 1, 16, 1);
+  f("as_rows", of.as_rows, 1, kMostTunedRows, 1);
+}
+
+// f(name, of...): of a StepTuning, of ProductSizes or of both.
+template <class Function, class... Structs>
+void each_projection(Function&& f, Structs&&... of) {
+  f("qkv", of.qkv...);
+  f("out", of.out...);
+  f("gate_up", of.gate_up...);
+  f("down", of.down...);
+  f("head", of.head...);
 }
 
 // f(name, part): what a step's object holds beside rows and arithmetic.
@@ -61,16 +75,13 @@ template <class Step, class Function>
 void each_part(Step&& step, Function&& f) {
   f("attend", step.attend);
   f("shared", step.shared);
-  const auto projection = [&](const std::string& name, auto& of) {
-    f(name + ".matvec", of.matvec);
-    f(name + ".tile", of.tile);
-    f(name + ".product", of.product);
-  };
-  projection("qkv", step.qkv);
-  projection("out", step.out);
-  projection("gate_up", step.gate_up);
-  projection("down", step.down);
-  projection("head", step.head);
+  each_projection(
+      [&](const std::string& name, auto& of) {
+        f(name + ".matvec", of.matvec);
+        f(name + ".tile", of.tile);
+        f(name + ".product", of.product);
+      },
+      step);
 }
 
 // No key that nobody would read.
@@ -125,12 +136,51 @@ ordered_json part_json(const Part& part) {
   return object;
 }
 
+std::map<int64_t, int64_t> read_sizes(const ConfigFields& fields) {
+  std::map<int64_t, int64_t> sizes;
+  for (const auto& [key, value] : fields.object().items()) {
+    int64_t rows = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), rows);
+    if (error != std::errc() || end != key.data() + key.size() || rows < 1 || rows > kMostTunedRows)
+      fields.refuse(fmt::format("{}{} is no number of rows, 1 to {}", fields.prefix(), in_quotes(key), kMostTunedRows));
+    sizes[rows] = fields.integer(key, 0, 1, kMostTunedRows);
+  }
+  return sizes;
+}
+
+ProductSizes read_products(const ConfigFields& fields) {
+  ProductSizes products;
+  std::set<std::string> known;
+  each_projection(
+      [&](const std::string& name, std::map<int64_t, int64_t>& sizes) {
+        known.insert(name);
+        if (const json* object = fields.object(name))
+          sizes = read_sizes(ConfigFields(*object, fields.path(), fields.prefix() + name + "."));
+      },
+      products);
+  refuse_others(fields, known);
+  return products;
+}
+
+ordered_json products_json(const ProductSizes& products) {
+  ordered_json object = ordered_json::object();
+  each_projection(
+      [&](const std::string& name, const std::map<int64_t, int64_t>& sizes) {
+        for (const auto& [rows, as_rows] : sizes) object[name][std::to_string(rows)] = as_rows;
+      },
+      products);
+  return object;
+}
+
 Tuning tuning_of(const json& object, const std::string& path) {
   const ConfigFields fields(object, path);
-  refuse_others(fields, {"format", "device", "model", "steps"});
+  refuse_others(fields, {"format", "device", "model", "steps", "products"});
   if (fields.integer("format", 0, 0, INT32_MAX) != kFormat)
     fields.refuse(fmt::format("format is not {}", kFormat), "make the file again with nodewright tune");
-  Tuning tuning{.key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}};
+  Tuning tuning{
+      .key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}, .products = {}};
+  if (const json* products = fields.object("products"))
+    tuning.products = read_products(ConfigFields(*products, path, "products."));
   const json* steps = fields.find("steps");
   if (!steps || !steps->is_array()) fields.refuse("steps is not a list");
   for (const json& step : *steps) {
@@ -165,7 +215,15 @@ std::filesystem::path tuning_file(const TuningKey& key) {
 
 StepTuning Tuning::of(int64_t rows) const {
   const auto found = steps.find(rows);
-  return found == steps.end() ? StepTuning{} : found->second;
+  StepTuning step = found == steps.end() ? StepTuning{} : found->second;
+  each_projection(
+      [&](const std::string&, ProjectionTuning& projection, const std::map<int64_t, int64_t>& sizes) {
+        const auto above = sizes.upper_bound(rows);
+        if (projection.product == ProductTuning{} && above != sizes.begin())
+          projection.product.as_rows = std::prev(above)->second;
+      },
+      step, products);
+  return step;
 }
 
 Tuning read_tuning(const std::filesystem::path& path) {
@@ -175,7 +233,7 @@ Tuning read_tuning(const std::filesystem::path& path) {
 Tuning shipped_tuning(const TuningKey& key) {
   for (const EmbeddedSource& file : shipped_tunings())
     if (Tuning tuning = tuning_of(json::parse(file.text), std::string(file.path)); tuning.key == key) return tuning;
-  return {.key = key, .steps = {}};
+  return {.key = key, .steps = {}, .products = {}};
 }
 
 std::string tuning_json(const Tuning& tuning) {
@@ -192,6 +250,7 @@ std::string tuning_json(const Tuning& tuning) {
     });
     file["steps"].push_back(std::move(object));
   }
+  if (ordered_json products = products_json(tuning.products); !products.empty()) file["products"] = std::move(products);
   return file.dump(2) + "\n";
 }
 

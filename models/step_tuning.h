@@ -36,6 +36,7 @@ struct SharedTuning {
 
 struct ProductTuning {
   int64_t algorithm = 0;  // which of those that the library proposes, 1 the first; where it proposes fewer, the first
+  int64_t as_rows = 0;    // proposes for a product of so many rows instead of its own
   bool operator==(const ProductTuning&) const = default;
 };
 
@@ -65,9 +66,17 @@ struct TuningKey {
 // steps take the same kernels.
 std::string model_sizes(const ModelConfig& config);
 
+// ProductTuning::as_rows of steps of so many rows or more, up to the next: for all sizes a few algorithms, each of
+// which is a kernel that the library takes 2 ms to load.
+struct ProductSizes {
+  std::map<int64_t, int64_t> qkv, out, gate_up, down, head;
+  bool operator==(const ProductSizes&) const = default;
+};
+
 struct Tuning {
   TuningKey key;
   std::map<int64_t, StepTuning> steps;  // by rows
+  ProductSizes products;                // of steps that say nothing of a product
 
   // Of steps of so many rows; as the shapes say where none was measured.
   StepTuning of(int64_t rows) const;

@@ -1,11 +1,8 @@
 #include "runtime/kernel_cache.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
@@ -14,6 +11,7 @@
 #include "runtime/host_compiler.h"
 #include "runtime/library.h"
 #include "runtime/nvrtc.h"
+#include "runtime/parallel.h"
 
 namespace nodewright {
 namespace {
@@ -124,35 +122,24 @@ void KernelCache::prepare(std::span<const KernelRequest> requests, Failures what
   if (missing.empty()) return;
 
   std::vector<std::vector<std::byte>> images(missing.size());
-  std::vector<std::exception_ptr> failures(missing.size());
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> failed = false;
+  std::vector<char> left_out(missing.size(), 0);
   std::mutex progress_mutex;
   size_t done = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < missing.size() && !failed; i = next++) {
-      try {
-        images[i] = image_of(*missing[i]);
-        const std::lock_guard lock(progress_mutex);
-        ++done;
-        if (options_.progress) options_.progress(done, missing.size(), to_string(*missing[i]));
-      } catch (...) {
-        failures[i] = std::current_exception();
-        failed = what_of_failures == Failures::thrown;
-      }
+  in_parallel(missing.size(), usable_threads(), [&](size_t i) {
+    try {
+      images[i] = image_of(*missing[i]);
+    } catch (const Error&) {
+      if (what_of_failures == Failures::thrown) throw;
+      left_out[i] = 1;
+      return;
     }
-  };
-  {
-    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::jthread> threads;  // this thread works too
-    for (size_t i = 1; i < std::min(cores, missing.size()); ++i) threads.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure && failed) std::rethrow_exception(failure);
+    const std::lock_guard lock(progress_mutex);
+    ++done;
+    if (options_.progress) options_.progress(done, missing.size(), to_string(*missing[i]));
+  });
   // Loading is driver calls, in the order of the requests and on this thread: a trace repeats from run to run.
   for (size_t i = 0; i < missing.size(); ++i)
-    if (!failures[i]) keep(to_string(*missing[i]), load(*missing[i], images[i]));
+    if (left_out[i] == 0) keep(to_string(*missing[i]), load(*missing[i], images[i]));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
 }

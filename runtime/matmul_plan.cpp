@@ -216,6 +216,11 @@ void MatmulPlan::choose_algorithm(std::shared_ptr<const MatmulLibrary> library, 
                                                         &*options.algorithm, &checked),
                     "cublasLtMatmulAlgoCheck", "pin the algorithm of product", name_, numbers,
                     "plan the product again with this version of the library");
+    if (checked.workspace_bytes > options.workspace_limit_bytes)
+      throw Error({.doing = "pin the algorithm of product",
+                   .object = name_,
+                   .detail = numbers + ": it needs " + std::to_string(checked.workspace_bytes),
+                   .advice = "allow a larger workspace, or choose another algorithm"});
     algorithm_ = *options.algorithm;
     workspace_bytes_ = checked.workspace_bytes;
     return;

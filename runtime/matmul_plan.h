@@ -41,9 +41,10 @@ std::string to_string(const MatmulShape& shape);
 struct MatmulOptions {
   // cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace, "Recommended cuBLAS workspace size").
   uint64_t workspace_limit_bytes = uint64_t{32} << 20;
-  uint64_t alignment_bytes = 16;                 // of every operand's address; a power of two
-  int candidate = 0;                             // which of the algorithms that the heuristics propose, the best first
-  std::optional<cublaslt::Algorithm> algorithm;  // this one instead: MatmulPlan::algorithm() of an earlier plan
+  uint64_t alignment_bytes = 16;  // of every operand's address; a power of two
+  int candidate = 0;              // which of the algorithms that the heuristics propose, the best first
+  // This one instead: MatmulPlan::algorithm() of an earlier plan, of this or of another shape.
+  std::optional<cublaslt::Algorithm> algorithm;
 };
 
 // Device addresses. c is 0 when beta adds to y itself, bias when there is none, workspace when it needs no bytes.
@@ -75,7 +76,7 @@ class MatmulPlan {
   MatmulSpans spans() const;
   uint64_t flops() const;
 
-  // cuBLASLt only: the algorithm's 64 bytes, good for the same shape and library version; the version; and in words,
+  // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; the version; and in words,
   // "cuBLASLt 130100, algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
   const cublaslt::Algorithm& algorithm() const { return algorithm_; }
   size_t library_version() const;

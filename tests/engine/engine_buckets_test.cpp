@@ -1,7 +1,10 @@
 // What an engine does past its largest bucket, and when its graphs or its weights are replaced under open requests.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "engine/engine.h"
 #include "tests/engine/golden_model.h"
@@ -37,6 +40,38 @@ std::map<RequestId, std::vector<int32_t>> walk(Engine& engine) {
   serve({3, 3, 3, 5, 7, 7, 7, 7});
   serve(std::vector<int64_t>(kWalkedBucket + 1, 12));
   return outputs;
+}
+
+TEST(EngineBuckets, GraphsBuiltByManyThreadsAreThoseOfOne) {
+  std::map<RequestId, std::vector<int32_t>> outputs[2];
+  for (const Observe observe : {Observe::no, Observe::yes}) {
+    test::LoadedModel loaded("llama/odd_sizes", test::test_device(), observe);
+    EngineOptions options = walk_options(true);
+    options.choices = true;
+    std::atomic<int> telling = 0;
+    std::vector<int> told;
+    options.built = [&](const BuiltBucket& one) {
+      EXPECT_EQ(telling++, 0) << "two at once";
+      told.push_back(one.built);
+      --telling;
+    };
+    Engine engine(loaded.device, loaded.kernels, loaded.model, options);
+    const BuiltGraphs& built = engine.slots().built();
+    if (observe == Observe::yes)
+      EXPECT_EQ(built.threads, 1u) << "a trace repeats from run to run";
+    else
+      EXPECT_EQ(built.threads, std::min<size_t>(8, std::max(1u, std::thread::hardware_concurrency())));
+    ASSERT_EQ(told.size(), built.graphs.size());
+    for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], static_cast<int>(i) + 1);
+    for (size_t i = 0; i + 1 < built.graphs.size(); ++i)  // however they ended
+      EXPECT_TRUE(built.graphs[i].bucket > built.graphs[i + 1].bucket ||
+                  (built.graphs[i].bucket == built.graphs[i + 1].bucket &&
+                   built.graphs[i].slot + 1 == built.graphs[i + 1].slot));
+    EXPECT_GT(built.ms, 0);
+    EXPECT_GT(built.choice_ms, 0);
+    outputs[observe == Observe::yes] = walk(engine);
+  }
+  EXPECT_EQ(outputs[0], outputs[1]);
 }
 
 TEST(EngineBuckets, RunMoreRowsThanTheLargestEagerOnlyWhenAllowedWithTheSameTokens) {

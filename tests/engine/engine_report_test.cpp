@@ -41,19 +41,30 @@ TEST(EngineReport, SuggestsTheBucketsThatPadLeast) {
 }
 
 TEST(EngineReport, AddsUpTheSlotsOfABucket) {
-  const std::string text = start_report(
-      {{.slot = 0, .bucket = 4, .nodes = 16, .bytes = 1000000, .ms = 1, .free_before = 9000000},
-       {.slot = 1, .bucket = 4, .nodes = 16, .bytes = 1000000, .ms = 2, .choice_ms = 0.5, .free_bytes = 7000000},
-       {.slot = 0, .bucket = 0, .ms = 1, .choice_ms = 0.25}},
-      {.weights = 3000000, .state = 1000000, .graphs = 2000000, .pages = 4000000});
-  EXPECT_NE(text.find("bucket    4: 32 nodes, about 2.00 MB, 3.0 ms; 9.0 MB free before, 7.0 after"),
-            std::string::npos);
+  const MemoryUse memory{.weights = 3000000, .state = 1000000, .graphs = 2000000, .pages = 4000000};
+  BuiltGraphs built{.graphs = {{.slot = 0, .bucket = 4, .nodes = 16, .bytes = 1000000, .ms = 1},
+                               {.slot = 1, .bucket = 4, .nodes = 16, .bytes = 1000000, .ms = 2},
+                               {.slot = 0, .bucket = 0, .ms = 1}},
+                    .products = 5,
+                    .products_ms = 10.5,
+                    .threads = 2,
+                    .ms = 2.5,
+                    .choice_ms = 0.75,
+                    .free_before = 9000000,
+                    .free_after = 7000000};
+  const std::string text = start_report(built, memory);
+  EXPECT_NE(text.find("bucket    4: 32 nodes, about 2.00 MB, 3.0 ms\n"), std::string::npos);
   EXPECT_NE(text.find("bucket    eager: 0 nodes"), std::string::npos);
-  EXPECT_NE(text.find("graphs    2 in 2 slots: 32 nodes, 4.0 ms"), std::string::npos);
+  EXPECT_NE(text.find("products  5 of a library, their kernels loaded in 10.5 ms\n"), std::string::npos);
+  EXPECT_NE(text.find("graphs    2 in 2 slots: 32 nodes, 2.5 ms on 2 threads; 9.0 MB free before, 7.0 after\n"),
+            std::string::npos);
   EXPECT_NE(text.find("choices   the graphs of second choices: 0.8 ms"), std::string::npos);
   EXPECT_NE(text.find("memory    10.0 MB: 3.0 of weights, 1.0 of state, about 2.0 of graphs, 4.0 of"),
             std::string::npos);
-  EXPECT_EQ(start_report({{.bucket = 4, .ms = 1}}, {}).find("choices"), std::string::npos);
+  built.choice_ms = 0;
+  built.products = 0;
+  EXPECT_EQ(start_report(built, memory).find("products"), std::string::npos);
+  EXPECT_EQ(start_report(built, memory).find("choices"), std::string::npos);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ StepTuning some_tuning() {
 
 DecoderOptions tuned(int64_t bucket, const StepTuning& tuning, RunMode mode = RunMode::explicit_) {
   DecoderOptions options = decoder_options(bucket, mode);
-  options.tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{bucket, tuning}}});
+  options.tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{bucket, tuning}}, .products = {}});
   return options;
 }
 

@@ -227,6 +227,28 @@ TEST_F(ProductNodesTest, ATimedTwinBracketsAProductAndComputesTheSame) {
 }
 
 // Planted: alpha is 1.25, and the imported kernel is given 1.5.
+TEST_F(ProductNodesTest, ALoaderCallsTheLibraryOnceForEachProductAndRunsNothing) {
+  ProductLoader loader;
+  const auto one = library_planner().plan("product", {.m = 4, .n = 8, .k = 16, .transpose_b = true});
+  const auto other = library_planner().plan("product", {.m = 8, .n = 8, .k = 16, .transpose_b = true});
+  ProductCase first(*one), second(*other);
+  loader.load(plan_of(one, first));  // the first time the answer is found out, by running the product elsewhere
+  first.reset();
+  const std::vector<std::byte> before = first.result();
+  const auto calls = [&] { return on_gpu() ? 0 : fake_->products; };
+  const int so_far = calls();
+  loader.load(plan_of(one, first));
+  EXPECT_EQ(loader.loaded(), 1u);
+  EXPECT_EQ(calls(), so_far);
+  ProductLoader again;
+  again.load(plan_of(one, first));
+  EXPECT_EQ(calls(), on_gpu() ? 0 : so_far + 1);
+  EXPECT_EQ(first.result(), before) << "it was captured, not run";
+  again.load(plan_of(other, second));
+  again.load(plan_of(own_planner().plan("product", one->shape()), first));
+  EXPECT_EQ(again.loaded(), on_gpu() ? 3u : 2u) << "a product of our own needs no library";
+}
+
 TEST_F(ProductNodesTest, AnAlteredArgumentIsFoundAndTheProductBecomesAChildGraph) {
   const MatmulShape shape{.m = 16, .n = 256, .k = 128, .transpose_b = true, .alpha = 1.25f};
   const auto matmul = library_planner().plan("product", shape);
@@ -447,8 +469,8 @@ TEST_F(ProductNodesTest, OfOneProductTwoNodesAreCapturedAndTheOthersAreWhatACapt
       const BuiltProduct added = products.add(plan, plan.nodes[0], {.graph = graph, .before = before, .types = full});
       before = {added.node};
       if (!added.form.imported) continue;
-      EXPECT_EQ(added.kernel, RecordedProduct(*matmul, product->operands(), "anew", stream_).fingerprint());
-      EXPECT_EQ(added.kernel, kernel_fingerprint(driver, added.node, "added"));
+      EXPECT_EQ(added.kernel, RecordedProduct(*matmul, product->operands(), "anew", stream_).launch());
+      EXPECT_EQ(added.kernel, kernel_launch(driver, added.node, "added"));
     }
     std::printf("%s: %d of %d nodes captured\n", to_string(shape).c_str(), static_cast<int>(products.recorded()),
                 static_cast<int>(kNodes));
@@ -481,12 +503,12 @@ TEST_F(ProductNodesTest, ARecordingMovesToOtherOperandsOnlyWhereThatIsKnownToBeA
   if (on_gpu() && !weights.move_to(other_weights))
     GTEST_SKIP() << "this algorithm's arguments hold more than addresses";
   EXPECT_TRUE(weights.move_to(other_weights));
-  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint());
+  EXPECT_EQ(weights.launch(), record(other_weights).launch());
   other_weights.b = three.b;
   EXPECT_TRUE(weights.move_to(other_weights));
-  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint());
+  EXPECT_EQ(weights.launch(), record(other_weights).launch());
   EXPECT_FALSE(weights.move_to(three)) << "a and y were the same in both recordings";
-  EXPECT_EQ(weights.fingerprint(), record(other_weights).fingerprint()) << "and nothing has changed";
+  EXPECT_EQ(weights.launch(), record(other_weights).launch()) << "and nothing has changed";
   other_weights.b += 16;
   EXPECT_FALSE(weights.move_to(other_weights)) << "another alignment";
   other_weights.b = 0;
@@ -495,7 +517,7 @@ TEST_F(ProductNodesTest, ARecordingMovesToOtherOperandsOnlyWhereThatIsKnownToBeA
   RecordedProduct all = record(one);
   all.compare(record(two));
   EXPECT_TRUE(all.move_to(three));
-  EXPECT_EQ(all.fingerprint(), record(three).fingerprint());
+  EXPECT_EQ(all.launch(), record(three).launch());
 
   RecordedProduct altered = record(two);  // planted: a difference that no operand explains
   altered.arguments()[altered.arguments().size() - 1] ^= std::byte{1};

@@ -226,6 +226,18 @@ TEST_F(MatmulPlanFakeOnCpuDriver, RefusesAnAlgorithmOfAnotherLibrary) {
   EXPECT_NE(refusal.find("cublasLtMatmulAlgoCheck: FAKE_STATUS, cuBLASLt 990000"), std::string::npos) << refusal;
 }
 
+TEST_F(MatmulPlanFakeOnCpuDriver, RefusesAPinnedAlgorithmThatNeedsMoreWorkspaceThanThereMayBe) {
+  const MatmulPlanner planner(device_, kernels_, fake_.library());
+  const auto proposed = planner.plan("p", {.m = 8, .n = 4, .k = 4});
+  const MatmulShape shape{.m = 4, .n = 4, .k = 4};
+  EXPECT_EQ(planner.plan("p", shape, {.workspace_limit_bytes = 64, .algorithm = proposed->algorithm()})->algorithm(),
+            proposed->algorithm());
+  const std::string refusal =
+      error_of([&] { planner.plan("p", shape, {.workspace_limit_bytes = 63, .algorithm = proposed->algorithm()}); });
+  EXPECT_NE(refusal.find("cannot pin the algorithm of product 'p'"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("it needs 64"), std::string::npos) << refusal;
+}
+
 TEST_F(MatmulPlanFakeOnCpuDriver, CublasLtIsRefusedByTheCpuDriver) {
   EXPECT_NE(error_of([&] { MatmulPlanner(device_, kernels_, MatmulBackend::cublaslt); }).find("CPU driver"),
             std::string::npos);
