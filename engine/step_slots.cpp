@@ -151,9 +151,9 @@ StepSlots::~StepSlots() {
   }
 }
 
-// The driver takes the calls of several threads in turns, but planning and most of adding are ours: of 1, 2, 4, 8 and
-// 16 threads 8 were fastest for the 104 graphs of Llama-3.2-1B, 136, 132, 79, 74 and 78 ms (bench/results/2026-11-24-h200-start.txt).
-constexpr size_t kMostBuildingThreads = 8;
+// The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,
+// 103, 79, 80, 81 and 85 ms for the 102 graphs of Llama-3.2-1B (bench/results/2026-11-24-h200-start.txt).
+constexpr size_t kMostBuildingThreads = 6;
 
 // One alone where a stream is captured, and where every call is observed: a trace repeats from run to run.
 size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
