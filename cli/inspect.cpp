@@ -218,7 +218,7 @@ int inspect_command(const InspectOptions& options) {
 void add_inspect(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is and what of it fits on a device");
-  command->add_option("--model", options->model, "Hugging Face checkpoint folder")->required();
+  command->add_option("-m,--model", options->model, "Hugging Face checkpoint folder")->required();
   command->add_option("--device", options->device, "auto (where there is one), none, cuda, cuda:N or cpu")
       ->capture_default_str();
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");

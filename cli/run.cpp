@@ -478,7 +478,7 @@ void add_run(CLI::App& app, Action& chosen) {
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
-  command->add_option("--max-batch", options->engine.max_batch, "requests served at once")
+  command->add_option("--max-batch,--max-num-seqs", options->engine.max_batch, "requests served at once")
       ->check(whole_number<int>)
       ->capture_default_str();
   command->add_option("--chunk", options->chunk, "prompt tokens of a step (default: at most 512, on the CPU driver 64)")

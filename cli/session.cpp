@@ -75,7 +75,7 @@ KernelCacheOptions kernel_options() {
 }  // namespace
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
-  command.add_option("--model", options.model, "Hugging Face checkpoint folder")->required();
+  command.add_option("-m,--model", options.model, "Hugging Face checkpoint folder")->required();
   command.add_option("--device", options.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
   command.add_option("--mode", options.mode, "how a plan is run")
       ->check(CLI::IsMember({"explicit", "captured", "eager"}))
@@ -86,7 +86,9 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--numerics", options.numerics, "invariant: a row's bits do not depend on the size of its batch")
       ->check(CLI::IsMember({"fast", "invariant"}))
       ->capture_default_str();
-  command.add_option("--max-context", options.max_context, "tokens of the longest sequence (default: as needed)")
+  command
+      .add_option("--max-context,--max-model-len", options.max_context,
+                  "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();

@@ -59,13 +59,14 @@ int tune(const TuneOptions& options) {
 void add_tune(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TuneOptions>();
   CLI::App* command = app.add_subcommand("tune", "Find launch shapes that suit this device and model");
-  command->add_option("--model", options->session.model, "Hugging Face checkpoint folder")->required();
+  command->add_option("-m,--model", options->session.model, "Hugging Face checkpoint folder")->required();
   command->add_option("--device", options->session.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
   command->add_option("--batch", options->tuner.rows, "rows of a step, one or more")->capture_default_str();
   command->add_option("--context", options->tuner.context, "keys that every row attends to")
       ->check(CLI::Range(2, 1 << 24))
       ->capture_default_str();
-  command->add_option("--parts", options->tuner.parts, "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head");
+  command->add_option("--parts", options->tuner.parts,
+                      "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head");
   command->add_option("--samples", options->tuner.samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
