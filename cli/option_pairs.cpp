@@ -17,12 +17,12 @@ void refuse_pair(std::string options, std::string why, std::string way_out) {
                .fault = Fault::usage});
 }
 
-void check_context_pairs(const GivenOptions& given) {
-  const int64_t context = given.session.max_context, pages = given.engine.pages;
-  if (context > given.model_context)
+void check_context_pairs(const EngineSettings& given, int64_t context, int64_t model_context) {
+  const int64_t pages = given.engine.pages;
+  if (context > model_context)
     refuse_pair("--max-context and --model",
-                fmt::format("a context of {} tokens, and the model was made for {}", context, given.model_context),
-                fmt::format("--max-context {}, or less", given.model_context));
+                fmt::format("a context of {} tokens, and the model was made for {}", context, model_context),
+                fmt::format("--max-context {}, or less", model_context));
   if (pages > 0 && pages * kPageTokens < context)
     refuse_pair(
         "--pages and --max-context",
@@ -30,7 +30,7 @@ void check_context_pairs(const GivenOptions& given) {
         fmt::format("--pages {}, or --max-context {}", pages_for(context), pages * kPageTokens));
 }
 
-void check_bucket_pairs(const GivenOptions& given) {
+void check_bucket_pairs(const EngineSettings& given) {
   const EngineOptions& engine = given.engine;
   if (engine.buckets.empty()) return;
   std::vector<int> sizes = engine.buckets;
@@ -62,11 +62,11 @@ void check_bucket_pairs(const GivenOptions& given) {
                 fmt::format("a bucket of {}, or --speculate 0", 1 + engine.speculate));
 }
 
-void check_form_pairs(const GivenOptions& given) {
-  if (prefill_form(given.prefill) == PrefillForm::piecewise && given.session.mode == "eager")
+void check_form_pairs(const EngineSettings& given, const SessionOptions& session) {
+  if (prefill_form(given.prefill) == PrefillForm::piecewise && session.mode == "eager")
     refuse_pair("--prefill and --mode", "the pieces are graphs, and eager means none",
                 "--prefill eager, or --mode explicit");
-  if (given.products_from && given.engine.products_from > 0 && given.session.numerics == "invariant")
+  if (given.products_from.value_or(0) > 0 && session.numerics == "invariant")
     refuse_pair("--products-from and --numerics",
                 "a library's product sums in an order of its own, which invariant numerics cannot take",
                 "--products-from 0, or --numerics fast");
@@ -74,10 +74,10 @@ void check_form_pairs(const GivenOptions& given) {
 
 }  // namespace
 
-void check_pairs(const GivenOptions& given) {
-  check_context_pairs(given);
+void check_pairs(const EngineSettings& given, const SessionOptions& session, int64_t model_context) {
+  check_context_pairs(given, session.max_context, model_context);
   check_bucket_pairs(given);
-  check_form_pairs(given);
+  check_form_pairs(given, session);
 }
 
 }  // namespace nodewright::cli

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -20,15 +19,14 @@
 
 #include "cli/choice_fields.h"
 #include "cli/command.h"
+#include "cli/engine_options.h"
 #include "cli/json_numbers.h"
 #include "cli/npy.h"
 #include "cli/option_pairs.h"
-#include "cli/progress_bar.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
-#include "engine/engine.h"
 #include "engine/engine_report.h"
 #include "engine/tokenizer.h"
 #include "models/model_config.h"
@@ -45,12 +43,9 @@ struct RunOptions {
   SamplingOptions sampling;  // of requests that do not say
   std::string requests = "-";
   int64_t max_tokens = 128;
-  EngineOptions engine;
-  std::optional<int> chunk;
-  std::string reserve = "all", memory_limit;
-  std::string prefill = "graph";
-  bool no_prefix_cache = false, no_pipelining = false, stats = false;
-  bool products_from = false;  // it was given
+  EngineSettings engine;
+  std::string reserve = "all";
+  bool stats = false;
   std::optional<double> rate;  // requests a second
   std::filesystem::path hidden_dir;
 };
@@ -335,12 +330,10 @@ std::vector<ServedLine> read_lines(const RunOptions& options, LineReader& reader
   return reader.read(file);
 }
 
-// Prompt tokens of a step, where --chunk does not say: enough that the step takes its time by the token, on the CPU
-// driver what takes a second; no more than all prompts have.
-int usual_chunk(const std::vector<ServedLine>& lines, int max_batch, bool is_cpu) {
+int64_t prompt_tokens(const std::vector<ServedLine>& lines) {
   size_t tokens = 0;
   for (const ServedLine& line : lines) tokens += line.spec.prompt.size();
-  return std::max(max_batch, static_cast<int>(std::min<size_t>(tokens, is_cpu ? 64 : 512)));
+  return static_cast<int64_t>(tokens);
 }
 
 // Tokens of the longest request, where --max-context does not say.
@@ -350,34 +343,6 @@ int64_t longest(const RunOptions& options, const std::vector<ServedLine>& lines)
   for (const ServedLine& line : lines)
     most = std::max(most, static_cast<int64_t>(line.spec.prompt.size()) + line.spec.max_tokens);
   return most;
-}
-
-// "0.9" of the device's memory, or bytes.
-uint64_t memory_limit(const std::string& text, const Device& device) {
-  if (text.empty()) return 0;
-  double share = 0;
-  uint64_t bytes = 0;
-  const char* end = text.data() + text.size();
-  const auto as_bytes = std::from_chars(text.data(), end, bytes);
-  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > device.properties().total_bytes)
-    throw Error(
-        {.doing = "use together",
-         .object = "--memory-limit and --device",
-         .detail = fmt::format("{} bytes, and {} has {}", bytes, device.name(), device.properties().total_bytes),
-         .advice = "a share such as 0.9, or fewer bytes",
-         .fault = Fault::usage});
-  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > 1) return bytes;
-  const auto as_share = std::from_chars(text.data(), end, share);
-  if (as_share.ec != std::errc() || as_share.ptr != end || !(share > 0 && share <= 1))
-    throw Error(
-        {.doing = "use",
-         .object = "--memory-limit",
-         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a whole "
-                               "number of bytes",
-                               text),
-         .advice = "0.9, or 8000000000",
-         .fault = Fault::usage});
-  return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
 }
 
 void make_folder(const char* option, const std::filesystem::path& folder) {
@@ -404,12 +369,7 @@ int run_requests(const RunOptions& options) {
   if (std::filesystem::exists(options.session.model / "tokenizer.json"))
     tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
   const ModelConfig config = read_model_config(options.session.model);
-  check_pairs({.session = options.session,
-               .engine = options.engine,
-               .chunk = options.chunk,
-               .prefill = options.prefill,
-               .products_from = options.products_from,
-               .model_context = config.max_position});
+  check_pairs(options.engine, options.session, config.max_position);
   std::vector<ServedLine> lines = [&] {
     LineReader reader(options, config, tokenizer);
     return read_lines(options, reader);
@@ -417,32 +377,16 @@ int run_requests(const RunOptions& options) {
   make_folder("--hidden-dir", options.hidden_dir);
 
   Session session(options.session, Loading::begun);
-  EngineOptions engine_options = options.engine;
-  engine_options.tuning = session.tuning();
-  engine_options.choices =
-      std::ranges::any_of(lines, [](const ServedLine& line) { return line.choice.options.needs_choices(); });
+  EngineSettings settings = options.engine;
+  settings.engine.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
+  EngineNeeds needs{
+      .prompt_tokens = prompt_tokens(lines),
+      .max_context = longest(options, lines),
+      .choices = std::ranges::any_of(lines, [](const ServedLine& l) { return l.choice.options.needs_choices(); })};
   for (const ServedLine& line : lines)
-    if (!options.hidden_dir.empty()) engine_options.hidden = std::max(engine_options.hidden, line.spec.hidden);
-  engine_options.chunk =
-      options.chunk.value_or(usual_chunk(lines, options.engine.max_batch, session.device().driver().is_cpu()));
-  engine_options.max_context = std::min(longest(options, lines), session.context_limit());
-  engine_options.prefix_cache = !options.no_prefix_cache;
-  engine_options.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
-  engine_options.depth = options.no_pipelining ? 1 : kSlots;
-  engine_options.mode = run_mode(options.session.mode);
-  engine_options.policy = edge_policy(options.session.edges);
-  engine_options.numerics = numerics_of(options.session.numerics);
-  engine_options.prefill = prefill_form(options.prefill);
-  ProgressBar progress("building graphs");
-  engine_options.built = [&](const BuiltBucket& one) {
-    progress.show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
-  };
-  engine_options.memory_limit = memory_limit(options.memory_limit, session.device());
-  engine_options.fell_back = [](const std::string& reason) {
-    fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
-  };
-  Engine engine(session.device(), session.kernels(), session.model(), engine_options);
-  progress.wipe();
+    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, line.spec.hidden);
+  const std::unique_ptr<Engine> made = make_engine(settings, options.session, session, needs);
+  Engine& engine = *made;
   if (options.stats)
     fmt::print(stderr, "load      {:.0f} ms\n{}", session.model().upload_ms(),
                start_report(engine.slots().built(), engine.slots().memory()));
@@ -478,62 +422,21 @@ void add_run(CLI::App& app, Action& chosen) {
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
-  command->add_option("--max-batch,--max-num-seqs", options->engine.max_batch, "requests served at once")
+  command->add_option("--max-batch,--max-num-seqs", options->engine.engine.max_batch, "requests served at once")
       ->check(whole_number<int>)
       ->capture_default_str();
-  command->add_option("--chunk", options->chunk, "prompt tokens of a step (default: at most 512, on the CPU driver 64)")
-      ->check(whole_number<int>);
-  command
-      ->add_option("--prefill", options->prefill,
-                   "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
-      ->capture_default_str();
-  command
-      ->add_option("--speculate", options->engine.speculate,
-                   "tokens that a step checks for each request beyond the one it chooses, guessed from what its own "
-                   "tokens repeat: up to 16; 0: none")
-      ->check(whole_number<int>)
-      ->capture_default_str();
-  command
-      ->add_option("--products-from", options->engine.products_from,
-                   "rows from which on steps are library products (needs cuBLASLt); 0: never")
-      ->check(whole_number<uint32_t>)
-      ->capture_default_str();
-  command
-      ->add_option("--buckets", options->engine.buckets,
-                   "rows of the graphs (default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
-      ->delimiter(',')
-      ->check(whole_number<int>);
-  command->add_flag("--allow-eager", options->engine.allow_eager,
-                    "steps of more rows than the largest bucket run node by node, without a graph");
-  command
-      ->add_option(
-          "--pages", options->engine.pages,
-          fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
-      ->check(whole_number<uint32_t>);
-  command->add_option("--memory-limit", options->memory_limit,
-                      "of weights, state, graphs and pages: bytes, or a share of the device's memory such as 0.9; the "
-                      "cache gets what is left");
+  add_engine_options(*command, options->engine);
   command
       ->add_option("--reserve", options->reserve,
                    "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
                    "preempted where they run out")
       ->check(CLI::IsMember({"all", "prompt"}))
       ->capture_default_str();
-  command
-      ->add_option(
-          "--step-timeout", options->engine.step_timeout_ms,
-          "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
-      ->check(whole_number<uint32_t>);
   command->add_option("--hidden-dir", options->hidden_dir,
                       "folder for the hidden states that requests ask for: a .npy file each, float32 [tokens, hidden]");
-  command->add_flag("--no-prefix-cache", options->no_prefix_cache, "prompts that begin alike share no pages");
-  command->add_flag("--no-pipelining", options->no_pipelining, "one step in flight instead of two");
   command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");
   command->add_flag("--stats", options->stats, "print times and counts to stderr");
-  command->callback([options, command, &chosen] {
-    options->products_from = command->count("--products-from") > 0;
-    chosen = [options] { return run_requests(*options); };
-  });
+  command->callback([options, &chosen] { chosen = [options] { return run_requests(*options); }; });
 }
 
 }  // namespace nodewright::cli

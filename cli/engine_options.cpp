@@ -1,0 +1,129 @@
+#include "cli/engine_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "cli/progress_bar.h"
+#include "cli/whole_number.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+// Prompt tokens of a step: enough that the step takes its time by the token, on the CPU driver what takes a second.
+constexpr int kUsualChunk = 512, kUsualCpuChunk = 64;
+
+// Where --chunk does not say: no more than all prompts have.
+int usual_chunk(int64_t prompt_tokens, int max_batch, bool is_cpu) {
+  const int64_t most = is_cpu ? kUsualCpuChunk : kUsualChunk;
+  return std::max(max_batch, static_cast<int>(std::min(prompt_tokens, most)));
+}
+
+// "0.9" of the device's memory, or bytes.
+uint64_t memory_limit(const std::string& text, const Device& device) {
+  if (text.empty()) return 0;
+  double share = 0;
+  uint64_t bytes = 0;
+  const char* end = text.data() + text.size();
+  const auto as_bytes = std::from_chars(text.data(), end, bytes);
+  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > device.properties().total_bytes)
+    throw Error(
+        {.doing = "use together",
+         .object = "--memory-limit and --device",
+         .detail = fmt::format("{} bytes, and {} has {}", bytes, device.name(), device.properties().total_bytes),
+         .advice = "a share such as 0.9, or fewer bytes",
+         .fault = Fault::usage});
+  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > 1) return bytes;
+  const auto as_share = std::from_chars(text.data(), end, share);
+  if (as_share.ec != std::errc() || as_share.ptr != end || !(share > 0 && share <= 1))
+    throw Error(
+        {.doing = "use",
+         .object = "--memory-limit",
+         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a whole "
+                               "number of bytes",
+                               text),
+         .advice = "0.9, or 8000000000",
+         .fault = Fault::usage});
+  return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
+}
+
+}  // namespace
+
+void add_engine_options(CLI::App& command, EngineSettings& settings) {
+  EngineOptions& engine = settings.engine;
+  command
+      .add_option("--chunk", settings.chunk,
+                  fmt::format("prompt tokens of a step (default: at most {}, on the CPU driver {})", kUsualChunk,
+                              kUsualCpuChunk))
+      ->check(whole_number<int>);
+  command
+      .add_option("--prefill", settings.prefill,
+                  "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
+      ->capture_default_str();
+  command
+      .add_option("--speculate", engine.speculate,
+                  "tokens that a step checks for each request beyond the one it chooses, guessed from what its own "
+                  "tokens repeat: up to 16; 0: none")
+      ->check(whole_number<int>)
+      ->capture_default_str();
+  command
+      .add_option("--products-from", settings.products_from,
+                  fmt::format("rows from which on steps are library products (needs cuBLASLt); 0: never (default: {})",
+                              kProductsFromRows))
+      ->check(whole_number<uint32_t>);
+  command
+      .add_option("--buckets", engine.buckets,
+                  "rows of the graphs (default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
+      ->delimiter(',')
+      ->check(whole_number<int>);
+  command.add_flag("--allow-eager", engine.allow_eager,
+                   "steps of more rows than the largest bucket run node by node, without a graph");
+  command
+      .add_option(
+          "--pages", engine.pages,
+          fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
+      ->check(whole_number<uint32_t>);
+  command.add_option("--memory-limit", settings.memory_limit,
+                     "of weights, state, graphs and pages: bytes, or a share of the device's memory such as 0.9; the "
+                     "cache gets what is left");
+  command
+      .add_option(
+          "--step-timeout", engine.step_timeout_ms,
+          "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
+      ->check(whole_number<uint32_t>);
+  command.add_flag("--no-prefix-cache", settings.no_prefix_cache, "prompts that begin alike share no pages");
+  command.add_flag("--no-pipelining", settings.no_pipelining, "one step in flight instead of two");
+}
+
+std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
+                                    const EngineNeeds& needs) {
+  EngineOptions engine = settings.engine;
+  engine.chunk =
+      settings.chunk.value_or(usual_chunk(needs.prompt_tokens, engine.max_batch, session.device().driver().is_cpu()));
+  engine.max_context = std::min(needs.max_context, session.context_limit());
+  engine.choices = needs.choices;
+  engine.hidden = needs.hidden;
+  engine.products_from = settings.products_from.value_or(kProductsFromRows);
+  engine.prefill = prefill_form(settings.prefill);
+  engine.memory_limit = memory_limit(settings.memory_limit, session.device());
+  engine.prefix_cache = !settings.no_prefix_cache;
+  engine.depth = settings.no_pipelining ? 1 : kSlots;
+  engine.tuning = session.tuning();
+  engine.mode = run_mode(options.mode);
+  engine.policy = edge_policy(options.edges);
+  engine.numerics = numerics_of(options.numerics);
+  const auto progress = std::make_shared<ProgressBar>("building graphs");
+  engine.built = [progress](const BuiltBucket& one) {
+    progress->show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
+  };
+  engine.fell_back = [](const std::string& reason) {
+    fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
+  };
+  auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);
+  progress->wipe();
+  return made;
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,40 @@
+// The engine of the commands that serve requests (run, generate, chat): its options, and their defaults where the
+// command line is silent.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/session.h"
+#include "engine/engine.h"
+
+namespace nodewright::cli {
+
+struct EngineSettings {
+  EngineOptions engine;      // what is set as it stands on the command line; max_batch is the command's
+  std::optional<int> chunk;  // prompt tokens of a step
+  std::optional<int64_t> products_from;
+  std::string prefill = "graph", memory_limit;
+  bool no_prefix_cache = false, no_pipelining = false;
+};
+
+// --chunk, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages, --memory-limit, --step-timeout,
+// --no-prefix-cache, --no-pipelining.
+void add_engine_options(CLI::App& command, EngineSettings& settings);
+
+// What the requests of a command ask of its engine.
+struct EngineNeeds {
+  int64_t prompt_tokens = 0;  // of all prompts together; more than a step takes where they are not known yet
+  int64_t max_context = 1;    // tokens of the longest request; no more than the session's context limit is used
+  bool choices = false;
+  HiddenStates hidden = HiddenStates::none;
+};
+
+// Builds it, with a progress bar on stderr when that is a terminal. Steps that run without a graph are told there, too.
+std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
+                                    const EngineNeeds& needs);
+
+}  // namespace nodewright::cli
