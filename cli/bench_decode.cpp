@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/decode_bench.h"
+#include "bench/sampling_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
 #include "cli/output_file.h"
+#include "cli/row_sampling_words.h"
 #include "cli/session.h"
 #include "runtime/error.h"
 
@@ -18,6 +20,7 @@ struct DecodeOptions {
   SessionOptions session;
   std::vector<int64_t> batches{1}, contexts{1024};
   std::vector<std::string> modes{"explicit"};
+  std::vector<std::string> sampling;  // empty: greedy steps beside the read bandwidth
   int samples = 20, steps = 20;
   int64_t products_from = kProductsFromRows;
   std::filesystem::path out;
@@ -47,6 +50,64 @@ void check_at_least(const char* option, const std::vector<int64_t>& values, int6
                    .fault = Fault::usage});
 }
 
+nlohmann::ordered_json decode_record(const DecodeOptions& options, Session& session) {
+  nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
+  file["model"] = options.session.model.filename().string();
+  file["edges"] = options.session.edges;
+  file["products_from"] = options.products_from;
+  file["samples"] = options.samples;
+  file["steps_per_sample"] = options.steps;
+  file["tuned"] = session.tuning() != nullptr;
+  return file;
+}
+
+nlohmann::ordered_json sampling_line_json(const SamplingBenchLine& line) {
+  return {{"batch", line.batch},
+          {"context", line.context},
+          {"mode", std::string(to_string(line.mode))},
+          {"sampling", line.sampling},
+          {"second_choice", line.second_choice},
+          {"step_us", spread_json(line.step_us)},
+          {"over_greedy_us", spread_json(line.over_greedy_us)},
+          {"unlike_greedy", line.unlike_greedy}};
+}
+
+int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOptions& decode) {
+  if (options.session.steps.most > 1)
+    throw Error({.doing = "use together",
+                 .object = "--sampling and --steps-per-launch",
+                 .detail = "steps of one launch cannot be chosen again",
+                 .advice = "one of them",
+                 .fault = Fault::usage});
+  Session session(options.session);
+  const SamplingBenchOptions bench{.batches = options.batches,
+                                   .contexts = options.contexts,
+                                   .settings = row_samplings(options.sampling, session.config()),
+                                   .modes = decode.modes,
+                                   .policy = decode.policy,
+                                   .products_from = decode.products_from,
+                                   .numerics = decode.numerics,
+                                   .tuning = session.tuning(),
+                                   .max_context = decode.max_context,
+                                   .samples = options.samples,
+                                   .launches_per_sample = options.steps};
+  fmt::print("{:>5} {:>7} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}  {}\n", "batch", "context", "mode", "step us", "min",
+             "over us", "min", "max", "sampling");
+  const auto lines =
+      bench_sampling(session.device(), session.kernels(), session.model(), bench, [](const SamplingBenchLine& l) {
+        fmt::print("{:>5} {:>7} {:>9} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}  {}\n", l.batch, l.context,
+                   to_string(l.mode), l.step_us.median, l.step_us.least, l.over_greedy_us.median,
+                   l.over_greedy_us.least, l.over_greedy_us.most, l.sampling);
+        std::fflush(stdout);
+      });
+  if (options.out.empty()) return 0;
+  nlohmann::ordered_json file = decode_record(options, session);
+  file["lines"] = nlohmann::ordered_json::array();
+  for (const SamplingBenchLine& line : lines) file["lines"].push_back(sampling_line_json(line));
+  write_whole_file(options.out, file.dump(2) + "\n");
+  return 0;
+}
+
 int bench_decode_command(const DecodeOptions& options) {
   DecodeBenchOptions bench{.batches = options.batches, .contexts = options.contexts, .modes = {}};
   for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
@@ -60,6 +121,7 @@ int bench_decode_command(const DecodeOptions& options) {
   bench.samples = options.samples;
   bench.launches_per_sample = options.steps;
   bench.steps = options.session.steps;
+  if (!options.sampling.empty()) return bench_sampling_command(options, bench);
   Session session(options.session);
   bench.tuning = session.tuning();
   fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min",
@@ -72,15 +134,9 @@ int bench_decode_command(const DecodeOptions& options) {
                                     std::fflush(stdout);
                                   });
   if (options.out.empty()) return 0;
-  nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
-  file["model"] = options.session.model.filename().string();
-  file["edges"] = options.session.edges;
-  file["products_from"] = options.products_from;
-  file["samples"] = options.samples;
-  file["steps_per_sample"] = options.steps;
+  nlohmann::ordered_json file = decode_record(options, session);
   file["steps_per_launch"] = options.session.steps.most;
   file["loop"] = options.session.steps.loop;
-  file["tuned"] = session.tuning() != nullptr;
   file["lines"] = nlohmann::ordered_json::array();
   for (const DecodeBenchLine& line : lines) file["lines"].push_back(line_json(line));
   write_whole_file(options.out, file.dump(2) + "\n");
@@ -94,9 +150,15 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   CLI::App* decode = bench.add_subcommand("decode", "Time a decode step beside the device's read bandwidth");
   add_session_options(*decode, options->session);
   add_steps_options(*decode, options->session);
-  decode->add_option("--batch", options->batches, "rows of the step, one or more")->capture_default_str();
-  decode->add_option("--context", options->contexts, "keys a row attends to, one or more")->capture_default_str();
+  decode->add_option("--batch,--rows", options->batches, "rows of the step, one or more")
+      ->delimiter(',')
+      ->capture_default_str();
+  decode->add_option("--context", options->contexts, "keys a row attends to, one or more")
+      ->delimiter(',')
+      ->capture_default_str();
   decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();
+  decode->add_option("--sampling", options->sampling,
+                     fmt::format("how every row chooses, one or more, beside greedy steps: {}", kSamplingWordsHelp));
   decode
       ->add_option("--products-from", options->products_from, "rows from which on steps are library products; 0: never")
       ->check(CLI::Range(0, 1 << 30))

@@ -124,6 +124,8 @@ class StepSlots {
   // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
   bool timed_out() const { return timed_out_; }
 
+  // The stream that steps run on; for measuring.
+  const Stream& stream() const { return compute_; }
   // Every later step is recorded there, until null; for measuring.
   void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.

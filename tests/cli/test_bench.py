@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, PROGRAM, SOURCE, USAGE, CommandTest
+from command import DEMO, DEVICE, PROGRAM, SOURCE, USAGE, CommandTest, run
 
 MODES = ("eager", "captured", "explicit")
 PLOT = os.path.join(SOURCE, "bench", "plot_decode.py")
@@ -126,6 +126,51 @@ class Decode(CommandTest):
         for line in lines.values():
             self.assertLess(0, line["step_ms"]["median"])
             self.assertLess(0, line["wall_ms"]["median"])
+
+
+class DecodeSampling(CommandTest):
+    WORDS = ("bench", "decode", "--model", DEMO, "--device", DEVICE, "--context", "16", "--samples", "3", "--steps", "2")
+
+    def test_every_setting_stands_beside_the_greedy_steps_of_its_batch(self):
+        settings = ["checkpoint", "temperature=100,top_k=200,top_p=0.9", "mask,logprobs=2", "repetition_penalty=1.5"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "decode.json")
+            text = self.succeed(*self.WORDS, "--rows", "1,8", "--sampling", *settings, "--out", path)
+            with open(path) as file:
+                lines = json.load(file)["lines"]
+        expected = [(rows, name) for rows in (1, 8) for name in ["greedy", *settings]]
+        self.assertEqual(expected, [(line["batch"], line["sampling"]) for line in lines])
+        self.assertEqual([(str(rows), name) for rows, name in expected],
+                         [(row.split()[0], row.split()[-1]) for row in text.splitlines()[1:]])
+        for line in lines:
+            over = line["over_greedy_us"]
+            self.assertLess(0, line["step_us"]["min"])
+            self.assertTrue(over["min"] <= over["median"] <= over["max"], line)
+            self.assertEqual(line["sampling"] in settings[2:], line["second_choice"])
+            if line["sampling"] == "greedy":
+                self.assertEqual((0, 0, 0), (over["min"], over["max"], line["unlike_greedy"]))
+        # Eight rows that draw from 200 tokens almost alike do not all find the likeliest; half of the vocabulary is
+        # denied, the likeliest token of some row with it.
+        self.assertLess(0, lines[7]["unlike_greedy"])
+        self.assertLess(0, lines[8]["unlike_greedy"])
+
+    def test_rows_that_are_chosen_again_launch_a_second_graph_a_step(self):
+        def launches(*settings):
+            done = run(*self.WORDS, "--trace", "--sampling", *settings)
+            self.assertEqual(0, done.returncode)
+            return done.stderr.decode().count("cuGraphLaunch")
+        # Two rounds warm up, three count; each has a step in both slots and the two that are timed.
+        steps = 5 * (2 + 2)
+        self.assertEqual([steps, 2 * steps, 3 * steps],
+                         [launches("greedy"), launches("top_k=5"), launches("presence_penalty=1")])
+
+    def test_settings_that_are_none_are_named(self):
+        for words, named in (("top", "'top' is no setting"), ("top_k", "'top_k' has no number"),
+                             ("top_k=1.5", "top_k is no whole number"), ("temperature=-1", "temperature of -1"),
+                             ("min_p=2", "min_p of 2"), ("top_p=1,top-p=0.5", "two of top_p"), ("", "'' is no setting")):
+            self.assert_refused(USAGE, ["--sampling", named], *self.WORDS, "--sampling", words)
+        self.assert_refused(USAGE, ["--sampling and --steps-per-launch"], *self.WORDS, "--sampling", "greedy",
+                            "--steps-per-launch", "2")
 
 
 class Bench(CommandTest):

@@ -1,0 +1,20 @@
+// "greedy", "checkpoint" or "temperature=0.7,top_k=50,...": what --sampling of the measurements says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/row_sampling.h"
+#include "models/model_config.h"
+
+namespace nodewright::cli {
+
+// For the option's help.
+extern const char* const kSamplingWordsHelp;
+
+// Throws Error (usage) naming what is no setting, or out of range. `config`: whose vocabulary a mask is made for, and
+// whose generation_config.json "checkpoint" means.
+RowSampling row_sampling(const std::string& words, const ModelConfig& config);
+std::vector<RowSampling> row_samplings(const std::vector<std::string>& all, const ModelConfig& config);
+
+}  // namespace nodewright::cli
