@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -84,13 +85,14 @@ class PromptStep {
       : cache_(device, model.config(), pages_for(tokens)),
         slot_(device, model.config(),
               {.rows = tokens,
-               .max_context = tokens,
+               .max_context = std::max(tokens, options.max_context),
                .sequences = 1,
                .products_from = options.products_from,
+               .numerics = options.numerics,
                .tuning = options.tuning}),
         state_(slot_.state(tokens)),
         kernels_(decoder_kernels(kernels, model.config(), slot_.shape(tokens))),
-        plan(decoder_plan(device, model, kernels_, cache_, state_, DecodePurpose::step, EdgePolicy::programmatic)) {
+        plan(decoder_plan(device, model, kernels_, cache_, state_, DecodePurpose::step, options.policy)) {
     const std::vector<int32_t> prompt = some_tokens(tokens, model.config().vocab);
     std::vector<int32_t> pages;
     for (int64_t page = 0; page < pages_for(tokens); ++page) pages.push_back(static_cast<int32_t>(page));

@@ -7,6 +7,7 @@
 
 #include "bench/spread.h"
 #include "engine/prefill_form.h"
+#include "graph/edge_derivation.h"
 #include "models/decoder_model.h"
 #include "models/step_shape.h"
 #include "runtime/kernel_cache.h"
@@ -18,6 +19,9 @@ struct PrefillBenchOptions {
   std::vector<PrefillForm> forms{PrefillForm::graph, PrefillForm::piecewise, PrefillForm::eager};
   int64_t products_from = kProductsFromRows;
   std::shared_ptr<const Tuning> tuning;
+  EdgePolicy policy = EdgePolicy::programmatic;
+  Numerics numerics = Numerics::fast;
+  int64_t max_context = 0;  // of the graphs; 0, or less than the prompt: the prompt's tokens
   int samples = 10;
   int64_t product_edge = 0;  // of the square product that gives the matrix rate; 0: 8192 on a GPU, 64 on the CPU driver
 };

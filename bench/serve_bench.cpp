@@ -88,6 +88,7 @@ class ServeBench {
                      .pages = batch_ * pages_for(context()),
                      .numerics = options_.numerics,
                      .tuning = options_.tuning,
+                     .mode = options_.mode,
                      .policy = options_.policy});
     for (int64_t layer = 0; layer < model_.config().layers; ++layer) {
       const View<bf16> pages = slots.cache().layer(layer);
@@ -131,6 +132,7 @@ class ServeBench {
                    .prefix_cache = false,
                    .depth = depth,
                    .numerics = options_.numerics,
+                   .mode = options_.mode,
                    .policy = options_.policy,
                    .tuning = options_.tuning});
     for (int row = 0; row < batch_; ++row) {
@@ -161,7 +163,7 @@ class ServeBench {
   }
 
  private:
-  int64_t context() const { return options_.prompt + options_.output; }
+  int64_t context() const { return std::max(options_.prompt + options_.output, options_.max_context); }
 
   bool is_decoding(const PipelineState& pipeline) const {
     return pipeline.waiting().empty() && pipeline.admitted().size() == static_cast<size_t>(batch_) &&

@@ -17,6 +17,8 @@ struct ServeBenchOptions {
   int64_t prompt = 128, output = 256;  // tokens of each
   double busy_us = 200;                // that the host spends after a step, where it is busy
   int rounds = 3;                      // of each way, taking turns
+  int64_t max_context = 0;             // of the graphs; 0, or less than a request: a request's tokens
+  RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   Numerics numerics = Numerics::fast;
   std::shared_ptr<const Tuning> tuning;

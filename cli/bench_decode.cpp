@@ -110,10 +110,14 @@ int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOption
 
 int bench_decode_command(const DecodeOptions& options) {
   DecodeBenchOptions bench{.batches = options.batches, .contexts = options.contexts, .modes = {}};
-  for (const std::string& mode : options.modes) bench.modes.push_back(run_mode(mode));
+  for (const std::string& mode : options.modes) {
+    bench.modes.push_back(run_mode(mode));
+    SessionOptions session = options.session;
+    session.mode = mode;
+    check_steps(session);
+  }
   check_at_least("--batch", options.batches, 1);
   check_at_least("--context", options.contexts, 2);
-  check_steps(options.session);
   bench.policy = edge_policy(options.session.edges);
   bench.numerics = numerics_of(options.session.numerics);
   bench.max_context = options.session.max_context;
@@ -156,7 +160,10 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   decode->add_option("--context", options->contexts, "keys a row attends to, one or more")
       ->delimiter(',')
       ->capture_default_str();
-  decode->add_option("--modes", options->modes, "explicit, captured, eager")->capture_default_str();
+  decode->add_option("--modes,--mode", options->modes, "how the plan is run, one or more")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"explicit", "captured", "eager"}))
+      ->capture_default_str();
   decode->add_option("--sampling", options->sampling,
                      fmt::format("how every row chooses, one or more, beside greedy steps: {}", kSamplingWordsHelp));
   decode

@@ -193,6 +193,7 @@ void add_bench_nodes(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<NodesOptions>();
   CLI::App* nodes = bench.add_subcommand("nodes", "Time every node of a decode step, without a profiler");
   add_session_options(*nodes, options->session);
+  refuse_mode(*nodes, "nodes are timed in a graph that is made for it, and there is no other way to run that");
   add_bucket_option(*nodes, options->session);
   nodes->add_option("--context", options->context, "keys a row attends to")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))

@@ -46,6 +46,9 @@ int bench_prefill_command(const PrefillOptions& options) {
                    .fault = Fault::usage});
   Session session(options.session);
   bench.tuning = session.tuning();
+  bench.policy = edge_policy(options.session.edges);
+  bench.numerics = numerics_of(options.session.numerics);
+  bench.max_context = options.session.max_context;
   fmt::print("{:>6} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>6}\n", "tokens", "form", "ms", "min", "max",
              "tokens/s", "TFLOP", "TFLOP/s", "share");
   const auto lines = bench_prefill(
@@ -59,6 +62,8 @@ int bench_prefill_command(const PrefillOptions& options) {
   if (options.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
   file["model"] = options.session.model.filename().string();
+  file["edges"] = options.session.edges;
+  file["numerics"] = options.session.numerics;
   file["samples"] = bench.samples;
   file["products_from"] = bench.products_from;
   file["lines"] = nlohmann::ordered_json::array();
@@ -73,6 +78,7 @@ void add_bench_prefill(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<PrefillOptions>();
   CLI::App* prefill = bench.add_subcommand("prefill", "Time prompts of one step beside the device's matrix rate");
   add_session_options(*prefill, options->session);
+  refuse_mode(*prefill, "a prompt is run in each of --forms graph, piecewise and eager");
   prefill->add_option("--tokens", options->bench.tokens, "of the prompt, one or more")->capture_default_str();
   prefill->add_option("--forms", options->forms, "graph, piecewise, eager")->capture_default_str();
   prefill

@@ -65,6 +65,8 @@ nlohmann::ordered_json serve_line_json(const ServeBenchLine& line) {
 
 int bench_serve_command(const ServeBenchWords& words) {
   ServeBenchOptions bench = words.bench;
+  bench.mode = run_mode(words.session.mode);
+  bench.max_context = words.session.max_context;
   bench.policy = edge_policy(words.session.edges);
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
@@ -77,6 +79,7 @@ int bench_serve_command(const ServeBenchWords& words) {
   if (words.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.commit);
   file["model"] = words.session.model.filename().string();
+  file["mode"] = words.session.mode;
   file["prompt"] = bench.prompt;
   file["output"] = bench.output;
   file["busy_us"] = bench.busy_us;
@@ -93,6 +96,7 @@ void add_bench_serve(CLI::App& bench, Action& chosen) {
   auto words = std::make_shared<ServeBenchWords>();
   CLI::App* serve = bench.add_subcommand("serve", "Time the engine's steps beside a bare loop of the same graphs");
   add_session_options(*serve, words->session);
+  add_mode_option(*serve, words->session);
   serve->add_option("--batch", words->bench.batches, "requests at once, one or more")->capture_default_str();
   serve->add_option("--prompt", words->bench.prompt, "tokens of each prompt")->capture_default_str();
   serve->add_option("--output", words->bench.output, "tokens of each answer")->capture_default_str();

@@ -148,6 +148,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ChatOptions>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, a line at a time; /exit ends");
   add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   command->add_option("--system", options->system, "a message of the system before the first line");
   command->add_option("--max-tokens", options->max_tokens, "most tokens of an answer")

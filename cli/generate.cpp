@@ -156,6 +156,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "Continue a text");
   add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   add_steps_options(*command, options->session);
   command->add_option("--prompt", options->prompt, "text to continue");

@@ -94,6 +94,7 @@ void add_graph(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GraphOptions>();
   CLI::App* command = app.add_subcommand("graph", "Show the nodes, edges and buffers of a decode step");
   add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   add_steps_options(*command, options->session);
   command->add_option("--format", options->format, "of the dump")

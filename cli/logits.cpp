@@ -42,6 +42,7 @@ void add_logits(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
       "logits", "Write float32 logits [1 + forced tokens, vocab]: after the prompt, then after each forced token");
   add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   command->add_option("--prompt", options->prompt, "token ids: 1,2,3")->required();
   command->add_option("--continue", options->forced, "token ids forced after the prompt");

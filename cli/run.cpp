@@ -410,6 +410,7 @@ void add_run(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
   add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
   command
       ->add_option(
           "--requests", options->requests,

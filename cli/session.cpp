@@ -77,9 +77,6 @@ KernelCacheOptions kernel_options() {
 void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("-m,--model", options.model, "Hugging Face checkpoint folder")->required();
   command.add_option("--device", options.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
-  command.add_option("--mode", options.mode, "how a plan is run")
-      ->check(CLI::IsMember({"explicit", "captured", "eager"}))
-      ->capture_default_str();
   command.add_option("--edges", options.edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();
@@ -93,6 +90,19 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+void add_mode_option(CLI::App& command, SessionOptions& options) {
+  command.add_option("--mode", options.mode, "how a plan is run")
+      ->check(CLI::IsMember({"explicit", "captured", "eager"}))
+      ->capture_default_str();
+}
+
+void refuse_mode(CLI::App& command, const std::string& why) {
+  command
+      .add_option_function<std::string>("--mode",
+                                        [why](const std::string&) { throw CLI::ValidationError("--mode", why); })
+      ->group("");  // not in the help
 }
 
 void add_bucket_option(CLI::App& command, SessionOptions& options) {

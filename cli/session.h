@@ -30,8 +30,11 @@ struct SessionOptions {
   bool trace = false;           // every driver call to stderr
 };
 
-// --model, --device, --mode, --edges, --numerics, --max-context, --tuning, --trace.
+// --model, --device, --edges, --numerics, --max-context, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
+// --mode, of the commands that run a plan in any of the three ways; the others say why not.
+void add_mode_option(CLI::App& command, SessionOptions& options);
+void refuse_mode(CLI::App& command, const std::string& why);
 // --bucket, of the commands that run one graph.
 void add_bucket_option(CLI::App& command, SessionOptions& options);
 // --steps-per-launch, --until-ended.

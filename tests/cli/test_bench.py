@@ -173,6 +173,36 @@ class DecodeSampling(CommandTest):
                             "--steps-per-launch", "2")
 
 
+class Modes(CommandTest):
+    DECODE = ("bench", "decode", "--model", DEMO, "--device", DEVICE, "--context", "8", "--samples", "1", "--steps", "1")
+    SERVE = ("bench", "serve", "--model", DEMO, "--device", DEVICE, "--batch", "2", "--prompt", "3", "--output", "8",
+             "--rounds", "1")
+
+    def calls(self, *words):
+        """Whether nodes were added by hand, a stream was captured, a graph was launched; and standard output."""
+        done = run(*words, "--trace")
+        self.assertEqual(0, done.returncode, done.stderr[-400:])
+        trace = done.stderr.decode()
+        return [call in trace for call in ("cuGraphAddNode", "cuStreamBeginCapture", "cuGraphLaunch")], done.stdout.decode()
+
+    def test_the_mode_that_is_asked_for_is_the_one_that_is_measured(self):
+        for words in (self.DECODE, (*self.DECODE, "--sampling", "top_k=5"), self.SERVE):
+            for mode, expected in (("explicit", [True, False, True]), ("captured", [False, True, True]),
+                                   ("eager", [False, False, False])):
+                seen, text = self.calls(*words, "--mode", mode)
+                self.assertEqual(expected, seen, (words, mode))
+                if "decode" in words:
+                    self.assertEqual({mode}, {row.split()[2] for row in text.splitlines()[1:]})
+
+    def test_a_measurement_that_has_no_other_mode_says_so(self):
+        for bench, named in (("prefill", "--forms"), ("nodes", "no other way")):
+            self.assert_refused(USAGE, ["--mode", named], "bench", bench, "--model", DEMO, "--device", DEVICE, "--mode",
+                                "captured")
+        self.assert_refused(USAGE, ["bogus", "captured"], *self.DECODE, "--modes", "bogus")
+        self.assert_refused(USAGE, ["--until-ended and --mode"], *self.DECODE, "--modes", "explicit,captured",
+                            "--until-ended", "--steps-per-launch", "4")
+
+
 class Bench(CommandTest):
     def test_its_measurements_are_listed(self):
         help_text = self.succeed("bench", "--help")
