@@ -1,22 +1,20 @@
 // The fields of a request line that ask for more than temperature, top-k and top-p: min_p, penalties, logit_bias,
-// bad_ids, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema.
+// suppress_tokens, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/line_fields.h"
 #include "engine/choice_options.h"
 #include "engine/grammar.h"
 #include "engine/stop_strings.h"
 #include "models/model_config.h"
 
 namespace nodewright::cli {
-
-extern const std::vector<std::string> kChoiceFields;
 
 struct LineChoice {
   ChoiceOptions options;
@@ -29,12 +27,12 @@ class ChoiceReader {
       : config_(config), tokenizer_(tokenizer) {}
 
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
-  LineChoice read(const nlohmann::ordered_json& line, const std::vector<int32_t>& eos);
+  LineChoice read(const LineFields& line, const std::vector<int32_t>& eos);
 
  private:
   std::shared_ptr<Grammar> grammar(const std::string& pattern);
-  void read_biases(const nlohmann::ordered_json& line, ChoiceOptions& options) const;
-  void read_bad_sequences(const nlohmann::ordered_json& line, ChoiceOptions& options) const;
+  void read_biases(const LineFields& line, ChoiceOptions& options) const;
+  void read_bad_sequences(const LineFields& line, ChoiceOptions& options) const;
   const Tokenizer& tokenizer_for(const char* field) const;
 
   const ModelConfig& config_;
@@ -44,6 +42,6 @@ class ChoiceReader {
 };
 
 // "logprobs", and "prompt_logprobs", of a line's result.
-nlohmann::ordered_json logprobs_json(const std::vector<TokenLogprobs>& all);
+LineJson logprobs_json(const std::vector<TokenLogprobs>& all);
 
 }  // namespace nodewright::cli

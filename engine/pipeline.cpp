@@ -134,7 +134,7 @@ void PipelineState::resolve(Request& request, EndReason reason, std::string mess
   } else {
     pool_.close(request.sequence());
   }
-  resolutions_.push_back({request.id(), reason, request.outputs(), std::move(message)});
+  resolutions_.push_back({request.id(), reason, request.outputs(), std::move(message), request.found_tokens()});
 }
 
 void PipelineState::erase_if_ended(RequestId id) {

@@ -102,7 +102,8 @@ struct Resolution {
   RequestId request = 0;
   EndReason reason = EndReason::length;
   std::vector<int32_t> outputs;
-  std::string message;  // of what failed
+  std::string message;       // of what failed
+  int64_t found_tokens = 0;  // of the prompt, in the cache when it was first admitted
 };
 
 enum class PipelineMode { running, pausing, paused, failed };

@@ -84,6 +84,7 @@ void Request::admit(int32_t sequence, int64_t start) {
   phase_ = RequestPhase::prefilling;
   sequence_ = sequence;
   computed_ = start;
+  if (last_step_ == 0) found_tokens_ = start;
   prefill_end_ = known_tokens();
 }
 

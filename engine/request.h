@@ -57,7 +57,8 @@ class Request {
   int in_flight() const { return in_flight_; }
   // Positions whose keys and values the device has, or will have when every launched step has run.
   int64_t computed() const { return computed_; }
-  uint64_t last_step() const { return last_step_; }  // number of the last step launched, revoked ones included
+  uint64_t last_step() const { return last_step_; }       // number of the last step launched, revoked ones included
+  int64_t found_tokens() const { return found_tokens_; }  // of the prompt, in the cache when it was first admitted
   int64_t prompt_tokens() const { return static_cast<int64_t>(spec_.prompt.size()); }
   int64_t known_tokens() const { return prompt_tokens() + static_cast<int64_t>(outputs_.size()); }
   // Tokens of the prompt, and of outputs that are computed anew, that no launched step has.
@@ -107,6 +108,7 @@ class Request {
   std::vector<int32_t> outputs_;
   int32_t sequence_ = -1;
   int64_t computed_ = 0;
+  int64_t found_tokens_ = 0;
   int64_t prefill_end_ = 0;  // tokens known when it was admitted
   int in_flight_ = 0;
   int64_t drafted_ = 0;

@@ -15,7 +15,8 @@ bool StopStrings::scan(bool may_stop) {
   size_t begin = 0, end = std::string::npos;  // of the stop string that is complete first
   for (const std::string& stop : strings_)
     if (const size_t at = held_.find(stop); may_stop && at != std::string::npos)
-      if (const size_t after = at + stop.size(); after < end || (after == end && at < begin)) begin = at, end = after;
+      if (const size_t after = at + stop.size(); after < end || (after == end && at < begin))
+        begin = at, end = after, matched_ = stop;
   if (end != std::string::npos) {
     text_ += held_.substr(0, begin);
     held_.clear();

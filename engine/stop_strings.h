@@ -24,13 +24,15 @@ class StopStrings {
 
   // The text so far, without what is held back.
   const std::string& text() const { return text_; }
+  // The stop string that ended it; empty where none did.
+  const std::string& matched() const { return matched_; }
 
  private:
   bool scan(bool may_stop);
 
   TextStream stream_;
   std::vector<std::string> strings_;
-  std::string text_, held_;
+  std::string text_, held_, matched_;
   bool stopped_ = false;
 };
 

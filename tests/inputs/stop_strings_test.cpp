@@ -41,8 +41,10 @@ TEST_F(StopStringsOfBytes, PassAsTextWhileTheRequestWantsMore) {
   StopStrings found(tokenizer_, {"ab"});
   for (const char c : std::string("xabab")) EXPECT_FALSE(found.push(static_cast<uint8_t>(c), false));
   EXPECT_FALSE(found.push('a'));
+  EXPECT_EQ(found.matched(), "");
   EXPECT_TRUE(found.push('b'));
   EXPECT_EQ(found.text(), "xabab");
+  EXPECT_EQ(found.matched(), "ab");
 }
 
 TEST_F(StopStringsOfBytes, AreFoundWhereASearchInTheWholeTextFindsThem) {

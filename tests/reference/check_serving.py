@@ -68,18 +68,18 @@ def main():
     draw = random.Random(arguments.seed)
     requests = draw_requests(draw, arguments.requests, vocab, arguments.longest)
     alone, seconds = serve(arguments, requests, ALONE)
-    print(f"alone: {len(alone)} requests, {sum(len(r['ids']) for r in alone.values())} tokens, {seconds:.1f} s", flush=True)
+    print(f"alone: {len(alone)} requests, {sum(len(r['token_ids']) for r in alone.values())} tokens, {seconds:.1f} s", flush=True)
     # Every third now stops at a token that it is known to choose, and is expected to have been cut there.
     for request in requests[::3]:
         result = alone[request["id"]]
-        stop = draw.choice(result["ids"])
+        stop = draw.choice(result["token_ids"])
         request["stop_ids"] = [stop]
-        result["ids"] = result["ids"][:result["ids"].index(stop) + 1]
-        result["reason"] = "stop"
+        result["token_ids"] = result["token_ids"][:result["token_ids"].index(stop) + 1]
+        result["finish_reason"] = "stop"
     failed = 0
     for name, words in SETTINGS.items():
         results, seconds = serve(arguments, requests, words)
-        wrong = [i for i in alone if (results[i]["ids"], results[i]["reason"]) != (alone[i]["ids"], alone[i]["reason"])]
+        wrong = [i for i in alone if any(results[i][f] != alone[i][f] for f in ("token_ids", "finish_reason"))]
         failed += bool(wrong)
         print(f"{name}: {f'{len(wrong)} differ, the first is {wrong[0]}' if wrong else 'equal'}, {seconds:.1f} s", flush=True)
     print("NOT equal" if failed else f"equal: {len(requests)} requests in {len(SETTINGS)} settings, seed {arguments.seed}")

@@ -1,0 +1,16 @@
+// Ctrl-C and SIGTERM as a flag, for commands that keep what they have and end in order.
+#pragma once
+
+namespace nodewright::cli {
+
+// From now on the first SIGINT or SIGTERM makes interrupted() true, and what blocks in a system call returns EINTR. A
+// second one ends the program at once.
+void catch_interruption();
+bool interrupted();
+// As a shell tells it of a program that the signal ended: 130 or 143.
+int interruption_exit_code();
+
+// Throws Error where interrupted() is true. For progress callbacks of what takes long and keeps nothing.
+void end_if_interrupted();
+
+}  // namespace nodewright::cli
