@@ -7,7 +7,7 @@
 # BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`;
 # DECODE_BATCHES="1 8" times steps of so many rows of each of them, too, into decode-SHAPE.json.
 # Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, steps.json
-# and loop.json (decode); serve.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
+# and loop.json (decode); engine.json, serve.json and arriving.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
 # a check failed or was skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
@@ -124,10 +124,18 @@ section_plans() {
 
 section_serve() {
   local shape=${big_shapes%% *} sizes=(--batch 1 8 64 --rounds 2) requests=200
-  [ "$device" = cuda ] || sizes=(--batch 1 2 --rounds 1 --prompt 4 --output 8) requests=3
+  local traffic=(--requests 256 --prompt-tokens 128,1024,8192:0.1 --output-tokens 64-256) long=8192
+  [ "$device" = cuda ] || {
+    sizes=(--batch 1 2 --rounds 1 --prompt 4 --output 8) requests=3
+    traffic=(--requests 3 --prompt-tokens 4,8 --output-tokens 2-4) long=16
+  }
   make_checkpoint "$shape"
-  check "bench serve" 180 "$nodewright" bench serve --model "$scratch/$shape" --device $device --commit "$commit" \
-    --out "$out/serve.json" "${sizes[@]}"
+  check "bench engine" 180 "$nodewright" bench engine --model "$scratch/$shape" --device $device --commit "$commit" \
+    --out "$out/engine.json" "${sizes[@]}"
+  check "bench serve, 64 at once" 180 "$nodewright" bench serve --model "$scratch/$shape" --device $device \
+    --commit "$commit" --out "$out/serve.json" --concurrency 64 "${traffic[@]}"
+  check "bench serve, a prompt beside 8 decoders" 180 "$nodewright" bench serve --model "$scratch/$shape" \
+    --device $device --commit "$commit" --out "$out/arriving.json" --decoders 8 --prompt-tokens $long
   check "requests together as alone" 300 python3 tests/reference/check_serving.py --program "$nodewright" \
     --model "$scratch/$shape" --device $device --requests $requests
 }

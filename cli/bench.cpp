@@ -12,6 +12,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_bench_nodes(*bench, chosen);
   add_bench_graph(*bench, chosen);
   add_bench_serve(*bench, chosen);
+  add_bench_engine(*bench, chosen);
   add_bench_load(*bench, chosen);
 }
 

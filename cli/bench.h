@@ -10,6 +10,7 @@ void add_bench_nanogpt(CLI::App& bench, Action& chosen);
 void add_bench_nodes(CLI::App& bench, Action& chosen);
 void add_bench_graph(CLI::App& bench, Action& chosen);
 void add_bench_serve(CLI::App& bench, Action& chosen);
+void add_bench_engine(CLI::App& bench, Action& chosen);
 void add_bench_prefill(CLI::App& bench, Action& chosen);
 void add_bench_load(CLI::App& bench, Action& chosen);
 

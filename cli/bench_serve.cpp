@@ -1,91 +1,191 @@
-// nodewright bench serve: a table on standard output, and the same figures as JSON.
+// nodewright bench serve: what a user of the engine waits for, as a table on standard output and the same as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <optional>
 
-#include "bench/serve_bench.h"
+#include "bench/traffic_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
+#include "cli/engine_options.h"
+#include "cli/length_mix.h"
 #include "cli/output_file.h"
+#include "cli/row_sampling_words.h"
 #include "cli/session.h"
+#include "cli/whole_number.h"
+#include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
 
-struct ServeBenchWords {
+constexpr int64_t kUsualRequests = 64;
+constexpr int kUsualBatch = 64;  // requests served at once, where they arrive by themselves
+
+struct ServeWords {
   SessionOptions session;
-  ServeBenchOptions bench;
+  EngineSettings engine;
+  std::optional<int> max_batch;
+  std::optional<double> rate;
+  std::optional<int> concurrency, decoders;
+  std::optional<int64_t> requests;
+  std::string prompt_tokens = "128", output_tokens = "128";
+  std::vector<std::string> sampling{"greedy"};
+  uint64_t seed = 0;
+  int rounds = 1;
   std::filesystem::path out;
   std::string commit = "unknown";  // of the program, for the record
 };
 
-struct NamedWay {
-  const char* name;
-  const ServeWay* way;
-};
-
-std::vector<NamedWay> ways_of(const ServeBenchLine& line) {
-  return {{"bare loop", &line.bare},
-          {"pipelined", &line.pipelined},
-          {"one at a time", &line.one_at_a_time},
-          {"pipelined, busy", &line.busy_pipelined},
-          {"one at a time, busy", &line.busy_one_at_a_time}};
+void check_serve_words(const ServeWords& words) {
+  const auto refuse_pair_of = [](const char* pair, const char* detail, const char* way_out) {
+    throw Error({.doing = "use together", .object = pair, .detail = detail, .advice = way_out, .fault = Fault::usage});
+  };
+  if (words.rate.has_value() + words.concurrency.has_value() + words.decoders.has_value() != 1)
+    throw Error({.doing = "use",
+                 .object = "bench serve",
+                 .detail = "it needs one of --rate, --concurrency and --decoders",
+                 .advice = "--rate 4 for requests at random times, --concurrency 8 for a new one when one ends, "
+                           "--decoders 8 for a prompt that arrives beside others",
+                 .fault = Fault::usage});
+  if (words.rate && !(*words.rate > 0 && *words.rate <= 1e6))
+    throw Error({.doing = "use",
+                 .object = "--rate",
+                 .detail = fmt::format("{} requests a second are none, or more than a million", *words.rate),
+                 .fault = Fault::usage});
+  if (words.decoders && words.requests)
+    refuse_pair_of("--decoders and --requests", "there is one prompt of each of --prompt-tokens",
+                   "--rounds, to have it arrive more often");
+  if (words.decoders && words.max_batch && *words.max_batch <= *words.decoders)
+    refuse_pair_of("--decoders and --max-batch", "the prompt that arrives needs a place, too", "a larger --max-batch");
 }
 
-void print_head() {
-  fmt::print("{:>5} {:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "batch", "way", "step ms", "min", "p50 ms", "p99 ms",
-             "gap us", "gap p99");
+// Tokens of the longest request.
+int64_t longest_request(const ServeWords& words, const LengthMix& prompts, const LengthMix& outputs) {
+  return words.decoders ? longest(prompts) + kDecoderPrompt + kMostOverPrompt : longest(prompts) + longest(outputs);
 }
 
-void print_serve_line(const ServeBenchLine& line) {
-  for (const auto& [name, way] : ways_of(line))
-    fmt::print("{:>5} {:<20} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.2f} {:>9.2f}\n", line.batch, name,
-               way->step_ms.median, way->step_ms.least, way->median_ms.median, way->p99_ms.median, way->gap_us.median,
-               way->gap_p99_us.median);
-  fmt::print(
-      "{:>5} over the bare loop {:.3f}; p99 over the median {:.3f}; what pipelining gains beside a busy host {:.3f}\n",
-      line.batch, line.over_bare(), line.pipelined.p99_ms.median / line.pipelined.median_ms.median, line.busy_gain());
-  std::fflush(stdout);
+int serve_batch(const ServeWords& words) {
+  if (words.max_batch) return *words.max_batch;
+  if (words.decoders) return *words.decoders + 1;
+  return words.concurrency.value_or(kUsualBatch);
 }
 
-nlohmann::ordered_json serve_line_json(const ServeBenchLine& line) {
-  nlohmann::ordered_json json{{"batch", line.batch}};
-  for (const auto& [name, way] : ways_of(line))
-    json[name] = {{"step_ms", spread_json(way->step_ms)},
-                  {"median_ms", spread_json(way->median_ms)},
-                  {"p99_ms", spread_json(way->p99_ms)},
-                  {"gap_us", way->gap_us.median},
-                  {"gap_p99_us", way->gap_p99_us.median}};
-  json["over_bare"] = line.over_bare();
-  json["busy_gain"] = line.busy_gain();
-  return json;
+nlohmann::ordered_json tail_json(const Tail& tail) {
+  return {{"median", tail.median}, {"p99", tail.p99}, {"max", tail.worst}};
 }
 
-int bench_serve_command(const ServeBenchWords& words) {
-  ServeBenchOptions bench = words.bench;
-  bench.mode = run_mode(words.session.mode);
-  bench.max_context = words.session.max_context;
-  bench.policy = edge_policy(words.session.edges);
-  bench.numerics = numerics_of(words.session.numerics);
+void print_tail(const char* what, const char* unit, const Tail& tail) {
+  fmt::print("  {:<22} {:>10.3f} {:>10.3f} {:>10.3f} {}\n", what, tail.median, tail.p99, tail.worst, unit);
+}
+
+void print_tail_head(const std::string& title) {
+  fmt::print("{}\n  {:<22} {:>10} {:>10} {:>10}\n", title, "", "median", "p99", "worst");
+}
+
+nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, Engine& engine,
+                                     const RowSampling& sampling, const LengthMix& prompts, const LengthMix& outputs) {
+  const int64_t count = words.requests.value_or(kUsualRequests);
+  const TrafficFigures f =
+      measure_traffic(session.device(), engine,
+                      {.requests = plan_arrivals(count, words.rate.value_or(0), prompts, outputs, words.seed),
+                       .concurrency = words.concurrency.value_or(0),
+                       .sampling = sampling,
+                       .seed = words.seed,
+                       .vocab = session.config().vocab,
+                       .rounds = words.rounds});
+  print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
+  print_tail("first token", "ms", f.first_token_ms);
+  print_tail("between two tokens", "ms", f.between_tokens_ms);
+  print_tail("whole request", "ms", f.request_ms);
+  print_tail("device idle a step", "us", f.idle_us);
+  fmt::print("  {:.1f} tokens/s, {:.1f} prompt tokens/s, {} steps\n", f.output_tokens_per_s(), f.prompt_tokens_per_s(),
+             f.steps);
+  return {{"sampling", sampling.name},
+          {"requests", f.requests},
+          {"prompt_tokens", f.prompt_tokens},
+          {"output_tokens", f.output_tokens},
+          {"seconds", f.seconds},
+          {"steps", f.steps},
+          {"first_token_ms", tail_json(f.first_token_ms)},
+          {"between_tokens_ms", tail_json(f.between_tokens_ms)},
+          {"request_ms", tail_json(f.request_ms)},
+          {"idle_us", tail_json(f.idle_us)},
+          {"tokens_per_s", f.output_tokens_per_s()},
+          {"prompt_tokens_per_s", f.prompt_tokens_per_s()}};
+}
+
+nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& session, Engine& engine,
+                                             const RowSampling& sampling, int64_t prompt) {
+  const ArrivingPromptFigures f = measure_arriving_prompt(engine, {.decoders = *words.decoders,
+                                                                   .prompt = prompt,
+                                                                   .sampling = sampling,
+                                                                   .seed = words.seed,
+                                                                   .vocab = session.config().vocab,
+                                                                   .rounds = words.rounds});
+  print_tail_head(
+      fmt::format("{}: {} decoders, and a prompt of {} tokens arrives", sampling.name, *words.decoders, prompt));
+  print_tail("tokens before it", "ms", f.before_ms);
+  print_tail("tokens beside it", "ms", f.during_ms);
+  fmt::print("  worst gap of a decoder: {:.3f} ms, {:.3f} to {:.3f} in {} rounds\n", f.worst_gap_ms.median,
+             f.worst_gap_ms.least, f.worst_gap_ms.most, words.rounds);
+  fmt::print("  {:.1f} prompt tokens/s, {:.1f} alone: {:.1f} %\n", f.beside_tokens_per_s.median,
+             f.alone_tokens_per_s.median, 100 * f.share());
+  return {{"sampling", sampling.name},
+          {"decoders", *words.decoders},
+          {"prompt_tokens", prompt},
+          {"between_tokens_before_ms", tail_json(f.before_ms)},
+          {"between_tokens_ms", tail_json(f.during_ms)},
+          {"worst_gap_ms", spread_json(f.worst_gap_ms)},
+          {"prompt_tokens_per_s", spread_json(f.beside_tokens_per_s)},
+          {"prompt_tokens_per_s_alone", spread_json(f.alone_tokens_per_s)},
+          {"share_of_alone", f.share()}};
+}
+
+int bench_serve_command(const ServeWords& words) {
+  check_serve_words(words);
+  const LengthMix prompts = length_mix("--prompt-tokens", words.prompt_tokens);
+  const LengthMix outputs = length_mix("--output-tokens", words.output_tokens);
   Session session(words.session);
-  bench.tuning = session.tuning();
-  const auto lines = bench_serve(session.device(), session.kernels(), session.model(), bench,
-                                 [first = true](const ServeBenchLine& line) mutable {
-                                   if (std::exchange(first, false)) print_head();
-                                   print_serve_line(line);
-                                 });
+  const std::vector<RowSampling> settings = row_samplings(words.sampling, session.config());
+  const int64_t context = longest_request(words, prompts, outputs);
+  if (context > session.context_limit())
+    throw Error(
+        {.doing = "use together",
+         .object = words.decoders ? "--prompt-tokens and --decoders" : "--prompt-tokens and --output-tokens",
+         .detail = fmt::format("a request of {} tokens, and the context is {}", context, session.context_limit()),
+         .advice = "fewer of them",
+         .fault = Fault::usage});
+  EngineSettings engine_settings = words.engine;
+  engine_settings.engine.max_batch = serve_batch(words);
+  const bool choices = std::ranges::any_of(settings, &ChoiceOptions::shapes, &RowSampling::choice);
+  const std::unique_ptr<Engine> engine = make_engine(engine_settings, words.session, session,
+                                                     {.prompt_tokens = std::numeric_limits<int64_t>::max(),
+                                                      .max_context = std::max(context, words.session.max_context),
+                                                      .choices = choices});
+  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  for (const RowSampling& sampling : settings) {
+    if (words.decoders)
+      for (const LengthRange& range : prompts)
+        lines.push_back(serve_arriving_prompt(words, session, *engine, sampling, range.most));
+    else
+      lines.push_back(serve_traffic(words, session, *engine, sampling, prompts, outputs));
+    std::fflush(stdout);
+  }
   if (words.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.commit);
   file["model"] = words.session.model.filename().string();
-  file["mode"] = words.session.mode;
-  file["prompt"] = bench.prompt;
-  file["output"] = bench.output;
-  file["busy_us"] = bench.busy_us;
-  file["rounds"] = bench.rounds;
-  file["lines"] = nlohmann::ordered_json::array();
-  for (const ServeBenchLine& line : lines) file["lines"].push_back(serve_line_json(line));
+  file["max_batch"] = engine_settings.engine.max_batch;
+  if (words.rate) file["rate"] = *words.rate;
+  if (words.concurrency) file["concurrency"] = *words.concurrency;
+  file["prompt_tokens"] = words.prompt_tokens;
+  if (!words.decoders) file["output_tokens"] = words.output_tokens;
+  file["rounds"] = words.rounds;
+  file["seed"] = words.seed;
+  file["tuned"] = session.tuning() != nullptr;
+  file["lines"] = std::move(lines);
   write_whole_file(words.out, file.dump(2) + "\n");
   return 0;
 }
@@ -93,17 +193,40 @@ int bench_serve_command(const ServeBenchWords& words) {
 }  // namespace
 
 void add_bench_serve(CLI::App& bench, Action& chosen) {
-  auto words = std::make_shared<ServeBenchWords>();
-  CLI::App* serve = bench.add_subcommand("serve", "Time the engine's steps beside a bare loop of the same graphs");
+  auto words = std::make_shared<ServeWords>();
+  CLI::App* serve = bench.add_subcommand("serve", "Serve requests as users send them, and time what they wait for");
   add_session_options(*serve, words->session);
   add_mode_option(*serve, words->session);
-  serve->add_option("--batch", words->bench.batches, "requests at once, one or more")->capture_default_str();
-  serve->add_option("--prompt", words->bench.prompt, "tokens of each prompt")->capture_default_str();
-  serve->add_option("--output", words->bench.output, "tokens of each answer")->capture_default_str();
-  serve->add_option("--busy-us", words->bench.busy_us, "that the host spends after a step, where it is busy")
-      ->check(CLI::Range(0, 1000000))
+  serve->add_option("--rate", words->rate, "requests a second, at random times (a Poisson process)");
+  serve->add_option("--concurrency", words->concurrency, "requests that are open at once: a new one when one ends")
+      ->check(CLI::Range(1, 1 << 20));
+  serve
+      ->add_option("--decoders", words->decoders,
+                   "requests that decode while one prompt of each of --prompt-tokens arrives")
+      ->check(CLI::Range(1, 1 << 20));
+  serve->add_option("--requests", words->requests, fmt::format("in all (default: {})", kUsualRequests))
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  serve
+      ->add_option("--prompt-tokens", words->prompt_tokens,
+                   "of a prompt: lengths or ranges with weights, such as 128,1024:0.5 or 100-2000")
       ->capture_default_str();
-  serve->add_option("--rounds", words->bench.rounds, "of each way")->check(CLI::Range(1, 1000))->capture_default_str();
+  serve->add_option("--output-tokens", words->output_tokens, "of an answer, in the same words")->capture_default_str();
+  serve
+      ->add_option("--sampling", words->sampling,
+                   fmt::format("of every request, one or more to serve one after the other: {}", kSamplingWordsHelp))
+      ->capture_default_str();
+  serve
+      ->add_option(
+          "--max-batch,--max-num-seqs", words->max_batch,
+          fmt::format("requests served at once (default: --concurrency, --decoders and one, or {})", kUsualBatch))
+      ->check(whole_number<int>);
+  add_engine_options(*serve, words->engine);
+  serve->add_option("--seed", words->seed, "of arrivals, lengths and prompts")
+      ->check(whole_number<uint64_t>)
+      ->capture_default_str();
+  serve->add_option("--rounds", words->rounds, "of the same requests with other tokens")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   serve->add_option("--out", words->out, "JSON file");
   serve->add_option("--commit", words->commit, "what the JSON file calls the program's commit");
   serve->callback([words, &chosen] { chosen = [words] { return bench_serve_command(*words); }; });

@@ -175,7 +175,7 @@ class DecodeSampling(CommandTest):
 
 class Modes(CommandTest):
     DECODE = ("bench", "decode", "--model", DEMO, "--device", DEVICE, "--context", "8", "--samples", "1", "--steps", "1")
-    SERVE = ("bench", "serve", "--model", DEMO, "--device", DEVICE, "--batch", "2", "--prompt", "3", "--output", "8",
+    ENGINE = ("bench", "engine", "--model", DEMO, "--device", DEVICE, "--batch", "2", "--prompt", "3", "--output", "8",
              "--rounds", "1")
 
     def calls(self, *words):
@@ -186,7 +186,7 @@ class Modes(CommandTest):
         return [call in trace for call in ("cuGraphAddNode", "cuStreamBeginCapture", "cuGraphLaunch")], done.stdout.decode()
 
     def test_the_mode_that_is_asked_for_is_the_one_that_is_measured(self):
-        for words in (self.DECODE, (*self.DECODE, "--sampling", "top_k=5"), self.SERVE):
+        for words in (self.DECODE, (*self.DECODE, "--sampling", "top_k=5"), self.ENGINE):
             for mode, expected in (("explicit", [True, False, True]), ("captured", [False, True, True]),
                                    ("eager", [False, False, False])):
                 seen, text = self.calls(*words, "--mode", mode)

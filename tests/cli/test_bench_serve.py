@@ -4,36 +4,84 @@ import os
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, USAGE, CommandTest
+from command import DEMO, DEVICE, USAGE, CommandTest, run
 
 WORDS = ("bench", "serve", "--model", DEMO, "--device", DEVICE)
+TAILS = ("first_token_ms", "between_tokens_ms", "request_ms", "idle_us")
 
 
 class BenchServe(CommandTest):
-    def test_the_engine_stands_beside_the_bare_loop(self):
+    def record(self, *words):
+        """Standard output, and the JSON file."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "serve.json")
-            text = self.succeed(*WORDS, "--batch", "2", "--prompt", "3", "--output", "10", "--rounds", "1", "--busy-us",
-                                "1000", "--out", path, "--commit", "c0ffee")
+            text = self.succeed(*WORDS, *words, "--out", path, "--commit", "c0ffee")
             with open(path) as file:
-                record = json.load(file)
-        self.assertEqual("c0ffee", record["commit"])
+                return text, json.load(file)
+
+    def assert_tail(self, tail):
+        self.assertTrue(0 <= tail["median"] <= tail["p99"] <= tail["max"], tail)
+
+    def test_requests_in_a_closed_loop_are_counted_and_timed_for_each_sampling(self):
+        text, record = self.record("--concurrency", "3", "--requests", "7", "--prompt-tokens", "5", "--output-tokens",
+                                   "4", "--sampling", "greedy", "temperature=1,top_k=5", "logprobs=1", "--rounds", "2")
+        self.assertLessEqual({"gpu", "driver", "date", "commit", "command", "model"}, set(record))
+        self.assertEqual((3, 3), (record["concurrency"], record["max_batch"]))
+        self.assertEqual(["greedy", "temperature=1,top_k=5", "logprobs=1"],
+                         [line["sampling"] for line in record["lines"]])
+        for line in record["lines"]:
+            self.assertEqual((14, 70, 56), (line["requests"], line["prompt_tokens"], line["output_tokens"]))
+            for name in TAILS:
+                self.assert_tail(line[name])
+            # Four tokens: one first wait and three gaps, no longer together than the request.
+            self.assertLessEqual(line["first_token_ms"]["median"], line["request_ms"]["max"])
+            self.assertLess(0, line["between_tokens_ms"]["median"])
+            self.assertAlmostEqual(line["output_tokens"] / line["seconds"], line["tokens_per_s"])
+            self.assertAlmostEqual(line["prompt_tokens"] / line["seconds"], line["prompt_tokens_per_s"])
+            self.assertIn("%.1f tokens/s" % line["tokens_per_s"], text)
+            # No more than three at once: seven need three turns of four steps or more.
+            self.assertLessEqual(2 * 3 * 3, line["steps"])
+
+    def test_arrivals_spread_over_the_time_that_their_rate_says(self):
+        _, record = self.record("--rate", "40", "--requests", "20", "--prompt-tokens", "2-4,8:0.5", "--output-tokens", "1-3")
         line, = record["lines"]
-        self.assertEqual(2, line["batch"])
-        for way in ("bare loop", "pipelined", "one at a time", "pipelined, busy", "one at a time, busy"):
-            self.assertIn(way, text)
-            figures = line[way]
-            self.assertLess(0, figures["step_ms"]["min"])
-            self.assertLessEqual(figures["median_ms"]["median"], figures["p99_ms"]["median"])
-            self.assertLessEqual(0, figures["gap_us"])
-        self.assertAlmostEqual(line["over_bare"], line["pipelined"]["step_ms"]["median"] / line["bare loop"]["step_ms"]["median"])
-        # A host that is busy for a millisecond after a step cannot do more than one a millisecond.
-        self.assertLess(1.0, line["one at a time, busy"]["step_ms"]["min"])
+        self.assertEqual(40, record["rate"])
+        self.assertTrue(40 <= line["prompt_tokens"] <= 160 and 20 <= line["output_tokens"] <= 60, line)
+        # Twenty gaps of 25 ms in the mean: less than a quarter of it happens once in a million seeds.
+        self.assertLess(0.125, line["seconds"])
+
+    def test_a_prompt_that_arrives_beside_decoders_is_compared_with_itself_alone(self):
+        text, record = self.record("--decoders", "2", "--prompt-tokens", "40,80", "--chunk", "8", "--rounds", "2",
+                                   "--sampling", "checkpoint")
+        self.assertEqual([40, 80], [line["prompt_tokens"] for line in record["lines"]])
+        self.assertEqual(3, record["max_batch"])
+        for line in record["lines"]:
+            self.assertEqual(2, line["decoders"])
+            for name in ("between_tokens_before_ms", "between_tokens_ms"):
+                self.assert_tail(line[name])
+            # The longest of all rounds is one of the gaps.
+            self.assertAlmostEqual(line["between_tokens_ms"]["max"], line["worst_gap_ms"]["max"])
+            self.assertAlmostEqual(line["prompt_tokens_per_s"]["median"] / line["prompt_tokens_per_s_alone"]["median"],
+                                   line["share_of_alone"])
+            self.assertIn("%.1f alone" % line["prompt_tokens_per_s_alone"]["median"], text)
+
+    def test_the_mode_is_obeyed(self):
+        for mode, launched in (("eager", False), ("explicit", True)):
+            done = run(*WORDS, "--concurrency", "1", "--requests", "1", "--prompt-tokens", "2", "--output-tokens", "2",
+                       "--mode", mode, "--trace")
+            self.assertEqual(0, done.returncode)
+            self.assertEqual(launched, b"cuGraphLaunch" in done.stderr, mode)
 
     def test_what_cannot_be_served_is_named(self):
-        self.assert_refused(USAGE, ["--prompt and --output", "1024"], *WORDS, "--prompt", "1000", "--output", "25")
-        self.assert_refused(USAGE, ["--output", "8"], *WORDS, "--output", "7")
-        self.assert_refused(USAGE, ["--batch", "0"], *WORDS, "--batch", "0")
+        self.assert_refused(USAGE, ["--rate", "--concurrency", "--decoders"], *WORDS)
+        self.assert_refused(USAGE, ["one of --rate"], *WORDS, "--rate", "1", "--decoders", "2")
+        self.assert_refused(USAGE, ["--rate", "0 requests"], *WORDS, "--rate", "0")
+        self.assert_refused(USAGE, ["--decoders and --requests"], *WORDS, "--decoders", "2", "--requests", "3")
+        self.assert_refused(USAGE, ["--decoders and --max-batch"], *WORDS, "--decoders", "2", "--max-batch", "2")
+        self.assert_refused(USAGE, ["--prompt-tokens and --output-tokens", "1024"], *WORDS, "--rate", "1",
+                            "--prompt-tokens", "1000", "--output-tokens", "25")
+        for words in ("", "x", "1,", "5-2", "0", "3:0", "3:x", "1-x", "9999999999"):
+            self.assert_refused(USAGE, ["--prompt-tokens", "100-2000"], *WORDS, "--rate", "1", "--prompt-tokens", words)
 
 
 if __name__ == "__main__":

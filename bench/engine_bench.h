@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-struct ServeBenchOptions {
+struct EngineBenchOptions {
   std::vector<int64_t> batches{64};    // requests at once
   int64_t prompt = 128, output = 256;  // tokens of each
   double busy_us = 200;                // that the host spends after a step, where it is busy
@@ -25,7 +25,7 @@ struct ServeBenchOptions {
 };
 
 // Of the steps in which every request decodes. Medians over the rounds.
-struct ServeWay {
+struct EngineWay {
   Spread step_ms;    // from one step's tokens to the next one's, the mean over a round
   Spread median_ms;  // of single steps
   Spread p99_ms;     // of single steps
@@ -33,16 +33,16 @@ struct ServeWay {
   Spread gap_p99_us;
 };
 
-struct ServeBenchLine {
+struct EngineBenchLine {
   int64_t batch = 0;
-  ServeWay bare, pipelined, one_at_a_time, busy_pipelined, busy_one_at_a_time;
+  EngineWay bare, pipelined, one_at_a_time, busy_pipelined, busy_one_at_a_time;
   double over_bare() const { return pipelined.step_ms.median / bare.step_ms.median; }
   double busy_gain() const { return busy_one_at_a_time.step_ms.median / busy_pipelined.step_ms.median; }
 };
 
 // Throws Error (usage) where prompt and output do not fit the model's context, or the output is shorter than 8.
-std::vector<ServeBenchLine> bench_serve(Device& device, KernelCache& kernels, const DecoderModel& model,
-                                        const ServeBenchOptions& options,
-                                        const std::function<void(const ServeBenchLine&)>& told);
+std::vector<EngineBenchLine> bench_engine(Device& device, KernelCache& kernels, const DecoderModel& model,
+                                          const EngineBenchOptions& options,
+                                          const std::function<void(const EngineBenchLine&)>& told);
 
 }  // namespace nodewright

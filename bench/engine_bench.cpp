@@ -1,4 +1,4 @@
-#include "bench/serve_bench.h"
+#include "bench/engine_bench.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 namespace nodewright {
 namespace {
 
-using ServeClock = std::chrono::steady_clock;
+using EngineClock = std::chrono::steady_clock;
 
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
@@ -43,7 +43,7 @@ class Rounds {
     median_.push_back(percentile(round.step_ms, 0.5));
     p99_.push_back(percentile(round.step_ms, 0.99));
   }
-  ServeWay figures() const {
+  EngineWay figures() const {
     return {spread_of(mean_), spread_of(median_), spread_of(p99_), spread_of(gap_), spread_of(gap_p99_)};
   }
 
@@ -55,7 +55,7 @@ class Rounds {
 class Ticks {
  public:
   void tick() {
-    const auto now = ServeClock::now();
+    const auto now = EngineClock::now();
     if (ticked_) ms_.push_back(std::chrono::duration<double, std::milli>(now - last_).count());
     last_ = now;
     ticked_ = true;
@@ -63,20 +63,20 @@ class Ticks {
   std::vector<double> take() { return std::move(ms_); }
 
  private:
-  ServeClock::time_point last_;
+  EngineClock::time_point last_;
   bool ticked_ = false;
   std::vector<double> ms_;
 };
 
 void be_busy(double us) {
-  const auto until = ServeClock::now() + std::chrono::duration<double, std::micro>(us);
-  while (us > 0 && ServeClock::now() < until) continue;
+  const auto until = EngineClock::now() + std::chrono::duration<double, std::micro>(us);
+  while (us > 0 && EngineClock::now() < until) continue;
 }
 
-class ServeBench {
+class EngineBench {
  public:
-  ServeBench(Device& device, KernelCache& kernels, const DecoderModel& model, const ServeBenchOptions& options,
-             int64_t batch)
+  EngineBench(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineBenchOptions& options,
+              int64_t batch)
       : device_(device), kernels_(kernels), model_(model), options_(options), batch_(static_cast<int>(batch)) {}
 
   // The graphs, with inputs written as the engine writes them, and nothing else.
@@ -139,7 +139,7 @@ class ServeBench {
       std::vector<int32_t> prompt = some_tokens(options_.prompt, model_.config().vocab);
       prompt[0] = row % static_cast<int32_t>(model_.config().vocab);
       const auto [id, reason] = engine.submit({.prompt = std::move(prompt), .max_tokens = options_.output});
-      if (!id) throw Error({.doing = "serve a request of", .object = "bench serve", .detail = reason});
+      if (!id) throw Error({.doing = "serve a request of", .object = "bench engine", .detail = reason});
     }
     StepClock clock(device_, timed ? static_cast<size_t>(options_.output) : 0);
     Ticks ticks;
@@ -175,11 +175,11 @@ class ServeBench {
   Device& device_;
   KernelCache& kernels_;
   const DecoderModel& model_;
-  const ServeBenchOptions& options_;
+  const EngineBenchOptions& options_;
   int batch_;
 };
 
-void check_options(const ServeBenchOptions& options, const ModelConfig& config) {
+void check_options(const EngineBenchOptions& options, const ModelConfig& config) {
   const auto refuse = [](const char* object, std::string detail) {
     throw Error({.doing = "use", .object = object, .detail = std::move(detail), .fault = Fault::usage});
   };
@@ -194,14 +194,14 @@ void check_options(const ServeBenchOptions& options, const ModelConfig& config) 
 
 }  // namespace
 
-std::vector<ServeBenchLine> bench_serve(Device& device, KernelCache& kernels, const DecoderModel& model,
-                                        const ServeBenchOptions& options,
-                                        const std::function<void(const ServeBenchLine&)>& told) {
+std::vector<EngineBenchLine> bench_engine(Device& device, KernelCache& kernels, const DecoderModel& model,
+                                          const EngineBenchOptions& options,
+                                          const std::function<void(const EngineBenchLine&)>& told) {
   check_options(options, model.config());
   SteadyCore core;
-  std::vector<ServeBenchLine> lines;
+  std::vector<EngineBenchLine> lines;
   for (const int64_t batch : options.batches) {
-    ServeBench bench(device, kernels, model, options, batch);
+    EngineBench bench(device, kernels, model, options, batch);
     std::array<Rounds, 5> rounds;
     const auto way = [&](size_t i, const std::function<Round(bool timed)>& run) {
       return [&rounds, i, run](bool counted) {

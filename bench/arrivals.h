@@ -1,0 +1,30 @@
+// The requests that a measured service gets: when each arrives, how long its prompt is and how long its answer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace nodewright {
+
+// Lengths from `least` to `most`, each as likely as the others.
+struct LengthRange {
+  int64_t least = 1, most = 1;  // tokens
+  double weight = 1;            // beside the other ranges of a mix
+};
+using LengthMix = std::vector<LengthRange>;  // never empty
+int64_t longest(const LengthMix& mix);
+
+struct PlannedRequest {
+  double arrival_s = 0;            // since the first could have come
+  int64_t prompt = 1, output = 1;  // tokens
+};
+
+// Exponential gaps of 1 / rate seconds in the mean: a Poisson process. A rate of 0: all at once. The same for the same
+// seed.
+std::vector<PlannedRequest> plan_arrivals(int64_t count, double rate, const LengthMix& prompts,
+                                          const LengthMix& outputs, uint64_t seed);
+
+// Of the vocabulary, other ones for another key: no two prompts begin alike.
+std::vector<int32_t> random_prompt(int64_t tokens, int64_t vocab, uint64_t key);
+
+}  // namespace nodewright

@@ -1,0 +1,259 @@
+#include "bench/traffic_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "engine/step_clock.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+using TrafficClock = std::chrono::steady_clock;
+using TimePoint = TrafficClock::time_point;
+
+double ms_between(TimePoint from, TimePoint to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
+
+RequestId submit_or_throw(Engine& engine, RequestSpec spec, const RowSampling& sampling, uint64_t index) {
+  Sampling own = sampling.sampling;
+  own.seed += index;
+  const auto [id, reason] = engine.submit(std::move(spec), own, sampling.choice);
+  if (!id) throw Error({.doing = "serve a request of", .object = "bench serve", .detail = reason});
+  return *id;
+}
+
+// Ended requests; throws where one failed.
+std::vector<Resolution> ended(Engine& engine) {
+  std::vector<Resolution> resolutions = engine.take_resolutions();
+  for (const Resolution& one : resolutions)
+    if (one.reason == EndReason::failed)
+      throw Error({.doing = "serve a request of", .object = "bench serve", .detail = one.message});
+  return resolutions;
+}
+
+// When a request came, and its tokens.
+struct Served {
+  TimePoint arrival;
+  std::vector<TimePoint> tokens;
+};
+
+struct RoundOfTraffic {
+  std::vector<Served> served;
+  double seconds = 0;
+  int64_t steps = 0;
+  std::set<int64_t> idle_before;  // steps, from 0, before which there was no work
+};
+
+// Requests that have not come yet are looked at between two steps: who waits for nothing else sleeps until the next.
+class TrafficRound {
+ public:
+  TrafficRound(Engine& engine, const TrafficOptions& options, uint64_t round)
+      : engine_(engine), options_(options), round_(round) {}
+
+  RoundOfTraffic run() {
+    start_ = TrafficClock::now();
+    const int64_t steps_before = engine_.stats().steps();
+    result_.served.resize(options_.requests.size());
+    while (true) {
+      submit_arrived();
+      if (!engine_.advance()) {
+        if (open_ > 0)
+          throw Error({.doing = "serve", .object = "bench serve", .detail = engine_.pipeline().describe()});
+        if (next_ == options_.requests.size()) break;
+        result_.idle_before.insert(engine_.stats().steps() - steps_before);
+        wait_for_arrival();
+        continue;
+      }
+      const std::vector<CommittedToken> tokens = engine_.take_tokens();
+      const TimePoint now = TrafficClock::now();
+      for (const CommittedToken& token : tokens) result_.served[index_of_.at(token.request)].tokens.push_back(now);
+      if (!tokens.empty()) last_token_ = now;
+      open_ -= static_cast<int64_t>(ended(engine_).size());
+    }
+    result_.seconds = 1e-3 * ms_between(start_, last_token_);
+    result_.steps = engine_.stats().steps() - steps_before;
+    return std::move(result_);
+  }
+
+ private:
+  TimePoint due(size_t index) const {
+    return start_ + std::chrono::duration_cast<TrafficClock::duration>(
+                        std::chrono::duration<double>(options_.requests[index].arrival_s));
+  }
+
+  void submit_arrived() {
+    const auto may_come = [&] {
+      return options_.concurrency > 0 ? open_ < options_.concurrency : due(next_) <= TrafficClock::now();
+    };
+    while (next_ < options_.requests.size() && may_come()) {
+      const PlannedRequest& planned = options_.requests[next_];
+      const uint64_t index = round_ * options_.requests.size() + next_;
+      std::vector<int32_t> prompt = random_prompt(planned.prompt, options_.vocab, options_.seed + index);
+      result_.served[next_].arrival = options_.concurrency > 0 ? TrafficClock::now() : due(next_);
+      const RequestId id = submit_or_throw(engine_, {.prompt = std::move(prompt), .max_tokens = planned.output},
+                                           options_.sampling, index);
+      index_of_[id] = next_++;
+      ++open_;
+    }
+  }
+
+  void wait_for_arrival() const {
+    // A sleeper wakes up late: the last of it is spent looking.
+    constexpr auto kLate = std::chrono::milliseconds(1);
+    std::this_thread::sleep_until(due(next_) - kLate);
+    while (TrafficClock::now() < due(next_)) continue;
+  }
+
+  Engine& engine_;
+  const TrafficOptions& options_;
+  uint64_t round_;
+  RoundOfTraffic result_;
+  TimePoint start_, last_token_;
+  size_t next_ = 0;
+  int64_t open_ = 0;
+  std::map<RequestId, size_t> index_of_;
+};
+
+// Of one more round, whose steps carry events.
+Tail idle_of(Device& device, Engine& engine, const TrafficOptions& options, int64_t steps) {
+  constexpr int64_t kMostTimed = 50000;
+  StepClock clock(device, static_cast<size_t>(std::min(steps + steps / 4 + 16, kMostTimed)));
+  engine.slots().time_with(&clock);
+  const RoundOfTraffic round = TrafficRound(engine, options, static_cast<uint64_t>(options.rounds)).run();
+  engine.slots().time_with(nullptr);
+  const std::vector<double> gaps = clock.gap_us();
+  std::vector<double> idle;
+  for (size_t i = 0; i < gaps.size(); ++i)  // gap i lies before step i + 1
+    if (!round.idle_before.contains(static_cast<int64_t>(i) + 1)) idle.push_back(gaps[i]);
+  return tail_of(std::move(idle));
+}
+
+// Decoders, and the prompt that arrives beside them.
+class ArrivingPrompt {
+ public:
+  ArrivingPrompt(Engine& engine, const ArrivingPromptOptions& options) : engine_(engine), options_(options) {}
+
+  // Tokens a second of the prompt until its first token, and what it did to `decoders`.
+  double run(int decoders) {
+    gaps_before.clear(), gaps_during.clear();
+    last_of_.clear();
+    for (int i = 0; i < decoders; ++i) {
+      const RequestId id = submit_or_throw(
+          engine_, {.prompt = random_prompt(kDecoderPrompt, options_.vocab, next_key()), .max_tokens = most_outputs()},
+          options_.sampling, static_cast<uint64_t>(i));
+      last_of_[id] = std::nullopt;
+    }
+    constexpr int kTokensBefore = 16;
+    for (size_t tokens = 0; decoders > 0 && (tokens < kTokensBefore * last_of_.size() || !all_decode());)
+      tokens += step(gaps_before);
+    submit_or_throw(engine_, {.prompt = random_prompt(options_.prompt, options_.vocab, next_key()), .max_tokens = 1},
+                    options_.sampling, static_cast<uint64_t>(decoders));
+    const TimePoint arrival = TrafficClock::now();
+    first_token_.reset();
+    while (!first_token_) step(gaps_during);
+    const double seconds = 1e-3 * ms_between(arrival, *first_token_);
+    const size_t at_least = gaps_during.size() + 2 * static_cast<size_t>(decoders);  // what its end held up
+    while (decoders > 0 && gaps_during.size() < at_least) step(gaps_during);
+    for (const auto& [id, last] : last_of_) engine_.cancel(id);
+    while (engine_.advance()) continue;
+    engine_.take_tokens();
+    ended(engine_);
+    return static_cast<double>(options_.prompt) / seconds;
+  }
+
+  std::vector<double> gaps_before, gaps_during;  // ms between two tokens of a decoder, in the last run
+
+ private:
+  // Outlasts the prompt, if a chunk of it goes through with each token.
+  int64_t most_outputs() const { return options_.prompt + kMostOverPrompt; }
+  uint64_t next_key() { return options_.seed + keys_++; }
+  bool all_decode() const {
+    return std::ranges::all_of(last_of_, [](const auto& one) { return one.second.has_value(); });
+  }
+
+  size_t step(std::vector<double>& gaps) {
+    if (!engine_.advance())
+      throw Error({.doing = "keep decoders busy in",
+                   .object = "bench serve",
+                   .detail = "they ended before the prompt",
+                   .advice = "a larger --max-context"});
+    const std::vector<CommittedToken> tokens = engine_.take_tokens();
+    const TimePoint now = TrafficClock::now();
+    size_t of_decoders = 0;
+    for (const CommittedToken& token : tokens) {
+      const auto decoder = last_of_.find(token.request);
+      if (decoder == last_of_.end()) {
+        first_token_ = now;
+        continue;
+      }
+      if (decoder->second) gaps.push_back(ms_between(*decoder->second, now));
+      decoder->second = now;
+      ++of_decoders;
+    }
+    return of_decoders;
+  }
+
+  Engine& engine_;
+  const ArrivingPromptOptions& options_;
+  uint64_t keys_ = 0;
+  std::map<RequestId, std::optional<TimePoint>> last_of_;  // of the decoders
+  std::optional<TimePoint> first_token_;                   // of the prompt
+};
+
+}  // namespace
+
+TrafficFigures measure_traffic(Device& device, Engine& engine, const TrafficOptions& options) {
+  TrafficFigures figures;
+  std::vector<double> first, between, whole;
+  int64_t steps_of_round = 0;
+  TrafficOptions warm_up = options;
+  warm_up.requests.resize(std::min<size_t>(options.requests.size(), 4));
+  warm_up.concurrency = 4;
+  TrafficRound(engine, warm_up, static_cast<uint64_t>(options.rounds) + 1).run();
+  for (int round = 0; round < options.rounds; ++round) {
+    const RoundOfTraffic traffic = TrafficRound(engine, options, static_cast<uint64_t>(round)).run();
+    figures.seconds += traffic.seconds;
+    figures.steps += traffic.steps;
+    steps_of_round = std::max(steps_of_round, traffic.steps);
+    for (const Served& served : traffic.served) {
+      figures.output_tokens += static_cast<int64_t>(served.tokens.size());
+      first.push_back(ms_between(served.arrival, served.tokens.front()));
+      whole.push_back(ms_between(served.arrival, served.tokens.back()));
+      for (size_t i = 1; i < served.tokens.size(); ++i)
+        between.push_back(ms_between(served.tokens[i - 1], served.tokens[i]));
+    }
+    for (const PlannedRequest& planned : options.requests) figures.prompt_tokens += planned.prompt;
+    figures.requests += static_cast<int64_t>(options.requests.size());
+  }
+  figures.first_token_ms = tail_of(std::move(first));
+  figures.between_tokens_ms = tail_of(std::move(between));
+  figures.request_ms = tail_of(std::move(whole));
+  figures.idle_us = idle_of(device, engine, options, steps_of_round);
+  return figures;
+}
+
+ArrivingPromptFigures measure_arriving_prompt(Engine& engine, const ArrivingPromptOptions& options) {
+  ArrivingPrompt arriving(engine, options);
+  std::vector<double> before, during, worst, alone, beside;
+  for (int round = -1; round < options.rounds; ++round) {  // one warms up
+    const double rate_alone = arriving.run(0), rate_beside = arriving.run(options.decoders);
+    if (round < 0) continue;
+    alone.push_back(rate_alone);
+    beside.push_back(rate_beside);
+    before.insert(before.end(), arriving.gaps_before.begin(), arriving.gaps_before.end());
+    during.insert(during.end(), arriving.gaps_during.begin(), arriving.gaps_during.end());
+    worst.push_back(std::ranges::max(arriving.gaps_during));
+  }
+  return {.prompt = options.prompt,
+          .before_ms = tail_of(std::move(before)),
+          .during_ms = tail_of(std::move(during)),
+          .worst_gap_ms = spread_of(std::move(worst)),
+          .alone_tokens_per_s = spread_of(std::move(alone)),
+          .beside_tokens_per_s = spread_of(std::move(beside))};
+}
+
+}  // namespace nodewright

@@ -1,0 +1,40 @@
+# `nodewright bench engine` as a black box. Standard library only.
+import json
+import os
+import tempfile
+import unittest
+
+from command import DEMO, DEVICE, USAGE, CommandTest
+
+WORDS = ("bench", "engine", "--model", DEMO, "--device", DEVICE)
+
+
+class BenchEngine(CommandTest):
+    def test_the_engine_stands_beside_the_bare_loop(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "engine.json")
+            text = self.succeed(*WORDS, "--batch", "2", "--prompt", "3", "--output", "10", "--rounds", "1", "--busy-us",
+                                "1000", "--out", path, "--commit", "c0ffee")
+            with open(path) as file:
+                record = json.load(file)
+        self.assertEqual("c0ffee", record["commit"])
+        line, = record["lines"]
+        self.assertEqual(2, line["batch"])
+        for way in ("bare loop", "pipelined", "one at a time", "pipelined, busy", "one at a time, busy"):
+            self.assertIn(way, text)
+            figures = line[way]
+            self.assertLess(0, figures["step_ms"]["min"])
+            self.assertLessEqual(figures["median_ms"]["median"], figures["p99_ms"]["median"])
+            self.assertLessEqual(0, figures["gap_us"])
+        self.assertAlmostEqual(line["over_bare"], line["pipelined"]["step_ms"]["median"] / line["bare loop"]["step_ms"]["median"])
+        # A host that is busy for a millisecond after a step cannot do more than one a millisecond.
+        self.assertLess(1.0, line["one at a time, busy"]["step_ms"]["min"])
+
+    def test_what_cannot_be_served_is_named(self):
+        self.assert_refused(USAGE, ["--prompt and --output", "1024"], *WORDS, "--prompt", "1000", "--output", "25")
+        self.assert_refused(USAGE, ["--output", "8"], *WORDS, "--output", "7")
+        self.assert_refused(USAGE, ["--batch", "0"], *WORDS, "--batch", "0")
+
+
+if __name__ == "__main__":
+    unittest.main()
