@@ -16,6 +16,8 @@ std::string command_line() {
   return words;
 }
 
+}  // namespace
+
 std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -24,8 +26,6 @@ std::string today() {
   std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
   return text;
 }
-
-}  // namespace
 
 nlohmann::ordered_json measurement_record(const Device& device, const std::string& commit) {
   return {{"gpu", device.name()},

@@ -12,6 +12,9 @@ namespace nodewright::cli {
 // {"gpu", "driver", "date" (UTC), "commit", "command"}: the command is the words this process was started with.
 nlohmann::ordered_json measurement_record(const Device& device, const std::string& commit);
 
+// "2026-11-25", UTC.
+std::string today();
+
 // {"median", "min", "max"}
 nlohmann::ordered_json spread_json(const Spread& spread);
 

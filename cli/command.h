@@ -19,6 +19,7 @@ void add_tokenize(CLI::App& app, Action& chosen);
 void add_inspect(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
+void add_report(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 
 }  // namespace nodewright::cli

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
+#include "cli/bench_record.h"
 #include "cli/progress_bar.h"
+#include "cli/step_log.h"
 #include "cli/whole_number.h"
 #include "runtime/error.h"
 
@@ -47,6 +50,20 @@ uint64_t memory_limit(const std::string& text, const Device& device) {
          .advice = "0.9, or 8000000000",
          .fault = Fault::usage});
   return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
+}
+
+StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& words, Session& session,
+                        const Engine& engine) {
+  std::set<int> buckets;
+  for (const BuiltBucket& graph : engine.slots().built().graphs)
+    if (graph.bucket > 0) buckets.insert(graph.bucket);
+  return {.device = session.device().name(),
+          .model = words.model.filename().string(),
+          .date = today(),
+          .max_batch = options.max_batch,
+          .step_tokens = options.chunk,
+          .buckets = {buckets.begin(), buckets.end()},
+          .pages = engine.pipeline().pool().options().pages};
 }
 
 }  // namespace
@@ -95,6 +112,9 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       ->check(whole_number<uint32_t>);
   command.add_flag("--no-prefix-cache", settings.no_prefix_cache, "prompts that begin alike share no pages");
   command.add_flag("--no-pipelining", settings.no_pipelining, "one step in flight instead of two");
+  command.add_option("--log", settings.log,
+                     "file for a line of JSON about each step: rows, bucket, padding, graph or why not, time, queue, "
+                     "pages; see nodewright report");
 }
 
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
@@ -121,8 +141,12 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   engine.fell_back = [](const std::string& reason) {
     fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
   };
+  const std::shared_ptr<StepLogWriter> log =
+      settings.log.empty() ? nullptr : std::make_shared<StepLogWriter>(settings.log);
+  if (log) engine.stepped = [log](const StepRecord& step) { log->write(step); };
   auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);
   progress->wipe();
+  if (log) log->write(head_of_log(engine, options, session, *made));
   return made;
 }
 

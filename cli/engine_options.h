@@ -19,10 +19,11 @@ struct EngineSettings {
   std::optional<int64_t> products_from;
   std::string prefill = "graph", memory_limit;
   bool no_prefix_cache = false, no_pipelining = false;
+  std::filesystem::path log;  // of each step; empty: none
 };
 
 // --chunk, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages, --memory-limit, --step-timeout,
-// --no-prefix-cache, --no-pipelining.
+// --no-prefix-cache, --no-pipelining, --log.
 void add_engine_options(CLI::App& command, EngineSettings& settings);
 
 // What the requests of a command ask of its engine.

@@ -36,6 +36,7 @@ int main(int argc, char** argv) try {
   cli::add_inspect(app, action);
   cli::add_bench(app, action);
   cli::add_tune(app, action);
+  cli::add_report(app, action);
   cli::add_doctor(app, action);
   try {
     app.parse(argc, argv);

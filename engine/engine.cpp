@@ -337,7 +337,9 @@ void Engine::set_counts(const Request& request) {
 
 void Engine::launch(const StepPlan& plan) {
   try {
-    dispatch(pipeline_.launch(plan));
+    const InFlightStep& step = pipeline_.launch(plan);
+    dispatch(step);
+    if (options_.stepped) times_.launched(step.slot);
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }
@@ -353,7 +355,7 @@ void Engine::launch(const StepPlan& plan) {
 
 void Engine::count(const StepPlan& plan) {
   const bool falls_back = plan.bucket == 0;
-  const int64_t rows = plan.tokens(), of_plan = falls_back ? eager_rows_of(options_) : plan.bucket;
+  const int64_t rows = plan.tokens(), of_plan = rows_of_plan(plan);
   BucketUse& use = stats_.buckets[{static_cast<int>(of_plan), falls_back ? RunMode::eager : options_.mode}];
   ++use.steps;
   use.rows += rows;
@@ -363,10 +365,36 @@ void Engine::count(const StepPlan& plan) {
   stats_.padded_rows += of_plan - rows;
   stats_.prefill_steps += plan.kind == StepKind::prefill;
   if (!falls_back) return;
-  // The same words for every number of rows, so that they can be counted.
-  const std::string reason =
-      fmt::format("more rows than the largest bucket has, {}", scheduling_.decode_buckets.largest());
+  const std::string reason = overflow();
   if (++stats_.fallbacks[reason] == 1 && options_.fell_back) options_.fell_back(reason);
+}
+
+int64_t Engine::rows_of_plan(const StepPlan& plan) const {
+  return plan.bucket == 0 ? eager_rows_of(options_) : plan.bucket;
+}
+
+// The same words for every number of rows, so that they can be counted.
+std::string Engine::overflow() const {
+  return fmt::format("more rows than the largest bucket has, {}", scheduling_.decode_buckets.largest());
+}
+
+// Of the step whose tokens have just come.
+StepRecord Engine::record(const InFlightStep& step) {
+  StepRecord record = record_rows(pipeline_, step);
+  record.us = times_.came(step.slot);
+  record.bucket = rows_of_plan(step.plan);
+  record.chosen_again =
+      std::ranges::count_if(choice_of_row_[static_cast<size_t>(step.slot)], [](int32_t choice) { return choice >= 0; });
+  const bool in_form = step.plan.kind == StepKind::prefill && options_.prefill != PrefillForm::graph;
+  if (step.plan.bucket == 0)
+    record.run = to_string(RunMode::eager), record.reason = overflow();
+  else if (in_form)
+    record.run = to_string(options_.prefill), record.reason = fmt::format("prompts are run {}", record.run);
+  else if (options_.mode != RunMode::explicit_)
+    record.run = to_string(options_.mode), record.reason = fmt::format("the mode is {}", record.run);
+  else
+    record.run = "graph";
+  return record;
 }
 
 // The rows whose next token is chosen come first: each the last token of its request in this step, and before drafts
@@ -473,8 +501,10 @@ void Engine::commit() {
   const std::vector<int32_t>& choice_of = choice_of_row_[static_cast<size_t>(step.slot)];
   std::vector<RowResult> results;
   std::map<RequestId, TokenLogprobs> logprobs;
+  std::optional<StepRecord> told;
   try {
     const std::span<const int32_t> tokens = slots_.wait(step.slot, options_.step_timeout_ms);
+    if (options_.stepped) told = record(step);
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
       results.emplace_back();
@@ -515,6 +545,11 @@ void Engine::commit() {
   tokens_.insert(tokens_.end(), accepted.begin(), accepted.end());
   stats_.output_tokens += static_cast<int64_t>(accepted.size());
   if (pipeline_.is_drained()) drained_ = std::chrono::steady_clock::now();
+  if (!told) return;
+  told->waiting = static_cast<int64_t>(pipeline_.waiting().size());
+  told->admitted = static_cast<int64_t>(pipeline_.admitted().size());
+  told->free_pages = pipeline_.pool().options().pages - pipeline_.pool().owned_pages();
+  options_.stepped(*told);
 }
 
 RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,

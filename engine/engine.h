@@ -24,6 +24,7 @@
 #include "engine/engine_stats.h"
 #include "engine/hidden_rows.h"
 #include "engine/scheduler.h"
+#include "engine/step_record.h"
 #include "engine/step_slots.h"
 
 namespace nodewright {
@@ -50,6 +51,7 @@ struct EngineOptions {
   bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
   std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
+  std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
   // Rows from which on steps are library products (models/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
@@ -129,6 +131,9 @@ class Engine {
   bool score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row);
   void commit();
   void count(const StepPlan& plan);
+  int64_t rows_of_plan(const StepPlan& plan) const;
+  std::string overflow() const;
+  StepRecord record(const InFlightStep& step);
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
   void tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice);
@@ -158,6 +163,7 @@ class Engine {
   };
   std::map<RequestId, Told> told_;  // of those that ask for either
   EngineStats stats_;
+  StepTimes times_;                                               // only where somebody listens
   std::optional<std::chrono::steady_clock::time_point> drained_;  // since when nothing is in flight, with work to do
   PipelineState::Rebuilt rebuilt_ = PipelineState::Rebuilt::nothing;  // since it was paused
 };

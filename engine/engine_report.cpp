@@ -84,11 +84,15 @@ std::vector<int> suggest_buckets(const std::map<int, int64_t>& step_rows, size_t
   const std::vector<std::pair<int, int64_t>> steps(step_rows.begin(), step_rows.end());
   const size_t sizes = steps.size();
   if (sizes == 0 || count == 0) return {};
+  std::vector<int64_t> steps_before(sizes + 1), rows_before(sizes + 1);
+  for (size_t i = 0; i < sizes; ++i) {
+    steps_before[i + 1] = steps_before[i] + steps[i].second;
+    rows_before[i + 1] = rows_before[i] + steps[i].second * steps[i].first;
+  }
   // Of the steps from `first` to `last`, in a bucket of the last one's rows.
   const auto padding = [&](size_t first, size_t last) {
-    int64_t sum = 0;
-    for (size_t i = first; i <= last; ++i) sum += steps[i].second * (steps[last].first - steps[i].first);
-    return sum;
+    return steps[last].first * (steps_before[last + 1] - steps_before[first]) -
+           (rows_before[last + 1] - rows_before[first]);
   };
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   std::vector<std::vector<int64_t>> least(1, std::vector<int64_t>(sizes));

@@ -1,0 +1,52 @@
+// The iteration log of --log: a line of JSON for the engine, then one for each committed step. Written while requests
+// are served, read by `nodewright report`.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/step_record.h"
+
+namespace nodewright::cli {
+
+// What the steps ran on.
+struct StepLogHead {
+  std::string device, model, date;
+  int64_t max_batch = 0, step_tokens = 0;  // requests at once, prompt tokens of a step
+  std::vector<int> buckets;                // ascending
+  int64_t pages = 0;                       // of the cache
+};
+
+class StepLogWriter {
+ public:
+  // Throws Error where the file cannot be opened.
+  explicit StepLogWriter(std::filesystem::path path);
+  ~StepLogWriter();
+  StepLogWriter(const StepLogWriter&) = delete;
+  StepLogWriter& operator=(const StepLogWriter&) = delete;
+
+  // A log that cannot be written is told once on stderr, and what it is about goes on.
+  void write(const StepLogHead& head);
+  void write(const StepRecord& step);
+
+ private:
+  void append(const std::string& line);
+
+  std::filesystem::path path_;
+  std::FILE* file_ = nullptr;                           // null once writing has failed
+  std::chrono::steady_clock::time_point last_flush_{};  // so that the file can be followed
+};
+
+struct StepLog {
+  StepLogHead head;
+  std::vector<StepRecord> steps;
+};
+
+// Throws Error naming the line that cannot be read. A last line without its end, of a process that runs or was killed,
+// is left out.
+StepLog read_step_log(const std::filesystem::path& path);
+
+}  // namespace nodewright::cli
