@@ -156,7 +156,7 @@ int run_bench_graph(const GraphBenchCommand& command) {
 void add_bench_graph(CLI::App& bench, Action& chosen) {
   auto command = std::make_shared<GraphBenchCommand>();
   CLI::App* graph = bench.add_subcommand("graph", "Time graphs: build, launch, run and change, beside stream capture");
-  graph->add_option("--device", command->device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  graph->add_option("--device", command->device, kDeviceHelp)->capture_default_str();
   graph->add_option("--lengths", command->lengths, "nodes of a graph, one or more")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -64,7 +64,7 @@ void add_bench_load(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<LoadOptions>();
   CLI::App* load = bench.add_subcommand("load", "Time loading a model beside the link to the device");
   load->add_option("--model", options->model, "Hugging Face checkpoint folder")->required();
-  load->add_option("--device", options->device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  load->add_option("--device", options->device, kDeviceHelp)->capture_default_str();
   load->add_option("--samples", options->load.samples, "of each figure")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -164,7 +164,7 @@ int bench_nanogpt_command(const NanogptOptions& options) {
 void add_bench_nanogpt(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<NanogptOptions>();
   CLI::App* nanogpt = bench.add_subcommand("nanogpt", "Print the tables of the article on NanoGPT and CUDA graphs");
-  nanogpt->add_option("--device", options->device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  nanogpt->add_option("--device", options->device, kDeviceHelp)->capture_default_str();
   nanogpt->add_option("--edges", options->edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();

@@ -9,6 +9,11 @@ namespace nodewright::cli {
 // Returns the exit code: 0, or 1 where the command itself found a failure (doctor). Failures to run throw Error.
 using Action = std::function<int()>;
 
+// What --device takes, in every command's help.
+inline constexpr const char* kDeviceHelp =
+    "auto, cuda, cuda:N, cpu, or cpu:checked, which finds what a kernel touches outside its buffers; more such words "
+    "in docs/command.md";
+
 // Each adds one subcommand; `chosen` becomes its action when the parser meets it.
 void add_generate(CLI::App& app, Action& chosen);
 void add_chat(CLI::App& app, Action& chosen);

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "cli/byte_size.h"
 #include "cli/command.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
@@ -28,9 +29,8 @@ bool report(const char* what, const std::function<std::string()>& look) {
 
 std::string describe(const OpenedDevice& opened) {
   const DeviceProperties& p = opened.device->properties();
-  return fmt::format("{}, compute capability {}.{}, {} SMs, {:.1f} GiB, {:.1f} GiB free", p.name, p.cc_major,
-                     p.cc_minor, p.sm_count, static_cast<double>(p.total_bytes) / (1u << 30),
-                     static_cast<double>(opened.device->free_bytes()) / (1u << 30));
+  return fmt::format("{}, compute capability {}.{}, {} SMs, {}, {} free", p.name, p.cc_major, p.cc_minor, p.sm_count,
+                     byte_size_text(p.total_bytes), byte_size_text(opened.device->free_bytes()));
 }
 
 int doctor() {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/bench_record.h"
+#include "cli/byte_size.h"
 #include "cli/progress_bar.h"
 #include "cli/step_log.h"
 #include "cli/whole_number.h"
@@ -24,32 +25,31 @@ int usual_chunk(int64_t prompt_tokens, int max_batch, bool is_cpu) {
   return std::max(max_batch, static_cast<int>(std::min(prompt_tokens, most)));
 }
 
-// "0.9" of the device's memory, or bytes.
+// "0.9" of the device's memory, "8GB", or bytes.
 uint64_t memory_limit(const std::string& text, const Device& device) {
   if (text.empty()) return 0;
+  const uint64_t total = device.properties().total_bytes;
   double share = 0;
-  uint64_t bytes = 0;
   const char* end = text.data() + text.size();
-  const auto as_bytes = std::from_chars(text.data(), end, bytes);
-  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > device.properties().total_bytes)
-    throw Error(
-        {.doing = "use together",
-         .object = "--memory-limit and --device",
-         .detail = fmt::format("{} bytes, and {} has {}", bytes, device.name(), device.properties().total_bytes),
-         .advice = "a share such as 0.9, or fewer bytes",
-         .fault = Fault::usage});
-  if (as_bytes.ec == std::errc() && as_bytes.ptr == end && bytes > 1) return bytes;
-  const auto as_share = std::from_chars(text.data(), end, share);
-  if (as_share.ec != std::errc() || as_share.ptr != end || !(share > 0 && share <= 1))
+  const auto read = std::from_chars(text.data(), end, share);
+  if (read.ec == std::errc() && read.ptr == end && share > 0 && share <= 1)
+    return static_cast<uint64_t>(share * static_cast<double>(total));
+  const std::optional<uint64_t> bytes = parse_byte_size(text);
+  if (!bytes || *bytes == 0)
     throw Error(
         {.doing = "use",
          .object = "--memory-limit",
-         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a whole "
-                               "number of bytes",
-                               text),
-         .advice = "0.9, or 8000000000",
+         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a size", text),
+         .advice = "0.9, or 8GB, or 8000000000",
          .fault = Fault::usage});
-  return static_cast<uint64_t>(share * static_cast<double>(device.properties().total_bytes));
+  if (*bytes > total)
+    throw Error(
+        {.doing = "use together",
+         .object = "--memory-limit and --device",
+         .detail = fmt::format("{} is more than the {} that {} has", text, byte_size_text(total), device.name()),
+         .advice = "a share such as 0.9, or a smaller size",
+         .fault = Fault::usage});
+  return *bytes;
 }
 
 StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& words, Session& session,
@@ -103,8 +103,8 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
           fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
       ->check(whole_number<uint32_t>);
   command.add_option("--memory-limit", settings.memory_limit,
-                     "of weights, state, graphs and pages: bytes, or a share of the device's memory such as 0.9; the "
-                     "cache gets what is left");
+                     "of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's memory such as "
+                     "0.9; the cache gets what is left (default: none)");
   command
       .add_option(
           "--step-timeout", engine.step_timeout_ms,

@@ -6,6 +6,7 @@
 
 #include "bench/read_bandwidth.h"
 #include "bench/spread.h"
+#include "cli/byte_size.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
@@ -134,14 +135,7 @@ ordered_json inspect(const InspectOptions& options) {
   return report;
 }
 
-// "2.47 GB": as the driver and the files count, by powers of 1000.
-std::string size_text(double bytes) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  for (; bytes >= 1000 && unit < 4; ++unit) bytes /= 1000;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : bytes < 10 ? 2 : bytes < 100 ? 1 : 0, units[unit]);
-}
-std::string size_text(const ordered_json& bytes) { return size_text(bytes.get<double>()); }
+std::string size_text(const ordered_json& bytes) { return byte_size_text(bytes.get<double>()); }
 
 std::string ids_text(const ordered_json& ids) {
   std::string text;
@@ -219,7 +213,7 @@ void add_inspect(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is and what of it fits on a device");
   command->add_option("-m,--model", options->model, "Hugging Face checkpoint folder")->required();
-  command->add_option("--device", options->device, "auto (where there is one), none, cuda, cuda:N or cpu")
+  command->add_option("--device", options->device, "auto (where there is one), none, cuda, cuda:N or cpu; more in docs/command.md")
       ->capture_default_str();
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });

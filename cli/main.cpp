@@ -1,11 +1,15 @@
 // The program `nodewright`: parses the command line, runs one subcommand, turns any error into one line.
-// Exit codes: 0, 1 for a failure at run time, 2 for wrong usage.
+// docs/command.md has its exit codes.
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include "cli/command.h"
+#include "cli/help.h"
+#include "cli/interruption.h"
+#include "cli/path_checks.h"
 #include "cli/standard_output.h"
+#include "cli/usage_error.h"
 #include "runtime/error.h"
 #include "runtime/host_heap.h"
 
@@ -26,6 +30,7 @@ int main(int argc, char** argv) try {
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
   app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
   app.set_version_flag("--version", NODEWRIGHT_VERSION);
+  cli::look_of_help(app);
   cli::Action action;
   cli::add_generate(app, action);
   cli::add_chat(app, action);
@@ -38,17 +43,23 @@ int main(int argc, char** argv) try {
   cli::add_tune(app, action);
   cli::add_report(app, action);
   cli::add_doctor(app, action);
+  cli::arrange_help(app);
+  cli::add_path_checks(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    return fail(std::string(error.what()) + " (see --help)", 2);
+    return fail(cli::usage_error(app, error), 2);
   }
-  if (!action) return fail("a subcommand is missing (see --help)", 2);
+  if (!action) {
+    std::fprintf(stderr, "%s\nnodewright: a command is missing\n", cli::help_of_named(app).c_str());
+    return 2;
+  }
   const int exit_code = action();
   cli::write_standard_output("");  // what is still buffered
   return exit_code;
 } catch (const nodewright::Error& error) {
+  if (nodewright::cli::interrupted()) return fail("interrupted", nodewright::cli::interruption_exit_code());
   return fail(error.what(), error.parts().fault == nodewright::Fault::usage ? 2 : 1);
 } catch (const std::exception& error) {
   return fail(error.what(), 1);

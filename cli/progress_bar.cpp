@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/byte_size.h"
+
 namespace nodewright::cli {
 
 ProgressBar::ProgressBar(std::string what, Unit unit)
@@ -33,9 +35,8 @@ void ProgressBar::show(uint64_t done, uint64_t total) {
 std::string ProgressBar::figures(uint64_t done, uint64_t total) const {
   if (unit_ == Unit::things) return fmt::format("{} %", drawn_);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const double gb = static_cast<double>(done) / 1e9;
-  return fmt::format("{:.2f} of {:.2f} GB, {:.1f} GB/s", gb, static_cast<double>(total) / 1e9,
-                     gb / std::max(seconds, 1e-6));
+  return fmt::format("{} of {}, {}/s", byte_size_text(done), byte_size_text(total),
+                     byte_size_text(static_cast<double>(done) / std::max(seconds, 1e-6)));
 }
 
 }  // namespace nodewright::cli

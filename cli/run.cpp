@@ -86,8 +86,6 @@ void make_folder(const char* option, const std::filesystem::path& folder) {
 
 void check(const RunOptions& options) {
   check(options.sampling);
-  if (options.max_tokens < 1)
-    throw Error({.doing = "use", .object = "--max-tokens", .detail = "it is less than 1", .fault = Fault::usage});
   if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
     throw Error({.doing = "use",
                  .object = "--rate",
@@ -156,11 +154,11 @@ void add_run(CLI::App& app, Action& chosen) {
           "JSON lines, a request each; docs/requests.md has their fields. -: standard input, served as it comes")
       ->capture_default_str();
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
   command->add_option("--max-batch,--max-num-seqs", options->engine.engine.max_batch, "requests served at once")
-      ->check(whole_number<int>)
+      ->check(whole_number<int, 1>)
       ->capture_default_str();
   add_engine_options(*command, options->engine);
   command

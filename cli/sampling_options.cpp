@@ -10,8 +10,8 @@ namespace nodewright::cli {
 
 void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   command.add_option("--temperature", options.temperature, "0: greedy (default: the checkpoint's)");
-  command.add_option("--top-k", options.top_k, "keep the k likeliest tokens; 0: all")->check(whole_number<uint32_t>);
-  command.add_option("--top-p", options.top_p, "keep the likeliest tokens up to this mass; 1: all");
+  command.add_option("--top-k", options.top_k, "keep the k likeliest tokens; 0: all (default: the checkpoint's)")->check(whole_number<uint32_t>);
+  command.add_option("--top-p", options.top_p, "keep the likeliest tokens up to this mass; 1: all (default: the checkpoint's)");
   command.add_option("--seed", options.seed, "of the random choice")
       ->check(whole_number<uint64_t>)
       ->capture_default_str();

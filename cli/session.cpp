@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "cli/whole_number.h"
 #include "runtime/error.h"
@@ -76,7 +77,7 @@ KernelCacheOptions kernel_options() {
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("-m,--model", options.model, "Hugging Face checkpoint folder")->required();
-  command.add_option("--device", options.device, "auto, cuda, cuda:N or cpu")->capture_default_str();
+  command.add_option("--device", options.device, kDeviceHelp)->capture_default_str();
   command.add_option("--edges", options.edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
       ->capture_default_str();
@@ -180,7 +181,8 @@ void check_model_folder(const std::filesystem::path& folder) {
   throw Error({.doing = "use --model",
                .object = folder.string(),
                .detail = folder.empty() ? "it is empty" : "there is no such folder",
-               .advice = "the path of a Hugging Face checkpoint folder"});
+               .advice = "the path of a Hugging Face checkpoint folder",
+               .fault = Fault::usage});
 }
 
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {

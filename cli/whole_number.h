@@ -9,15 +9,15 @@
 
 namespace nodewright::cli {
 
-// What is wrong with `text` as a decimal number of type Number; empty where nothing is. For CLI::Option::check.
-template <typename Number>
+// What is wrong with `text` as a decimal number of type Number, not below `least`; empty where nothing is. For
+// CLI::Option::check.
+template <typename Number, Number least = std::numeric_limits<Number>::min()>
 std::string whole_number(const std::string& text) {
   Number number{};
   const char* end = text.data() + text.size();
   const auto [stopped, failure] = std::from_chars(text.data(), end, number);
-  if (failure == std::errc() && stopped == end) return {};
-  return fmt::format("'{}' is not a whole number from {} to {}", text, std::numeric_limits<Number>::min(),
-                     std::numeric_limits<Number>::max());
+  if (failure == std::errc() && stopped == end && number >= least) return {};
+  return fmt::format("'{}' is not a whole number from {} to {}", text, least, std::numeric_limits<Number>::max());
 }
 
 }  // namespace nodewright::cli

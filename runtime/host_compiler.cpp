@@ -167,8 +167,7 @@ std::string host_compiler_path() {
   throw Error({.doing = "find a host compiler for the CPU driver's kernels",
                .object = "g++",
                .detail = "neither g++, c++ nor clang++ is on the PATH",
-               .advice = "install g++ (Debian: apt-get install g++), or set NODEWRIGHT_CXX to a C++20 compiler",
-               .fault = Fault::usage});
+               .advice = "install g++ (Debian: apt-get install g++), or set NODEWRIGHT_CXX to a C++20 compiler"});
 }
 
 std::string host_compiler_identity() {

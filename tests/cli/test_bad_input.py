@@ -27,7 +27,6 @@ class Usage(CommandTest):
         self.assert_refused(USAGE, named, *words)
 
     def test_unknown_words_are_named(self):
-        self.assert_usage(["subcommand"])
         self.assert_usage(["bogus"], "bogus")
         self.assert_usage(["two lines"], "two\nlines")
         self.assert_usage(["--bogus"], "--bogus")
@@ -114,7 +113,7 @@ class Files(CommandTest):
                           on_device("generate", model, "--prompt-ids", "1"), on_device("graph", model),
                           on_device("logits", model, "--prompt", "1", "--out", "f.npy"),
                           ("tokenize", "--model", model, "--text", "a")):
-                self.assert_refused(RUN_TIME, ["--model", model], *words)
+                self.assert_refused(USAGE, ["--model", model], *words)
 
     def test_without_a_gpu_the_error_names_the_cpu_driver(self):
         for device in ("cuda", "auto", "cuda:0"):
@@ -122,9 +121,23 @@ class Files(CommandTest):
                                 device, CUDA_VISIBLE_DEVICES="")
 
     def test_output_that_cannot_be_written_is_named_and_leaves_nothing(self):
-        for out in ("missing/folder/f", "/dev/full", "/proc/f", "/proc/version", ".", "f" * 300):
-            self.assert_refused(RUN_TIME, [out], *on_device("logits", MODEL, "--prompt", "1", "--out", out))
-            self.assert_refused(RUN_TIME, [out], *on_device("graph", MODEL, "--out", out))
+        for code, out in ((USAGE, "missing/folder/f"), (RUN_TIME, "/dev/full"), (RUN_TIME, "/proc/f"), (RUN_TIME, "/proc/version"),
+                          (USAGE, "."), (RUN_TIME, "f" * 300)):
+            self.assert_refused(code, [out], *on_device("logits", MODEL, "--prompt", "1", "--out", out))
+            self.assert_refused(code, [out], *on_device("graph", MODEL, "--out", out))
+
+    def test_a_file_of_a_model_is_not_written_over_and_one_that_is_missing_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(MODEL, folder, dirs_exist_ok=True)
+            before = {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)}
+            for name in ("config.json", WEIGHTS):
+                out = os.path.join(folder, name)
+                self.assert_refused(USAGE, ["--out", out, "file of a model"], *on_device("graph", folder, "--out", out))
+                self.assert_refused(USAGE, ["--out", out], *on_device("logits", folder, "--prompt", "1", "--out", out))
+            self.assertEqual(before, {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)})
+        for option in ("--tuning", "--timings"):
+            self.assert_refused(USAGE, [option, "there is no file /nowhere.json"],
+                                *on_device("graph", MODEL, "--format", "html", option, "/nowhere.json"))
 
     def test_a_full_disk_behind_standard_output_is_an_error(self):
         for words in (generate("--prompt-ids", "1"), on_device("graph", MODEL), ("doctor",),

@@ -126,7 +126,7 @@ class Model(CommandTest):
     def test_what_needs_a_model_is_refused_without_one(self):
         for option in ("--buckets", "--model-only"):
             self.assert_refused(USAGE, [option, "--model"], "bench", "graph", "--device", DEVICE, option)
-        self.assert_refused(RUN_TIME, ["/nowhere"], "bench", "graph", "--device", DEVICE, "--model", "/nowhere")
+        self.assert_refused(USAGE, ["/nowhere"], "bench", "graph", "--device", DEVICE, "--model", "/nowhere")
         self.assert_refused(USAGE, ["--lengths", "0"], "bench", "graph", "--device", DEVICE, "--lengths", "0")
 
 

@@ -67,7 +67,7 @@ class BenchLoad(CommandTest):
 
     def test_bad_words_are_named(self):
         self.assert_refused(USAGE, ["--model"], *self.WORDS)
-        self.assert_refused(RUN_TIME, ["/nonexistent"], *self.WORDS, "--model", "/nonexistent")
+        self.assert_refused(USAGE, ["/nonexistent"], *self.WORDS, "--model", "/nonexistent")
         for option, value in (("--samples", "0"), ("--chunks", "1"), ("--readers", "0"), ("--chunk-mib", "0")):
             self.assert_refused(USAGE, [option, value], *self.WORDS, "--model", DEMO, option, value)
 
@@ -80,9 +80,9 @@ class Bar(CommandTest):
             code, shown = run_on_terminal(*words)
             self.assertEqual(b"", run(*words).stderr)
         self.assertEqual(0, code, shown)
-        bars = re.findall(r"\r\x1b\[Kloading \S+ \[([#.]{30})\] (\d+\.\d\d) of (\d+\.\d\d) GB, (\d+\.\d) GB/s", shown)
+        bars = re.findall(r"\r\x1b\[Kloading \S+ \[([#.]{30})\] ([\d.]+ MB) of ([\d.]+ MB), ([\d.]+ [MGT]B)/s", shown)
         self.assertLess(3, len(bars), shown)
-        self.assertIn(("#" * 30, "0.13", "0.13"), {bar[:3] for bar in bars})
+        self.assertIn(("#" * 30, "126 MB", "126 MB"), {bar[:3] for bar in bars})
         self.assertTrue(shown.endswith("\r\x1b[K"), shown[-100:])
 
 

@@ -35,7 +35,7 @@ class Tune(CommandTest):
             self.assert_refused(USAGE, [path, "the device 'another'"], *on_device("graph", MODEL, "--tuning", path))
             self.assert_refused(USAGE, ["--tuning and --numerics"],
                                 *on_device("graph", MODEL, "--tuning", path, "--numerics", "invariant"))
-            self.assert_refused(RUN_TIME, ["none.json"], *on_device("graph", MODEL, "--tuning", os.path.join(folder, "none.json")))
+            self.assert_refused(USAGE, ["none.json"], *on_device("graph", MODEL, "--tuning", os.path.join(folder, "none.json")))
 
     def test_without_a_name_the_file_is_where_other_commands_look(self):
         with tempfile.TemporaryDirectory() as scratch:

@@ -1,0 +1,185 @@
+#include "cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nodewright::cli {
+namespace {
+
+constexpr const char* kSampling = "How tokens are chosen";
+constexpr const char* kServing = "Batches and memory";
+constexpr const char* kDevelopers = "For developers";
+// What stands in none of these groups comes before them, as the parser names it.
+constexpr std::array kLaterGroups = {kSampling, kServing, kDevelopers};
+
+const std::map<std::string, const char*> kGroups = {{"--temperature", kSampling},
+                                                    {"--top-k", kSampling},
+                                                    {"--top-p", kSampling},
+                                                    {"--min-p", kSampling},
+                                                    {"--seed", kSampling},
+                                                    {"--greedy", kSampling},
+                                                    {"--repetition-penalty", kSampling},
+                                                    {"--max-batch", kServing},
+                                                    {"--max-context", kServing},
+                                                    {"--chunk", kServing},
+                                                    {"--step-tokens", kServing},
+                                                    {"--pages", kServing},
+                                                    {"--memory-limit", kServing},
+                                                    {"--reserve", kServing},
+                                                    {"--speculate", kServing},
+                                                    {"--no-prefix-cache", kServing},
+                                                    {"--step-timeout", kServing},
+                                                    {"--rate", kServing},
+                                                    {"--schedule", kDevelopers},
+                                                    {"--mode", kDevelopers},
+                                                    {"--edges", kDevelopers},
+                                                    {"--numerics", kDevelopers},
+                                                    {"--tuning", kDevelopers},
+                                                    {"--trace", kDevelopers},
+                                                    {"--bucket", kDevelopers},
+                                                    {"--buckets", kDevelopers},
+                                                    {"--allow-eager", kDevelopers},
+                                                    {"--prefill", kDevelopers},
+                                                    {"--products-from", kDevelopers},
+                                                    {"--no-pipelining", kDevelopers},
+                                                    {"--steps-per-launch", kDevelopers},
+                                                    {"--until-ended", kDevelopers},
+                                                    {"--commit", kDevelopers}};
+
+// M stands for --model DIR.
+const std::map<std::string, std::vector<const char*>> kExamples = {
+    {"generate",
+     {"nodewright generate M --prompt 'Once upon a time'",
+      "nodewright generate M --prompt 'Why is the sky blue?' --chat --max-tokens 300 --stats"}},
+    {"chat", {"nodewright chat M --system 'Answer in one sentence.'"}},
+    {"run",
+     {"nodewright run M --requests requests.jsonl > results.jsonl",
+      "echo '{\"prompt\": \"One day\", \"max_tokens\": 8, \"stream\": true}' | nodewright run M"}},
+    {"logits", {"nodewright logits M --prompt 1,2,3 --continue 4,5 --out logits.npy"}},
+    {"graph", {"nodewright graph M", "nodewright graph M --format html --out plan.html"}},
+    {"tokenize", {"nodewright tokenize M --text 'Once upon a time'", "nodewright tokenize M --decode 1,2,3"}},
+    {"inspect", {"nodewright inspect M", "nodewright inspect M --device none --json"}},
+    {"tune", {"nodewright tune M --batch 1 8"}},
+    {"report", {"nodewright run M --requests requests.jsonl --log steps.jsonl", "nodewright report steps.jsonl"}},
+    {"doctor", {"nodewright doctor"}},
+    {"bench", {"nodewright bench decode M --context 1024", "nodewright bench serve M --concurrency 8"}}};
+
+constexpr size_t kNames = 30, kWidth = 110;  // columns
+
+// Words of `text` in lines of the second column.
+std::string in_lines(const std::string& text) {
+  std::string lines;
+  size_t at = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (at > 0 && at + 1 + word.size() > kWidth - kNames)
+      lines += "\n" + std::string(kNames, ' '), at = 0;
+    else if (at > 0)
+      lines += " ", ++at;
+    lines += word;
+    at += word.size();
+    begin = end + 1;
+  }
+  return lines;
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return make_description(app) + make_usage(app, std::move(name)) + in_groups(app) + make_subcommands(app, mode) +
+           "\n" + make_footer(app);
+  }
+
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    std::string names = option->get_name(is_positional, true);
+    for (size_t at = names.find(','); at != std::string::npos; at = names.find(',', at + 2)) names.insert(at + 1, " ");
+    names = "  " + names + value_of(option);
+    std::string about = option->get_description();
+    if (option->get_required()) about += " (required)";
+    if (!option->get_default_str().empty()) about += fmt::format(" (default: {})", option->get_default_str());
+    const std::string gap =
+        names.size() + 2 > kNames ? "\n" + std::string(kNames, ' ') : std::string(kNames - names.size(), ' ');
+    return names + gap + in_lines(about) + "\n";
+  }
+
+ private:
+  std::string in_groups(const CLI::App* app) const {
+    std::vector<std::string> groups = app->get_groups();
+    const auto rank = [](const std::string& group) {
+      const auto place = std::ranges::find(kLaterGroups, group);
+      return place == kLaterGroups.end() ? -1 : place - kLaterGroups.begin();
+    };
+    std::ranges::stable_sort(groups, {}, rank);
+    std::string text;
+    for (const std::string& group : groups) {
+      std::string options;
+      for (const CLI::Option* option : app->get_options())
+        if (option->get_group() == group && option->nonpositional()) options += make_option(option, false);
+      if (!group.empty() && !options.empty()) text += "\n" + group + ":\n" + options;
+    }
+    return text;
+  }
+
+  // " N", " TEXT", " explicit|captured|eager", or nothing for a flag.
+  static std::string value_of(const CLI::Option* option) {
+    if (option->get_type_size() == 0) return "";
+    std::string type = option->get_type_name();
+    const size_t open = type.find('{'), close = type.find('}');
+    if (open != std::string::npos && close != std::string::npos) {
+      type = type.substr(open + 1, close - open - 1);
+      std::ranges::replace(type, ',', '|');
+    } else {
+      type = type.substr(0, type.find(':'));
+      if (type == "INT" || type == "UINT") type = "N";
+      if (type == "FLOAT") type = "X";
+    }
+    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
+    return " " + type + (is_list ? " ..." : "");
+  }
+};
+
+std::string examples_of(const std::string& command) {
+  const auto examples = kExamples.find(command);
+  if (examples == kExamples.end()) return "";
+  std::string text = "Examples:";
+  for (std::string example : examples->second) {
+    if (const size_t at = example.find(" M"); at != std::string::npos) example.replace(at, 2, " --model DIR");
+    text += "\n  " + example;
+  }
+  return text + "\n";
+}
+
+void arrange(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const bool hidden = option->get_group().empty() || option->get_lnames().empty();
+    const auto group = hidden ? kGroups.end() : kGroups.find("--" + option->get_lnames().front());
+    if (group != kGroups.end()) option->group(group->second);
+  }
+  for (CLI::App* one : command.get_subcommands({})) arrange(*one);
+}
+
+}  // namespace
+
+void look_of_help(CLI::App& app) {
+  const auto look = std::make_shared<HelpFormatter>();
+  look->column_width(22);  // of the commands' names
+  app.formatter(look);
+}
+
+void arrange_help(CLI::App& app) {
+  arrange(app);
+  for (CLI::App* command : app.get_subcommands({})) command->footer(examples_of(command->get_name()));
+  app.footer(
+      "nodewright COMMAND --help tells the options of a command. docs/command.md has exit codes, environment\n"
+      "variables, signals and files.\n");
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,64 @@
+#include "cli/usage_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/nearest_name.h"
+
+namespace nodewright::cli {
+namespace {
+
+// The command that was named, "bench decode", and its parser.
+std::pair<std::string, const CLI::App*> command_of(const CLI::App& app) {
+  std::string name;
+  const CLI::App* command = &app;
+  for (auto named = command->get_subcommands(); !named.empty(); named = command->get_subcommands()) {
+    command = named.front();
+    name += (name.empty() ? "" : " ") + command->get_name();
+  }
+  return {name, command};
+}
+
+std::string meant(const std::string& word, const std::vector<std::string>& names) {
+  const std::string near = nearest_name(word, names);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+std::string unknown_word(const CLI::App& app) {
+  const auto [name, command] = command_of(app);
+  const std::vector<std::string> words = app.remaining(true);
+  const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
+  std::vector<std::string> names;
+  if (option == words.end() && !command->get_subcommands({}).empty()) {
+    for (const CLI::App* one : command->get_subcommands({})) names.push_back(one->get_name());
+    const std::string& word = words.front();
+    return fmt::format("{}: there is no {}command of this name{}", word, name.empty() ? "" : name + " ",
+                       meant(word, names));
+  }
+  if (option == words.end()) return fmt::format("{}: {} takes options and no such word", words.front(), name);
+  const std::string word = option->substr(0, option->find('='));
+  for (const CLI::Option* one : command->get_options()) {
+    for (const std::string& known : one->get_lnames()) names.push_back("--" + known);
+    for (const std::string& known : one->get_snames()) names.push_back("-" + known);
+  }
+  return fmt::format("{}: {} has no such option{}", word, name.empty() ? "nodewright" : name, meant(word, names));
+}
+
+}  // namespace
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string name = command_of(app).first;
+  const std::string help = fmt::format(" (see nodewright {}--help)", name.empty() ? "" : name + " ");
+  // Before what is missing: a name with a slip in it is both.
+  if (!app.remaining(true).empty()) return unknown_word(app) + help;
+  return error.what() + help;
+}
+
+std::string help_of_named(const CLI::App& app) {
+  const auto [name, command] = command_of(app);
+  return command->help(name.empty() ? "" : "nodewright");
+}
+
+}  // namespace nodewright::cli

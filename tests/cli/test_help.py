@@ -1,0 +1,108 @@
+# What --help says, what a slip on the command line is told, and the page that has what no --help does.
+import os
+import re
+import shlex
+import unittest
+
+from command import DEMO, SOURCE, USAGE, CommandTest, golden_model, run
+
+COMMANDS = ("generate", "chat", "run", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor")
+DEVELOPERS = {"--mode", "--edges", "--numerics", "--tuning", "--trace", "--bucket", "--steps-per-launch", "--until-ended"}
+
+
+class Help(CommandTest):
+    def test_users_options_come_first_and_developers_last(self):
+        for command in ("generate", "chat", "run", "logits", "graph", "bench decode"):
+            text = self.succeed(*command.split(), "--help")
+            groups = re.split(r"(?m)^(Options|How tokens are chosen|Batches and memory|For developers|Examples):\n", text)
+            named = {name: set(re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", options)) for name, options in zip(groups[1::2], groups[2::2])}
+            self.assertEqual([name for name in groups[1::2] if name != "Examples"][-1], "For developers", command)
+            self.assertIn("--model", named["Options"])
+            self.assertLessEqual(DEVELOPERS & set().union(*named.values()), named["For developers"], command)
+            self.assertLessEqual(max(map(len, text.splitlines())), 120, command)
+
+    def test_every_command_has_examples_that_its_parser_takes(self):
+        for command in COMMANDS:
+            examples = re.findall(r"(?m)^  (?:.*\| )?nodewright ([^\n]*)", self.succeed(command, "--help").partition("Examples:\n")[2])
+            self.assertTrue(examples, command)
+            for example in examples:
+                words = shlex.split(example.partition(" > ")[0].replace("DIR", "/nowhere"))
+                message = run(*words).stderr.decode()
+                if command != "doctor":
+                    self.assertRegex(message, r"/nowhere|steps\.jsonl", example)
+                self.assertNotIn("--help", message, example)
+
+    def test_a_group_of_commands_alone_shows_its_help(self):
+        for words, named in ((["bench"], ["Usage: nodewright bench ", "decode", "Examples:"]), ([], ["generate", "docs/command.md"])):
+            done = run(*words)
+            self.assertEqual((USAGE, b""), (done.returncode, done.stdout))
+            for name in (*named, "nodewright: a command is missing\n"):
+                self.assertIn(name, done.stderr.decode())
+
+    def test_defaults_are_told(self):
+        text = re.sub(r"\n {20,}", " ", self.succeed("run", "--help"))
+        for option, told in (("--top-k", "the checkpoint's"), ("--top-p", "the checkpoint's"), ("--max-batch", "8"), ("--max-tokens", "128"),
+                             ("--device", "auto"), ("--memory-limit", "none")):
+            self.assertRegex(text, r"(?m)^  (?:-\w, )?%s\b[^\n]*\(default: %s" % (option, told))
+        self.assertRegex(text, r"(?m)^  -m, --model [^\n]*\(required\)")
+
+
+class Slips(CommandTest):
+    def test_a_name_that_is_not_known_is_told_with_the_one_that_was_meant(self):
+        for words, named in (("generate --modle x", ["--modle", "generate has no such option", "did you mean --model?"]),
+                             ("run --max-tokns 3", ["--max-tokns", "did you mean --max-tokens?"]),
+                             ("run --max-model-length=3 --model x", ["--max-model-length:", "did you mean --max-model-len?"]),
+                             ("genrate", ["genrate", "did you mean generate?"]), ("bench decde", ["decde", "bench command", "did you mean decode?"]),
+                             ("doctor --device cpu", ["--device: doctor has no such option (see nodewright doctor --help)"]),
+                             ("generate foo --model x", ["foo: generate takes options and no such word"])):
+            self.assertNotIn("following argument", self.assert_refused(USAGE, named, *words.split()))
+        self.assertNotIn("mean", self.assert_refused(USAGE, ["--zzzz"], "run", "--zzzz", "--model", "x"))
+
+    def test_a_number_below_the_least_is_told_with_it(self):
+        for option, least in (("--max-tokens", "1"), ("--max-batch", "1")):
+            self.assert_refused(USAGE, [option, "'0' is not a whole number from %s to" % least], "run", "--model", "x", option, "0")
+
+    def test_the_names_of_others_are_the_same_options(self):
+        model = golden_model("odd_sizes")
+        self.assert_refused(USAGE, ["--max-context and --model", "513"], "run", "-m", model, "--max-model-len", "513")
+        self.assert_refused(USAGE, ["--buckets and --max-batch", "--max-batch is 3"], "run", "-m", model, "--max-num-seqs", "3", "--buckets", "2")
+
+    def test_a_memory_limit_is_a_share_or_a_size_with_a_unit(self):
+        words = ("run", "-m", DEMO, "--device", "cpu", "--memory-limit")
+        request = b'{"prompt": "One day", "max_tokens": 1}\n'
+        for size in ("2GB", "1.5 GiB", "2000MB", "2g", "0.5", "2000000000"):
+            self.succeed(*words, size, stdin=request)
+        for size, named in (("9PB", "nor a size"), ("2 apples", "nor a size"), ("900TB", "more than the"), ("GB", "nor a size"), ("1.5", "nor a size")):
+            self.assert_refused(USAGE, ["--memory-limit", size, named], *words, size, stdin=request)
+
+    def test_sizes_have_one_vocabulary(self):
+        for words in (["doctor"], ["inspect", "-m", DEMO, "--device", "cpu"]):
+            text = self.succeed(*words)
+            self.assertRegex(text, r"\d (M|G|T)B free")
+            self.assertNotRegex(text, r"[KMG]iB")
+
+
+class Page(CommandTest):
+    def setUp(self):
+        with open(os.path.join(SOURCE, "docs", "command.md")) as file:
+            self.page = file.read()
+
+    def test_every_environment_variable_of_the_sources_stands_on_it(self):
+        found = set()
+        for folder in ("cli", "engine", "graph", "models", "runtime", "bench", "tests", "examples"):
+            for place, _, names in os.walk(os.path.join(SOURCE, folder)):
+                for name in names:
+                    if name.endswith((".cpp", ".h", ".cc", ".py")):
+                        with open(os.path.join(place, name)) as file:
+                            found |= set(re.findall(r"""["'](NODEWRIGHT_[A-Z_]+)["']""", file.read()))
+        self.assertLess({"NODEWRIGHT_CACHE", "NODEWRIGHT_CXX", "NODEWRIGHT_NVRTC", "NODEWRIGHT_CUBLASLT", "NODEWRIGHT_CPU_DRIVER"}, found)
+        self.assertEqual([], sorted(name for name in found if "`%s`" % name not in self.page))
+
+    def test_every_word_behind_cpu_stands_on_it(self):
+        words = re.search(r"it has ([^;\n]+);", self.assert_refused(USAGE, ["nonsense"], "run", "-m", DEMO, "--device", "cpu:nonsense"))
+        for word in words.group(1).split(", "):
+            self.assertIn("`%s`" % word, self.page)
+
+
+if __name__ == "__main__":
+    unittest.main()
