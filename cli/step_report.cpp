@@ -69,6 +69,16 @@ std::string us_histogram(const std::vector<double>& us) {
   return histogram(bins);
 }
 
+// The largest bucket there was is kept, though no step may have needed it: the next one may.
+std::vector<int> suggested_for(const StepReport& report, const StepLogHead& head, size_t count) {
+  if (report.step_rows.empty()) return {};
+  const int largest = head.buckets.empty() ? 0 : head.buckets.back();
+  const bool unused = largest > report.step_rows.rbegin()->first;
+  std::vector<int> sizes = suggest_buckets(report.step_rows, count == 0 ? report.used.size() : count - unused);
+  if (unused) sizes.push_back(largest);
+  return sizes;
+}
+
 }  // namespace
 
 void StepGroup::add(const StepRecord& step) {
@@ -98,7 +108,7 @@ StepReport report_of(const StepLog& log, size_t count) {
   }
   if (!log.steps.empty()) report.mean_waiting = waiting / static_cast<double>(log.steps.size());
   for (const auto& [bucket, group] : report.buckets) report.used.push_back(static_cast<int>(bucket));
-  report.suggested = suggest_buckets(report.step_rows, count > 0 ? count : report.used.size());
+  report.suggested = suggested_for(report, log.head, count);
   report.suggested_padding = padding_of(report.step_rows, report.suggested);
   return report;
 }

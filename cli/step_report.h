@@ -25,7 +25,8 @@ struct StepReport {
   std::map<int64_t, StepGroup> buckets;    // by the rows that were computed
   std::map<std::string, int64_t> reasons;  // steps without a graph
   std::map<int, int64_t> step_rows;        // steps by the rows that counted
-  std::vector<int> used, suggested;        // buckets: those that ran, and as many or `count` that pad least
+  std::vector<int> used, suggested;        // buckets: those that ran, and as many or `count` that pad least,
+                                           // the largest that there was among them
   int64_t suggested_padding = 0;           // rows, had these steps run in them
   int64_t prompt_tokens = 0, decode_rows = 0, drafts = 0;
   double seconds = 0, mean_waiting = 0;

@@ -56,7 +56,11 @@ class Report(CommandTest):
         self.assertIn("8,64,100 pad 19 rows", self.report(STEPS))
         self.assertIn("as many would have padded 19: --buckets 8,64,100", self.report(STEPS))
         self.assertIn("4 would have padded 4: --buckets 5,8,64,100", self.report(STEPS, "--count", "4"))
-        self.assertIn("5 would have padded 0: --buckets 5,8,60,64,100", self.report(STEPS, "--count", "9"))
+        self.assertIn("as many would have padded 0: --buckets 5,8,60,64,100",
+                      self.report(STEPS + [step(19, 5, 6), step(20, 8, 9)], "--count", "9"))
+        # The largest of the log's own stays, though these steps did not need it.
+        self.assertIn("2 would have padded 15: --buckets 8,64", self.report(STEPS[:15], "--count", "2"))
+        self.assertIn("2 would have padded 15: --buckets 8,64", self.report(STEPS[:15]))
 
     def test_a_plot_is_an_svg_with_a_dot_for_each_step(self):
         with tempfile.TemporaryDirectory() as folder:
