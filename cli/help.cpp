@@ -37,6 +37,7 @@ const std::map<std::string, const char*> kGroups = {{"--temperature", kSampling}
                                                     {"--no-prefix-cache", kServing},
                                                     {"--step-timeout", kServing},
                                                     {"--rate", kServing},
+                                                    {"--log", kServing},
                                                     {"--schedule", kDevelopers},
                                                     {"--mode", kDevelopers},
                                                     {"--edges", kDevelopers},

@@ -90,6 +90,7 @@ class Report(CommandTest):
             self.assert_refused(RUN_TIME, ["line 1", "device"], "report", written(folder, [], head={}))
             self.assert_refused(RUN_TIME, ["it is a folder"], "report", folder)
             self.assert_refused(RUN_TIME, ["No such file"], "report", os.path.join(folder, "none"))
+            self.assert_refused(USAGE, ["--plot", "no folder"], "report", written(folder, []), "--plot", "/nowhere/x.svg")
         self.assert_refused(RUN_TIME, ["line 1", "no JSON object"], "report", os.path.join(DEMO, "config.json"))
         self.assert_refused(USAGE, ["log"], "report")
 
@@ -126,9 +127,10 @@ class Log(CommandTest):
         self.assertEqual(1, done.stderr.count(b"/dev/full"), done.stderr)
 
     def test_a_log_that_cannot_be_opened_is_refused(self):
-        done = self.run_with("/nowhere/steps.jsonl")
-        self.assertEqual(RUN_TIME, done.returncode)
-        self.assertIn(b"/nowhere/steps.jsonl", done.stderr)
+        self.assert_refused(USAGE, ["--log", "/nowhere/steps.jsonl"], *on_device("run", DEMO, "--log", "/nowhere/steps.jsonl"),
+                            stdin=self.REQUESTS)
+        model = os.path.join(DEMO, "config.json")
+        self.assert_refused(USAGE, ["--log", "not written over"], *on_device("run", DEMO, "--log", model))
 
 
 if __name__ == "__main__":
