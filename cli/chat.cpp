@@ -1,18 +1,24 @@
-// nodewright chat: a conversation, line by line. /exit, the end of the input and Ctrl-C end it.
+// nodewright chat: a conversation, message by message. /exit, the end of the input and Ctrl-C at the prompt end it;
+// Ctrl-C during an answer ends the answer.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <iostream>
+#include <cstdio>
+#include <string_view>
 
+#include "cli/choice_flags.h"
 #include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/engine_options.h"
+#include "cli/interruption.h"
+#include "cli/line_editor.h"
+#include "cli/option_pairs.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
-#include "cli/standard_output.h"
 #include "cli/whole_number.h"
 #include "engine/chat_template.h"
-#include "engine/text_stream.h"
 #include "engine/tokenizer.h"
 #include "runtime/error.h"
 
@@ -20,93 +26,134 @@ namespace nodewright::cli {
 namespace {
 
 constexpr int64_t kUsualContext = 4096;  // tokens; the cache of a model's whole context may be larger than its weights
+constexpr int64_t kMostPromptRows = 2048;  // of graphs for what a turn adds; a longer prompt takes several steps
+
+constexpr std::string_view kHelp =
+    "/help    these lines\n"
+    "/reset   forget what was said\n"
+    "/stats   the times of the last answer, and how much the cache has saved\n"
+    "/exit    leave; so does Ctrl-D\n"
+    "Ctrl-C ends an answer, and leaves at the prompt. A line that ends in \\ goes on in the next one; lines between "
+    "two\n"
+    "of \"\"\" are one message.\n";
 
 struct ChatOptions {
   SessionOptions session;
+  EngineSettings engine;
   SamplingOptions sampling;
+  ChoiceFlags choice;
   std::optional<std::string> system;
   int64_t max_tokens = 512;
+  bool stats = false;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first Ctrl-C ends the conversation, also while it waits for a line; a second one ends the program at once.
-void end_on_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = SA_RESETHAND;  // and no SA_RESTART: reading a line fails
-  sigaction(SIGINT, &action, nullptr);
+// The next message, which may have several lines, or nothing at the end.
+std::optional<std::string> read_message(LineEditor& editor) {
+  constexpr std::string_view kQuotes = "\"\"\"";
+  std::optional<std::string> line = editor.read("> ");
+  if (!line) return std::nullopt;
+  std::string message = *line;
+  if (message == kQuotes) {
+    message.clear();
+    while ((line = editor.read("... ")) && *line != kQuotes) message += (message.empty() ? "" : "\n") + *line;
+    return message;
+  }
+  while (message.ends_with('\\') && (line = editor.read("... "))) {
+    message.back() = '\n';
+    message += *line;
+  }
+  return message;
 }
 
-// The sequence of a conversation in the cache. What a turn has in common with the turns before it is not computed
-// again.
-class Conversation {
- public:
-  Conversation(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<int64_t>& eos, int64_t context)
-      : decoder_(decoder), tokenizer_(tokenizer), eos_(eos), context_(context), sequence_(decoder.open()) {}
-
-  // Streams the answer to `prompt` to standard output and returns it.
-  std::string answer(const std::vector<int32_t>& prompt, const Sampling& sampling, int64_t max_tokens) {
-    if (static_cast<int64_t>(prompt.size()) >= context_)
-      throw Error({.doing = "continue the conversation",
-                   .detail = fmt::format("it has {} tokens, {} fit, and an answer needs room", prompt.size(), context_),
-                   .advice = "start anew, or with a larger --max-context",
-                   .fault = Fault::usage});
-    feed(prompt);
-    TextStream stream(tokenizer_);
-    std::string text;
-    const auto print = [&](const std::string& part) {
-      text += part;
-      write_standard_output(part);
-    };
-    StepRow row{.sequence = sequence_, .token = prompt.back(), .sampling = sampling};
-    const int64_t room = context_ - static_cast<int64_t>(prompt.size());
-    for (int64_t count = 0; count < std::min(max_tokens, room) && !interrupted; ++count) {
-      const int32_t token = decoder_.step({row})[0];
-      cached_.push_back(row.token.value_or(last_));
-      row.token.reset();  // from now on the device feeds itself
-      last_ = token;
-      if (std::find(eos_.begin(), eos_.end(), token) != eos_.end()) break;
-      print(stream.push(token));
-    }
-    print(stream.flush());
-    return text;
+// What is counted over the answers so far.
+struct AnswerTotals {
+  int64_t answers = 0, prompt_tokens = 0, found_tokens = 0, tokens = 0;
+  RequestOutcome last;
+  void add(const RequestOutcome& outcome) {
+    ++answers;
+    prompt_tokens += outcome.prompt_tokens;
+    found_tokens += outcome.found_tokens;
+    tokens += outcome.tokens;
+    last = outcome;
   }
-
- private:
-  // Brings all of the prompt but its last token into the cache.
-  void feed(const std::vector<int32_t>& prompt) {
-    const auto end = std::mismatch(cached_.begin(), cached_.end(), prompt.begin(), prompt.end() - 1).first;
-    if (end != cached_.end()) {  // the template writes earlier turns in another way now
-      decoder_.close(sequence_);
-      sequence_ = decoder_.open();
-      cached_.clear();
-    }
-    const auto rest = std::span(prompt).first(prompt.size() - 1).subspan(cached_.size());
-    decoder_.append(sequence_, rest);
-    cached_.insert(cached_.end(), rest.begin(), rest.end());
-  }
-
-  Decoder& decoder_;
-  const Tokenizer& tokenizer_;
-  const std::vector<int64_t>& eos_;
-  int64_t context_;
-  int32_t sequence_;
-  int32_t last_ = 0;             // the token of the step before
-  std::vector<int32_t> cached_;  // tokens of the sequence
 };
 
-// The next line that says something, or nothing at the end.
-std::optional<std::string> read_message(bool terminal) {
-  for (std::string line; !interrupted;) {
-    if (terminal) write_standard_output("> ");
-    if (!std::getline(std::cin, line)) break;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line == "/exit") return std::nullopt;
-    if (line.find_first_not_of(" \t") != std::string::npos) return line;
+void print_totals(const AnswerTotals& totals, const Conversation& conversation) {
+  if (totals.answers == 0) return fmt::print(stderr, "no answer yet\n");
+  fmt::print(stderr, "{}", outcome_report(totals.last));
+  fmt::print(stderr, "all       {} answers of {} tokens; {} of {} prompt tokens came from the cache\n", totals.answers,
+             totals.tokens, totals.found_tokens, totals.prompt_tokens);
+  fmt::print(stderr, "context   {} of {} tokens, {} turns\n", totals.last.prompt_tokens + totals.last.tokens,
+             conversation.context(), conversation.turns());
+}
+
+void tell_left_out(size_t turns, const std::string& first, int64_t context) {
+  constexpr size_t kShown = 40;  // bytes
+  std::string beginning = first.substr(0, kShown);
+  std::ranges::replace(beginning, '\n', ' ');
+  fmt::print(stderr, "nodewright: the context of {} tokens is full: {} left out, from \"{}{}\" on\n", context,
+             turns == 1 ? "the oldest turn is" : fmt::format("the oldest {} turns are", turns), beginning,
+             first.size() > kShown ? "..." : "");
+}
+
+enum class Command { none, unknown, reset, stats, help, leave };
+
+// A message may begin with a path: a command is a slash and letters, and nothing else.
+Command command_of(const std::string& message) {
+  if (message == "/exit" || message == "/quit") return Command::leave;
+  if (message == "/help") return Command::help;
+  if (message == "/reset") return Command::reset;
+  if (message == "/stats") return Command::stats;
+  const bool is_word = message.size() > 1 && message[0] == '/' &&
+                       std::all_of(message.begin() + 1, message.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  return is_word ? Command::unknown : Command::none;
+}
+
+bool terminated() { return cli::interrupted() && interruption_exit_code() == 128 + SIGTERM; }
+
+// Returns the exit code: 1 where a message could not be answered.
+int talk(Conversation& conversation, Sampling sampling, bool stats) {
+  LineEditor editor;
+  AnswerTotals totals;
+  int exit_code = 0;
+  const auto left_out = [&](size_t turns, const std::string& first) {
+    tell_left_out(turns, first, conversation.context());
+  };
+  while (const std::optional<std::string> message = read_message(editor)) {
+    if (message->find_first_not_of(" \t\n") == std::string::npos) continue;
+    switch (command_of(*message)) {
+      case Command::leave:
+        return exit_code;
+      case Command::help:
+        fmt::print(stderr, "{}", kHelp);
+        continue;
+      case Command::reset:
+        conversation.reset();
+        continue;
+      case Command::stats:
+        print_totals(totals, conversation);
+        continue;
+      case Command::unknown:
+        fmt::print(stderr, "nodewright: there is no command {}; /help lists them\n", *message);
+        continue;
+      case Command::none:
+        break;
+    }
+    try {
+      totals.add(conversation.answer(*message, sampling, cli::interrupted, left_out));
+    } catch (const Error& error) {
+      if (error.parts().fault != Fault::usage) throw;
+      fmt::print(stderr, "nodewright: {}\n", error.what());
+      exit_code = 1;
+      continue;
+    }
+    if (stats) fmt::print(stderr, "{}", outcome_report(totals.last));
+    if (terminated()) return interruption_exit_code();
+    if (cli::interrupted()) forget_interruption();
+    ++sampling.seed;  // or each turn would draw the same numbers
   }
-  if (terminal) write_standard_output("\n");  // behind the ^D or ^C
-  return std::nullopt;
+  if (editor.is_terminal()) fmt::print(stderr, "\n");  // behind the ^D or ^C
+  return terminated() ? interruption_exit_code() : exit_code;
 }
 
 int chat(const ChatOptions& options) {
@@ -118,43 +165,49 @@ int chat(const ChatOptions& options) {
   check(options.sampling);
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
-  const Tokenizer tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+  const std::optional<Tokenizer> tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+  const ModelConfig config = read_model_config(options.session.model);
+  check_pairs(options.engine, options.session, config.max_position);
+  const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
+  ChoiceReader choices(config, tokenizer);
+  const bool needs_choices = read_choice(choices, options.choice, eos).options.needs_choices();
+  stop_ids_of(options.choice, eos, config.vocab);  // what is wrong is told before anything is loaded
+
   Session session(options.session, Loading::begun);
   const int64_t context = options.session.max_context > 0 ? options.session.max_context
                                                           : std::min<int64_t>(session.context_limit(), kUsualContext);
-  const auto decoder = session.make_decoder(context, 1);
-  Conversation conversation(*decoder, tokenizer, session.config().eos, context);
-  Sampling sampling = sampling_of(options.sampling, session.config().generation);
-
-  end_on_interrupt();
-  std::vector<ChatMessage> messages;
-  if (options.system) messages.push_back({"system", *options.system});
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  while (const auto message = read_message(terminal)) {
-    messages.push_back({"user", *message});
-    const std::vector<TokenId> prompt = encode_prompt(tokenizer, chat_template.render(messages));
-    if (prompt.empty())
-      throw Error({.doing = "answer", .object = *message, .detail = "the chat template makes no tokens of it"});
-    messages.push_back({"assistant", conversation.answer(prompt, sampling, options.max_tokens)});
-    write_standard_output("\n");
-    ++sampling.seed;  // or each turn would draw the same numbers
-  }
-  return 0;
+  const std::unique_ptr<Engine> engine = make_engine(
+      options.engine, options.session, session,
+      {.prompt_tokens = std::min(context, kMostPromptRows), .max_context = context, .choices = needs_choices});
+  Conversation conversation(*engine, *tokenizer, chat_template, choices, config,
+                            {.system = options.system,
+                             .context = context,
+                             .max_tokens = options.max_tokens,
+                             .eos = eos,
+                             .choice = options.choice});
+  if (isatty(STDIN_FILENO) != 0)
+    fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
+               options.session.model.filename().string(), session.device().name());
+  catch_interruption();
+  return talk(conversation, sampling_of(options.sampling, config.generation), options.stats);
 }
 
 }  // namespace
 
 void add_chat(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ChatOptions>();
-  CLI::App* command = app.add_subcommand("chat", "Talk with a model, a line at a time; /exit ends");
-  add_session_options(*command, options->session);
-  add_mode_option(*command, options->session);
-  add_bucket_option(*command, options->session);
+  options->engine.engine.max_batch = 1;
+  CLI::App* command = app.add_subcommand("chat", "Talk with a model, a message at a time; /exit ends");
   command->add_option("--system", options->system, "a message of the system before the first line");
-  command->add_option("--max-tokens", options->max_tokens, "most tokens of an answer")
+  command->add_option("-n,--max-tokens", options->max_tokens, "most tokens of an answer")
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
+  command->add_flag("--stats", options->stats, "print the times of each answer, and what the cache saved, to stderr");
   add_sampling_options(*command, options->sampling);
+  add_choice_flags(*command, options->choice);
+  add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
+  add_engine_options(*command, options->engine);
   command->callback([options, &chosen] { chosen = [options] { return chat(*options); }; });
 }
 

@@ -11,18 +11,38 @@
 #include "cli/progress_bar.h"
 #include "cli/step_log.h"
 #include "cli/whole_number.h"
+#include "engine/option_range.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
 
 // Prompt tokens of a step: enough that the step takes its time by the token, on the CPU driver what takes a second.
+// One sequence alone keeps nobody waiting: all of its prompt that a step may have.
 constexpr int kUsualChunk = 512, kUsualCpuChunk = 64;
 
 // Where --chunk does not say: no more than all prompts have.
 int usual_chunk(int64_t prompt_tokens, int max_batch, bool is_cpu) {
-  const int64_t most = is_cpu ? kUsualCpuChunk : kUsualChunk;
+  const int64_t most = is_cpu ? kUsualCpuChunk : max_batch == 1 ? kMostRows : kUsualChunk;
   return std::max(max_batch, static_cast<int>(std::min(prompt_tokens, most)));
+}
+
+// So many rows, and some padding: kernels of few rows are compiled for each of these sizes, those of many for all.
+int64_t padded_rows(int64_t rows) {
+  if (rows > 128) return (rows + 63) / 64 * 64;
+  for (int64_t size = 8;; size *= 2)
+    for (const int64_t next : {size, size + size / 2})
+      if (rows <= next) return next;
+}
+
+// The steps of one prompt: whole chunks, what is left of it, then a token each time, with its drafts.
+std::vector<int> buckets_of_one(int64_t prompt_tokens, int chunk, int speculate) {
+  std::vector<int> sizes{1};
+  if (prompt_tokens >= chunk) sizes.push_back(chunk);
+  if (const int64_t left = prompt_tokens % chunk; left > 1)
+    sizes.push_back(static_cast<int>(std::min<int64_t>(padded_rows(left), kMostRows)));
+  if (speculate > 0) sizes.push_back(1 + speculate);
+  return sizes;
 }
 
 // "0.9" of the device's memory, "8GB", or bytes.
@@ -71,9 +91,10 @@ StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& word
 void add_engine_options(CLI::App& command, EngineSettings& settings) {
   EngineOptions& engine = settings.engine;
   command
-      .add_option("--chunk", settings.chunk,
-                  fmt::format("prompt tokens of a step (default: at most {}, on the CPU driver {})", kUsualChunk,
-                              kUsualCpuChunk))
+      .add_option(
+          "--chunk", settings.chunk,
+          fmt::format("prompt tokens of a step (default: at most {}, of one sequence alone {}, on the CPU driver {})",
+                      kUsualChunk, kMostRows, kUsualCpuChunk))
       ->check(whole_number<int>);
   command
       .add_option("--prefill", settings.prefill,
@@ -117,11 +138,18 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
                      "pages; see nodewright report");
 }
 
+int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens) {
+  return usual_chunk(padded_rows(prompt_tokens), 1, session.device().driver().is_cpu());
+}
+
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
                                     const EngineNeeds& needs) {
   EngineOptions engine = settings.engine;
+  const int64_t prompt_rows = needs.one_prompt ? padded_rows(needs.prompt_tokens) : needs.prompt_tokens;
   engine.chunk =
-      settings.chunk.value_or(usual_chunk(needs.prompt_tokens, engine.max_batch, session.device().driver().is_cpu()));
+      settings.chunk.value_or(usual_chunk(prompt_rows, engine.max_batch, session.device().driver().is_cpu()));
+  if (needs.one_prompt && engine.buckets.empty())
+    engine.buckets = buckets_of_one(needs.prompt_tokens, engine.chunk, engine.speculate);
   engine.max_context = std::min(needs.max_context, session.context_limit());
   engine.choices = needs.choices;
   engine.hidden = needs.hidden;

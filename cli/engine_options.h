@@ -29,10 +29,14 @@ void add_engine_options(CLI::App& command, EngineSettings& settings);
 // What the requests of a command ask of its engine.
 struct EngineNeeds {
   int64_t prompt_tokens = 0;  // of all prompts together; more than a step takes where they are not known yet
+  bool one_prompt = false;    // it is one prompt's, and no other comes: graphs for its own steps are enough
   int64_t max_context = 1;    // tokens of the longest request; no more than the session's context limit is used
   bool choices = false;
   HiddenStates hidden = HiddenStates::none;
 };
+
+// Prompt tokens that go through the layers at once where the command serves one prompt on one sequence.
+int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens);
 
 // Builds it, with a progress bar on stderr when that is a terminal. Steps that run without a graph are told there, too.
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,

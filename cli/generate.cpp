@@ -2,17 +2,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/choice_flags.h"
 #include "cli/command.h"
+#include "cli/engine_options.h"
+#include "cli/interruption.h"
+#include "cli/one_request.h"
+#include "cli/option_pairs.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
+#include "cli/several_steps.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
 #include "engine/chat_template.h"
-#include "engine/text_stream.h"
+#include "engine/engine_report.h"
 #include "engine/tokenizer.h"
 #include "runtime/error.h"
 
@@ -21,155 +33,175 @@ namespace {
 
 struct GenerateOptions {
   SessionOptions session;
+  EngineSettings engine;
   SamplingOptions sampling;
-  std::string prompt, prompt_ids;
-  std::optional<std::string> system;
+  ChoiceFlags choice;
+  std::optional<std::string> prompt, prompt_ids, system;
+  std::filesystem::path prompt_file;
   int64_t max_tokens = 128;
   bool chat = false, ignore_eos = false, stats = false;
 };
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+[[noreturn]] void refuse_prompt(const char* option, const std::string& detail) {
+  throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
+}
+
+bool takes_several(const GenerateOptions& options) {
+  return options.session.steps.most != 1 || options.session.steps.loop;
+}
 
 void check(const GenerateOptions& options) {
-  const auto refuse = [](const char* option, const std::string& detail) {
-    throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
-  };
-  if (options.prompt.empty() == options.prompt_ids.empty())
-    refuse("--prompt", "give either --prompt TEXT or --prompt-ids 1,2,3, not empty and not both");
-  if (options.max_tokens < 1) refuse("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
-  if (options.chat && options.prompt.empty()) refuse("--chat", "it needs --prompt TEXT");
-  if (options.system && !options.chat) refuse("--system", "it needs --chat");
+  const bool has_file = !options.prompt_file.empty();
+  if (options.prompt.has_value() + options.prompt_ids.has_value() + has_file != 1)
+    refuse_prompt("--prompt", "give one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3");
+  if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
+  if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
+  if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
   check(options.sampling);
   check_steps(options.session);
+  if (takes_several(options)) check_several_steps(options.engine, line_of(options.choice));
 }
 
-// Prints tokens as text where there is a tokenizer, else as ids separated by commas.
-class Printer {
- public:
-  explicit Printer(const std::optional<Tokenizer>& tokenizer) {
-    if (tokenizer) text_.emplace(*tokenizer);
+// Of --prompt, or what --prompt - and --prompt-file name, without the line break at its end.
+std::string prompt_text(const GenerateOptions& options) {
+  if (options.prompt && *options.prompt != "-") return *options.prompt;
+  std::string text;
+  if (options.prompt) {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    std::ifstream file(options.prompt_file, std::ios::binary);
+    if (file && std::filesystem::is_directory(options.prompt_file)) errno = EISDIR, file.close();
+    if (!file.is_open())
+      throw Error({.doing = "read --prompt-file",
+                   .object = options.prompt_file.string(),
+                   .detail = std::strerror(errno),
+                   .fault = Fault::usage});
+    text.assign(std::istreambuf_iterator<char>(file), {});
   }
-  void token(int32_t id) {
-    write_standard_output(text_ ? text_->push(id) : (first_ ? "" : ",") + std::to_string(id));
-    first_ = false;
-  }
-  void end() { write_standard_output((text_ ? text_->flush() : "") + "\n"); }
-
- private:
-  std::optional<TextStream> text_;
-  bool first_ = true;
-};
-
-void print_stats(const Decoder& decoder, Decoder& mutable_decoder, const Session& session, size_t prompt,
-                 double prompt_seconds, int64_t decoded, double decode_seconds) {
-  const Decoder::Stats& stats = decoder.stats();
-  fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n", session.model().upload_ms(),
-             static_cast<double>(session.model().weights().bytes()) / 1e6);
-  fmt::print(stderr, "kernels   {:.0f} ms\n", stats.kernels_ms);
-  fmt::print(stderr, "graph     {} nodes, {} edges, built in {:.2f} ms, {:.2f} MB of device memory\n",
-             decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
-             static_cast<double>(stats.graph_bytes) / 1e6);
-  if (const ExplicitGraph* graph = mutable_decoder.step_graph())
-    fmt::print(stderr,
-               "          add {:.2f} ms, instantiate {:.2f} ms, upload {:.2f} ms; {} programmatic edges, {} full\n",
-               graph->stats().add_ms, graph->stats().instantiate_ms, graph->stats().upload_ms,
-               graph->stats().programmatic_edges, graph->stats().full_edges);
-  fmt::print(stderr, "memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
-             static_cast<double>(stats.state_bytes) / 1e6, static_cast<double>(stats.cache_bytes) / 1e6);
-  fmt::print(stderr, "prompt    {} tokens, {:.1f} tokens/s\n", prompt, static_cast<double>(prompt) / prompt_seconds);
-  if (decoded > 0)
-    fmt::print(stderr, "decode    {} tokens, {:.1f} tokens/s, {:.3f} ms/token\n", decoded,
-               static_cast<double>(decoded) / decode_seconds, decode_seconds * 1e3 / static_cast<double>(decoded));
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
 }
 
-// The prompt as one message of a user, by the checkpoint's template, which writes BOS itself.
-std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptions& options) {
+// A text as one message of a user, by the checkpoint's template, which writes BOS itself.
+std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptions& options, const std::string& text) {
   std::vector<ChatMessage> messages;
   if (options.system) messages.push_back({"system", *options.system});
-  messages.push_back({"user", options.prompt});
+  messages.push_back({"user", text});
   return encode_prompt(tokenizer, ChatTemplate::from_folder(options.session.model).render(messages));
 }
 
+// Prints tokens as text where there is a tokenizer, else as ids separated by commas; the prompt not before the first
+// token, so that a model that fails leaves nothing behind.
+class Printer {
+ public:
+  Printer(std::string prompt, const std::optional<Tokenizer>& tokenizer, std::shared_ptr<StopStrings> stops)
+      : prompt_(std::move(prompt)) {
+    if (tokenizer) text_.emplace(*tokenizer, std::move(stops));
+  }
+  void token(int32_t id) {
+    const std::string of_token = text_ ? text_->push(id) : (ids_++ == 0 ? "" : ",") + std::to_string(id);
+    write_standard_output(std::exchange(prompt_, {}) + of_token);
+  }
+  void end() { write_standard_output(std::exchange(prompt_, {}) + (text_ ? text_->finish() : "") + "\n"); }
+
+ private:
+  std::string prompt_;
+  std::optional<AnswerText> text_;
+  int64_t ids_ = 0;
+};
+
 int generate(const GenerateOptions& options) {
   check(options);
+  check_model_folder(options.session.model);
   std::optional<Tokenizer> tokenizer;
   std::vector<int32_t> prompt;
-  check_model_folder(options.session.model);
-  if (!options.prompt.empty()) {
-    tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
-    prompt = options.chat ? chat_prompt(*tokenizer, options)
-                          : tokenizer->encode(options.prompt, {.add_special_tokens = true});
+  std::string text;
+  Clock::duration encoding{};
+  if (options.prompt_ids) {
+    prompt = parse_ids("--prompt-ids", *options.prompt_ids);
   } else {
-    prompt = parse_ids("--prompt-ids", options.prompt_ids);
+    text = prompt_text(options);
+    if (text.empty()) refuse_prompt(options.prompt ? "--prompt" : "--prompt-file", "it is empty");
+    tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+    const auto start = Clock::now();
+    prompt =
+        options.chat ? chat_prompt(*tokenizer, options, text) : tokenizer->encode(text, {.add_special_tokens = true});
+    encoding = Clock::now() - start;
   }
   if (prompt.empty())
     throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
 
-  Session session(options.session, Loading::begun);
-  const ModelConfig& config = session.config();
-  // A text may end at the last position there is; a prompt must leave room for one token.
-  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
-  const int64_t room = std::max<int64_t>(session.context_limit() - prompt_tokens, 0);
-  const int64_t wanted = std::min(options.max_tokens, std::max<int64_t>(room, 1));
-  const auto decoder = session.make_decoder(prompt_tokens + wanted, 1);
+  const ModelConfig config = read_model_config(options.session.model);
+  check_pairs(options.engine, options.session, config.max_position);
+  const std::vector<int32_t> eos =
+      options.ignore_eos ? std::vector<int32_t>{} : std::vector<int32_t>(config.eos.begin(), config.eos.end());
+  RequestSpec spec{.prompt = std::move(prompt),
+                   .max_tokens = options.max_tokens,
+                   .stop_ids = stop_ids_of(options.choice, eos, config.vocab)};
+  ChoiceReader choices(config, tokenizer);
+  LineChoice choice = read_choice(choices, options.choice, eos);
   const Sampling sampling = sampling_of(options.sampling, config.generation);
 
-  Printer printer(tokenizer);
-  const auto start = Clock::now();
-  const int32_t sequence = decoder->open();
-  decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
-  std::vector<int32_t> stop_ids;
-  if (!options.ignore_eos) stop_ids.assign(config.eos.begin(), config.eos.end());
-  // What the device has no room for is found here, at the end of a launch.
-  LaunchRow row{.first = {.sequence = sequence, .token = prompt.back(), .sampling = sampling},
-                .stop_ids = std::span(stop_ids).first(std::min<size_t>(stop_ids.size(), kMostStopIds))};
-  int64_t generated = 0, of_first_launch = 0;
-  double prompt_seconds = 0;
-  Clock::time_point decode_start;
-  for (bool ended = false; !ended && generated < wanted;) {
-    row.most = std::min(options.session.steps.most, wanted - generated);
-    const std::vector<int32_t>& tokens = decoder->launch({&row, 1})[0];
-    if (generated == 0) {
-      prompt_seconds = seconds_since(start);
-      of_first_launch = std::ssize(tokens);
-      if (!options.chat) write_standard_output(options.prompt);  // not before: a model that fails leaves nothing behind
-      decode_start = Clock::now();
-    }
-    generated += std::ssize(tokens);
-    row.first.token.reset();  // from now on the device feeds itself
-    const auto stop = std::ranges::find_first_of(tokens, stop_ids);
-    ended = stop != tokens.end();
-    for (auto token = tokens.begin(); token != stop; ++token) printer.token(*token);
+  Session session(options.session, Loading::begun);
+  // A text may end at the last position there is; a prompt must leave room for one token.
+  const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  session.check_fits(prompt_tokens + 1);
+  const int64_t context = options.session.max_context > 0
+                              ? options.session.max_context
+                              : std::min(session.context_limit(), prompt_tokens + options.max_tokens);
+  Printer printer(options.chat ? "" : text, tokenizer, choice.stops);
+  const auto token = [&printer](int32_t id) { printer.token(id); };
+  const auto report = [&](const RequestOutcome& outcome, const std::string& of_start) {
+    printer.end();
+    if (!options.stats) return;
+    RequestOutcome told = outcome;
+    told.first_s += std::chrono::duration<double>(encoding).count();
+    fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n{}{}", session.model().upload_ms(),
+               static_cast<double>(session.model().weights().bytes()) / 1e6, of_start, outcome_report(told));
+  };
+  if (takes_several(options)) {
+    const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});
+    catch_interruption();
+    report(generate_several(*decoder, spec, sampling, options.session.steps.most, token), decoder_report(*decoder));
+    return cli::interrupted() ? interruption_exit_code() : 0;
   }
-  const double decode_seconds = seconds_since(decode_start);
-  printer.end();
-  if (options.stats)
-    print_stats(*decoder, *decoder, session, prompt.size(), prompt_seconds, generated - of_first_launch,
-                decode_seconds);
-  return 0;
+  const std::unique_ptr<Engine> engine = make_engine(options.engine, options.session, session,
+                                                     {.prompt_tokens = prompt_tokens,
+                                                      .one_prompt = true,
+                                                      .max_context = context,
+                                                      .choices = choice.options.needs_choices()});
+  catch_interruption();
+  report(serve_one(*engine, std::move(spec), sampling, choice.options, token, cli::interrupted),
+         start_report(engine->slots().built(), engine->slots().memory()));
+  return cli::interrupted() ? interruption_exit_code() : 0;
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GenerateOptions>();
+  options->engine.engine.max_batch = 1;
   CLI::App* command = app.add_subcommand("generate", "Continue a text");
-  add_session_options(*command, options->session);
-  add_mode_option(*command, options->session);
-  add_bucket_option(*command, options->session);
-  add_steps_options(*command, options->session);
-  command->add_option("--prompt", options->prompt, "text to continue");
+  command->add_option("-p,--prompt", options->prompt, "text to continue; -: standard input");
+  command->add_option("-f,--prompt-file", options->prompt_file, "file with the text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
-  command->add_option("--max-tokens", options->max_tokens, "most tokens to generate")
+  command->add_option("-n,--max-tokens", options->max_tokens, "most tokens to generate")
       ->check(whole_number<uint32_t>)
       ->capture_default_str();
-  add_sampling_options(*command, options->sampling);
   command->add_flag("--chat", options->chat,
                     "the prompt is a message; print the answer (the checkpoint's chat template)");
   command->add_option("--system", options->system, "with --chat: a message of the system before it");
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
-  command->add_flag("--stats", options->stats, "print times and sizes to stderr");
+  command->add_flag("--stats", options->stats, "print times, sizes and why it ended to stderr");
+  add_sampling_options(*command, options->sampling);
+  add_choice_flags(*command, options->choice);
+  add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
+  add_engine_options(*command, options->engine);
+  add_steps_options(*command, options->session);
   command->callback([options, &chosen] { chosen = [options] { return generate(*options); }; });
 }
 

@@ -26,6 +26,11 @@ bool interrupted() { return caught_signal != 0; }
 
 int interruption_exit_code() { return 128 + caught_signal; }
 
+void forget_interruption() {
+  caught_signal = 0;
+  catch_interruption();
+}
+
 void end_if_interrupted() {
   if (interrupted()) throw Error({.doing = "go on", .detail = "it was interrupted"});
 }

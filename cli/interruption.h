@@ -10,6 +10,9 @@ bool interrupted();
 // As a shell tells it of a program that the signal ended: 130 or 143.
 int interruption_exit_code();
 
+// It was obeyed, and the program goes on: the next is the first again.
+void forget_interruption();
+
 // Throws Error where interrupted() is true. For progress callbacks of what takes long and keeps nothing.
 void end_if_interrupted();
 

@@ -21,7 +21,8 @@ int logits(const LogitsOptions& options) {
   const std::vector<int32_t> forced =
       options.forced.empty() ? std::vector<int32_t>{} : parse_ids("--continue", options.forced);
   Session session(options.session);
-  const auto decoder = session.make_decoder(static_cast<int64_t>(prompt.size() + forced.size()), 1, true);
+  const auto decoder =
+      session.make_decoder(static_cast<int64_t>(prompt.size() + forced.size()), 1, {.keep_logits = true});
   const auto vocab = static_cast<size_t>(session.config().vocab);
 
   std::vector<float> rows((1 + forced.size()) * vocab);

@@ -146,7 +146,7 @@ int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
 }
 
-std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, bool keep_logits) {
+void Session::check_fits(int64_t needed_context) const {
   if (needed_context > context_limit())
     throw Error({.doing = "fit the prompt into the context of",
                  .object = options_.model.string(),
@@ -155,15 +155,20 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                        context_limit()),
                  .advice = "a shorter prompt or fewer tokens",
                  .fault = Fault::usage});
+}
+
+std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs) {
+  check_fits(needed_context);
   const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
   return std::make_unique<Decoder>(device(), stream(), kernels_, model_,
                                    DecoderOptions{.bucket = options_.bucket,
+                                                  .prefill_rows = needs.prefill_rows,
                                                   .max_context = context,
                                                   .sequences = sequences,
                                                   .numerics = numerics_of(options_.numerics),
                                                   .mode = run_mode(options_.mode),
                                                   .policy = edge_policy(options_.edges),
-                                                  .keep_logits = keep_logits,
+                                                  .keep_logits = needs.keep_logits,
                                                   .steps = options_.steps,
                                                   .tuning = tuning_});
 }

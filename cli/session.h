@@ -46,6 +46,11 @@ void check_steps(const SessionOptions& options);
 // that is made meanwhile waits for them.
 enum class Loading { done, begun };
 
+struct DecoderNeeds {
+  bool keep_logits = false;
+  int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
+};
+
 // A device with a model on it. Loading shows a progress bar on stderr when that is a terminal. With --trace it is
 // always done first, so that a trace repeats from run to run.
 class Session {
@@ -63,9 +68,12 @@ class Session {
   // Tokens that a sequence may have: --max-context, or what the model was made for.
   int64_t context_limit() const;
 
+  // Throws Error (usage) where so many tokens of a sequence are beyond context_limit().
+  void check_fits(int64_t needed_context) const;
+
   // `needed_context`: tokens the command will put into its longest sequence; --max-context may make room for more.
-  // Throws Error (usage) where it is beyond context_limit().
-  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences, bool keep_logits = false);
+  // Throws Error as check_fits() does.
+  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs = {});
 
  private:
   SessionOptions options_;

@@ -26,6 +26,14 @@ add_custom_command(
   COMMENT "Copying ${onig_soname}")
 add_custom_target(nodewright_carried_libraries ALL DEPENDS ${NODEWRIGHT_CARRIED_LIBRARIES})
 
+# Line editing of `nodewright chat`, linked statically with what it needs: the program is carried to machines without it.
+find_path(EDIT_INCLUDE_DIR histedit.h REQUIRED)
+set(NODEWRIGHT_EDIT_LIBRARIES)
+foreach(name edit tinfo bsd md)
+  find_library(NODEWRIGHT_LIB_${name} NAMES lib${name}.a REQUIRED)
+  list(APPEND NODEWRIGHT_EDIT_LIBRARIES ${NODEWRIGHT_LIB_${name}})
+endforeach()
+
 # cuda.h and nvrtc.h: the pip wheels, which cmake/install_missing.sh fetches only where no toolkit will do; CUDA_HOME;
 # the usual folders.
 set(cuda_wheels ${PROJECT_SOURCE_DIR}/build/cuda-wheels/nvidia)

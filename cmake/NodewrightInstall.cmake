@@ -9,7 +9,7 @@ if(TARGET nodewright_cpu_driver)
 endif()
 install(FILES ${NODEWRIGHT_CARRIED_LIBRARIES} DESTINATION lib/nodewright)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo/ DESTINATION share/nodewright/models/demo
-        FILES_MATCHING PATTERN "*.json" PATTERN "*.safetensors" PATTERN "README.md")
+        FILES_MATCHING PATTERN "*.json" PATTERN "*.jinja" PATTERN "*.safetensors" PATTERN "README.md")
 
 # The graph library: find_package(nodewright) gives nodewright::graph. Headers as the sources include one another, below
 # include/nodewright; the public ones are those that <nodewright/nodewright.h> reaches (tests/package checks it).

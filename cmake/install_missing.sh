@@ -22,6 +22,7 @@ main() {
   need_header nlohmann/json.hpp nlohmann-json3-dev
   need_header oniguruma.h libonig-dev
   need_header utf8proc.h libutf8proc-dev
+  need_header histedit.h libedit-dev
   for what in "$@"; do
     case $what in
       format) need_program clang-format clang-format ;;

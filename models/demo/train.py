@@ -51,6 +51,14 @@ def write_tokenizer_config(folder):
                    '  "clean_up_tokenization_spaces": false,\n  "model_max_length": %d\n}\n' % (BOS, EOS, LONG_SEQUENCE))
 
 
+def write_chat_template(folder):
+    """A conversation with the demo is one story: each message goes on where the answer before it has ended."""
+    with open(os.path.join(folder, "chat_template.jinja"), "w") as file:
+        file.write("{#- Everything that was said is one story: each message goes on where the answer before it has ended. -#}\n"
+                   "{{- bos_token -}}\n{%- for message in messages -%}\n"
+                   "{{ message['content'].strip() }}{% if not loop.last %} {% endif %}\n{%- endfor -%}\n")
+
+
 def encode_stories(tokenizer, stories):
     """Returns (tokens [total] int16, starts [stories] int64): BOS story EOS BOS story EOS ..."""
     eos = tokenizer.token_to_id(EOS)
@@ -211,6 +219,7 @@ def main():
     tokenizer = train_tokenizer(stories[:20000])
     tokenizer.save(os.path.join(options.out, "tokenizer.json"))
     write_tokenizer_config(options.out)
+    write_chat_template(options.out)
     tokens, starts = encode_stories(tokenizer, stories)
     kept = max(1, int(0.99 * len(starts)))
     cut = starts[kept]

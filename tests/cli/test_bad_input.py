@@ -43,7 +43,8 @@ class Usage(CommandTest):
         self.assert_usage(["--seed"], *generate("--prompt-ids", "1", "--seed"))
 
     def test_prompts_are_checked(self):
-        self.assert_usage(["--prompt"], *generate("--prompt", ""))
+        self.assert_usage(["--prompt", "empty"], *generate("--prompt", ""))
+        self.assert_usage(["--prompt", "empty"], *generate("--prompt", "-"))
         self.assert_usage(["--prompt-ids"], *generate("--prompt-ids", ""))
         self.assert_usage(["--prompt-ids"], *generate("--prompt", "a", "--prompt-ids", "1"))
         for ids, named in (("1,,2", "1,,2"), (",", ","), ("1,2,", "1,2,"), ("1,x", "x"), ("1 2", "1 2"), ("1.5", "1.5"),
@@ -64,8 +65,8 @@ class Usage(CommandTest):
 
     def test_token_ids_outside_the_vocabulary_are_named(self):
         for token in ("301", "2147483647", "-1", "-2147483648"):
-            self.assert_usage(["'%s'" % token, "301"], *generate("--prompt-ids", "1," + token))
-            self.assert_usage(["'%s'" % token, "301"], *generate("--prompt-ids", token + ",1"))
+            self.assert_usage(["token %s " % token, "301 tokens"], *generate("--prompt-ids", "1," + token))
+            self.assert_usage(["token %s " % token, "301 tokens"], *generate("--prompt-ids", token + ",1"))
             self.assert_usage(["'%s'" % token, "301"], *logits("--continue", "1," + token))
 
     def test_prompts_that_do_not_fit_are_refused_with_both_numbers(self):
@@ -85,10 +86,11 @@ class Usage(CommandTest):
             for value in values:
                 self.assert_usage([option, value[:1]], *generate("--prompt-ids", "1", option, value))
         for bucket in ("0", "-1", "100000"):
-            for words in (generate("--prompt-ids", "1"), logits(), on_device("graph", MODEL)):
+            for words in (logits(), on_device("graph", MODEL)):
                 self.assert_usage(["bucket", bucket], *words, "--bucket", bucket)
         self.assert_usage(["--bucket", "two"], *on_device("graph", MODEL, "--bucket", "two"))
-        self.assert_usage(["max context", "513"], *generate("--prompt-ids", "1", "--max-context", "513"))
+        self.assert_usage(["--max-context", "513", "512"], *generate("--prompt-ids", "1", "--max-context", "513"))
+        self.assert_usage(["max context", "513"], *logits("--max-context", "513"))
 
     def test_unknown_choices_are_named_beside_the_known_ones(self):
         self.assert_usage(["--mode", "bogus", "explicit", "captured", "eager"], *logits("--mode", "bogus"))

@@ -2,6 +2,8 @@
 # token 0 before a text; and tokenize --batch.
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
@@ -93,32 +95,149 @@ class Chat(ChatTest):
         self.assertEqual("", self.chat(""))
         self.assertEqual("", self.chat("/exit\n"))
 
-    def test_a_conversation_that_is_too_long_is_refused_with_both_numbers(self):
+    def test_a_message_that_is_too_long_is_told_with_both_numbers_and_the_conversation_goes_on(self):
         self.write("chat_template.jinja", EVERY_MESSAGE)
-        done = run(*on_device("chat", self.folder, "--max-context", "16"), stdin=b"the cat " * 40 + b"\n")
-        self.assertEqual((USAGE, b""), (done.returncode, done.stdout))
-        self.assertRegex(done.stderr.decode(), r"\Anodewright: [^\n]* tokens, 16 fit[^\n]*--max-context\n\Z")
+        done = run(*on_device("chat", self.folder, *LENGTH, "--max-context", "32"),
+                   stdin=b"The dog\n/reset\n" + b"the cat " * 40 + b"\nThe dog\n")
+        self.assertEqual((1, self.answer("The dog ") + "\n" + self.answer("The dog ") + "\n"),
+                         (done.returncode, done.stdout.decode()))
+        self.assertRegex(done.stderr.decode(), r"\Anodewright: [^\n]* tokens, 32 fit[^\n]*--max-context\n\Z")
 
-    def interrupted(self, text, *words):
-        """Standard output after Ctrl-C, which comes once the first byte of an answer is there."""
-        with subprocess.Popen([PROGRAM, *on_device("chat", self.folder, "--greedy", *words)], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdin.write(text)
-            process.stdin.flush()
-            found = process.stdout.read(1)
-            time.sleep(0.5)  # in the middle of a long answer, or waiting for the next line
-            process.send_signal(signal.SIGINT)
-            found += process.stdout.read()
-            self.assertEqual((0, b""), (process.wait(timeout=60), process.stderr.read()))
-        return found
+    def test_a_full_context_leaves_the_oldest_turns_out_and_says_which(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        words = on_device("chat", self.folder, *LENGTH, "--max-context", "48", "--system", "Be kind.")
+        lines = ["Once upon a time", "The cat sat", "The dog ran", "The bird sang"]
+        done = run(*words, stdin="\n".join(lines).encode())
+        left_out = re.findall(r'nodewright: the context of 48 tokens is full: the oldest (turn is|\d turns are) left out, '
+                              r'from "([^"]*)" on', done.stderr.decode())
+        self.assertEqual((0, len(done.stderr.splitlines())), (done.returncode, len(left_out)))
+        self.assertEqual(lines[0], left_out[0][1])
+        # The last answer is that to a conversation that begins with the first turn that was not left out.
+        first = sum(1 if count == "turn is" else int(count[0]) for count, _ in left_out)
+        answers = done.stdout.decode().split("\n")
+        told = " ".join(["Be kind."] + [part for turn in range(first, 3) for part in (lines[turn], answers[turn])] + lines[3:])
+        self.assertEqual(self.answer(told + " "), answers[3])
+
+    def test_a_turn_computes_what_is_new_and_finds_the_rest_in_the_cache(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        done = run(*on_device("chat", self.folder, *LENGTH, "--stats"), stdin=b"once upon a time " * 40 + b"\nThe cat\n")
+        turns = [tuple(map(int, turn)) for turn in re.findall(
+            r"(?m)^prompt +(\d+) tokens, (\d+) found in the cache and (\d+) computed$", done.stderr.decode())]
+        self.assertEqual(2, len(turns))
+        self.assertEqual((0, turns[0][0]), turns[0][1:])
+        # Whole pages of 64 tokens of the first prompt and its answer.
+        self.assertGreater(turns[1][1], turns[0][0] + 12 - 64 - 1)
+        self.assertLess(turns[1][2], 64 + 24)
+        self.assertEqual(2, len(re.findall(r"(?m)^first +token after [\d.]+ ms", done.stderr.decode())))
+        self.assertEqual(2, len(re.findall(r"(?m)^decode +11 tokens, [\d.]+ tokens/s", done.stderr.decode())))
+        without = run(*on_device("chat", self.folder, *LENGTH, "--stats", "--no-prefix-cache"),
+                      stdin=b"once upon a time " * 40 + b"\nThe cat\n")
+        self.assertEqual(done.stdout, without.stdout)
+        self.assertIn(b" 0 found in the cache", without.stderr.splitlines()[4])
+
+    def test_commands_are_obeyed_and_words_with_a_slash_are_not(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        done = run(*on_device("chat", self.folder, *LENGTH), stdin=b"/stats\nThe dog\n/reset\n/help\n/stats\n/nonsense\nThe dog\n"
+                                                                   b"/tmp/x is\n/exit\nnot read\n")
+        self.assertEqual(0, done.returncode)
+        answers = done.stdout.decode().split("\n")
+        self.assertEqual([self.answer("The dog ")] * 2, answers[:2])
+        self.assertEqual(self.answer("The dog " + answers[1] + " /tmp/x is "), answers[2])
+        self.assertEqual([""], answers[3:])
+        for told in (r"no answer yet", r"/help +these lines", r"all +1 answers of 12 tokens", r"there is no command /nonsense"):
+            self.assertRegex(done.stderr.decode(), told)
+
+    def test_a_message_may_have_several_lines(self):
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
+        self.assertEqual(self.answer("The dog\n ran and") + "\n" + self.answer("The\ncat") + "\n",
+                         self.chat('"""\nThe dog\n ran and\n"""\nThe\\\ncat\n'))
+
+    def test_the_options_of_the_choice_hold_for_every_answer(self):
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
+        text = self.answer("The dog")
+        stop = text.split()[3]
+        self.assertEqual((text[:text.index(stop)] + "\n") * 2, self.chat("The dog\nThe dog\n", "--stop", stop))
+        self.assertEqual("yes\nyes\n", self.chat("The dog\nThe cat\n", "--regex", "yes"))
+
+    def answering(self, text, *words):
+        """The process, once the first byte of an answer is there, and that byte."""
+        process = subprocess.Popen([PROGRAM, *on_device("chat", self.folder, "--greedy", *words)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdin.write(text)
+        process.stdin.flush()
+        return process, process.stdout.read(1)
 
     def test_ctrl_c_ends_it_while_it_waits_for_a_line(self):
         self.write("chat_template.jinja", EVERY_MESSAGE)
-        self.assertEqual(self.answer("The dog ") + "\n", self.interrupted(b"The dog\n", "--max-tokens", "12").decode())
+        process, found = self.answering(b"The dog\n", "--max-tokens", "12")
+        with process:
+            found += process.stdout.readline()
+            time.sleep(0.5)  # it waits for the next line
+            process.send_signal(signal.SIGINT)
+            found += process.stdout.read()
+            self.assertEqual((0, b""), (process.wait(timeout=60), process.stderr.read()))
+        self.assertEqual(self.answer("The dog ") + "\n", found.decode())
 
-    def test_ctrl_c_ends_it_in_the_middle_of_an_answer(self):
-        self.write("chat_template.jinja", EVERY_MESSAGE)
-        self.assertTrue(self.interrupted(b"Once upon a time\n" * 50, "--max-tokens", "100000").endswith(b"\n"))
+    def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(self):
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
+        process, found = self.answering(b"Once upon a time\n", "--max-tokens", "100000", "--logit-bias", "1=-100", "--stats")
+        with process:
+            process.send_signal(signal.SIGINT)
+            found += process.stdout.readline()
+            process.stdin.write(b"The dog\n")
+            process.stdin.flush()
+            found += process.stdout.read(1)
+            process.send_signal(signal.SIGTERM)
+            found += process.stdout.read()
+            self.assertEqual(128 + signal.SIGTERM, process.wait(timeout=60))
+            self.assertEqual(2, process.stderr.read().count(b"cancelled: interrupted"))
+        self.assertEqual(2, found.count(b"\n"))
+
+
+class Demo(CommandTest):
+    def test_the_demo_tells_a_story_in_turns(self):
+        words = on_device("chat", DEMO, *LENGTH)
+        first, second = self.succeed(*words, stdin=b"Once upon a time\nThe cat was\n").splitlines()
+        told = "Once upon a time " + first.strip() + " The cat was"
+        self.assertEqual(told + second, self.succeed(*on_device("generate", DEMO, "--prompt", told, *LENGTH))[:-1])
+
+
+class Terminal(ChatTest):
+    """A person at a terminal: what is typed is edited by a library, and comes back."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
+
+    def test_lines_can_be_edited_and_come_back_and_the_first_line_says_how_to_leave(self):
+        master, slave = os.openpty()
+        process = subprocess.Popen([PROGRAM, *on_device("chat", self.folder, *LENGTH)], stdin=slave, stdout=slave,
+                                   stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm"}, start_new_session=True)
+        os.close(slave)
+        self.addCleanup(process.kill)
+        shown, passed = b"", 0
+
+        def until(text):
+            nonlocal shown, passed
+            while text not in shown[passed:]:
+                self.assertTrue(select.select([master], [], [], 20)[0], (text, shown))
+                shown += os.read(master, 4096)
+            passed = shown.index(text, passed) + len(text)
+
+        def type_at_prompt(keys):
+            until(b"> ")
+            time.sleep(0.5)  # the prompt stands there a moment before the keys are the library's
+            os.write(master, keys)
+
+        with process:
+            type_at_prompt(b"The dgo\x1b[D\x1b[D\x7f\x05\x7fg\n")  # left, left, rub out the d; to the end, g for o
+            until(self.answer("The gg").encode()[:8])
+            type_at_prompt(b"\x1b[A\n")  # the same again
+            until(self.answer("The gg").encode()[:8])
+            type_at_prompt(b"\x04")
+            self.assertEqual(0, process.wait(timeout=60))
+            self.assertRegex(process.stderr.read().decode(), r"\A[^\n]*/help[^\n]*/exit or Ctrl-D leaves\.\n")
+        os.close(master)
 
 
 class Batch(CommandTest):

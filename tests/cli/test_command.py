@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -88,10 +89,66 @@ class Generate(CommandTest):
         self.assertEqual(0, done.returncode)
         self.assertEqual(self.succeed(*self.STORY, "--seed", "1"), done.stdout.decode())
         stats = done.stderr.decode()
-        for line in (r"^load .* MB of weights$", r"^kernels +\d+ ms$",
-                     r"^graph +\d+ nodes, \d+ edges, built in [\d.]+ ms, [\d.]+ MB of device memory$",
-                     r"^prompt +\d+ tokens, [\d.]+ tokens/s$", r"^decode +\d+ tokens, [\d.]+ tokens/s, [\d.]+ ms/token$"):
+        for line in (r"^load .* MB of weights$", r"^bucket +1: \d+ nodes", r"^graphs +4 in 2 slots: \d+ nodes",
+                     r"^prompt +5 tokens, 0 found in the cache and 5 computed$",
+                     r"^first +token after [\d.]+ ms, [\d.]+ tokens/s of the prompt$",
+                     r"^decode +39 tokens, [\d.]+ tokens/s, [\d.]+ ms/token$",
+                     r"^end +length: as many tokens as --max-tokens allows, after 40 tokens$"):
             self.assertRegex(stats, re.compile(line, re.MULTILINE))
+
+    def test_it_says_why_it_ended(self):
+        words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--greedy", "--stats")
+        for more, reason in ((["--max-tokens", "400"], "stop: a token that ends a text"),
+                             (["--max-tokens", "400", "--stop", "was"], "stop string: a stop string"),
+                             (["--max-tokens", "400", "--regex", " was"], "complete: all that the grammar asks for"),
+                             (["--max-tokens", "30", "--max-context", "8"], "length: the context is full: see --max-context")):
+            self.assertRegex(run(*words, *more).stderr.decode(), re.compile("^end +%s" % reason, re.MULTILINE))
+
+    def test_what_a_request_line_may_ask_the_options_ask_too(self):
+        line = {"prompt": "Once upon a time", "max_tokens": 30, "temperature": 0.8, "top_k": 50, "seed": 4}
+        words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "30", "--temperature", "0.8",
+                          "--top-k", "50", "--seed", "4")
+        for more, fields in ((["--min-p", "0.2"], {"min_p": 0.2}),
+                             (["--repetition-penalty", "1.5"], {"repetition_penalty": 1.5}),
+                             (["--presence-penalty", "2", "--frequency-penalty", "1"],
+                              {"presence_penalty": 2, "frequency_penalty": 1}),
+                             (["--stop", "was", "--stop", "the"], {"stop": ["was", "the"]}),
+                             (["--logit-bias", "300=5,301=-2"], {"logit_bias": {"300": 5, "301": -2}}),
+                             (["--bad-word", "was"], {"bad_words": ["was"]}),
+                             (["--stop-token-ids", "13,14,15", "--min-tokens", "9"], {"stop_ids": [13, 14, 15], "min_tokens": 9}),
+                             (["--json-schema", '{"type": "integer"}'], {"json_schema": {"type": "integer"}})):
+            served = json.loads(self.succeed(*on_device("run", DEMO), stdin=json.dumps({**line, **fields}).encode()))
+            self.assertEqual("Once upon a time" + served["text"] + "\n", self.succeed(*words, *more), more)
+
+    def test_the_prompt_may_come_from_standard_input_or_a_file(self):
+        story = self.succeed(*self.STORY, "--seed", "1")
+        rest = ("-n", "40", "--seed", "1")
+        self.assertEqual(story, self.succeed(*on_device("generate", DEMO, "-p", "-", *rest), stdin=b"Once upon a time\n"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "prompt.txt")
+            with open(path, "w") as file:
+                file.write("Once upon a time\n")
+            self.assertEqual(story, self.succeed(*on_device("generate", DEMO, "-f", path, *rest)))
+            self.assert_refused(USAGE, ["--prompt-file", folder], *on_device("generate", DEMO, "-f", folder))
+        self.assert_refused(USAGE, ["--prompt-file", "/nowhere"], *on_device("generate", DEMO, "-f", "/nowhere"))
+
+    def test_a_signal_ends_the_line_and_the_statistics_are_told(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--ignore-eos", "--max-tokens", "900", "--stats")
+            with subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                found = process.stdout.read(len("Once upon a time"))
+                process.send_signal(number)
+                found += process.stdout.read()
+                told = process.stderr.read().decode()
+                self.assertEqual(128 + number, process.wait(timeout=60), told)
+            self.assertRegex(found.decode(), r"\AOnce upon a time[^\n]*\n\Z")
+            self.assertRegex(told, r"(?m)^end +cancelled: interrupted, after \d+ tokens$")
+
+    def test_graphs_are_built_for_what_the_prompt_needs(self):
+        for tokens, buckets in ((1, ["1"]), (9, ["12", "1"]), (64, ["64", "1"]), (100, ["64", "48", "1"])):
+            ids = ",".join(["5"] * tokens)
+            done = run(*on_device("generate", DEMO, "--prompt-ids", ids, "--max-tokens", "2", "--stats"))
+            self.assertEqual(buckets, re.findall(r"(?m)^bucket +(\d+):", done.stderr.decode()), tokens)
 
     def test_ids_need_no_tokenizer_and_continue_as_the_text_does(self):
         prompt = self.succeed("tokenize", "--model", DEMO, "--text", "Once upon a time", "--add-special").strip()
@@ -118,11 +175,12 @@ class Generate(CommandTest):
     def test_several_steps_in_a_launch_tell_the_same_story_to_its_end(self):
         words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "300", "--seed", "5")
         done = run(*words, "--stats")
-        self.assertLess(int(re.search(r"(?m)^decode +(\d+) tokens", done.stderr.decode()).group(1)), 299)  # an end of its own
+        self.assertRegex(done.stderr.decode(), r"(?m)^end +stop: ")  # an end of its own
         for steps in (["7"], ["64", "--until-ended"], ["300", "--until-ended"]):
             self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
         for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
-                             (["1", "--until-ended"], ["--until-ended and --steps-per-launch"])):
+                             (["1", "--until-ended"], ["--until-ended and --steps-per-launch"]),
+                             (["4", "--min-p", "0.1"], ["--steps-per-launch and --min-p"])):
             self.assert_refused(USAGE, named, *self.STORY, "--steps-per-launch", *steps)
 
 

@@ -176,7 +176,7 @@ class Inspect(CommandTest):
                      r"parameters    \d+ in 38 tensors, 3\.\d+ MB in the files", r"  attention +\d+ parameters +\d+\.\d % .+",
                      r"  BF16 +\d+ parameters +100\.0 % .+", r"cache         1\.02 kB a token",
                      r"tokenizer     BPE, 2048 tokens and 2 added; normalizer none, pre-tokenizer Split \+ ByteLevel; "
-                     r"bos 0, eos 1; chat template none", r"device        .+ free, reads .+/s \(median of 5\)",
+                     r"bos 0, eos 1; chat template in chat_template.jinja", r"device        .+ free, reads .+/s \(median of 5\)",
                      r" +8 +1024 +\d+\.\d{3} ms +\d+\.\d{3} ms"):
             self.assertRegex(text, re.compile("^" + line + "$", re.MULTILINE))
 

@@ -1,0 +1,74 @@
+#include "cli/several_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/interruption.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+
+void check_several_steps(const EngineSettings& engine, const nlohmann::ordered_json& fields) {
+  const auto refuse = [](const std::string& option) {
+    throw Error({.doing = "use together",
+                 .object = "--steps-per-launch and " + option,
+                 .detail = "several steps of a launch see neither their tokens' text nor other rows",
+                 .advice = "one of them",
+                 .fault = Fault::usage});
+  };
+  if (!fields.empty()) {
+    std::string option = "--" + fields.begin().key();
+    std::ranges::replace(option, '_', '-');
+    refuse(option);
+  }
+  if (engine.engine.speculate > 0) refuse("--speculate");
+  if (!engine.engine.buckets.empty()) refuse("--buckets");
+  if (!engine.memory_limit.empty()) refuse("--memory-limit");
+}
+
+RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const Sampling& sampling, int64_t most_steps,
+                                const std::function<void(int32_t)>& token) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  const int64_t wanted = std::min(spec.max_tokens, decoder.options().max_context - prompt_tokens);
+  RequestOutcome outcome{.prompt_tokens = prompt_tokens, .context_full = wanted < spec.max_tokens};
+  auto start = Clock::now();
+  const int32_t sequence = decoder.open();
+  decoder.append(sequence, std::span(spec.prompt).first(spec.prompt.size() - 1));
+  // What the device has no room for is found here, at the end of a launch.
+  LaunchRow row{.first = {.sequence = sequence, .token = spec.prompt.back(), .sampling = sampling},
+                .stop_ids = std::span(spec.stop_ids).first(std::min<size_t>(spec.stop_ids.size(), kMostStopIds))};
+  for (bool ended = false; !ended && outcome.tokens < wanted && !cli::interrupted();) {
+    row.most = std::min(most_steps, wanted - outcome.tokens);
+    const std::vector<int32_t>& tokens = decoder.launch({&row, 1})[0];
+    row.first.token.reset();  // from now on the device feeds itself
+    const auto stop = std::ranges::find_first_of(tokens, spec.stop_ids);
+    ended = stop != tokens.end();
+    if (outcome.tokens == 0) outcome.first_s = seconds_since(start), start = Clock::now();
+    outcome.tokens += stop - tokens.begin() + ended;
+    for (auto one = tokens.begin(); one != stop; ++one) token(*one);
+    if (ended) outcome.reason = EndReason::stop_id;
+  }
+  if (outcome.reason == EndReason::length && outcome.tokens < wanted) outcome.reason = EndReason::cancelled;
+  outcome.rest_s = seconds_since(start);
+  return outcome;
+}
+
+std::string decoder_report(Decoder& decoder) {
+  const Decoder::Stats& stats = decoder.stats();
+  std::string text = fmt::format(
+      "kernels   {:.0f} ms\n"
+      "graph     {} nodes, {} edges, built in {:.2f} ms, {:.2f} MB of device memory\n",
+      stats.kernels_ms, decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
+      static_cast<double>(stats.graph_bytes) / 1e6);
+  return text + fmt::format("memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
+                            static_cast<double>(stats.state_bytes) / 1e6, static_cast<double>(stats.cache_bytes) / 1e6);
+}
+
+}  // namespace nodewright::cli
