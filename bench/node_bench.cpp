@@ -35,7 +35,7 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
   std::vector<std::vector<BlockSpan>> blocks;
   for (int i = 0; i < options.block_launches; ++i)
     blocks.push_back(block_spans(timer.twin(), timer.stamps_of_one_launch()));
-  return {decoder.step_plan(), std::move(timings), std::move(blocks)};
+  return {decoder.options().max_context, decoder.step_plan(), std::move(timings), std::move(blocks)};
 }
 
 }  // namespace nodewright

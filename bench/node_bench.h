@@ -24,6 +24,7 @@ struct NodeBenchOptions {
 };
 
 struct NodeBench {
+  int64_t max_context = 0;  // of the graph
   Plan plan;  // of buffers that are gone: for names, bytes and edges
   PlanTimings timings;
   std::vector<std::vector<BlockSpan>> blocks;  // of each of block_launches

@@ -137,6 +137,7 @@ std::string json_text(const NodesOptions& options, const Device& device, const N
   file["model"] = options.session.model.filename().string();
   file["edges"] = options.session.edges;
   file["context"] = options.context;
+  file["max_context"] = bench.max_context;
   file["sum_us"] = totals.sum_us;
   file["critical_path_us"] = totals.path.time_us;
   file["critical_path"] = totals.path.nodes;

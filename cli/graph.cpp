@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/command.h"
@@ -32,7 +33,7 @@ struct GraphOptions {
 // takes.
 constexpr int64_t kDumpContext = 4096;
 
-PlanTimings read_timings(const std::filesystem::path& path, const Plan& plan) {
+std::string read_timings_file(const std::filesystem::path& path) {
   const auto refuse = [&](const char* detail) {
     throw Error({.doing = "read timings", .object = path.string(), .detail = detail});
   };
@@ -40,16 +41,22 @@ PlanTimings read_timings(const std::filesystem::path& path, const Plan& plan) {
   if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
   std::ifstream file(path, std::ios::binary);
   if (!file) refuse(std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_timings(text, path.string(), plan);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string dump(const Plan& plan, const GraphOptions& options) {
+// Tokens that the timed plan was made for; 0 where the file does not say.
+int64_t context_of_timings(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("max_context") || !json["max_context"].is_number_unsigned()) return 0;
+  return static_cast<int64_t>(std::min(json["max_context"].get<uint64_t>(), uint64_t{1} << 30));
+}
+
+std::string dump(const Plan& plan, const GraphOptions& options, const std::string& timings_text) {
   if (options.format == "json") return to_json(plan);
   if (options.format == "dot") return to_dot(plan);
   if (options.format == "text") return to_text(plan, options.full ? Fold::none : Fold::layers);
   std::optional<PlanTimings> timings;
-  if (!options.timings.empty()) timings = read_timings(options.timings, plan);
+  if (!options.timings.empty()) timings = parse_timings(timings_text, options.timings.string(), plan);
   return to_html(plan, timings ? &*timings : nullptr);
 }
 
@@ -79,12 +86,17 @@ int graph(const GraphOptions& options) {
                  .advice = "--format html",
                  .fault = Fault::usage});
   check_steps(options.session);
+  const std::string timings = options.timings.empty() ? "" : read_timings_file(options.timings);
+  const int64_t timed_context = context_of_timings(timings);
   Session session(options.session);
-  const auto decoder = session.make_decoder(std::min(session.context_limit(), kDumpContext), 1);
+  // A timed step has a sequence in every row.
+  const int64_t context = options.session.max_context == 0 && timed_context > 0 ? timed_context : kDumpContext;
+  const int64_t sequences = options.timings.empty() ? 1 : options.session.bucket;
+  const auto decoder = session.make_decoder(std::min(session.context_limit(), context), sequences);
   const Plan& plan = decoder->step_plan();
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
-  if (!options.verify || !options.out.empty()) show(dump(plan, options), options.out);
+  if (!options.verify || !options.out.empty()) show(dump(plan, options, timings), options.out);
   return options.verify ? verify(plan) : 0;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/graph_dump.h"
+#include "graph/plan_hash.h"
 #include "graph/plan_json.h"
 #include "graph/product_node.h"
 
@@ -235,11 +236,9 @@ nlohmann::ordered_json json_of(const Plan& plan) {
                        {"live_out", buffer.live_out}});
   for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
-  return {{"name", plan.name},
-          {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
-          {"buffers", std::move(buffers)},
-          {"nodes", std::move(nodes)},
-          {"edges", std::move(edges)}};
+  return {{"name", plan.name},         {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
+          {"hash", plan_hash(plan)},   {"buffers", std::move(buffers)},
+          {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};
 }
 
 std::string print(const nlohmann::ordered_json& json, int indent) {

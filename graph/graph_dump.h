@@ -23,7 +23,7 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 // One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// {"name", "bucket", "buffers": [{"name", "bytes", "kind", "live_in", "live_out"}], "nodes": [{"id", "name", "kind",
+// {"name", "bucket", "hash" (graph/plan_hash.h), "buffers": [{"name", "bytes", "kind", "live_in", "live_out"}], "nodes": [{"id", "name", "kind",
 // "kernel", "layer", "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer",
 // "offset", "bytes", "access"}]}], "edges": [{"from", "to", "type", "reasons"}]}
 // A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "attributes" {"cluster", "cooperative", "priority",

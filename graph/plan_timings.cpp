@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "graph/plan_hash.h"
+
 namespace nodewright {
 namespace {
 
@@ -146,6 +148,7 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
                       {"bytes_per_s", layer.bytes_per_s()},
                       {"share_of_peak", share_of_peak(layer.bytes_per_s(), timings.peak_bytes_per_s)}});
   const Json all = {{"plan", timings.plan},
+                    {"plan_hash", plan_hash(plan)},
                     {"samples", timings.samples},
                     {"step_us", timings.step_us},
                     {"plain_step_us", timings.plain_step_us},
@@ -165,6 +168,8 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
   PlanTimings timings{.plan = name->get<std::string>()};
   if (timings.plan != plan.name)
     refuse(source, fmt::format("they are of plan '{}', not of '{}'", timings.plan, plan.name));
+  const auto hash = all.find("plan_hash");
+  if (hash == all.end() || !hash->is_string()) refuse(source, "it does not say the \"plan_hash\" of what was timed");
   timings.step_us = number(all, "step_us", "the file", source);
   timings.plain_step_us = number(all, "plain_step_us", "the file", source);
   timings.peak_bytes_per_s = number(all, "peak_bytes_per_s", "the file", source);
@@ -177,6 +182,10 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
   if (nodes == all.end() || !nodes->is_array()) refuse(source, "it has no list \"nodes\"");
   for (size_t i = 0; i < nodes->size(); ++i) timings.nodes.push_back(parse_node((*nodes)[i], i, source, plan));
   check(timings, plan, source);
+  if (*hash != plan_hash(plan))
+    refuse(source, fmt::format("they are of another plan named '{}': its kernels, their launches, the bytes they move "
+                               "or its edges differ",
+                               plan.name));
   return timings;
 }
 

@@ -47,7 +47,7 @@ struct LayerTiming {
 // In order of each layer's first timed node.
 std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timings);
 
-// {"plan", "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us", "clock_step_us",
+// {"plan", "plan_hash" (graph/plan_hash.h), "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us", "clock_step_us",
 //  "nodes": [{"node", "name", "layer", "kernel", "time_us", "span_us", "overlap_us", "start_us", "end_us",
 //             "waited_us", "bracketed", "bytes", "bytes_per_s", "share_of_peak"}],
 //  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from command import DEMO, PROGRAM, SOURCE, USAGE, CommandTest, on_device
+from command import DEMO, PROGRAM, RUN_TIME, SOURCE, USAGE, CommandTest, on_device
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
 sys.path.insert(0, os.path.join(SOURCE, "bench"))
@@ -56,6 +56,16 @@ class BenchNodes(CommandTest):
         self.assertEqual([], check_trace.problems_of(trace))
         slices = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] != "layer"]
         self.assertEqual(sorted(kinds), sorted(slices))
+
+    def test_times_are_shown_with_the_plan_that_was_timed_and_no_other(self):
+        for bucket in ("1", "8"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "t.json")
+                page = [*on_device("graph", DEMO, "--bucket", bucket, "--format", "html"), "--timings", path]
+                self.succeed("bench", "nodes", "--model", DEMO, "--device", "cpu", "--bucket", bucket, *FEW, "--out", path)
+                self.assertIn("<html", self.succeed(*page))  # of the same context, without being told
+                for words in (["--edges", "serial"], ["--max-context", "512"]):
+                    self.assert_refused(RUN_TIME, [path, "another plan named"], *page, *words)
 
     def test_a_driver_that_overwrites_inputs_is_refused(self):
         self.assert_refused(USAGE, ["overwrites pinned memory"],

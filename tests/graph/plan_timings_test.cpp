@@ -104,6 +104,31 @@ TEST_F(PlanTimingsTest, ThoseOfAnotherPlanAreRefusedWithBothNames) {
             std::string::npos);
 }
 
+TEST_F(PlanTimingsTest, OfAPlanWithTheSameNamesThatRunsOtherwiseAreRefused) {
+  const Plan plan = chain();
+  const std::string written = to_json(timings(), plan);
+  const auto spoiled = [&](const std::function<void(Plan&)>& spoil) {
+    Plan other = chain();
+    spoil(other);
+    return error_of([&] { parse_timings(written, "t.json", other); });
+  };
+  EXPECT_EQ(spoiled([](Plan&) {}), "");
+  EXPECT_EQ(spoiled([](Plan& other) { other.buffers[0].range.address += 4096; }), "");
+  const std::function<void(Plan&)> differences[] = {
+      [](Plan& other) { other.nodes[1].shape.grid[0] += 1; },
+      [](Plan& other) { other.nodes[2].shape.block[0] *= 2; },
+      [](Plan& other) { other.nodes[1].shape.shared_bytes = 64; },
+      [](Plan& other) { other.nodes[1].shape.cluster[0] = 2; },
+      [](Plan& other) { other.nodes[1].traffic.bytes_read += 1; },
+      [](Plan& other) { other.nodes[2].traffic.bytes_written += 1; },
+      [](Plan& other) { other.nodes[2].kernel = nullptr; },
+      [](Plan& other) { other.edges.back().type = EdgeType::programmatic; },
+      [](Plan& other) { other.edges.pop_back(); },
+  };
+  for (const auto& spoil : differences)
+    EXPECT_NE(spoiled(spoil).find("they are of another plan named 'chain.b1'"), std::string::npos);
+}
+
 TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
   const Plan plan = chain();
   const auto refused = [&](const std::function<void(nlohmann::json&)>& spoil, const std::string& words) {
@@ -113,6 +138,7 @@ TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
   };
   refused([](auto& json) { json = nlohmann::json::array(); }, "not a JSON object");
   refused([](auto& json) { json.erase("plan"); }, "which \"plan\"");
+  refused([](auto& json) { json.erase("plan_hash"); }, "\"plan_hash\"");
   refused([](auto& json) { json["step_us"] = "5"; }, "no number \"step_us\"");
   refused([](auto& json) { json["samples"] = 0; }, "0 samples");
   refused([](auto& json) { json["samples"] = 1e300; }, "samples");

@@ -75,5 +75,5 @@ def timings_of(dumped):
                       "overlap_us": overlap, "start_us": now - overlap, "end_us": now + 1.0 + index,
                       "waited_us": 0.0, "bracketed": False})
         now += 1.0 + index
-    return {"plan": dumped["name"], "samples": 3, "step_us": now, "plain_step_us": now * 0.9,
+    return {"plan": dumped["name"], "plan_hash": dumped["hash"], "samples": 3, "step_us": now, "plain_step_us": now * 0.9,
             "peak_bytes_per_s": 4.66e12, "bracket_us": 0.5, "clock_step_us": 0.032, "nodes": nodes}

@@ -101,9 +101,9 @@ class PageTest(CommandTest):
             self.assert_refused(RUN_TIME, ["t.json", "'decode.b1', not of 'decode.b2'"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", path, "--bucket", "2"))
             self.assert_refused(USAGE, ["--format html"], *on_device("graph", DEMO, "--timings", path))
-            self.assert_refused(RUN_TIME, [folder, "folder"],
+            self.assert_refused(USAGE, [folder, "folder"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", folder))
-            self.assert_refused(RUN_TIME, ["none.json", "No such file"],
+            self.assert_refused(USAGE, ["none.json", "there is no file"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", "none.json"))
         found = synthetic.data_of(page)["timings"]
         self.assertEqual([], faults_of(page))
