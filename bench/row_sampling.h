@@ -8,7 +8,7 @@
 namespace nodewright {
 
 struct RowSampling {
-  std::string name = "greedy";  // as it was asked for
+  std::string name = "greedy";  // as it was asked for, or what it means
   Sampling sampling;
   ChoiceOptions choice;
 };

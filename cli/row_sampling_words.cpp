@@ -45,6 +45,15 @@ void allow_every_second(std::span<uint32_t> allowed, int64_t vocab) {
   if (vocab % 32 != 0) allowed.back() &= (1u << (vocab % 32)) - 1;
 }
 
+// As the same words ask for it.
+std::string in_words(const Sampling& sampling) {
+  if (sampling.temperature == 0) return "greedy";
+  std::string words = fmt::format("temperature={}", sampling.temperature);
+  if (sampling.top_k > 0) words += fmt::format(",top_k={}", sampling.top_k);
+  if (sampling.top_p < 1) words += fmt::format(",top_p={}", sampling.top_p);
+  return words;
+}
+
 bool is_whole(double number) { return number == static_cast<double>(static_cast<int64_t>(number)); }
 
 }  // namespace
@@ -54,6 +63,7 @@ RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
   if (words == "greedy") return rows;
   if (words == "checkpoint") {
     rows.sampling = sampling_of({}, config.generation);
+    rows.name = fmt::format("checkpoint({})", in_words(rows.sampling));
     return rows;
   }
   SamplingNumbers numbers;
