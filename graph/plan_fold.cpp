@@ -1,6 +1,7 @@
 #include "graph/plan_fold.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <ranges>
 
@@ -17,16 +18,17 @@ std::vector<LayerBlock> blocks_of(const Plan& plan) {
   return blocks;
 }
 
-// Two blocks that follow one another, and the one before them, if there is one.
+// Two blocks that follow one another, and the ones before and behind them, if there are any.
 class BlockPair {
  public:
   BlockPair(const Plan& plan, const std::vector<std::vector<const Edge*>>& in_edges, const LayerBlock* before,
-            const LayerBlock& earlier, const LayerBlock& later, bool earlier_begins_run)
+            const LayerBlock& earlier, const LayerBlock& later, const LayerBlock* behind, bool earlier_begins_run)
       : plan_(plan),
         in_edges_(in_edges),
         before_(before),
         earlier_(earlier),
         later_(later),
+        behind_(behind),
         earlier_begins_run_(earlier_begins_run) {}
 
   bool same() const {
@@ -37,13 +39,21 @@ class BlockPair {
   }
 
  private:
+  // Whether the name has a part of either block or of their neighbours: then the same name means another place in each.
+  bool is_of_layers(std::string_view name) const {
+    return std::ranges::any_of(std::array{before_, &earlier_, &later_, behind_}, [&](const LayerBlock* block) {
+      return block != nullptr && !block->layer.empty() && replace_layer(name, block->layer, "") != name;
+    });
+  }
+
   bool same_name(std::string_view earlier, std::string_view later) const {
-    return earlier == later || replace_layer(earlier, earlier_.layer, later_.layer) == later ||
-           (before_ != nullptr && replace_layer(earlier, before_->layer, earlier_.layer) == later);
+    if (earlier == later) return !is_of_layers(earlier);
+    return replace_layer(earlier, earlier_.layer, later_.layer) == later ||
+           (before_ != nullptr && replace_layer(earlier, before_->layer, earlier_.layer) == later) ||
+           (behind_ != nullptr && replace_layer(earlier, later_.layer, behind_->layer) == later);
   }
 
   bool same_buffer(uint32_t earlier, uint32_t later) const {
-    if (earlier == later) return true;
     const Buffer &a = plan_.buffers[earlier], &b = plan_.buffers[later];
     return a.range.bytes == b.range.bytes && a.range.kind == b.range.kind && a.live_in == b.live_in &&
            a.live_out == b.live_out && same_name(a.range.name, b.range.name);
@@ -116,6 +126,7 @@ class BlockPair {
   const std::vector<std::vector<const Edge*>>& in_edges_;
   const LayerBlock* before_;
   const LayerBlock &earlier_, &later_;
+  const LayerBlock* behind_;
   bool earlier_begins_run_;
 };
 
@@ -128,7 +139,9 @@ std::vector<BlockRun> fold_layers(const Plan& plan) {
   std::vector<BlockRun> runs;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const LayerBlock* before = i > 1 ? &blocks[i - 2] : nullptr;
-    if (i > 0 && BlockPair(plan, in_edges, before, blocks[i - 1], blocks[i], runs.back().blocks.size() == 1).same())
+    const LayerBlock* behind = i + 1 < blocks.size() && !blocks[i + 1].layer.empty() ? &blocks[i + 1] : nullptr;
+    if (i > 0 &&
+        BlockPair(plan, in_edges, before, blocks[i - 1], blocks[i], behind, runs.back().blocks.size() == 1).same())
       runs.back().blocks.push_back(blocks[i]);
     else
       runs.push_back({{blocks[i]}});

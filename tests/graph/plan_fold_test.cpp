@@ -32,6 +32,21 @@ class PlanFoldTest : public SketchTest {
     return std::move(g).finish(EdgePolicy::full);
   }
 
+  // Each layer reads a gain of the next one, the last one a gain of the end.
+  Plan gained(int layers, int odd = -1) {
+    GraphBuilder g(device(), "gained.b1", 1);
+    const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y", {.live_out = true});
+    std::vector<View<float>> gains;
+    for (int i = 0; i < layers; ++i) gains.push_back(buffer(g, "l" + std::to_string(i) + ".gain", {.live_in = true}));
+    gains.push_back(buffer(g, "end.gain", {.live_in = true}));
+    for (int i = 0; i < layers; ++i) {
+      const auto scope = g.scope("l" + std::to_string(i));
+      const auto& gain = gains.at(static_cast<size_t>(i == odd ? i : i + 1));
+      g.launch("project", waiting, {.left = x, .right = x, .gain = {gain.data, 16}, .y = y, .scale = 2});
+    }
+    return std::move(g).finish(EdgePolicy::full);
+  }
+
   // "load l0..l4 end"; a run of one block is its layer or its node's name.
   static std::string words_of(const Plan& plan) {
     std::string words;
@@ -128,6 +143,11 @@ TEST_F(PlanFoldTest, ADifferenceInOneLayerKeepsItApart) {
       begun);
   expect_apart(
       "source of an edge", [&](Plan& plan) { edge(plan, "l1.project", "l2.norm").from = 4; }, begun);
+}
+
+TEST_F(PlanFoldTest, ABufferOfTheNextLayerIsAsGoodAsOneOfItsOwn) {
+  EXPECT_EQ(words_of(gained(5)), "l0..l3 l4");
+  EXPECT_EQ(words_of(gained(5, 2)), "l0..l1 l2 l3 l4");
 }
 
 TEST_F(PlanFoldTest, EdgesThatEnterTheFirstLayerFromOutsideDoNotCount) {

@@ -115,6 +115,8 @@ class PageTest(CommandTest):
         self.assertRegex(folded, r"(?m)^3 × same block: l1 \.\. l3 \| nodes 7 to 21 \|")
         self.assertNotRegex(folded, r"(?m)^node 7 ")
         self.assertNotIn("same block", full)
+        for bucket in ("2", "8", "16", "17", "32", "64"):  # the last layer hands its rows to another gain
+            self.assertRegex(self.succeed(*on_device("graph", DEMO, "--bucket", bucket)), r"(?m)^\d × same block: l[12] ")
         self.assertEqual(len(self.plan["nodes"]), len(re.findall(r"(?m)^node ", full)))
         self.assertEqual(len(self.plan["nodes"]) - 15, len(re.findall(r"(?m)^node ", folded)))
 
