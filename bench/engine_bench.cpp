@@ -126,7 +126,7 @@ class EngineBench {
   Round engine(int depth, double busy_us, bool timed) {
     Engine engine(device_, kernels_, model_,
                   {.max_batch = batch_,
-                   .chunk = batch_,
+                   .step_tokens = batch_,
                    .buckets = {batch_},
                    .max_context = context(),
                    .prefix_cache = false,

@@ -17,13 +17,10 @@
 namespace nodewright::cli {
 namespace {
 
-// Prompt tokens of a step: enough that the step takes its time by the token, on the CPU driver what takes a second.
-// One sequence alone keeps nobody waiting: all of its prompt that a step may have.
-constexpr int kUsualChunk = 512, kUsualCpuChunk = 64;
-
-// Where --chunk does not say: no more than all prompts have.
-int usual_chunk(int64_t prompt_tokens, int max_batch, bool is_cpu) {
-  const int64_t most = is_cpu ? kUsualCpuChunk : max_batch == 1 ? kMostRows : kUsualChunk;
+// Where --step-tokens does not say: no more than all prompts have. One sequence alone keeps nobody waiting: all of its
+// prompt that a step may have.
+int usual_step_tokens(int64_t prompt_tokens, int max_batch, bool is_cpu) {
+  const int64_t most = is_cpu ? kStepTokensOnCpu : max_batch == 1 ? kMostRows : kStepTokens;
   return std::max(max_batch, static_cast<int>(std::min(prompt_tokens, most)));
 }
 
@@ -81,7 +78,7 @@ StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& word
           .model = words.model.filename().string(),
           .date = today(),
           .max_batch = options.max_batch,
-          .step_tokens = options.chunk,
+          .step_tokens = options.step_tokens,
           .buckets = {buckets.begin(), buckets.end()},
           .pages = engine.pipeline().pool().options().pages};
 }
@@ -91,11 +88,18 @@ StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& word
 void add_engine_options(CLI::App& command, EngineSettings& settings) {
   EngineOptions& engine = settings.engine;
   command
-      .add_option(
-          "--chunk", settings.chunk,
-          fmt::format("prompt tokens of a step (default: at most {}, of one sequence alone {}, on the CPU driver {})",
-                      kUsualChunk, kMostRows, kUsualCpuChunk))
+      .add_option("--step-tokens,--chunk", settings.step_tokens,
+                  fmt::format("tokens of a step with a prompt's: every row that decodes, then of prompts what is left, "
+                              "at least one (default: at most {}, of one sequence alone {}, on the CPU driver {})",
+                              kStepTokens, kMostRows, kStepTokensOnCpu))
       ->check(whole_number<int>);
+  command
+      .add_option(
+          "--schedule", settings.schedule,
+          "mixed: prompts go along with rows that decode, two steps in flight; drained: a step of prompts waits "
+          "until nothing is in flight, and is alone")
+      ->check(CLI::IsMember({"mixed", "drained"}))
+      ->capture_default_str();
   command
       .add_option("--prefill", settings.prefill,
                   "how steps with prompt tokens are launched: graph, piecewise (attention apart) or eager")
@@ -139,17 +143,18 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
 }
 
 int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens) {
-  return usual_chunk(padded_rows(prompt_tokens), 1, session.device().driver().is_cpu());
+  return usual_step_tokens(padded_rows(prompt_tokens), 1, session.device().driver().is_cpu());
 }
 
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
                                     const EngineNeeds& needs) {
   EngineOptions engine = settings.engine;
   const int64_t prompt_rows = needs.one_prompt ? padded_rows(needs.prompt_tokens) : needs.prompt_tokens;
-  engine.chunk =
-      settings.chunk.value_or(usual_chunk(prompt_rows, engine.max_batch, session.device().driver().is_cpu()));
+  engine.step_tokens = settings.step_tokens.value_or(
+      usual_step_tokens(prompt_rows, engine.max_batch, session.device().driver().is_cpu()));
+  engine.schedule = settings.schedule == "drained" ? Schedule::drained : Schedule::mixed;
   if (needs.one_prompt && engine.buckets.empty())
-    engine.buckets = buckets_of_one(needs.prompt_tokens, engine.chunk, engine.speculate);
+    engine.buckets = buckets_of_one(needs.prompt_tokens, engine.step_tokens, engine.speculate);
   engine.max_context = std::min(needs.max_context, session.context_limit());
   engine.choices = needs.choices;
   engine.hidden = needs.hidden;

@@ -14,16 +14,16 @@
 namespace nodewright::cli {
 
 struct EngineSettings {
-  EngineOptions engine;      // what is set as it stands on the command line; max_batch is the command's
-  std::optional<int> chunk;  // prompt tokens of a step
+  EngineOptions engine;  // what is set as it stands on the command line; max_batch is the command's
+  std::optional<int> step_tokens;
   std::optional<int64_t> products_from;
-  std::string prefill = "graph", memory_limit;
+  std::string prefill = "graph", schedule = "mixed", memory_limit;
   bool no_prefix_cache = false, no_pipelining = false;
   std::filesystem::path log;  // of each step; empty: none
 };
 
-// --chunk, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages, --memory-limit, --step-timeout,
-// --no-prefix-cache, --no-pipelining, --log.
+// --step-tokens, --schedule, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages,
+// --memory-limit, --step-timeout, --no-prefix-cache, --no-pipelining, --log.
 void add_engine_options(CLI::App& command, EngineSettings& settings);
 
 // What the requests of a command ask of its engine.

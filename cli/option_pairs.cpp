@@ -40,18 +40,19 @@ void check_bucket_pairs(const EngineSettings& given) {
                 fmt::format("the largest bucket has {} rows, and --max-batch is {}", sizes.back(), engine.max_batch),
                 fmt::format("a bucket of {}, --max-batch {}, or --allow-eager for steps without a graph",
                             engine.max_batch, sizes.back()));
-  if (given.chunk.value_or(0) > std::max(sizes.back(), engine.max_batch))
-    refuse_pair("--buckets and --chunk",
-                fmt::format("the largest bucket has {} rows, and --chunk is {}", sizes.back(), *given.chunk),
-                fmt::format("a bucket of {}, or --chunk {}", *given.chunk, sizes.back()));
+  if (given.step_tokens.value_or(0) > std::max(sizes.back(), engine.max_batch))
+    refuse_pair(
+        "--buckets and --step-tokens",
+        fmt::format("the largest bucket has {} rows, and --step-tokens is {}", sizes.back(), *given.step_tokens),
+        fmt::format("a bucket of {}, or --step-tokens {}", *given.step_tokens, sizes.back()));
   // What the largest step has, with drafts that fill whatever bucket there is.
-  const int64_t most = std::max<int64_t>(given.chunk.value_or(INT32_MAX), engine.max_batch);
+  const int64_t most = std::max<int64_t>(given.step_tokens.value_or(INT32_MAX), engine.max_batch);
   if (const auto enough = std::ranges::lower_bound(sizes, most);
       engine.speculate == 0 && enough != sizes.end() && *enough != sizes.back())
-    refuse_pair("--buckets, --max-batch and --chunk",
+    refuse_pair("--buckets, --max-batch and --step-tokens",
                 fmt::format("no step has more than {} rows, and the bucket of {} holds them: that of {} is never used",
                             most, *enough, sizes.back()),
-                fmt::format("no bucket of {}, or a larger --max-batch or --chunk", sizes.back()));
+                fmt::format("no bucket of {}, or a larger --max-batch or --step-tokens", sizes.back()));
   // A larger batch leaves room when it is not full.
   const auto drafted = std::ranges::upper_bound(sizes, 1);
   if (engine.speculate > 0 && engine.max_batch == 1 && sizes.front() == 1 &&

@@ -19,7 +19,8 @@ KvPoolOptions pool_of(const EngineOptions& options, const ModelConfig& config, i
           .sequences = options.max_batch,
           .prefix_cache = options.prefix_cache,
           .window = config.window_of_all(),
-          .chunk = options.chunk};
+          .chunk = options.step_tokens,
+          .chunks_follow = options.schedule == Schedule::mixed && options.depth > 1};
 }
 
 // The most that a request may own at once.
@@ -37,7 +38,7 @@ constexpr int kMostDrafts = 16;
 
 const EngineOptions& checked(const EngineOptions& options, const ModelConfig& config) {
   check_option("max batch", options.max_batch, 1, kMostRows);
-  check_option("chunk", options.chunk, 1, kMostRows);
+  check_option("step tokens", options.step_tokens, 0, kMostRows);
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
   check_option("speculate", options.speculate, 0, kMostDrafts);
@@ -70,7 +71,7 @@ BucketSet buckets_of(const EngineOptions& options) {
   if (!options.buckets.empty()) return BucketSet(options.buckets);
   const BucketSet of_batches = BucketSet::up_to(options.max_batch);
   std::vector<int> sizes(of_batches.sizes().begin(), of_batches.sizes().end());
-  for (const int most : {options.chunk, decode_rows_of(options)})
+  for (const int most : {options.step_tokens, decode_rows_of(options)})
     if (most > options.max_batch) sizes.push_back(most);
   const int largest = *std::ranges::max_element(sizes);
   for (int size = 8; size < largest; size *= 2)
@@ -103,6 +104,18 @@ BucketSet decode_buckets_of(const EngineOptions& options) {
   return up_to(buckets, most);
 }
 
+// With what the options leave to the device.
+EngineOptions complete(EngineOptions options, const ModelConfig& config, const Device& device) {
+  checked(options, config);
+  if (options.step_tokens == 0) {
+    const int64_t usual = device.driver().is_cpu() ? kStepTokensOnCpu : kStepTokens;
+    options.step_tokens = static_cast<int>(std::min(usual, options.max_batch * options.max_context));
+    if (!options.buckets.empty())
+      options.step_tokens = std::min(options.step_tokens, std::ranges::max(options.buckets));
+  }
+  return options;
+}
+
 int64_t most_sampled_of(const EngineOptions& options) {
   const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
   return std::max<int64_t>(options.max_batch, drafted);
@@ -110,10 +123,11 @@ int64_t most_sampled_of(const EngineOptions& options) {
 
 SchedulerOptions scheduling_of(const EngineOptions& options) {
   return {.decode_buckets = decode_buckets_of(options),
-          .prefill_buckets = up_to(buckets_of(options), options.chunk),
-          .mixed = options.mixed,
+          .prefill_buckets = up_to(buckets_of(options), std::max(options.step_tokens, options.max_batch)),
+          .schedule = options.schedule,
           .allow_eager = options.allow_eager,
-          .most_sampled = most_sampled_of(options)};
+          .most_sampled = most_sampled_of(options),
+          .step_tokens = options.step_tokens};
 }
 
 StepSlotsOptions slots_of(const EngineOptions& options, const ModelConfig& config) {
@@ -188,12 +202,14 @@ TokenLogprobs recorded(const ChoiceOutputs& out, int32_t choice, RequestId reque
 }  // namespace
 
 Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
-    : options_(checked(options, model.config())),
+    : options_(complete(options, model.config(), device)),
       model_(&model),
       scheduling_(scheduling()),
-      slots_(device, kernels, model, slots_of(options, model.config())),
-      pipeline_(KvPool(pool_of(options, model.config(), slots_.cache().pages())),
-                {.max_context = options.max_context, .depth = options.depth, .reserve = options.reserve}) {}
+      slots_(device, kernels, model, slots_of(options_, model.config())),
+      pipeline_(KvPool(pool_of(options_, model.config(), slots_.cache().pages())), {.max_context = options.max_context,
+                                                                                    .depth = options.depth,
+                                                                                    .reserve = options.reserve,
+                                                                                    .schedule = options.schedule}) {}
 
 SchedulerOptions Engine::scheduling() const {
   SchedulerOptions options = scheduling_of(options_);
@@ -328,7 +344,7 @@ void Engine::rebuild(PipelineState::Rebuilt rebuilt) {
   rebuilt_ = rebuilt;
 }
 
-// What its penalties count, told to a device on which none of its rows is in flight.
+// What its penalties count, told to a device on which no step in flight chooses for it.
 void Engine::set_counts(const Request& request) {
   const auto choice = choices_.find(request.id());
   if (choice == choices_.end() || !choice->second.penalises()) return;
@@ -409,8 +425,8 @@ void Engine::dispatch(const InFlightStep& step) {
                      .output = row.output,
                      .sampling = sampling_.at(row.request),
                      .pages = pipeline_.pool().table(request.sequence())};
-    // A first choice comes with a prompt, and a prompt is alone in flight: nothing on the device counts meanwhile.
-    if (row.samples && request.phase() == RequestPhase::prefilling) set_counts(request);
+    // With the end of its prompt, before anything in flight has chosen for it, and so counted.
+    if (row.samples && row.first < request.prefill_end()) set_counts(request);
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
       const bool is_prompt = inputs.position < request.prompt_tokens();
       inputs.token = request.knows(inputs.position) ? request.token_at(inputs.position) : -1;

@@ -29,9 +29,19 @@
 
 namespace nodewright {
 
+// Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
+// takes about a second.
+inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
+
 struct EngineOptions {
   int max_batch = 8;  // requests served at once, and rows of the largest decode step
-  int chunk = 8;      // prompt tokens of a step
+  // Tokens of a step with a prompt's: first the rows that decode, then chunks of prompts, at least one token. So no row
+  // waits longer for its next token than such a step takes. 0: 512, on the CPU driver 64; no more than the largest
+  // bucket where buckets are given.
+  int step_tokens = 0;
+  // drained: prompts go apart, each step of them alone in flight, as soon as nothing else is (the Kestrel document's
+  // form).
+  Schedule schedule = Schedule::mixed;
   // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
   std::vector<int> buckets;
   int64_t max_context = 0;  // tokens of prompt and outputs
@@ -40,7 +50,6 @@ struct EngineOptions {
   uint64_t memory_limit = 0;       // bytes of weights, state, graphs and pages; 0: none
   bool prefix_cache = true;        // prompts that begin alike share pages
   Reserve reserve = Reserve::all;  // pages of a request when it is admitted
-  bool mixed = true;               // steps with prompt tokens take along the rows that decode
   bool choices = false;            // requests may ask for ChoiceOptions: memory and a small graph a bucket more
   HiddenStates hidden = HiddenStates::none;  // the most that requests may ask for: a buffer and a node a graph more
   int depth = kSlots;                        // steps in flight; 1: no pipelining

@@ -53,27 +53,40 @@ KvPool::KvPool(const KvPoolOptions& options)
 }
 
 // Pages that `tokens` successive positions touch at most: the first may be the last one of its page. A launch reads the
-// window before its first token. A chunk is alone in flight, so what is given back is free; beside it a decoding
-// sequence may wait for a page that it left, and for one that was merged.
+// window before its first token. A chunk that is alone in flight waits for nothing that is given back. One that follows
+// another waits for the pages that it left, as many as a chunk has, and for as many that were merged; a decoding
+// sequence for one of each.
 int64_t KvPool::window_pages(const KvPoolOptions& options) {
   const auto touched = [&options](int64_t tokens) {
     return (tokens - 1 + options.page_tokens - 1) / options.page_tokens + 1;
   };
-  return std::max(touched(options.window - 1 + options.chunk), touched(options.window) + 2);
+  const int64_t of_chunks = options.chunks_follow
+                                ? touched(options.window - 1 + 2 * options.chunk) + touched(options.chunk)
+                                : touched(options.window - 1 + options.chunk);
+  return std::max(of_chunks, touched(options.window) + 2);
 }
 
 // Opening
 
 std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int64_t length, bool finds) {
-  Match found = match(prompt, length, finds);
-  const auto closed =
-      std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_open && !s.is_closing; });
-  if (closed == sequences_.end() || !found.fits) return std::nullopt;
+  Found found{.searches = finds};
+  return open(prompt, length, found);
+}
+
+KvPool::Sequence* KvPool::closed_sequence() {
+  const auto closed = std::ranges::find_if(sequences_, [](const Sequence& s) { return !s.is_open && !s.is_closing; });
+  return closed == sequences_.end() ? nullptr : &*closed;
+}
+
+std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int64_t length, Found& all) {
+  const Match found = match(prompt, length, all);
+  Sequence* const closed = closed_sequence();
+  if (closed == nullptr || !found.fits) return std::nullopt;
   Sequence& s = *closed;
   s = {.is_open = true, .offers = options_.prefix_cache};
-  s.offered = static_cast<int64_t>(found.pages.size());
+  s.offered = found.pages;
   s.known = s.offered * options_.page_tokens;
-  s.table = std::move(found.pages);
+  s.table.assign(all.pages.begin(), all.pages.begin() + found.pages);
   if (options_.window > 0) {
     s.promised = found.needed;
     s.dropped = std::max<int64_t>(0, found.start - options_.window + 1) / options_.page_tokens;
@@ -83,57 +96,130 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
   std::for_each(s.table.begin() + s.dropped, s.table.end(), [this](int32_t index) { own(index); });
   stats_.prompt_tokens += static_cast<int64_t>(prompt.size());
   stats_.found_tokens += found.start;
-  const auto sequence = static_cast<int32_t>(closed - sequences_.begin());
+  const auto sequence = static_cast<int32_t>(closed - sequences_.data());
   return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
 }
 
 std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, bool finds, int64_t spare) const {
+  Found found{.searches = finds};
+  return why_not_open(prompt, length, found, spare);
+}
+
+std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, Found& found, int64_t spare) const {
+  return why_short(match(prompt, length, found), length, spare);
+}
+
+std::string KvPool::why_short(const Match& found, int64_t length, int64_t spare) const {
   if (sequences_in_use() == options_.sequences) return fmt::format("all {} sequences are in use", options_.sequences);
-  const Match found = match(prompt, length, finds);
   if (found.needed + spare <= found.available) return "";
   return fmt::format("{} tokens need {} more pages{}, and {} of {} are {}", length, found.needed,
                      spare > 0 ? fmt::format(" and {} beside them", spare) : "", found.available, pages_.total(),
                      options_.window > 0 ? "promised to none" : "free or cached");
 }
 
-// The longest chain of offered pages that the prompt begins with, and whether the rest fits beside it.
-KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length, bool finds) const {
+// The longest chain of offered pages that the prompt begins with. What was found before holds up to the first page that
+// was withdrawn: continuations go first, so that it is looked for from the end.
+void KvPool::look_up(std::span<const int32_t> prompt, Found& found) const {
+  if (!found.searches || !options_.prefix_cache) return;
+  for (; !found.pages.empty() && page(found.pages.back()).offer != found.offers.back(); found.offers.pop_back())
+    found.pages.pop_back();
+  const auto page_tokens = static_cast<size_t>(options_.page_tokens);
+  for (size_t at = found.pages.size(); (at + 1) * page_tokens <= prompt.size(); ++at) {
+    const auto tokens = prompt.subspan(at * page_tokens, page_tokens);
+    if (at == found.hashes.size()) found.hashes.push_back(options_.hash(at == 0 ? 0 : found.hashes[at - 1], tokens));
+    const int32_t next = offered_page(found.hashes[at], at == 0 ? -1 : found.pages[at - 1], tokens);
+    if (next < 0) return;
+    found.pages.push_back(next);
+    found.offers.push_back(page(next).offer);
+  }
+}
+
+// What of it is used, and whether the rest fits beside it.
+KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length, Found& found) const {
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
   if (prompt.empty() || length < prompt_tokens)
     throw Error({.doing = "open a sequence",
                  .detail = fmt::format("a prompt of {} tokens in {} positions", prompt_tokens, length)});
-  std::vector<int32_t> pages;
-  uint64_t hash = 0;
-  const auto page_tokens = static_cast<size_t>(options_.page_tokens);
-  finds = finds && options_.prefix_cache;
-  for (auto rest = prompt; finds && rest.size() >= page_tokens; rest = rest.subspan(page_tokens)) {
-    hash = options_.hash(hash, rest.first(page_tokens));
-    const int32_t next = offered_page(hash, pages.empty() ? -1 : pages.back(), rest.first(page_tokens));
-    if (next < 0) break;
-    pages.push_back(next);
-  }
-  Match whole = weigh(pages, prompt_tokens, length);
-  if (whole.fits || static_cast<int64_t>(pages.size()) * options_.page_tokens < prompt_tokens) return whole;
-  pages.pop_back();  // computed anew instead of copied: needs a page less, or none when the last one can be evicted
-  return weigh(std::move(pages), prompt_tokens, length);
+  look_up(prompt, found);
+  const std::span<const int32_t> pages(found.pages);
+  const Match whole = weigh(pages, prompt_tokens, length);
+  if (whole.fits || whole.pages * options_.page_tokens < prompt_tokens) return whole;
+  // Computed anew instead of copied: needs a page less, or none when the last one can be evicted.
+  return weigh(pages.first(pages.size() - 1), prompt_tokens, length);
 }
 
-KvPool::Match KvPool::weigh(std::vector<int32_t> pages, int64_t prompt_tokens, int64_t length) const {
-  Match found{.pages = std::move(pages)};
-  const auto matched = static_cast<int64_t>(found.pages.size());
+KvPool::Match KvPool::weigh(std::span<const int32_t> pages, int64_t prompt_tokens, int64_t length) const {
+  const auto matched = static_cast<int64_t>(pages.size());
+  Match found{.pages = matched};
   // The last token is always computed: its logits choose the first output.
   found.start = std::min(matched * options_.page_tokens, prompt_tokens - 1);
   const bool copies = found.start < matched * options_.page_tokens;
-  const auto cached = std::count_if(found.pages.begin(), found.pages.end(), [&](int32_t p) { return !page(p).owners; });
   if (options_.window > 0) {  // a page that others own, too, is promised to each
     found.needed = std::min(pages_for(length) + (copies ? 1 : 0), window_pages(options_));
     found.available = available();
   } else {
+    // Who owns a page owns those before it.
+    const auto cached =
+        pages.end() - std::ranges::partition_point(pages, [&](int32_t p) { return page(p).owners > 0; });
     found.needed = pages_for(length) - matched + (copies ? 1 : 0);
     found.available = available() - cached;
   }
   found.fits = found.needed <= found.available;
   return found;
+}
+
+// Forking
+
+bool KvPool::can_fork(int32_t like, int64_t prompt_tokens) const {
+  const Sequence& s = at(like);
+  const int64_t start = prompt_tokens - 1;
+  return s.known >= start && (options_.window == 0 ||
+                              s.dropped * options_.page_tokens <= std::max<int64_t>(0, start - options_.window + 1));
+}
+
+// The page that is copied is one of the sequence's own.
+KvPool::Match KvPool::weigh_fork(int64_t prompt_tokens, int64_t length) const {
+  Match found{.pages = (prompt_tokens - 1) / options_.page_tokens, .start = prompt_tokens - 1};
+  found.needed =
+      options_.window > 0 ? std::min(pages_for(length), window_pages(options_)) : pages_for(length) - found.pages;
+  found.available = available();
+  found.fits = found.needed <= found.available;
+  return found;
+}
+
+std::string KvPool::why_not_fork(int64_t prompt_tokens, int64_t length, int64_t spare) const {
+  return why_short(weigh_fork(prompt_tokens, length), length, spare);
+}
+
+std::optional<KvPool::Opened> KvPool::fork(int32_t like, std::span<const int32_t> prompt, int64_t length) {
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  if (prompt.empty() || length < prompt_tokens || !can_fork(like, prompt_tokens))
+    throw Error({.doing = "fork sequence",
+                 .object = std::to_string(like),
+                 .detail = fmt::format("a prompt of {} tokens in {} positions, and it knows {}, {} pages given back",
+                                       prompt_tokens, length, at(like).known, at(like).dropped)});
+  const Match found = weigh_fork(prompt_tokens, length);
+  Sequence* const closed = closed_sequence();
+  if (closed == nullptr || !found.fits) return std::nullopt;
+  const Sequence& from = at(like);
+  Sequence& s = *closed;
+  s = {.is_open = true, .offers = options_.prefix_cache && from.offered >= found.pages};
+  s.offered = std::min(from.offered, found.pages);
+  s.known = found.start;
+  if (s.offers) s.tail.assign(prompt.begin() + found.pages * options_.page_tokens, prompt.end() - 1);
+  s.table.assign(from.table.begin(), from.table.begin() + pages_for(found.start));
+  if (options_.window > 0) {
+    s.promised = found.needed;
+    s.dropped = std::max<int64_t>(0, found.start - options_.window + 1) / options_.page_tokens;
+    std::fill_n(s.table.begin(), s.dropped, kNoPage);
+    length = prompt_tokens;
+  }
+  std::for_each(s.table.begin() + s.dropped, s.table.end(), [this](int32_t index) { own(index); });
+  stats_.prompt_tokens += prompt_tokens;
+  stats_.found_tokens += found.start;
+  ++stats_.forked;
+  const auto sequence = static_cast<int32_t>(closed - sequences_.data());
+  return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
 }
 
 // Or -1. Equal tokens behind the same page, not only an equal hash.
@@ -273,11 +359,11 @@ void KvPool::offer_full_page(Sequence& s) {
   } else {
     Page& p = page(mine);
     p.is_offered = true;
+    p.offer = ++offered_;
     p.parent = parent;
-    p.continuations = 0;
     p.hash = hash;
     p.tokens = s.tail;
-    if (parent >= 0) ++page(parent).continuations;
+    if (parent >= 0) link(mine);
     offers_.emplace(hash, mine);
   }
   ++s.offered;
@@ -350,8 +436,13 @@ void KvPool::drop_cache() {
   offers_.clear();
   evictable_.clear();
   cached_ = 0;
-  for (int32_t index = 0; index < pages_.total(); ++index)
-    if (std::exchange(page(index).is_offered, false) && page(index).owners == 0) pages_.give_back(index);
+  for (int32_t index = 0; index < pages_.total(); ++index) {
+    Page& p = page(index);
+    p.offer = 0;
+    p.continuations = 0;
+    p.continuation = -1;
+    if (std::exchange(p.is_offered, false) && p.owners == 0) pages_.give_back(index);
+  }
   for (Sequence& s : sequences_) s.offers = false;
   stop_offering_withdrawn();
 }
@@ -398,20 +489,43 @@ void KvPool::withdraw(int32_t index) {
   const auto [first, last] = offers_.equal_range(p.hash);
   offers_.erase(std::find_if(first, last, [index](const auto& entry) { return entry.second == index; }));
   if (p.parent >= 0) {
-    Page& parent = page(p.parent);
-    if (--parent.continuations == 0 && parent.owners == 0) evictable_.insert({parent.last_use, p.parent});
+    unlink(index);
+    const Page& parent = page(p.parent);
+    if (parent.continuations == 0 && parent.owners == 0) evictable_.insert({parent.last_use, p.parent});
   }
   p.is_offered = false;
+  p.offer = 0;
   if (p.owners > 0) return;
   evictable_.erase({p.last_use, index});
   --cached_;
   pages_.give_back(index);
 }
 
+// The last continuations first.
 void KvPool::withdraw_with_continuations(int32_t index) {
-  for (int32_t next = 0; page(index).continuations > 0 && next < pages_.total(); ++next)
-    if (page(next).is_offered && page(next).parent == index) withdraw_with_continuations(next);
-  withdraw(index);
+  std::vector<int32_t> all{index};
+  for (size_t i = 0; i < all.size(); ++i)
+    for (int32_t next = page(all[i]).continuation; next >= 0; next = page(next).next) all.push_back(next);
+  for (auto last = all.rbegin(); last != all.rend(); ++last) withdraw(*last);
+}
+
+// Into the list of its parent's continuations.
+void KvPool::link(int32_t index) {
+  Page& p = page(index);
+  Page& parent = page(p.parent);
+  ++parent.continuations;
+  p.previous = -1;
+  p.next = parent.continuation;
+  if (p.next >= 0) page(p.next).previous = index;
+  parent.continuation = index;
+}
+
+void KvPool::unlink(int32_t index) {
+  const Page& p = page(index);
+  Page& parent = page(p.parent);
+  --parent.continuations;
+  (p.previous >= 0 ? page(p.previous).next : parent.continuation) = p.next;
+  if (p.next >= 0) page(p.next).previous = p.previous;
 }
 
 // The page that begins the prompt that `index` is of; -1 where it is not offered.

@@ -37,7 +37,8 @@ struct KvPoolOptions {
   int32_t sequences = 1;              // open at once, closed ones that a launch may still write included
   bool prefix_cache = true;           // off: no page is ever shared or kept
   int64_t window = 0;                 // keys that a query sees in every layer, its own included; 0: all
-  int64_t chunk = 0;                  // with a window: the most tokens of a prompt that one launch may write, and alone
+  int64_t chunk = 0;                  // with a window: the most tokens of a prompt that one launch may write
+  bool chunks_follow = false;         // a chunk may be launched while another launch is in flight
   PageHash hash = chained_page_hash;  // equal hashes are never taken for equal tokens: any function is correct
 };
 
@@ -70,11 +71,29 @@ class KvPool {
   // Why open() would return nothing, with the numbers; empty when it would not. `spare`: pages that must be left.
   std::string why_not_open(std::span<const int32_t> prompt, int64_t length, bool finds = true, int64_t spare = 0) const;
 
+  // The pages that one prompt begins with, remembered: asking again looks only at what has changed since.
+  struct Found {
+    bool searches = true;          // false: all of the prompt is to be computed
+    std::vector<int32_t> pages;    // offered, each behind the one before it
+    std::vector<uint64_t> offers;  // by which they were
+    std::vector<uint64_t> hashes;  // of the prompt's pages, as far as they were looked for
+  };
+  std::optional<Opened> open(std::span<const int32_t> prompt, int64_t length, Found& found);
+  std::string why_not_open(std::span<const int32_t> prompt, int64_t length, Found& found, int64_t spare = 0) const;
+
+  // A sequence that shares the pages of an open one which began with the same prompt, on offer or not, but for the
+  // prompt's last token: the page with that is copied. Only where can_fork(): all tokens before it are known, and with
+  // a window none of its pages is given back. No value when why_not_fork() gives a reason.
+  std::optional<Opened> fork(int32_t like, std::span<const int32_t> prompt, int64_t length);
+  bool can_fork(int32_t like, int64_t prompt_tokens) const;
+  std::string why_not_fork(int64_t prompt_tokens, int64_t length, int64_t spare = 0) const;
+
   // Makes positions `first` to `end` - 1 the sequence's to write, and what is before them its to read: takes pages up
   // to `end`, and others for those from `first` on that are shared or on offer; one that also holds positions before
   // `first` is to be copied. All or nothing: no value when pages do not suffice. Tokens appended at `first` or behind
   // it are forgotten. With a window only the pages of the window before `first` are the sequence's to read: to be
-  // called before each launch, with at most a chunk, or at most one page's tokens where another launch is in flight.
+  // called before each launch, with at most a chunk, or without chunks_follow at most one page's tokens where another
+  // launch is in flight.
   std::optional<std::vector<PageCopy>> reserve(int32_t sequence, int64_t first, int64_t end);
   // Pages, or promises of them, that reserve() would take for positions up to `end`, and those that it could.
   int64_t missing(int32_t sequence, int64_t end) const;
@@ -125,6 +144,7 @@ class KvPool {
   struct Stats {
     int64_t prompt_tokens = 0;  // of all sequences opened
     int64_t found_tokens = 0;   // of those, how many needed no computation
+    int64_t forked = 0;         // sequences that began as copies of another
     int64_t evicted_pages = 0;
     int64_t copied_pages = 0;
     int64_t merged_pages = 0;  // replaced in a table by an equal page
@@ -140,7 +160,10 @@ class KvPool {
     int32_t owners = 0;         // tables that hold it, those of closing sequences included
     bool is_offered = false;    // in offers_; the rest has meaning only then
     int32_t parent = -1;        // offered page before it; -1: it begins the prompt
-    int32_t continuations = 0;  // offered pages whose parent it is
+    int32_t continuations = 0;  // offered pages whose parent it is: a list that begins with
+    int32_t continuation = -1;  // and goes on with their
+    int32_t next = -1, previous = -1;
+    uint64_t offer = 0;  // a number of its own for each time that it was offered; otherwise 0
     uint64_t hash = 0;
     uint64_t last_use = 0;        // when it last became cached
     std::vector<int32_t> tokens;  // [page_tokens]
@@ -164,7 +187,7 @@ class KvPool {
     std::vector<int32_t> pages;
   };
   struct Match {
-    std::vector<int32_t> pages;
+    int64_t pages = 0;  // of those found, the first
     int64_t start = 0;
     bool fits = false;
     int64_t needed = 0, available = 0;  // pages
@@ -176,8 +199,12 @@ class KvPool {
   const Page& page(int32_t index) const { return page_records_[static_cast<size_t>(index)]; }
   Sequence& open_at(int32_t sequence);
 
-  Match match(std::span<const int32_t> prompt, int64_t length, bool finds) const;
-  Match weigh(std::vector<int32_t> pages, int64_t prompt_tokens, int64_t length) const;
+  void look_up(std::span<const int32_t> prompt, Found& found) const;
+  Match match(std::span<const int32_t> prompt, int64_t length, Found& found) const;
+  Match weigh(std::span<const int32_t> pages, int64_t prompt_tokens, int64_t length) const;
+  Match weigh_fork(int64_t prompt_tokens, int64_t length) const;
+  std::string why_short(const Match& found, int64_t length, int64_t spare) const;
+  Sequence* closed_sequence();
   int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
 
   int64_t promised() const;
@@ -190,6 +217,8 @@ class KvPool {
   void forget_from(Sequence& sequence, int64_t first);
   void offer_full_page(Sequence& sequence);
   void withdraw(int32_t index);
+  void link(int32_t index);
+  void unlink(int32_t index);
   void withdraw_with_continuations(int32_t index);
   void stop_offering_withdrawn();
   void retire(int32_t sequence, std::vector<int32_t> pages, bool closes = false);
@@ -206,7 +235,7 @@ class KvPool {
   std::unordered_multimap<uint64_t, int32_t> offers_;
   std::set<std::pair<uint64_t, int32_t>> evictable_;  // cached and without continuation, by last use
   int64_t cached_ = 0;
-  uint64_t uses_ = 0;
+  uint64_t uses_ = 0, offered_ = 0;
   uint64_t launched_ = 0, completed_ = 0;
   Stats stats_;
 };

@@ -64,6 +64,11 @@ void KvPool::check_page(int32_t index, int32_t tables, int32_t continuations) co
          "{} owners and {} continuations, wrongly listed for eviction", p.owners, p.continuations);
   demand(p.continuations == continuations, "page", index, "{} continuations counted as {}", continuations,
          p.continuations);
+  int32_t listed = 0;
+  for (int32_t next = p.continuation, previous = -1; next >= 0; previous = next, next = page(next).next, ++listed)
+    demand(page(next).is_offered && page(next).parent == index && page(next).previous == previous, "page", index,
+           "page {} is in the list of its continuations", next);
+  demand(listed == p.continuations, "page", index, "{} continuations are listed as {}", p.continuations, listed);
   if (p.parent < 0) return;
   demand(page(p.parent).is_offered, "page", index, "it continues page {}, which is not offered", p.parent);
   demand(options_.window > 0 || page(p.parent).owners >= p.owners, "page", index,

@@ -23,6 +23,8 @@ std::string_view name_of(PipelineMode mode) {
   return "?";
 }
 
+std::string_view name_of(Schedule schedule) { return schedule == Schedule::mixed ? "mixed" : "drained"; }
+
 int64_t StepPlan::tokens() const {
   int64_t sum = 0;
   for (const RowPlan& row : rows) sum += row.tokens;
@@ -79,15 +81,38 @@ std::string PipelineState::why_not_admit() const {
   if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
   if (waiting_.empty()) return "no request waits";
   const Request& first = requests_.at(waiting_.front());
-  const std::vector<int32_t> tokens = first.tokens();
-  const int64_t length = admitted_length(first);
-  const bool finds = !first.spec().computes_all();
-  if (std::string why = pool_.why_not_open(tokens, length, finds); !why.empty()) return why;
+  if (const Request* like = shares_with(first); like && pool_.known(like->sequence()) < first.prompt_tokens() - 1)
+    return fmt::format("request {} shares the pages of request {}, whose prompt is not computed", first.id(),
+                       like->id());
+  if (std::string why = why_no_pages(0); !why.empty()) return why;
   // A page for each that runs: or the request would be preempted by the next step, and be admitted again, for ever.
   const auto running = std::ranges::count_if(admitted_, [this](RequestId id) { return !find(id)->is_resolved(); });
-  if (options_.reserve == Reserve::all || running == 0 || pool_.why_not_open(tokens, length, finds, running).empty())
-    return "";
-  return fmt::format("{} tokens would leave less than a page for each of {} requests", length, running);
+  if (options_.reserve == Reserve::all || running == 0 || why_no_pages(running).empty()) return "";
+  return fmt::format("{} tokens would leave less than a page for each of {} requests", admitted_length(first), running);
+}
+
+std::string PipelineState::why_no_pages(int64_t spare) const {
+  const Request& first = requests_.at(waiting_.front());
+  const int64_t length = admitted_length(first);
+  auto& [id, tokens, found] = first_waiting();
+  if (const Request* like = shares_with(first); like && pool_.can_fork(like->sequence(), first.prompt_tokens()))
+    return pool_.why_not_fork(first.prompt_tokens(), length, spare);
+  return pool_.why_not_open(tokens, length, found, spare);
+}
+
+// The request whose pages it shares from the start; null where that has ended, and where more than the prompt is known.
+const Request* PipelineState::shares_with(const Request& request) const {
+  const Request* like = request.spec().like == 0 ? nullptr : find(request.spec().like);
+  const bool shares = like && like->sequence() >= 0 && !like->is_resolved() && request.outputs().empty() &&
+                      !request.spec().computes_all();
+  return shares ? like : nullptr;
+}
+
+PipelineState::FirstWaiting& PipelineState::first_waiting() const {
+  const Request& first = requests_.at(waiting_.front());
+  if (first_waiting_.id != first.id() || static_cast<int64_t>(first_waiting_.tokens.size()) != first.known_tokens())
+    first_waiting_ = {first.id(), first.tokens(), {.searches = !first.spec().computes_all()}};
+  return first_waiting_;
 }
 
 int64_t PipelineState::admitted_length(const Request& request) const {
@@ -98,9 +123,13 @@ int64_t PipelineState::admitted_length(const Request& request) const {
 bool PipelineState::admit() {
   if (!why_not_admit().empty()) return false;
   Request& first = at(waiting_.front());
-  const std::optional<KvPool::Opened> opened =
-      pool_.open(first.tokens(), admitted_length(first), !first.spec().computes_all());
+  auto& [id, tokens, found] = first_waiting();
+  const Request* like = shares_with(first);
+  const std::optional<KvPool::Opened> opened = like && pool_.can_fork(like->sequence(), first.prompt_tokens())
+                                                   ? pool_.fork(like->sequence(), tokens, admitted_length(first))
+                                                   : pool_.open(tokens, admitted_length(first), found);
   if (!opened) return false;
+  first_waiting_ = {};
   first.admit(opened->sequence, opened->start);
   copies_.insert(copies_.end(), opened->copies.begin(), opened->copies.end());
   admitted_.push_back(first.id());
@@ -152,6 +181,7 @@ std::string PipelineState::why_not_launch(StepKind kind) const {
   if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
   if (forward_) return fmt::format("the forward of step {} is not sampled", forward_->number);
   if (in_flight() >= options_.depth) return fmt::format("{} steps are in flight, as many as may be", in_flight());
+  if (options_.schedule == Schedule::mixed) return "";
   if (kind == StepKind::prefill && !is_drained()) return "a prefill needs a drained pipeline";
   for (const InFlightStep* step : steps())
     if (step->plan.kind == StepKind::prefill) return fmt::format("step {} is a prefill", step->number);
@@ -256,7 +286,7 @@ std::optional<std::vector<MaskKey>> PipelineState::masks_needed() const {
   for (const RowPlan& row : forward_->plan.rows) {
     const Request& request = requests_.at(row.request);
     if (!row.samples || request.is_resolved() || !request.spec().constrained) continue;
-    if (request.in_flight() > 1) return std::nullopt;  // the token before this one is not committed
+    if (request.choosing() > 1) return std::nullopt;  // the token before this one is not committed
     masks.push_back({row.request, row.output});
   }
   return masks;

@@ -15,7 +15,8 @@
 //   I2  steps are committed in that order
 //   I3  the copy of a step's tokens waits for its own sampling, not for what was submitted later
 //   I4  a request counts exactly the uncommitted steps that have its row, at most one per slot
-//   I5  a step with prompt tokens is alone in flight
+//   I5  the rows of a request in flight follow each other, chunks of its prompt included; with Schedule::drained a step
+//       with prompt tokens is alone in flight
 //   I6  a slot is taken from launch until its commit has finished
 #pragma once
 
@@ -114,11 +115,17 @@ std::string_view name_of(PipelineMode mode);
 // none the request admitted last is preempted.
 enum class Reserve { all, prompt };
 
+// mixed: a step may have prompt tokens beside rows that decode, and two such steps may be in flight. drained: prompts
+// go apart, each step of them alone in flight.
+enum class Schedule : uint8_t { mixed, drained };
+std::string_view name_of(Schedule schedule);
+
 struct PipelineOptions {
   int64_t max_context = 0;  // tokens of prompt and outputs
   int64_t max_waiting = std::numeric_limits<int64_t>::max();
   int depth = kSlots;  // steps in flight; 1: no pipelining
   Reserve reserve = Reserve::all;
+  Schedule schedule = Schedule::mixed;
 };
 
 // A value: a copy goes its own way. Not thread-safe. A transition that the state does not allow throws Error, which
@@ -141,6 +148,7 @@ class PipelineState {
   bool fail_request(RequestId id, std::string message);
   // Gives the request that waits longest its sequence and its pages. False when why_not_admit() gives a reason.
   bool admit();
+  // Cheap to ask again: what the request found in the cache is remembered (KvPool::Found).
   std::string why_not_admit() const;
   // Takes all pages of the unresolved request admitted last, which waits before all others until it is admitted again
   // and its outputs are computed anew. Throws Error, too, while a step in flight has its row, or when pages are
@@ -204,9 +212,19 @@ class PipelineState {
   void check() const;
 
  private:
+  // Of the request that waits longest; its tokens do not change meanwhile.
+  struct FirstWaiting {
+    RequestId id = 0;
+    std::vector<int32_t> tokens;
+    KvPool::Found found;
+  };
+
   Request& at(RequestId id) { return requests_.at(id); }
   [[noreturn]] void refuse(const char* transition, const std::string& why) const;
   int64_t admitted_length(const Request& request) const;
+  FirstWaiting& first_waiting() const;
+  const Request* shares_with(const Request& request) const;
+  std::string why_no_pages(int64_t spare) const;
   int64_t pages_missing(const RowPlan& row) const;
   std::string why_not_row(const StepPlan& plan, const RowPlan& row) const;
   void resolve(Request& request, EndReason reason, std::string message);
@@ -218,6 +236,7 @@ class PipelineState {
   void check_streams() const;
   void check_slots() const;
   void check_requests() const;
+  void check_rows() const;
   std::vector<const InFlightStep*> steps() const;  // oldest first
 
   KvPool pool_;
@@ -226,6 +245,7 @@ class PipelineState {
   std::string failure_;
   std::map<RequestId, Request> requests_;
   std::deque<RequestId> waiting_;
+  mutable FirstWaiting first_waiting_;
   std::vector<RequestId> admitted_;
   std::optional<InFlightStep> forward_, committing_;
   std::deque<InFlightStep> sampled_;

@@ -25,6 +25,7 @@ void PipelineState::check() const {
   check_streams();
   check_slots();
   check_requests();
+  check_rows();
   pool_.check();
 }
 
@@ -49,8 +50,8 @@ void PipelineState::check_slots() const {
     demand(step->slot >= 0 && step->slot < kSlots && !taken[static_cast<size_t>(step->slot)], "I6",
            "step {} is in slot {}", step->number, step->slot);
     taken[static_cast<size_t>(step->slot)] = true;
-    demand(step->plan.kind == StepKind::decode || in_flight() == 1, "I5", "prefill step {} among {} in flight",
-           step->number, in_flight());
+    demand(options_.schedule == Schedule::mixed || step->plan.kind == StepKind::decode || in_flight() == 1, "I5",
+           "prefill step {} among {} in flight", step->number, in_flight());
   }
   demand(mode_ != PipelineMode::paused || is_drained(), "pause", "{} steps in flight", in_flight());
   demand(mode_ != PipelineMode::pausing || !is_drained(), "pause", "nothing in flight, and not paused");
@@ -89,9 +90,9 @@ void PipelineState::check_requests() const {
     demand(held >= least && held <= most, "pages", "request {} has {} pages, and needs {} to {}", id, held, least,
            most);
     if (phase == RequestPhase::decoding)
-      demand(request.computed() == request.prompt_tokens() + outputs + members - 1 + request.drafted(), "budget",
+      demand(request.computed() == request.prompt_tokens() + request.next_output() - 1 + request.drafted(), "budget",
              "request {} has computed {} positions with {} outputs, {} in flight and {} drafts", id, request.computed(),
-             outputs, members, request.drafted());
+             outputs, request.choosing(), request.drafted());
     demand(request.drafted() == 0 || (phase == RequestPhase::decoding && members == 1), "drafts",
            "request {} is {} in {} steps with {} drafts", id, name_of(phase), members, request.drafted());
   }
@@ -103,6 +104,33 @@ void PipelineState::check_requests() const {
   demand(!is_drained() || pool_.sequences_closing() == 0, "pages", "a closed sequence waits for nothing");
   demand(mode_ != PipelineMode::failed || (requests_.empty() && pool_.free_pages() == pool_.options().pages), "failure",
          "a request or a page is left");
+}
+
+// Of each request: that its rows follow each other up to what it has computed, and choose once all before is launched.
+void PipelineState::check_rows() const {
+  struct Rows {
+    int64_t end = -1;
+    int choosing = 0;
+  };
+  std::map<RequestId, Rows> rows;
+  for (const InFlightStep* step : steps())
+    for (const RowPlan& row : step->plan.rows) {
+      auto& [end, choosing] = rows[row.request];
+      demand(end < 0 || end == row.first, "I5", "a row of request {} begins at {}, behind {}", row.request, row.first,
+             end);
+      demand(choosing == 0 || row.samples, "I5", "request {} has a chunk behind its prompt's last", row.request);
+      demand(row.samples == (row.first + row.tokens >= find(row.request)->prefill_end()), "I5",
+             "{} tokens of request {} from {} on, {}", row.tokens, row.request, row.first,
+             row.samples ? "sampled" : "not sampled");
+      end = row.first + row.tokens;
+      choosing += row.samples;
+    }
+  for (const auto& [id, of_request] : rows) {
+    demand(of_request.end == find(id)->computed(), "I5", "the rows of request {} end at {}, and it has computed {}", id,
+           of_request.end, find(id)->computed());
+    demand(of_request.choosing == find(id)->choosing(), "I5", "request {} counts {} of {} steps that choose", id,
+           find(id)->choosing(), of_request.choosing);
+  }
 }
 
 }  // namespace nodewright

@@ -71,7 +71,9 @@ std::vector<int32_t> Request::tokens() const {
 }
 
 bool Request::can_decode() const {
-  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && drafted_ == 0 &&
+  // Every scored token of a prompt chooses, too: which of them the device keeps as the last is not said.
+  const bool is_last_known = !spec_.scores_prompt || known_tokens() > prefill_end_;
+  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && drafted_ == 0 && is_last_known &&
          next_output() < most_outputs_;
 }
 
@@ -96,11 +98,13 @@ void Request::preempt() {
 }
 
 void Request::launch(int64_t tokens, uint64_t step) {
-  demand(phase_ == RequestPhase::prefilling ? in_flight_ == 0 && tokens >= 1 && tokens <= prompt_left()
+  demand(phase_ == RequestPhase::prefilling ? in_flight_ < kMostInFlight && tokens >= 1 && tokens <= prompt_left()
                                             : can_decode() && tokens >= 1 && tokens <= 1 + most_drafts(),
          "launch a row of");
   if (phase_ == RequestPhase::decoding) drafted_ = tokens - 1;
   computed_ += tokens;
+  if (computed_ == prefill_end_) phase_ = RequestPhase::decoding;
+  if (phase_ == RequestPhase::decoding) ++choosing_;
   ++in_flight_;
   last_step_ = step;
 }
@@ -109,6 +113,8 @@ void Request::revoke(int64_t tokens) {
   demand(in_flight_ > 0 && tokens >= 1 && tokens <= computed_, "revoke a row of");
   computed_ -= tokens;
   drafted_ = 0;
+  if (choosing_ > 0) --choosing_;
+  if (phase_ == RequestPhase::decoding && computed_ < prefill_end_) phase_ = RequestPhase::prefilling;
   leave_step();
 }
 
@@ -116,8 +122,8 @@ void Request::commit() {
   demand(in_flight_ > 0, "commit a row of");
   if (drafted_ > 0 && !is_resolved()) computed_ = known_tokens() - 1;
   drafted_ = 0;
+  if (choosing_ == in_flight_) --choosing_;
   leave_step();
-  if (phase_ == RequestPhase::prefilling && computed_ == prefill_end_) phase_ = RequestPhase::decoding;
 }
 
 void Request::leave_step() {
@@ -125,9 +131,8 @@ void Request::leave_step() {
 }
 
 std::optional<EndReason> Request::accept(int32_t token, bool completes_stop_string, bool completes_grammar) {
-  demand((phase_ == RequestPhase::prefilling && computed_ == prefill_end_) || phase_ == RequestPhase::decoding,
-         "accept a token of");
-  demand(in_flight_ > 0 && static_cast<int64_t>(outputs_.size()) < most_outputs_, "accept a token of");
+  demand(phase_ == RequestPhase::decoding && in_flight_ > 0 && choosing_ == in_flight_, "accept a token of");
+  demand(static_cast<int64_t>(outputs_.size()) < most_outputs_, "accept a token of");
   outputs_.push_back(token);
   if (std::ranges::count(spec_.stop_ids, token) > 0) return EndReason::stop_id;
   if (completes_stop_string) return EndReason::stop_string;

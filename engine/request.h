@@ -3,6 +3,7 @@
 //
 //   waiting -> prefilling -> decoding -> finishing -> ended       finishing: resolved, but a step in flight has its row
 //
+// It decodes as soon as its whole prompt is launched: the next step may follow the last chunk as it follows any other.
 // A preempted request waits again, and what it has put out is computed anew as if it were a part of its prompt.
 // From waiting, prefilling and decoding it may be resolved at any time, and ends at once when no step has its row.
 #pragma once
@@ -32,6 +33,9 @@ struct RequestSpec {
   bool constrained = false;  // what each token may be depends on the token before it
   HiddenStates hidden = HiddenStates::none;
   bool scores_prompt = false;  // every token of the prompt sees the head
+  // A request submitted before with the same prompt. This one is admitted when that prompt is computed, and shares its
+  // pages, a copy of the last one; as any other where that request has ended. 0: none.
+  RequestId like = 0;
   // Whether it asks for something of every token, so that none may come from the prefix cache.
   bool computes_all() const { return scores_prompt || hidden == HiddenStates::full; }
 };
@@ -55,6 +59,7 @@ class Request {
   const std::vector<int32_t>& outputs() const { return outputs_; }
   int32_t sequence() const { return sequence_; }  // of the pool; -1 before it is admitted
   int in_flight() const { return in_flight_; }
+  int choosing() const { return choosing_; }  // steps in flight that choose a token of it: the newest ones
   // Positions whose keys and values the device has, or will have when every launched step has run.
   int64_t computed() const { return computed_; }
   uint64_t last_step() const { return last_step_; }       // number of the last step launched, revoked ones included
@@ -63,12 +68,14 @@ class Request {
   int64_t known_tokens() const { return prompt_tokens() + static_cast<int64_t>(outputs_.size()); }
   // Tokens of the prompt, and of outputs that are computed anew, that no launched step has.
   int64_t prompt_left() const { return phase_ == RequestPhase::prefilling ? prefill_end_ - computed_ : 0; }
+  // Tokens that were known when it was admitted: a row that begins before their end is of the prompt.
+  int64_t prefill_end() const { return prefill_end_; }
   // The least of max_tokens and what the prompt leaves of the context.
   int64_t most_outputs() const { return most_outputs_; }
   // Positions that it may write. Those of the prompt and of every output but the last, which nothing reads.
   int64_t reserved_length() const { return prompt_tokens() + most_outputs_ - 1; }
   // Index of the output that the next step to be launched chooses.
-  int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + in_flight_; }
+  int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + choosing_; }
   // Tokens behind the last output in the step in flight, which is then the only one: guessed, and wrong perhaps.
   int64_t drafted() const { return drafted_; }
   // The most that a step may draft: with one token more they are what is left of most_outputs().
@@ -110,7 +117,7 @@ class Request {
   int64_t computed_ = 0;
   int64_t found_tokens_ = 0;
   int64_t prefill_end_ = 0;  // tokens known when it was admitted
-  int in_flight_ = 0;
+  int in_flight_ = 0, choosing_ = 0;
   int64_t drafted_ = 0;
   uint64_t last_step_ = 0;
 };

@@ -37,6 +37,28 @@ std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
   return ready;
 }
 
+// Leaves out the requests whose next drafts depend on a token in flight; how many wait for one.
+size_t leave_out_drafting(std::vector<const Request*>& ready, const PipelineState& pipeline,
+                          const SchedulerOptions& options) {
+  const auto drafting =
+      std::ranges::count_if(pipeline.admitted(), [&](RequestId id) { return pipeline.find(id)->drafted() > 0; });
+  const auto would_draft = [&options](const Request* request) {
+    return request->in_flight() > 0 && !request->spec().constrained &&
+           request->next_output() + 1 < request->most_outputs() && !options.drafts(*request).empty();
+  };
+  return static_cast<size_t>(drafting) + std::erase_if(ready, would_draft);
+}
+
+// As many as the buckets hold with one token of a prompt.
+std::vector<RowPlan> rows_beside_prompts(const PipelineState& pipeline, const SchedulerOptions& options) {
+  std::vector<const Request*> ready = ready_to_decode(pipeline);
+  const int most = std::min(options.decode_buckets.largest(), options.prefill_buckets.largest() - 1);
+  if (!options.allow_eager) ready.resize(std::min(ready.size(), static_cast<size_t>(most)));
+  std::vector<RowPlan> rows;
+  for (const Request* request : ready) rows.push_back(decode_row(*request));
+  return rows;
+}
+
 bool has_prompt_left(const PipelineState& pipeline) {
   return std::ranges::any_of(pipeline.admitted(), [&](RequestId id) { return pipeline.find(id)->prompt_left() > 0; });
 }
@@ -59,6 +81,8 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
   }
   const bool wants_prefill = has_prompt_left(pipeline);
   Selection launch = wants_prefill ? select_prefill(pipeline, options) : select_decode(pipeline, options);
+  if (wants_prefill && options.schedule == Schedule::mixed && launch.action == Action::idle)
+    launch = select_decode(pipeline, options);
   if (launch.action == Action::launch) {
     const int64_t missing = pipeline.pages_short(launch.step);
     if (missing == 0) return launch;
@@ -73,7 +97,11 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (std::string why = pipeline.why_not_launch(StepKind::decode); !why.empty()) return {Action::idle, {}, why};
   std::vector<const Request*> ready = ready_to_decode(pipeline);
-  if (options.drafts) std::erase_if(ready, [](const Request* request) { return request->in_flight() > 0; });
+  if (options.drafts) {
+    const size_t waiting = leave_out_drafting(ready, pipeline, options);
+    if (!pipeline.is_drained() && ready.size() <= waiting && waiting > 0)
+      return {Action::idle, {}, fmt::format("drafts of {} requests depend on what is in flight", waiting)};
+  }
   if (ready.empty())
     return {Action::idle, {}, fmt::format("none of {} admitted requests can decode", pipeline.admitted().size())};
   const size_t found = ready.size(), most = static_cast<size_t>(options.decode_buckets.largest());
@@ -93,18 +121,17 @@ Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& o
 Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (std::string why = pipeline.why_not_launch(StepKind::prefill); !why.empty()) return {Action::idle, {}, why};
   StepPlan plan{.kind = StepKind::prefill};
-  const std::vector<const Request*> ready = options.mixed ? ready_to_decode(pipeline) : std::vector<const Request*>();
-  const auto decoding = static_cast<int64_t>(ready.size());
-  int64_t room = options.prefill_buckets.largest(), sampled = options.most_sampled;
+  if (options.schedule == Schedule::mixed) plan.rows = rows_beside_prompts(pipeline, options);
+  const auto decoding = static_cast<int64_t>(plan.rows.size());
+  const int64_t budget = std::min<int64_t>(options.step_tokens, options.prefill_buckets.largest());
+  int64_t room = std::max<int64_t>(budget - decoding, 1), sampled = options.most_sampled - decoding;
   const KvPoolOptions& pages = pipeline.pool().options();
   const int64_t most = pages.window > 0 ? pages.chunk : room;  // of one request
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
     const int64_t left = request.prompt_left();
     const bool scores = request.spec().scores_prompt;
-    // A prompt that is scored goes through in many steps: who decodes is not kept waiting for all of them.
-    const int64_t to_score = sampled > decoding ? sampled - decoding : std::min<int64_t>(sampled, 1);
-    int64_t tokens = std::min({room, most, left, scores ? to_score : room});
+    int64_t tokens = std::min({room, most, left, scores ? sampled : room});
     if (tokens == left && sampled == 0) --tokens;  // the last waits for a step in which it may choose
     if (tokens <= 0) continue;
     RowPlan row{id, request.computed(), tokens, tokens == left, request.next_output()};
@@ -113,11 +140,7 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
     sampled -= row.chosen();
     plan.rows.push_back(std::move(row));
   }
-  if (plan.rows.empty()) return {Action::idle, {}, "no admitted request has a prompt left"};
-  for (const Request* request : ready) {
-    if (room-- == 0 || sampled-- == 0) break;
-    plan.rows.push_back(decode_row(*request));
-  }
+  if (plan.tokens() == decoding) return {Action::idle, {}, "no admitted request has a prompt left that may go on"};
   return launch_in(options.prefill_buckets, std::move(plan));
 }
 

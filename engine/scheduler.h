@@ -15,13 +15,15 @@ namespace nodewright {
 
 struct SchedulerOptions {
   BucketSet decode_buckets;   // rows of a decode step
-  BucketSet prefill_buckets;  // tokens of a prefill step; the largest is the length of a chunk
-  bool mixed = true;          // a prefill step takes along the rows that decode
-  bool allow_eager = false;   // more rows than the largest decode bucket run without a graph, not in several steps
+  BucketSet prefill_buckets;  // tokens of a step with a prompt's; they hold the rows of a decode step and one more
+  Schedule schedule = Schedule::mixed;  // as the pipeline's
+  bool allow_eager = false;  // more rows than the largest decode bucket run without a graph, not in several steps
   // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
-  // for. Depends on the request alone. Empty: none, and a request may decode before its last token is known.
+  // for. Depends on the request alone. Empty: none.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
   int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that see the head
+  // Tokens of a step with a prompt's, the rows that decode included; all of those take part, and one token of a prompt.
+  int64_t step_tokens = std::numeric_limits<int64_t>::max();
 };
 
 struct Selection {
@@ -34,15 +36,18 @@ struct Selection {
 
 // Where pages run out, what is in flight is committed first: a request may end, and whoever is preempted then is in no
 // step. The masks of a forward come late: it is sampled as soon as they can be known, and until then the step before it
-// is committed. A prompt waits until nothing is in flight, and is then preferred to rows that decode.
+// is committed. With Schedule::drained a prompt waits until nothing is in flight, and is then preferred to rows that
+// decode; otherwise it is a part of the next step.
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the
 // largest bucket: its rows only, or all of them eager. No rows: the reason. Drafts take what the rows leave of the
-// largest bucket and of their own pages.
+// largest bucket and of their own pages. A request with drafts in flight, or whose tokens suggest some, waits for the
+// token in flight: another step is launched meanwhile where more rows can go than wait.
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options);
 
-// Chunks of prompts in the order of admission, as many tokens as the largest prefill bucket holds, then decode rows.
+// With Schedule::mixed the rows that can decode, each without drafts, and in what they leave of step_tokens chunks of
+// prompts in the order of admission; otherwise chunks alone.
 Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options);
 
 }  // namespace nodewright

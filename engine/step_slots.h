@@ -114,7 +114,7 @@ class StepSlots {
   const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
-  // Replaces what the penalties of a sequence count. Blocks; nothing may be in flight.
+  // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.

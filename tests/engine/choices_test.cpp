@@ -17,7 +17,7 @@ constexpr int kChoiceRows = 8;
 
 EngineOptions choice_engine(int depth = kSlots) {
   return {.max_batch = kChoiceRows,
-          .chunk = 8,
+          .step_tokens = 8,
           .buckets = {kChoiceRows},
           .max_context = 192,
           .choices = true,
@@ -350,6 +350,7 @@ TEST_F(EngineChoices, CountForEachRequestAnew) {
   for (uint64_t salt = 0; salt < 5; ++salt) expected.push_back(alone(salt));
   EngineOptions few_pages = choice_engine();
   few_pages.pages = 5;
+  few_pages.schedule = Schedule::drained;  // their outputs come together
   few_pages.reserve = Reserve::prompt;
   Engine crowded(loaded.device, loaded.kernels, loaded.model, few_pages);
   bool rebuilt = false;

@@ -14,7 +14,7 @@ namespace {
 
 EngineOptions hidden_engine(HiddenStates hidden) {
   return {.max_batch = 3,
-          .chunk = 8,
+          .step_tokens = 8,
           .buckets = {8},
           .max_context = 192,
           .hidden = hidden,
@@ -83,11 +83,13 @@ struct HiddenSetting {
   int speculate = 0;
   int64_t pages = 0;  // above 0: requests are preempted
   int64_t products_from = 0;
+  Schedule schedule = Schedule::mixed;
 };
 
 EngineOptions options_of(const HiddenSetting& setting) {
   EngineOptions options = hidden_engine(setting.hidden);
   options.mode = setting.mode;
+  options.schedule = setting.schedule;
   options.speculate = setting.speculate;
   options.pages = setting.pages;
   if (options.pages > 0) options.reserve = Reserve::prompt;
@@ -164,8 +166,10 @@ class EngineHidden : public testing::Test {
 TEST_F(EngineHidden, AreOfTheTokensThatEachRequestWasGivenWhateverIsServedBesideIt) {
   for (const HiddenSetting& setting :
        {HiddenSetting{.name = "full"}, HiddenSetting{.name = "last", .hidden = HiddenStates::last},
-        HiddenSetting{.name = "speculating, captured", .mode = RunMode::captured, .speculate = 3},
-        HiddenSetting{.name = "few pages", .pages = 5}, HiddenSetting{.name = "products", .products_from = 1}}) {
+        HiddenSetting{
+            .name = "speculating, captured", .mode = RunMode::captured, .speculate = 3, .schedule = Schedule::drained},
+        HiddenSetting{.name = "few pages", .pages = 5, .schedule = Schedule::drained},
+        HiddenSetting{.name = "products", .products_from = 1}}) {
     SCOPED_TRACE(setting.name);
     EngineOptions options = options_of(setting);
     options.drafts = [this](const Request& request) {  // two that are right, and more that are not

@@ -374,6 +374,89 @@ TEST(KvPool, CopiesNoPageThatIsWrittenWhole) {
   pool.check();
 }
 
+TEST(KvPool, ForksASequenceWithoutThePrefixCacheAndCopiesThePageOfTheLastToken) {
+  KvPool pool = pool_of(9, 3, false);
+  const Tokens prompt = counting(0, 7);
+  const int32_t first = filled(pool, prompt, 10);  // three pages, of which the second is not full
+  EXPECT_EQ(pool.why_not_fork(7, 10), "");
+  const auto second = pool.fork(first, prompt, 10);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->start, 6);
+  EXPECT_EQ(second->copies, (std::vector<PageCopy>{{pool.table(first)[1], pool.table(second->sequence)[1]}}));
+  EXPECT_EQ(pool.table(second->sequence)[0], pool.table(first)[0]);
+  EXPECT_EQ(pool.owned_pages(), 5);
+  pool.check();
+  pool.close(first);
+  EXPECT_EQ(pool.owned_pages(), 3);
+  pool.append(second->sequence, {{prompt.back(), 50}});
+  pool.check();
+  pool.close(second->sequence);
+  EXPECT_EQ(pool.free_pages(), 9);
+  pool.check();
+}
+
+TEST(KvPool, OffersWhatAForkGoesOnWith) {
+  KvPool pool = pool_of(9, 3);
+  const Tokens prompt = counting(0, 8);
+  const int32_t first = filled(pool, prompt, 12);
+  const auto second = pool.fork(first, prompt, 12);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->copies.size(), 1u);  // of the page that the last token ends
+  pool.append(second->sequence, {{prompt.back(), 50, 51, 52, 53}});
+  EXPECT_EQ(pool.stats().merged_pages, 1);
+  pool.check();
+  Tokens longer = prompt;
+  longer.insert(longer.end(), {50, 51, 52, 53, 54});
+  EXPECT_EQ(pool.open(longer, 13)->start, 12);
+  pool.check();
+}
+
+TEST(KvPool, ForksNothingWhoseTokensAreNotKnownAndNothingWithoutPages) {
+  KvPool pool = pool_of(5, 3, false);
+  const Tokens prompt = counting(0, 7);
+  const int32_t first = pool.open(prompt, 8)->sequence;
+  EXPECT_FALSE(pool.can_fork(first, 7));
+  EXPECT_THROW(pool.fork(first, prompt, 8), Error);
+  pool.append(first, std::span(prompt).first(6));
+  EXPECT_TRUE(pool.can_fork(first, 7));
+  EXPECT_EQ(pool.why_not_fork(7, 20), "20 tokens need 4 more pages, and 3 of 5 are free or cached");
+  EXPECT_EQ(pool.fork(first, prompt, 20), std::nullopt);
+  EXPECT_EQ(pool.why_not_fork(7, 16, 1),
+            "16 tokens need 3 more pages and 1 beside them, and 3 of 5 are free or cached");
+  EXPECT_TRUE(pool.fork(first, prompt, 16));
+  pool.check();
+}
+
+TEST(KvPool, RemembersWhatItFoundUntilItIsWithdrawn) {
+  int64_t hashed = 0;
+  static int64_t* counter;
+  counter = &hashed;
+  KvPool pool({.pages = 6,
+               .page_tokens = kTokens,
+               .sequences = 4,
+               .hash = [](uint64_t parent, std::span<const int32_t> tokens) {
+                 ++*counter;
+                 return chained_page_hash(parent, tokens);
+               }});
+  const Tokens prompt = counting(0, 13);
+  leave_cached(pool, counting(0, 8));
+  KvPool::Found found;
+  EXPECT_EQ(pool.why_not_open(prompt, 13, found), "");
+  EXPECT_EQ(found.pages.size(), 2u);
+  hashed = 0;
+  EXPECT_EQ(pool.why_not_open(prompt, 13, found), "");
+  EXPECT_EQ(hashed, 0);
+  leave_cached(pool, counting(0, 12));  // one page more
+  EXPECT_EQ(pool.why_not_open(prompt, 13, found), "");
+  EXPECT_EQ(found.pages.size(), 3u);
+  const int32_t other = filled(pool, counting(500, 16), 16);  // takes the last of them
+  EXPECT_EQ(pool.why_not_open(prompt, 13, found), "13 tokens need 2 more pages, and 0 of 6 are free or cached");
+  EXPECT_EQ(found.pages.size(), 2u);
+  pool.close(other);
+  EXPECT_EQ(pool.open(prompt, 13, found)->start, 8);
+  pool.check();
+}
+
 TEST(KvPool, StaysAsItWasWhenAnErrorIsThrown) {
   KvPool pool = pool_of(4, 2);
   const int32_t sequence = filled(pool, counting(0, 3), 8);

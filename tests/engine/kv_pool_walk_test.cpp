@@ -199,6 +199,12 @@ class Walk {
             history_of(mine.tokens, i + 1))
             << "sequence " << id << " position " << i;
     }
+    for (auto& [prompt, found] : remembered_) {
+      const int64_t length = static_cast<int64_t>(prompt.size()) + 2;
+      KvPool::Found anew;
+      ASSERT_EQ(pool_.why_not_open(prompt, length, found), pool_.why_not_open(prompt, length, anew));
+      ASSERT_EQ(found.pages, anew.pages);
+    }
   }
 
   const KvPool& pool() const { return pool_; }
@@ -234,7 +240,27 @@ class Walk {
       std::copy_n(memory_.begin() + c.from * kSmallPage, kSmallPage, memory_.begin() + c.to * kSmallPage);
   }
 
+  void fork() {
+    const auto like = any_open();
+    if (!like || pool_.known(*like) == 0) return;
+    const Tokens& all = mine_[*like].tokens;
+    const auto most = std::min(pool_.known(*like) + 1, static_cast<int64_t>(all.size()));
+    const Tokens prompt(all.begin(), all.begin() + most - up_to(most - 1));
+    const auto tokens = static_cast<int64_t>(prompt.size());
+    const int64_t length = tokens + up_to(6);
+    ASSERT_TRUE(pool_.can_fork(*like, tokens));
+    const bool possible = pool_.why_not_fork(tokens, length).empty();
+    const auto opened = pool_.fork(*like, prompt, length);
+    ASSERT_EQ(opened.has_value(), possible);
+    if (!opened) return;
+    EXPECT_EQ(opened->start, tokens - 1);
+    copy(opened->copies);
+    ++generation_[static_cast<size_t>(opened->sequence)];
+    mine_[opened->sequence] = {prompt, opened->start};
+  }
+
   void open() {
+    if (weights_change_ && up_to(2) == 0) return fork();
     Tokens prompt(static_cast<size_t>(1 + up_to(9)));
     for (int32_t& token : prompt) token = static_cast<int32_t>(up_to(8) == 0);  // two tokens, one of them rare
     const int64_t length = static_cast<int64_t>(prompt.size()) + up_to(6);
@@ -348,6 +374,8 @@ class Walk {
   std::vector<uint64_t> memory_;  // [pages, page tokens]
   std::map<int32_t, Mine> mine_;
   std::deque<std::vector<Write>> flights_;
+  std::vector<std::pair<Tokens, KvPool::Found>> remembered_ = {
+      {Tokens(9, 0), {}}, {Tokens(8, 0), {}}, {{0, 0, 0, 0, 1, 0, 0}, {}}, {Tokens(3, 1), {}}};
   std::vector<int32_t> generation_ = std::vector<int32_t>(kWalked, 0);
   uint64_t launches_ = 0;
 };
@@ -385,7 +413,8 @@ INSTANTIATE_TEST_SUITE_P(All, KvPoolWalk,
                                          Case{"WithCollidingHashes", true,
                                               [](uint64_t, std::span<const int32_t> t) { return uint64_t(t[0]); },
                                               false},
-                                         Case{"WithChangesOfWeights", true, chained_page_hash, true}),
+                                         Case{"WithChangesOfWeights", true, chained_page_hash, true},
+                                         Case{"WithForksWithoutACache", false, chained_page_hash, true}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -133,6 +133,7 @@ uint64_t window_history(const WindowTokens& tokens, int64_t count) {
 
 struct WindowShape {
   int64_t window, chunk;
+  bool chunks_follow = false;
 };
 
 class WindowWalk {
@@ -147,7 +148,8 @@ class WindowWalk {
                .sequences = kSequences,
                .prefix_cache = prefix_cache,
                .window = shape.window,
-               .chunk = shape.chunk}),
+               .chunk = shape.chunk,
+               .chunks_follow = shape.chunks_follow}),
         shape_(shape),
         promises_all_(promises_all) {}
 
@@ -223,13 +225,13 @@ class WindowWalk {
     mine_.erase(sequence);
   }
 
-  // Rows of prompts, alone in flight; or of one token, or of some that stay in its page when nothing else of the
-  // sequence is in flight.
+  // Rows of prompts, alone in flight unless chunks follow each other; or of one token, or of some that stay in its page
+  // when nothing else of the sequence is in flight.
   void launch() {
-    if (flights_.size() == 2 || (!flights_.empty() && flights_.back().prefill)) return;
+    if (flights_.size() == 2 || (!shape_.chunks_follow && !flights_.empty() && flights_.back().prefill)) return;
     Flight flight;
     for (const auto& [id, mine] : mine_) flight.prefill |= mine.computed < mine.prompt;
-    if (flight.prefill && !flights_.empty()) return;
+    if (!shape_.chunks_follow && flight.prefill && !flights_.empty()) return;
     int64_t missing = 0;
     for (const auto& [id, mine] : mine_) {
       const int64_t left = mine.prompt - mine.computed;
@@ -342,12 +344,14 @@ class WindowWalk {
 };
 
 TEST(KvPoolWindow, KeepsItsPromisesItsLedgerAndTheContentsOfEveryWindow) {
-  for (const WindowShape& shape : {WindowShape{8, 8}, {13, 3}, {3, 5}, {1, 1}})
+  for (const WindowShape& shape :
+       {WindowShape{8, 8}, {13, 3}, {3, 5}, {1, 1}, {8, 8, true}, {13, 3, true}, {3, 5, true}})
     for (const bool prefix_cache : {false, true})
       for (const bool promises_all : {false, true}) {
         int64_t found = 0, evicted = 0, copied = 0, merged = 0, longest = 0;
         for (uint32_t seed = 1; seed <= 5; ++seed) {
-          SCOPED_TRACE(fmt::format("seed {}, window {}, {} {}", seed, shape.window, prefix_cache, promises_all));
+          SCOPED_TRACE(fmt::format("seed {}, window {}, {} {} {}", seed, shape.window, shape.chunks_follow,
+                                   prefix_cache, promises_all));
           WindowWalk walk(seed, shape, prefix_cache, promises_all);
           for (int i = 0; i < 3000; ++i) {
             walk.step();

@@ -23,6 +23,7 @@ struct PipelineShape {
   int depth = kSlots;
   int64_t max_waiting = 1000;
   bool prefix_cache = true;
+  Schedule schedule = Schedule::mixed;
 };
 
 class PipelineTest : public testing::Test {
@@ -30,12 +31,14 @@ class PipelineTest : public testing::Test {
   explicit PipelineTest(const PipelineShape& shape = {}) { start_over(shape); }
 
   void start_over(const PipelineShape& shape) {
-    state_.emplace(
-        KvPool({.pages = shape.pages,
-                .page_tokens = kTestPageTokens,
-                .sequences = shape.sequences,
-                .prefix_cache = shape.prefix_cache}),
-        PipelineOptions{.max_context = shape.max_context, .max_waiting = shape.max_waiting, .depth = shape.depth});
+    state_.emplace(KvPool({.pages = shape.pages,
+                           .page_tokens = kTestPageTokens,
+                           .sequences = shape.sequences,
+                           .prefix_cache = shape.prefix_cache}),
+                   PipelineOptions{.max_context = shape.max_context,
+                                   .max_waiting = shape.max_waiting,
+                                   .depth = shape.depth,
+                                   .schedule = shape.schedule});
   }
 
   PipelineState& state() { return *state_; }

@@ -28,6 +28,7 @@ struct Rules {
     bool admitted = false;
     int64_t prompt_launched = 0;
     bool decodes = false;  // its whole prompt is committed
+    bool launched() const { return admitted && prompt_launched == prompt; }
     std::vector<int32_t> outputs;
     int resolved = 0;
   };
@@ -37,11 +38,13 @@ struct Rules {
       RequestId id = 0;
       int64_t tokens = 0;  // of the prompt, 0 for a row that decodes
       int64_t drafts = 0;
+      bool chooses = false;  // once it is launched: it decodes, or ends its prompt
     };
     bool prefill = false;
     std::vector<Row> rows;
   };
   PipelineMode mode = PipelineMode::running;
+  Schedule schedule = Schedule::mixed;
   std::map<RequestId, Client> clients;
   std::deque<Flight> flights;  // oldest first
 
@@ -49,6 +52,12 @@ struct Rules {
     int count = 0;
     for (const Flight& flight : flights)
       for (const Flight::Row& row : flight.rows) count += row.id == id;
+    return count;
+  }
+  int choosing(RequestId id) const {
+    int count = 0;
+    for (const Flight& flight : flights)
+      for (const Flight::Row& row : flight.rows) count += row.id == id && row.chooses;
     return count;
   }
   int64_t drafting(RequestId id) const {
@@ -65,8 +74,8 @@ struct Rules {
     return false;
   }
   bool may_decode(const Client& c, RequestId id) const {
-    return c.decodes && !c.resolved && flying(id) < 2 && drafting(id) == 0 &&
-           static_cast<int64_t>(c.outputs.size()) + flying(id) < c.most;
+    return c.launched() && !c.resolved && flying(id) < 2 && drafting(id) == 0 &&
+           static_cast<int64_t>(c.outputs.size()) + choosing(id) < c.most;
   }
   // Behind a token that is known, and no more than would all be put out.
   bool may_draft(const Client& c, RequestId id, int64_t drafts) const {
@@ -74,22 +83,22 @@ struct Rules {
            (flying(id) == 0 && !c.constrained && static_cast<int64_t>(c.outputs.size()) + 1 + drafts <= c.most);
   }
   bool may_prefill(const Client& c, RequestId id) const {
-    return c.admitted && !c.resolved && !c.decodes && !flying(id);
+    return c.admitted && !c.resolved && !c.launched() && flying(id) < 2;
   }
   bool may_sample() const {
     if (!forward()) return false;
-    for (const auto& [id, tokens, drafts] : flights.back().rows) {
-      const Client& c = clients.at(id);
-      const bool chooses = tokens == 0 || c.prompt_launched == c.prompt;
-      if (chooses && c.constrained && !c.resolved && flying(id) > 1) return false;
+    for (const Flight::Row& row : flights.back().rows) {
+      const Client& c = clients.at(row.id);
+      if (row.chooses && c.constrained && !c.resolved && choosing(row.id) > 1) return false;
     }
     return true;
   }
   bool may_launch(const Flight& flight) const {
     if (mode != PipelineMode::running || forward() || flights.size() == 2 || flight.rows.empty()) return false;
-    if (flight.prefill ? !flights.empty() : !flights.empty() && flights.front().prefill) return false;
+    const bool is_beside_prompt = !flights.empty() && (flight.prefill || flights.front().prefill);
+    if (schedule == Schedule::drained && is_beside_prompt) return false;
     bool prompt = false;
-    for (const auto& [id, tokens, drafts] : flight.rows) {
+    for (const auto& [id, tokens, drafts, chooses] : flight.rows) {
       if (!clients.contains(id)) return false;
       const Client& c = clients.at(id);
       if (tokens > 0 ? !may_prefill(c, id) || !flight.prefill : !may_decode(c, id)) return false;
@@ -115,6 +124,7 @@ struct Shape {
   int32_t sequences = 2;
   Reserve reserve = Reserve::all;
   int64_t drafts = 0;  // the most of a row
+  Schedule schedule = Schedule::mixed;
 };
 
 class World {
@@ -122,8 +132,10 @@ class World {
   explicit World(const Shape& shape)
       : shape_(shape),
         pipeline_(KvPool({.pages = shape.pages, .page_tokens = 2, .sequences = shape.sequences}),
-                  {.max_context = 7, .max_waiting = 4, .reserve = shape.reserve}),
-        key_(make_key()) {}
+                  {.max_context = 7, .max_waiting = 4, .reserve = shape.reserve, .schedule = shape.schedule}),
+        key_(make_key()) {
+    rules_.schedule = shape.schedule;
+  }
 
   const PipelineState& pipeline() const { return pipeline_; }
   PipelineState& pipeline() { return pipeline_; }
@@ -145,7 +157,7 @@ class World {
     prompts.prefill = mixed.prefill = true;
     for (const auto& [id, client] : rules_.clients) {
       if (client.resolved && !pipeline_.find(id)) continue;
-      const int64_t left = client.decodes ? 0 : client.prompt - client.prompt_launched;
+      const int64_t left = client.prompt - client.prompt_launched;
       all.push_back({Kind::launch, 0, {.prefill = left > 0, .rows = {{id, left}}}});
       if (left > 1) all.push_back({Kind::launch, 0, {.prefill = true, .rows = {{id, 1}}}});
       for (int64_t drafts = 1; drafts <= shape_.drafts; ++drafts)
@@ -208,14 +220,15 @@ class World {
     static const char* const kNames[] = {"submit", "cancel", "admit", "launch", "revoke", "sample",
                                          "start",  "finish", "pause", "resume", "fail",   "preempt"};
     std::string name = fmt::format("{} {}", kNames[static_cast<int>(action.kind)], action.argument);
-    for (const auto& [id, tokens, drafts] : action.flight.rows) name += fmt::format(" {}+{}d{}", id, tokens, drafts);
+    for (const auto& [id, tokens, drafts, chooses] : action.flight.rows)
+      name += fmt::format(" {}+{}d{}", id, tokens, drafts);
     return name;
   }
 
   // Lets the scheduler go on until nothing is left to do, steps having results of this pattern: every request ends, and
   // no page has an owner.
   void finish_everything(int64_t pattern) {
-    SchedulerOptions options{BucketSet::up_to(4), BucketSet({4})};
+    SchedulerOptions options{BucketSet::up_to(4), BucketSet({5}), shape_.schedule};
     if (shape_.drafts > 0)
       options.drafts = [this](const Request&) { return std::vector(static_cast<size_t>(shape_.drafts), kOther); };
     if (pipeline_.committing()) apply({Action::Kind::finish, pattern});
@@ -241,7 +254,7 @@ class World {
         case Selection::Action::launch: {
           Rules::Flight flight{.prefill = next.step.kind == StepKind::prefill};
           for (const RowPlan& row : next.step.rows)
-            flight.rows.push_back({row.request, rules_.clients.at(row.request).decodes ? 0 : row.tokens,
+            flight.rows.push_back({row.request, rules_.clients.at(row.request).launched() ? 0 : row.tokens,
                                    static_cast<int64_t>(row.drafts.size())});
           ASSERT_TRUE(apply({Action::Kind::launch, 0, flight}));
           break;
@@ -334,7 +347,7 @@ class World {
 
   StepPlan plan_of(const Rules::Flight& flight) const {
     StepPlan plan{.kind = flight.prefill ? StepKind::prefill : StepKind::decode};
-    for (const auto& [id, tokens, drafts] : flight.rows) {
+    for (const auto& [id, tokens, drafts, chooses] : flight.rows) {
       const Request* r = pipeline_.find(id);
       plan.rows.push_back({id, r ? r->computed() : 0, std::max<int64_t>(1, tokens) + drafts,
                            tokens == 0 || (r && tokens == r->prompt_left()), r ? r->next_output() : 0,
@@ -378,12 +391,15 @@ class World {
       case Action::Kind::launch:
         if (!m.may_launch(action.flight)) return false;
         if (pipeline_.pages_short(plan_of(action.flight)) > 0) return false;
-        for (const auto& [id, tokens, drafts] : action.flight.rows) m.clients[id].prompt_launched += tokens;
         m.flights.push_back(action.flight);
+        for (Rules::Flight::Row& row : m.flights.back().rows) {
+          m.clients[row.id].prompt_launched += row.tokens;
+          row.chooses = m.clients[row.id].launched();
+        }
         return true;
       case Action::Kind::revoke:
         if (!m.forward()) return false;
-        for (const auto& [id, tokens, drafts] : m.flights.back().rows) m.clients[id].prompt_launched -= tokens;
+        for (const Rules::Flight::Row& row : m.flights.back().rows) m.clients[row.id].prompt_launched -= row.tokens;
         m.flights.pop_back();
         m.settle();
         return true;
@@ -435,10 +451,10 @@ class World {
 
   void commit(const Rules::Flight& flight, int64_t pattern) {
     for (size_t i = 0; i < flight.rows.size(); ++i) {
-      const auto& [id, tokens, drafts] = flight.rows[i];
+      const auto& [id, tokens, drafts, chooses] = flight.rows[i];
       Rules::Client& c = rules_.clients.at(id);
-      if (tokens > 0 && c.prompt_launched == c.prompt) c.decodes = true;
-      if (c.resolved || !c.decodes) continue;
+      if (chooses) c.decodes = true;
+      if (c.resolved || !chooses) continue;
       for (int64_t place = 0; place <= drafts && !c.resolved; ++place) {
         const int32_t token = result(pattern, i, place);
         if (token != kNaN) c.outputs.push_back(token);
@@ -507,8 +523,12 @@ int64_t explore(const World& start, int depth) {
   return static_cast<int64_t>(seen.size());
 }
 
-// No more states come after 38 transitions.
+// No more states come long before 100 transitions.
 TEST(PipelineModel, HoldsInEveryStateOfTwoRequests) { EXPECT_GT(explore(World({}), 100), 5000); }
+
+TEST(PipelineModel, HoldsInEveryStateOfTwoRequestsWhosePromptsWaitForADrainedPipeline) {
+  EXPECT_GT(explore(World({.schedule = Schedule::drained}), 100), 5000);
+}
 
 TEST(PipelineModel, HoldsInEveryStateOfTwoRequestsThatPreemptEachOther) {
   EXPECT_GT(explore(World({.pages = 4, .reserve = Reserve::prompt}), 100), 5000);

@@ -143,7 +143,8 @@ TEST_F(PipelineTest, RefusesAChunkThatIsTooLongOrSampledTooSoon) {
   refused([&] { chunk(0, false); }, "0 tokens of request 1");
 }
 
-TEST_F(PipelineTest, PrefillWaitsUntilThePipelineIsDrained) {  // I5
+TEST_F(PipelineTest, DrainedPrefillWaitsUntilThePipelineIsDrained) {  // I5
+  start_over({.schedule = Schedule::drained});
   const RequestId a = decoding(), b = submit();
   state().admit();
   step({a});
@@ -154,7 +155,8 @@ TEST_F(PipelineTest, PrefillWaitsUntilThePipelineIsDrained) {  // I5
   launch(prefill({b}));
 }
 
-TEST_F(PipelineTest, NothingIsLaunchedBesideAPrefill) {  // I5
+TEST_F(PipelineTest, NothingIsLaunchedBesideADrainedPrefill) {  // I5
+  start_over({.schedule = Schedule::drained});
   const RequestId a = decoding(), b = submit();
   state().admit();
   launch(prefill({b}));
@@ -180,7 +182,66 @@ TEST_F(PipelineTest, RefusesAPrefillWithoutAPrompt) {
   refused([&] { state().launch(prefill({a})); }, "a prefill without a prompt");
 }
 
-TEST_F(PipelineTest, RefusesASecondChunkBeforeTheFirstIsCommitted) {
+TEST_F(PipelineTest, LaunchesAPrefillBesideAStepInFlightAndAStepBesideAPrefill) {
+  const RequestId a = decoding(), b = submit();
+  state().admit();
+  step({a});
+  launch(prefill({b, a}));
+  EXPECT_EQ(state().in_flight(), 2);
+  EXPECT_EQ(state().find(a)->in_flight(), 2);
+  sample();
+  commit();
+  launch({a, b});  // b behind its prompt, whose token nobody has read
+  EXPECT_EQ(state().find(b)->next_output(), 2);
+  sample();
+  EXPECT_EQ(commit({4, 5}), (std::vector<CommittedToken>{{b, 4, std::nullopt}, {a, 5, std::nullopt}}));
+  EXPECT_EQ(commit({6, 7}), (std::vector<CommittedToken>{{a, 6, std::nullopt}, {b, 7, std::nullopt}}));
+}
+
+TEST_F(PipelineTest, LaunchesAChunkBehindTheOneBeforeItAndThenTheFirstDecodeStep) {  // I5
+  const RequestId a = submit(4, false, 7);
+  state().admit();
+  launch({.kind = StepKind::prefill, .rows = {{a, 0, 3, false}}});
+  sample();
+  refused([&] { state().launch({.kind = StepKind::prefill, .rows = {{a, 2, 4, false}}}); }, "begins at 2, and it has");
+  launch({.kind = StepKind::prefill, .rows = {{a, 3, 4, true}}});
+  EXPECT_EQ(state().find(a)->phase(), RequestPhase::decoding);
+  sample();
+  EXPECT_TRUE(commit().empty());
+  EXPECT_EQ(state().pool().known(0), 3);
+  launch({a});
+  EXPECT_EQ(row(a).output, 2);
+  state().revoke();
+  state().check();
+  EXPECT_EQ(commit({42}), (std::vector<CommittedToken>{{a, 42, std::nullopt}}));
+  EXPECT_EQ(state().pool().known(0), 7);
+}
+
+TEST_F(PipelineTest, ARevokedLastChunkLeavesThePromptUnfinished) {
+  const RequestId a = submit(4, false, 7);
+  state().admit();
+  launch({.kind = StepKind::prefill, .rows = {{a, 0, 3, false}}});
+  sample();
+  launch({.kind = StepKind::prefill, .rows = {{a, 3, 4, true}}});
+  state().revoke();
+  state().check();
+  EXPECT_EQ(state().find(a)->phase(), RequestPhase::prefilling);
+  EXPECT_EQ(state().find(a)->prompt_left(), 4);
+  commit();
+  EXPECT_EQ(state().find(a)->phase(), RequestPhase::prefilling);
+}
+
+TEST_F(PipelineTest, AConstrainedFirstChoiceWaitsForNoChunkBeforeIt) {
+  const RequestId a = submit(4, true, 7);
+  state().admit();
+  launch({.kind = StepKind::prefill, .rows = {{a, 0, 3, false}}});
+  sample();
+  launch({.kind = StepKind::prefill, .rows = {{a, 3, 4, true}}});
+  EXPECT_EQ(state().masks_needed(), (std::vector<MaskKey>{{a, 0}}));
+}
+
+TEST_F(PipelineTest, DrainedRefusesASecondChunkBeforeTheFirstIsCommitted) {
+  start_over({.schedule = Schedule::drained});
   const RequestId a = submit(4, false, 7);
   state().admit();
   launch({.kind = StepKind::prefill, .rows = {{a, 0, 5, false}}});

@@ -18,7 +18,7 @@ struct ScoreSetting {
   int max_batch = 3;  // and so many rows of a step see the head
   int chunk = 8;
   std::vector<int> buckets = {8};
-  bool mixed = true;
+  Schedule schedule = Schedule::mixed;
   int speculate = 0;
   int64_t pages = 0;  // above 0: requests are preempted
   int64_t products_from = 0;
@@ -26,12 +26,12 @@ struct ScoreSetting {
 
 EngineOptions score_engine(const ScoreSetting& setting) {
   return {.max_batch = setting.max_batch,
-          .chunk = setting.chunk,
+          .step_tokens = setting.chunk,
+          .schedule = setting.schedule,
           .buckets = setting.buckets,
           .max_context = 192,
           .pages = setting.pages,
           .reserve = setting.pages > 0 ? Reserve::prompt : Reserve::all,
-          .mixed = setting.mixed,
           .choices = true,
           .numerics = setting.products_from > 0 ? Numerics::fast : Numerics::invariant,
           .products_from = setting.products_from,
@@ -119,7 +119,8 @@ TEST_F(EngineScores, AreThoseOfTheLogitsBeforeEachTokenOfThePromptHoweverItIsCut
   std::map<RequestId, Scored> first;
   for (const ScoreSetting& setting :
        {ScoreSetting{.name = "three rows at a time"}, ScoreSetting{.name = "whole chunks", .max_batch = 8},
-        ScoreSetting{.name = "chunks of five, few pages", .chunk = 5, .mixed = false, .speculate = 2, .pages = 5},
+        ScoreSetting{
+            .name = "chunks of five, few pages", .chunk = 5, .schedule = Schedule::drained, .speculate = 2, .pages = 5},
         ScoreSetting{.name = "invariant across buckets", .buckets = {1, 2, 3, 8}},
         ScoreSetting{.name = "products", .products_from = 1}}) {
     SCOPED_TRACE(setting.name);

@@ -106,8 +106,10 @@ TEST(Request, RefusesWhatItsPhaseDoesNotAllow) {
   EXPECT_THROW(prefilling.launch(4, 1), Error);
   EXPECT_THROW(prefilling.launch(0, 1), Error);
   prefilling.launch(2, 1);
-  EXPECT_THROW(prefilling.launch(1, 2), Error);  // chunks one after the other
   EXPECT_THROW(prefilling.accept(7, false), Error);
+  prefilling.launch(1, 2);
+  EXPECT_THROW(prefilling.launch(1, 3), Error);
+  EXPECT_THROW(prefilling.accept(7, false), Error);  // the chunk before the last is committed first
   Request ended = prefilled();
   ended.resolve(EndReason::cancelled);
   EXPECT_THROW(ended.launch(1, 2), Error);
@@ -157,6 +159,37 @@ TEST(Request, DraftsNothingBeyondItsBudgetAndNothingBesideAStepInFlight) {
   request.launch(2, 3);
   EXPECT_FALSE(request.can_decode());  // its next position is not known
   EXPECT_EQ(prefilled(2).most_drafts(), 0);
+}
+
+TEST(Request, DecodesAsSoonAsItsWholePromptIsLaunched) {
+  Request request = request_of();
+  request.admit(0, 0);
+  request.launch(2, 1);
+  EXPECT_EQ(request.choosing(), 0);
+  request.launch(1, 2);
+  EXPECT_EQ(request.phase(), RequestPhase::decoding);
+  EXPECT_EQ(request.choosing(), 1);
+  EXPECT_EQ(request.next_output(), 1);
+  EXPECT_FALSE(request.can_decode());  // one step in each slot
+  request.commit();
+  EXPECT_TRUE(request.can_decode());
+  request.launch(1, 3);
+  EXPECT_EQ(request.next_output(), 2);
+  request.accept(7, false);
+  request.commit();
+  EXPECT_EQ(request.choosing(), 1);
+}
+
+TEST(Request, DecodesBehindAScoredPromptOnceThatIsCommitted) {
+  Request request(1, {.prompt = {1, 2, 3}, .max_tokens = 4, .scores_prompt = true}, 100);
+  request.admit(0, 0);
+  request.launch(3, 1);
+  EXPECT_FALSE(request.can_decode());
+  request.accept(7, false);
+  request.commit();
+  EXPECT_TRUE(request.can_decode());
+  request.launch(1, 2);
+  EXPECT_TRUE(request.can_decode());
 }
 
 TEST(Request, ARevokedChunkIsToBeLaunchedAgain) {

@@ -124,7 +124,61 @@ TEST_F(SchedulerTest, SelectsNothingDuringACommit) {
   EXPECT_EQ(next().reason, "the commit of step 2 has not finished");
 }
 
-TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksIt) {
+TEST_F(SchedulerTest, TakesEveryDecodingRowAndFillsTheBudgetWithPromptsBesideAStepInFlight) {
+  options_.step_tokens = 8;
+  decode_with(2, 20);
+  step({1, 2});
+  submit(8, false, 3);
+  submit(8, false, 5);
+  submit(8, false, 7);
+  for (int i = 0; i < 3; ++i) state().admit();
+  const Selection first = next();
+  EXPECT_EQ(first.step.kind, StepKind::prefill);
+  EXPECT_EQ(first.step.bucket, 16);
+  EXPECT_EQ(first.step.rows,
+            (std::vector<RowPlan>{{1, 4, 1, true, 2}, {2, 4, 1, true, 2}, {3, 0, 3, true, 0}, {4, 0, 3, false, 0}}));
+  launch(first.step);
+  sample();
+  commit();
+  // The chunk and the decoding rows before it are in flight, and so is the prompt whose token nobody has read.
+  EXPECT_EQ(next().step.rows,
+            (std::vector<RowPlan>{
+                {1, 5, 1, true, 3}, {2, 5, 1, true, 3}, {3, 3, 1, true, 1}, {4, 3, 2, true, 0}, {5, 0, 3, false, 0}}));
+}
+
+TEST_F(SchedulerTest, GivesAPromptATokenWhereDecodingRowsTakeTheBudget) {
+  options_.step_tokens = 3;
+  decode_with(4);
+  submit(8, false, 5);
+  state().admit();
+  EXPECT_EQ(next().step.rows,
+            (std::vector<RowPlan>{
+                {1, 3, 1, true, 1}, {2, 3, 1, true, 1}, {3, 3, 1, true, 1}, {4, 3, 1, true, 1}, {5, 0, 1, false, 0}}));
+}
+
+TEST_F(SchedulerTest, KeepsTwoChunksOfOnePromptInFlight) {
+  options_.step_tokens = 8;
+  submit(8, false, 20);
+  state().admit();
+  int64_t first = 0;
+  for (const Action expected : {Action::launch, Action::sample, Action::launch, Action::sample, Action::start_commit,
+                                Action::launch, Action::sample, Action::start_commit, Action::launch}) {
+    const Selection selection = next();
+    ASSERT_EQ(selection.action, expected);
+    if (expected == Action::launch) {
+      EXPECT_EQ(selection.step.rows.at(0).first, first);
+      first += selection.step.rows.at(0).tokens;
+      launch(selection.step);
+    }
+    if (expected == Action::sample) sample();
+    if (expected == Action::start_commit) commit();
+  }
+  EXPECT_EQ(first, 21);  // the last one decodes, behind a prompt of which a chunk is not committed
+}
+
+TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksItApart) {
+  start_over({.pages = 400, .sequences = 40, .schedule = Schedule::drained});
+  options_.schedule = Schedule::drained;
   decode_with(2);
   step({1, 2});
   step({1, 2});
@@ -140,8 +194,7 @@ TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksIt) {
   const Selection selection = next();
   EXPECT_EQ(selection.step.kind, StepKind::prefill);
   EXPECT_EQ(selection.step.bucket, 16);
-  EXPECT_EQ(selection.step.rows,
-            (std::vector<RowPlan>{{3, 0, 3, true, 0}, {4, 0, 5, true, 0}, {1, 5, 1, true, 3}, {2, 5, 1, true, 3}}));
+  EXPECT_EQ(selection.step.rows, (std::vector<RowPlan>{{3, 0, 3, true, 0}, {4, 0, 5, true, 0}}));
 }
 
 TEST_F(SchedulerTest, SharesWhatTheRowsLeaveOfTheLargestBucketAmongDrafts) {
@@ -169,7 +222,7 @@ TEST_F(SchedulerTest, DraftsNeitherConstrainedRequestsNorBesidePrompts) {
   decoding();
   submit();
   state().admit();
-  EXPECT_EQ(next().step.rows, (std::vector<RowPlan>{{3, 0, 3, true, 0}, {2, 3, 1, true, 1}}));
+  EXPECT_EQ(next().step.rows, (std::vector<RowPlan>{{2, 3, 1, true, 1}, {3, 0, 3, true, 0}}));
 }
 
 TEST_F(SchedulerTest, TakesNoPageForDraftsThatTheRowDoesNotNeed) {
@@ -189,7 +242,7 @@ TEST_F(SchedulerTest, TakesNoPageForDraftsThatTheRowDoesNotNeed) {
 }
 
 TEST_F(SchedulerTest, LeavesDecodingRowsOutWherePromptsRunApart) {
-  options_.mixed = false;
+  options_.schedule = Schedule::drained;
   decode_with(2);
   submit();
   state().admit();
@@ -219,12 +272,11 @@ TEST_F(SchedulerTest, GivesAScoredPromptTheHeadRowsThatOthersLeave) {
   const RequestId plain = *submitted.id + 1;
   Selection selection = next();
   ASSERT_EQ(selection.action, Action::launch);
-  // Three of the plain prompt, whose last token takes a head row, and so does one of the two that decode.
-  EXPECT_EQ(rows_of(selection.step), (std::vector<RequestId>{3, plain, 1}));
-  EXPECT_EQ(selection.step.rows[0], (RowPlan{3, 0, 2, false, 0, {}, 2}));
-  EXPECT_EQ(selection.step.rows[1], (RowPlan{plain, 0, 3, true, 0}));
+  EXPECT_EQ(rows_of(selection.step), (std::vector<RequestId>{1, 2, 3, plain}));
+  EXPECT_EQ(selection.step.rows[2], (RowPlan{3, 0, 2, false, 0, {}, 2}));
+  EXPECT_EQ(selection.step.rows[3], (RowPlan{plain, 0, 2, false, 0})) << "its last token must see the head";
   EXPECT_EQ(selection.step.chosen(), 4);
-  options_.mixed = false;
+  options_.schedule = Schedule::drained;
   selection = next();
   EXPECT_EQ(selection.step.rows[0], (RowPlan{3, 0, 4, false, 0, {}, 4}));
   EXPECT_EQ(selection.step.rows[1], (RowPlan{plain, 0, 2, false, 0})) << "its last token must see the head";

@@ -36,7 +36,7 @@ Told serve(EngineOptions options, const Sampling& sampling = {}, const ChoiceOpt
 }
 
 TEST(StepRecords, TellEveryStepOnceAsItWasCounted) {
-  const Told told = serve({.max_batch = 2, .chunk = 8, .buckets = {1, 2, 8}});
+  const Told told = serve({.max_batch = 2, .step_tokens = 8, .buckets = {1, 2, 8}});
   std::map<std::pair<int, RunMode>, BucketUse> buckets;
   int64_t prompt_tokens = 0, padding = 0;
   double us = 0;
@@ -70,18 +70,18 @@ TEST(StepRecords, TellEveryStepOnceAsItWasCounted) {
 }
 
 TEST(StepRecords, SayWhyAStepHadNoGraph) {
-  for (const StepRecord& step : serve({.max_batch = 3, .chunk = 2, .buckets = {2}, .allow_eager = true}).steps) {
+  for (const StepRecord& step : serve({.max_batch = 3, .step_tokens = 2, .buckets = {2}, .allow_eager = true}).steps) {
     const bool overflows = step.bucket == 3;
     EXPECT_EQ(overflows ? "eager" : "graph", step.run);
     EXPECT_EQ(overflows ? "more rows than the largest bucket has, 2" : "", step.reason);
   }
   for (const RunMode mode : {RunMode::captured, RunMode::eager})
-    for (const StepRecord& step : serve({.max_batch = 3, .mode = mode}).steps) {
+    for (const StepRecord& step : serve({.max_batch = 3, .step_tokens = 8, .mode = mode}).steps) {
       EXPECT_EQ(to_string(mode), step.run);
       EXPECT_EQ("the mode is " + std::string(to_string(mode)), step.reason);
     }
   int with_prompts = 0;
-  for (const StepRecord& step : serve({.max_batch = 3, .prefill = PrefillForm::piecewise}).steps) {
+  for (const StepRecord& step : serve({.max_batch = 3, .step_tokens = 8, .prefill = PrefillForm::piecewise}).steps) {
     EXPECT_EQ(step.prompt_tokens > 0 ? "piecewise" : "graph", step.run);
     EXPECT_EQ(step.prompt_tokens > 0 ? "prompts are run piecewise" : "", step.reason);
     with_prompts += step.prompt_tokens > 0;
@@ -90,7 +90,7 @@ TEST(StepRecords, SayWhyAStepHadNoGraph) {
 }
 
 TEST(StepRecords, CountDraftsAndRowsThatAreChosenAgain) {
-  EngineOptions drafting{.max_batch = 1, .speculate = 2};
+  EngineOptions drafting{.max_batch = 1, .step_tokens = 8, .speculate = 2};
   drafting.drafts = [](const Request&) { return std::vector<int32_t>{1, 2}; };
   const Told drafted = serve(drafting);
   int64_t drafts = 0;
@@ -104,7 +104,7 @@ TEST(StepRecords, CountDraftsAndRowsThatAreChosenAgain) {
   EXPECT_GT(drafts, 0);
 
   int64_t again = 0;
-  for (const StepRecord& step : serve({.max_batch = 2, .choices = true}, {}, {.logprobs = 1}).steps)
+  for (const StepRecord& step : serve({.max_batch = 2, .step_tokens = 8, .choices = true}, {}, {.logprobs = 1}).steps)
     again += step.chosen_again;
   EXPECT_EQ(3 * 6, again);
 }

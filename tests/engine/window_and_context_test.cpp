@@ -93,7 +93,7 @@ TEST(Window, OfAllLayersIsAllThatAnEngineKeepsOfARequest) {
   };
   const auto options_of = [&](int64_t pages, int speculate) {
     return EngineOptions{.max_batch = 2,
-                         .chunk = 8,
+                         .step_tokens = 8,
                          .buckets = {8},
                          .max_context = kPrompt + kOutputs,
                          .pages = pages,
