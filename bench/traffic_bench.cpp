@@ -52,7 +52,10 @@ struct RoundOfTraffic {
 class TrafficRound {
  public:
   TrafficRound(Engine& engine, const TrafficOptions& options, uint64_t round)
-      : engine_(engine), options_(options), round_(round) {}
+      : engine_(engine), options_(options), round_(round) {
+    for (size_t i = 0; i < options.requests.size(); ++i)
+      prompts_.push_back(random_prompt(options.requests[i].prompt, options.vocab, options.seed + index_of_all(i)));
+  }
 
   RoundOfTraffic run() {
     start_ = TrafficClock::now();
@@ -91,15 +94,17 @@ class TrafficRound {
     };
     while (next_ < options_.requests.size() && may_come()) {
       const PlannedRequest& planned = options_.requests[next_];
-      const uint64_t index = round_ * options_.requests.size() + next_;
-      std::vector<int32_t> prompt = random_prompt(planned.prompt, options_.vocab, options_.seed + index);
       result_.served[next_].arrival = options_.concurrency > 0 ? TrafficClock::now() : due(next_);
-      const RequestId id = submit_or_throw(engine_, {.prompt = std::move(prompt), .max_tokens = planned.output},
-                                           options_.sampling, index);
+      const RequestId id =
+          submit_or_throw(engine_, {.prompt = std::move(prompts_[next_]), .max_tokens = planned.output},
+                          options_.sampling, index_of_all(next_));
       index_of_[id] = next_++;
       ++open_;
     }
   }
+
+  // Among the requests of all rounds.
+  uint64_t index_of_all(size_t index) const { return round_ * options_.requests.size() + index; }
 
   void wait_for_arrival() const {
     // A sleeper wakes up late: the last of it is spent looking.
@@ -111,6 +116,7 @@ class TrafficRound {
   Engine& engine_;
   const TrafficOptions& options_;
   uint64_t round_;
+  std::vector<std::vector<int32_t>> prompts_;  // made before: drawing tokens takes longer than a step may wait
   RoundOfTraffic result_;
   TimePoint start_, last_token_;
   size_t next_ = 0;
@@ -135,10 +141,12 @@ Tail idle_of(Device& device, Engine& engine, const TrafficOptions& options, int6
 // Decoders, and the prompt that arrives beside them.
 class ArrivingPrompt {
  public:
-  ArrivingPrompt(Engine& engine, const ArrivingPromptOptions& options) : engine_(engine), options_(options) {}
+  ArrivingPrompt(Engine& engine, std::vector<StepRecord>& steps, const ArrivingPromptOptions& options)
+      : engine_(engine), engine_steps_(steps), options_(options) {}
 
   // Tokens a second of the prompt until its first token, and what it did to `decoders`.
   double run(int decoders) {
+    std::vector<int32_t> prompt = random_prompt(options_.prompt, options_.vocab, next_key());
     gaps_before.clear(), gaps_during.clear();
     last_of_.clear();
     for (int i = 0; i < decoders; ++i) {
@@ -150,11 +158,13 @@ class ArrivingPrompt {
     constexpr int kTokensBefore = 16;
     for (size_t tokens = 0; decoders > 0 && (tokens < kTokensBefore * last_of_.size() || !all_decode());)
       tokens += step(gaps_before);
-    submit_or_throw(engine_, {.prompt = random_prompt(options_.prompt, options_.vocab, next_key()), .max_tokens = 1},
-                    options_.sampling, static_cast<uint64_t>(decoders));
-    const TimePoint arrival = TrafficClock::now();
     first_token_.reset();
+    engine_steps_.clear();
+    const TimePoint arrival = TrafficClock::now();
+    submit_or_throw(engine_, {.prompt = std::move(prompt), .max_tokens = 1}, options_.sampling,
+                    static_cast<uint64_t>(decoders));
     while (!first_token_) step(gaps_during);
+    add_full_steps();
     const double seconds = 1e-3 * ms_between(arrival, *first_token_);
     const size_t at_least = gaps_during.size() + 2 * static_cast<size_t>(decoders);  // what its end held up
     while (decoders > 0 && gaps_during.size() < at_least) step(gaps_during);
@@ -166,6 +176,7 @@ class ArrivingPrompt {
   }
 
   std::vector<double> gaps_before, gaps_during;  // ms between two tokens of a decoder, in the last run
+  std::vector<double> full_step_ms;              // of the steps that took most of the prompt, in the last run
 
  private:
   // Outlasts the prompt, if a chunk of it goes through with each token.
@@ -173,6 +184,13 @@ class ArrivingPrompt {
   uint64_t next_key() { return options_.seed + keys_++; }
   bool all_decode() const {
     return std::ranges::all_of(last_of_, [](const auto& one) { return one.second.has_value(); });
+  }
+
+  void add_full_steps() {
+    full_step_ms.clear();
+    const auto most = std::ranges::max_element(engine_steps_, {}, &StepRecord::prompt_tokens);
+    for (const StepRecord& one : engine_steps_)
+      if (one.prompt_tokens > 0 && one.bucket == most->bucket) full_step_ms.push_back(1e-3 * one.us);
   }
 
   size_t step(std::vector<double>& gaps) {
@@ -198,6 +216,7 @@ class ArrivingPrompt {
   }
 
   Engine& engine_;
+  std::vector<StepRecord>& engine_steps_;
   const ArrivingPromptOptions& options_;
   uint64_t keys_ = 0;
   std::map<RequestId, std::optional<TimePoint>> last_of_;  // of the decoders
@@ -236,21 +255,24 @@ TrafficFigures measure_traffic(Device& device, Engine& engine, const TrafficOpti
   return figures;
 }
 
-ArrivingPromptFigures measure_arriving_prompt(Engine& engine, const ArrivingPromptOptions& options) {
-  ArrivingPrompt arriving(engine, options);
-  std::vector<double> before, during, worst, alone, beside;
+ArrivingPromptFigures measure_arriving_prompt(Engine& engine, std::vector<StepRecord>& steps,
+                                              const ArrivingPromptOptions& options) {
+  ArrivingPrompt arriving(engine, steps, options);
+  std::vector<double> before, during, full, worst, alone, beside;
   for (int round = -1; round < options.rounds; ++round) {  // one warms up
     const double rate_alone = arriving.run(0), rate_beside = arriving.run(options.decoders);
     if (round < 0) continue;
     alone.push_back(rate_alone);
     beside.push_back(rate_beside);
     before.insert(before.end(), arriving.gaps_before.begin(), arriving.gaps_before.end());
+    full.insert(full.end(), arriving.full_step_ms.begin(), arriving.full_step_ms.end());
     during.insert(during.end(), arriving.gaps_during.begin(), arriving.gaps_during.end());
     worst.push_back(std::ranges::max(arriving.gaps_during));
   }
   return {.prompt = options.prompt,
           .before_ms = tail_of(std::move(before)),
           .during_ms = tail_of(std::move(during)),
+          .full_step_ms = tail_of(std::move(full)),
           .worst_gap_ms = spread_of(std::move(worst)),
           .alone_tokens_per_s = spread_of(std::move(alone)),
           .beside_tokens_per_s = spread_of(std::move(beside))};

@@ -53,13 +53,17 @@ struct ArrivingPromptFigures {
   int64_t prompt = 0;
   Tail before_ms;              // between two tokens of a decoder, before the prompt arrives
   Tail during_ms;              // the same while it goes through
+  Tail full_step_ms;           // of the steps with prompt tokens that were computed in the largest bucket of them
   Spread worst_gap_ms;         // the longest of each round, the gap that the prompt's end closes included
   Spread alone_tokens_per_s;   // of the prompt, until its first token, with nobody else
   Spread beside_tokens_per_s;  // with the decoders
+  double worst_over_step() const { return worst_gap_ms.median / full_step_ms.median; }
   double share() const { return beside_tokens_per_s.median / alone_tokens_per_s.median; }
 };
 
-// The engine must be idle and have room for one request more than there are decoders. Throws Error as above.
-ArrivingPromptFigures measure_arriving_prompt(Engine& engine, const ArrivingPromptOptions& options);
+// The engine must be idle, have room for one request more than there are decoders, and tell each step to `steps`
+// (EngineOptions::stepped). Throws Error as above.
+ArrivingPromptFigures measure_arriving_prompt(Engine& engine, std::vector<StepRecord>& steps,
+                                              const ArrivingPromptOptions& options);
 
 }  // namespace nodewright

@@ -118,19 +118,22 @@ nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, 
 }
 
 nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& session, Engine& engine,
-                                             const RowSampling& sampling, int64_t prompt) {
-  const ArrivingPromptFigures f = measure_arriving_prompt(engine, {.decoders = *words.decoders,
-                                                                   .prompt = prompt,
-                                                                   .sampling = sampling,
-                                                                   .seed = words.seed,
-                                                                   .vocab = session.config().vocab,
-                                                                   .rounds = words.rounds});
+                                             std::vector<StepRecord>& steps, const RowSampling& sampling,
+                                             int64_t prompt) {
+  const ArrivingPromptFigures f = measure_arriving_prompt(engine, steps,
+                                                          {.decoders = *words.decoders,
+                                                           .prompt = prompt,
+                                                           .sampling = sampling,
+                                                           .seed = words.seed,
+                                                           .vocab = session.config().vocab,
+                                                           .rounds = words.rounds});
   print_tail_head(
       fmt::format("{}: {} decoders, and a prompt of {} tokens arrives", sampling.name, *words.decoders, prompt));
   print_tail("tokens before it", "ms", f.before_ms);
   print_tail("tokens beside it", "ms", f.during_ms);
-  fmt::print("  worst gap of a decoder: {:.3f} ms, {:.3f} to {:.3f} in {} rounds\n", f.worst_gap_ms.median,
-             f.worst_gap_ms.least, f.worst_gap_ms.most, words.rounds);
+  print_tail("a full step of it", "ms", f.full_step_ms);
+  fmt::print("  worst gap of a decoder: {:.3f} ms, {:.3f} to {:.3f} in {} rounds; {:.2f} times a full step\n",
+             f.worst_gap_ms.median, f.worst_gap_ms.least, f.worst_gap_ms.most, words.rounds, f.worst_over_step());
   fmt::print("  {:.1f} prompt tokens/s, {:.1f} alone: {:.1f} %\n", f.beside_tokens_per_s.median,
              f.alone_tokens_per_s.median, 100 * f.share());
   return {{"sampling", sampling.name},
@@ -138,7 +141,9 @@ nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& s
           {"prompt_tokens", prompt},
           {"between_tokens_before_ms", tail_json(f.before_ms)},
           {"between_tokens_ms", tail_json(f.during_ms)},
+          {"full_step_ms", tail_json(f.full_step_ms)},
           {"worst_gap_ms", spread_json(f.worst_gap_ms)},
+          {"worst_gap_over_full_step", f.worst_over_step()},
           {"prompt_tokens_per_s", spread_json(f.beside_tokens_per_s)},
           {"prompt_tokens_per_s_alone", spread_json(f.alone_tokens_per_s)},
           {"share_of_alone", f.share()}};
@@ -160,6 +165,8 @@ int bench_serve_command(const ServeWords& words) {
          .fault = Fault::usage});
   EngineSettings engine_settings = words.engine;
   engine_settings.engine.max_batch = serve_batch(words);
+  std::vector<StepRecord> steps;
+  if (words.decoders) engine_settings.engine.stepped = [&steps](const StepRecord& step) { steps.push_back(step); };
   const bool choices = std::ranges::any_of(settings, &ChoiceOptions::shapes, &RowSampling::choice);
   const std::unique_ptr<Engine> engine = make_engine(engine_settings, words.session, session,
                                                      {.prompt_tokens = std::numeric_limits<int64_t>::max(),
@@ -169,7 +176,7 @@ int bench_serve_command(const ServeWords& words) {
   for (const RowSampling& sampling : settings) {
     if (words.decoders)
       for (const LengthRange& range : prompts)
-        lines.push_back(serve_arriving_prompt(words, session, *engine, sampling, range.most));
+        lines.push_back(serve_arriving_prompt(words, session, *engine, steps, sampling, range.most));
     else
       lines.push_back(serve_traffic(words, session, *engine, sampling, prompts, outputs));
     std::fflush(stdout);

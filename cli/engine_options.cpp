@@ -176,7 +176,11 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   };
   const std::shared_ptr<StepLogWriter> log =
       settings.log.empty() ? nullptr : std::make_shared<StepLogWriter>(settings.log);
-  if (log) engine.stepped = [log](const StepRecord& step) { log->write(step); };
+  if (log)
+    engine.stepped = [log, told = engine.stepped](const StepRecord& step) {
+      log->write(step);
+      if (told) told(step);
+    };
   auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);
   progress->wipe();
   if (log) log->write(head_of_log(engine, options, session, *made));

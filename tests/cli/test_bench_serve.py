@@ -57,10 +57,14 @@ class BenchServe(CommandTest):
         self.assertEqual(3, record["max_batch"])
         for line in record["lines"]:
             self.assertEqual(2, line["decoders"])
-            for name in ("between_tokens_before_ms", "between_tokens_ms"):
+            for name in ("between_tokens_before_ms", "between_tokens_ms", "full_step_ms"):
                 self.assert_tail(line[name])
             # The longest of all rounds is one of the gaps.
             self.assertAlmostEqual(line["between_tokens_ms"]["max"], line["worst_gap_ms"]["max"])
+            self.assertLess(0, line["full_step_ms"]["median"])
+            self.assertAlmostEqual(line["worst_gap_ms"]["median"] / line["full_step_ms"]["median"],
+                                   line["worst_gap_over_full_step"])
+            self.assertIn("%.2f times a full step" % line["worst_gap_over_full_step"], text)
             self.assertAlmostEqual(line["prompt_tokens_per_s"]["median"] / line["prompt_tokens_per_s_alone"]["median"],
                                    line["share_of_alone"])
             self.assertIn("%.1f alone" % line["prompt_tokens_per_s_alone"]["median"], text)
