@@ -170,8 +170,9 @@ int chat(const ChatOptions& options) {
   check_pairs(options.engine, options.session, config.max_position);
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
   ChoiceReader choices(config, tokenizer);
-  const bool needs_choices = read_choice(choices, options.choice, eos).options.needs_choices();
+  const bool needs_choices = read_choice(choices, options.choice, options.sampling, eos).options.needs_choices();
   stop_ids_of(options.choice, eos, config.vocab);  // what is wrong is told before anything is loaded
+  tell_ignored(config.generation);
 
   Session session(options.session, Loading::begun);
   const int64_t context = options.session.max_context > 0 ? options.session.max_context
@@ -184,7 +185,8 @@ int chat(const ChatOptions& options) {
                              .context = context,
                              .max_tokens = options.max_tokens,
                              .eos = eos,
-                             .choice = options.choice});
+                             .choice = options.choice,
+                             .sampling = options.sampling});
   if (isatty(STDIN_FILENO) != 0)
     fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
                options.session.model.filename().string(), session.device().name());

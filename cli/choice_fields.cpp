@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -48,19 +49,27 @@ std::vector<std::string> stop_strings(const LineJson& value) {
 
 }  // namespace
 
-LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>& eos) {
+LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>& eos,
+                              const SamplingOptions& sampling) {
   LineChoice choice;
   const LineJson *regex = line.find("regex"), *schema = line.find("json_schema");
   if (regex != nullptr && schema != nullptr) throw std::invalid_argument("it has both regex and json_schema");
   if (regex != nullptr) choice.options = constrained_to(grammar(string_of(*regex, line.name_of("regex"))), eos);
   if (schema != nullptr) choice.options = constrained_to(grammar(json_schema_pattern(*schema)), eos);
   ChoiceOptions& options = choice.options;
+  const ChoiceOptions defaults = choice_of(sampling, config_.generation);
+  options.min_p = defaults.min_p;
+  options.repetition_penalty = defaults.repetition_penalty;
+  options.presence_penalty = defaults.presence_penalty;
+  options.frequency_penalty = defaults.frequency_penalty;
+  options.min_tokens = eos.empty() ? 0 : defaults.min_tokens;
   read_number(line, "min_p", options.min_p);
   read_number(line, "repetition_penalty", options.repetition_penalty);
   read_number(line, "presence_penalty", options.presence_penalty);
   read_number(line, "frequency_penalty", options.frequency_penalty);
   read_biases(line, options);
   read_bad_sequences(line, options);
+  add_defaults(defaults, options);
   const auto integer = [&](const char* name, int64_t most, auto& value) {
     if (const LineJson* field = line.find(name))
       value = static_cast<std::remove_reference_t<decltype(value)>>(integer_of(*field, line.name_of(name), 0, most));
@@ -96,6 +105,16 @@ void ChoiceReader::read_biases(const LineFields& line, ChoiceOptions& options) c
   const std::string name = line.name_of("suppress_tokens");
   for (const LineJson& id : list_of(line, "suppress_tokens", "token ids"))
     options.biases.push_back({static_cast<int32_t>(integer_of(id, "a token of " + name, 0, INT32_MAX)), -INFINITY});
+}
+
+// What the checkpoint never wants chosen, unless the line has another bias for it. A padded vocabulary may lack tokens.
+void ChoiceReader::add_defaults(const ChoiceOptions& defaults, ChoiceOptions& options) const {
+  for (const TokenBias& bias : defaults.biases)
+    if (bias.token < config_.vocab && std::ranges::count(options.biases, bias.token, &TokenBias::token) == 0)
+      options.biases.push_back(bias);
+  for (const std::vector<int32_t>& word : defaults.bad_sequences)
+    if (std::ranges::max(word) < config_.vocab && std::ranges::count(options.bad_sequences, word) == 0)
+      options.bad_sequences.push_back(word);
 }
 
 // A word is banned where it begins a text and behind a space: many tokenizers have other tokens there.

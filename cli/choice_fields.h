@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/line_fields.h"
+#include "cli/sampling_options.h"
 #include "engine/choice_options.h"
 #include "engine/grammar.h"
 #include "engine/stop_strings.h"
@@ -27,12 +28,14 @@ class ChoiceReader {
       : config_(config), tokenizer_(tokenizer) {}
 
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
-  LineChoice read(const LineFields& line, const std::vector<int32_t>& eos);
+  // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint.
+  LineChoice read(const LineFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling);
 
  private:
   std::shared_ptr<Grammar> grammar(const std::string& pattern);
   void read_biases(const LineFields& line, ChoiceOptions& options) const;
   void read_bad_sequences(const LineFields& line, ChoiceOptions& options) const;
+  void add_defaults(const ChoiceOptions& defaults, ChoiceOptions& options) const;
   const Tokenizer& tokenizer_for(const char* field) const;
 
   const ModelConfig& config_;

@@ -62,11 +62,6 @@ ordered_json json_schema(const std::string& text_or_file) {
 }  // namespace
 
 void add_choice_flags(CLI::App& command, ChoiceFlags& flags) {
-  command.add_option("--min-p", flags.min_p, "keep tokens of at least this share of the likeliest one's probability");
-  command.add_option("--repetition-penalty", flags.repetition_penalty,
-                     "divides the logits of tokens that prompt and answer have had; 1: none");
-  command.add_option("--presence-penalty", flags.presence_penalty, "taken from the logits of tokens of the answer");
-  command.add_option("--frequency-penalty", flags.frequency_penalty, "the same, for each time they came");
   command.add_option("--stop", flags.stop, "end before this text; may be given several times")->allow_extra_args(false);
   command.add_option("--stop-token-ids", flags.stop_token_ids, "end with one of these tokens, too: 1,2,3");
   command.add_option("--min-tokens", flags.min_tokens, "choose no end before so many tokens")
@@ -81,14 +76,7 @@ void add_choice_flags(CLI::App& command, ChoiceFlags& flags) {
 
 ordered_json line_of(const ChoiceFlags& flags) {
   ordered_json line = ordered_json::object();
-  const auto number = [&line](const char* name, const auto& value) {
-    if (value) line[name] = *value;
-  };
-  number("min_p", flags.min_p);
-  number("repetition_penalty", flags.repetition_penalty);
-  number("presence_penalty", flags.presence_penalty);
-  number("frequency_penalty", flags.frequency_penalty);
-  number("min_tokens", flags.min_tokens);
+  if (flags.min_tokens) line["min_tokens"] = *flags.min_tokens;
   if (!flags.stop.empty()) line["stop"] = flags.stop;
   if (!flags.bad_words.empty()) line["bad_words"] = flags.bad_words;
   if (!flags.logit_bias.empty()) {
@@ -101,10 +89,11 @@ ordered_json line_of(const ChoiceFlags& flags) {
   return line;
 }
 
-LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const std::vector<int32_t>& eos) {
+LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
+                       const std::vector<int32_t>& eos) {
   try {
     const LineJson line = line_of(flags);
-    return reader.read(LineFields(line), eos);
+    return reader.read(LineFields(line), eos, sampling);
   } catch (const std::invalid_argument& error) {
     throw Error({.doing = "use the options of the choice", .detail = error.what(), .fault = Fault::usage});
   }

@@ -1,5 +1,5 @@
-// What generate and chat take beyond temperature, top-k and top-p, as options of the command line: the fields of a
-// request line of `run` that ask for the same (cli/choice_fields.h).
+// What generate and chat take beyond the numbers of cli/sampling_options.h, as options of the command line: the fields
+// of a request line of `run` that ask for the same (cli/choice_fields.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,21 +14,20 @@
 namespace nodewright::cli {
 
 struct ChoiceFlags {
-  std::optional<double> min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::vector<std::string> stop, bad_words, logit_bias;
   std::string stop_token_ids, regex, json_schema;
   std::optional<int64_t> min_tokens;
 };
 
-// --min-p, --repetition-penalty, --presence-penalty, --frequency-penalty, --stop, --stop-token-ids, --min-tokens,
-// --logit-bias, --bad-word, --regex, --json-schema.
+// --stop, --stop-token-ids, --min-tokens, --logit-bias, --bad-word, --regex, --json-schema.
 void add_choice_flags(CLI::App& command, ChoiceFlags& flags);
 
 // As a request line says them. Throws Error (usage) naming the option that cannot be read.
 nlohmann::ordered_json line_of(const ChoiceFlags& flags);
 
 // The same, read. `eos`: what ends the text of a grammar. Throws Error (usage) naming the option that cannot be.
-LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const std::vector<int32_t>& eos);
+LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
+                       const std::vector<int32_t>& eos);
 
 // The stop ids of a request: those of the flags, then `eos`. Throws Error (usage) for one outside the vocabulary.
 std::vector<int32_t> stop_ids_of(const ChoiceFlags& flags, std::vector<int32_t> eos, int64_t vocab);

@@ -20,6 +20,7 @@ struct ConversationOptions {
   int64_t max_tokens = 0;  // of an answer
   std::vector<int32_t> eos;
   const ChoiceFlags& choice;
+  const SamplingOptions& sampling;  // what the choice takes of it
 };
 
 class Conversation {

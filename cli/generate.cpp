@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/choice_flags.h"
@@ -61,7 +60,6 @@ void check(const GenerateOptions& options) {
   if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
   check(options.sampling);
   check_steps(options.session);
-  if (takes_several(options)) check_several_steps(options.engine, line_of(options.choice));
 }
 
 // Of --prompt, or what --prompt - and --prompt-file name, without the line break at its end.
@@ -142,8 +140,10 @@ int generate(const GenerateOptions& options) {
                    .max_tokens = options.max_tokens,
                    .stop_ids = stop_ids_of(options.choice, eos, config.vocab)};
   ChoiceReader choices(config, tokenizer);
-  LineChoice choice = read_choice(choices, options.choice, eos);
+  LineChoice choice = read_choice(choices, options.choice, options.sampling, eos);
   const Sampling sampling = sampling_of(options.sampling, config.generation);
+  if (takes_several(options)) check_several_steps(options.engine, choice.options);
+  tell_ignored(config.generation);
 
   Session session(options.session, Loading::begun);
   // A text may end at the last position there is; a prompt must leave room for one token.

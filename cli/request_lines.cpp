@@ -106,9 +106,10 @@ void LineReader::read_fields(const LineFields& fields, RequestLine& line) {
     eos.clear();
   spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
   if (const LineJson* hidden = fields.find("hidden")) spec.hidden = hidden_states(*hidden);
-  const Sampling sampling = sampling_of_line(fields, line.number);
+  const SamplingOptions words = sampling_of_line(fields, line.number);
+  const Sampling sampling = sampling_of(words, config_.generation);
   for (int64_t k = 0; k < outputs; ++k) {
-    AskedOutput& output = line.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos)});
+    AskedOutput& output = line.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words)});
     if (k > 0) output.sampling.seed = mixed_seed(sampling.seed, static_cast<uint64_t>(k));
   }
   line.says_n = n != nullptr;
@@ -151,7 +152,7 @@ std::vector<int32_t> LineReader::chat_prompt(const LineFields& fields) {
   return encode_prompt(*tokenizer_, template_->render(variables, std::time(nullptr)));
 }
 
-Sampling LineReader::sampling_of_line(const LineFields& fields, int64_t number) const {
+SamplingOptions LineReader::sampling_of_line(const LineFields& fields, int64_t number) const {
   SamplingOptions sampling = options_.sampling;
   const LineJson *temperature = fields.find("temperature"), *top_k = fields.find("top_k"),
                  *top_p = fields.find("top_p");
@@ -165,7 +166,7 @@ Sampling LineReader::sampling_of_line(const LineFields& fields, int64_t number) 
   const LineJson* seed = fields.find("seed");
   // Two lines without a seed never draw the same numbers.
   sampling.seed = seed != nullptr ? seed_of(*seed, "seed") : mixed_seed(sampling.seed, static_cast<uint64_t>(number));
-  return sampling_of(sampling, config_.generation);
+  return sampling;
 }
 
 }  // namespace nodewright::cli

@@ -50,7 +50,7 @@ class LineReader {
   void read_fields(const LineFields& fields, RequestLine& line);
   std::vector<int32_t> prompt_of(const LineFields& fields);
   std::vector<int32_t> chat_prompt(const LineFields& fields);
-  Sampling sampling_of_line(const LineFields& fields, int64_t number) const;
+  SamplingOptions sampling_of_line(const LineFields& fields, int64_t number) const;
 
   LineOptions options_;
   const ModelConfig& config_;

@@ -46,11 +46,12 @@ void allow_every_second(std::span<uint32_t> allowed, int64_t vocab) {
 }
 
 // As the same words ask for it.
-std::string in_words(const Sampling& sampling) {
-  if (sampling.temperature == 0) return "greedy";
-  std::string words = fmt::format("temperature={}", sampling.temperature);
+std::string in_words(const Sampling& sampling, const ChoiceOptions& choice) {
+  std::string words = sampling.temperature == 0 ? "greedy" : fmt::format("temperature={}", sampling.temperature);
   if (sampling.top_k > 0) words += fmt::format(",top_k={}", sampling.top_k);
   if (sampling.top_p < 1) words += fmt::format(",top_p={}", sampling.top_p);
+  if (choice.min_p > 0) words += fmt::format(",min_p={}", choice.min_p);
+  if (choice.penalises()) words += fmt::format(",repetition_penalty={}", choice.repetition_penalty);
   return words;
 }
 
@@ -63,7 +64,9 @@ RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
   if (words == "greedy") return rows;
   if (words == "checkpoint") {
     rows.sampling = sampling_of({}, config.generation);
-    rows.name = fmt::format("checkpoint({})", in_words(rows.sampling));
+    rows.choice = choice_of({}, config.generation);
+    rows.choice.min_tokens = 0;  // of the first tokens alone
+    rows.name = fmt::format("checkpoint({})", in_words(rows.sampling, rows.choice));
     return rows;
   }
   SamplingNumbers numbers;

@@ -127,6 +127,7 @@ int run_requests(const RunOptions& options) {
     tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
+  tell_ignored(config.generation);
   const LineOptions of_lines{options.session.model, options.sampling, options.max_tokens};
   LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
   make_folder("--hidden-dir", options.hidden_dir);

@@ -6,19 +6,22 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/decoder.h"
+#include "engine/choice_options.h"
+#include "engine/step_inputs.h"
 #include "models/model_config.h"
 
 namespace nodewright::cli {
 
 struct SamplingOptions {
-  std::optional<double> temperature, top_p;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int64_t> top_k;
   uint64_t seed = 0;
   bool greedy = false;
 };
 
-// --temperature, --top-k, --top-p, --seed, --greedy.
+// --temperature, --top-k, --top-p, --min-p, --repetition-penalty, --presence-penalty, --frequency-penalty, --seed,
+// --greedy.
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
 
 // Throws Error (usage) naming the option that is out of range.
@@ -26,5 +29,12 @@ void check(const SamplingOptions& options);
 
 // The checkpoint's generation_config.json speaks where the command line is silent.
 Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults);
+
+// The same for min-p, the penalties, and what a checkpoint never wants chosen. With `greedy` the likeliest token is
+// taken as it is, but for the latter.
+ChoiceOptions choice_of(const SamplingOptions& options, const GenerationDefaults& defaults);
+
+// Names on stderr what the checkpoint asks for and nothing here does.
+void tell_ignored(const GenerationDefaults& defaults);
 
 }  // namespace nodewright::cli

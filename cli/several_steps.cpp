@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "cli/interruption.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 
-void check_several_steps(const EngineSettings& engine, const nlohmann::ordered_json& fields) {
+void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choice) {
   const auto refuse = [](const std::string& option) {
     throw Error({.doing = "use together",
                  .object = "--steps-per-launch and " + option,
@@ -19,11 +18,14 @@ void check_several_steps(const EngineSettings& engine, const nlohmann::ordered_j
                  .advice = "one of them",
                  .fault = Fault::usage});
   };
-  if (!fields.empty()) {
-    std::string option = "--" + fields.begin().key();
-    std::ranges::replace(option, '_', '-');
-    refuse(option);
-  }
+  if (choice.needs_choices() || choice.ends)
+    throw Error({.doing = "use together",
+                 .object = "--steps-per-launch and the choice of tokens",
+                 .detail = "such a launch knows temperature, top-k and top-p, and this text asks for more: min-p, "
+                           "penalties, biases, stop strings or a grammar, on the command line or in "
+                           "generation_config.json",
+                 .advice = "no --steps-per-launch",
+                 .fault = Fault::usage});
   if (engine.engine.speculate > 0) refuse("--speculate");
   if (!engine.engine.buckets.empty()) refuse("--buckets");
   if (!engine.memory_limit.empty()) refuse("--memory-limit");

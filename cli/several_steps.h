@@ -2,17 +2,14 @@
 // decides what follows, so this is a Decoder's loop, without what a request may ask of an Engine.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "cli/engine_options.h"
 #include "cli/one_request.h"
 #include "engine/decoder.h"
 
 namespace nodewright::cli {
 
-// Throws Error (usage) naming --steps-per-launch and the option that only an engine knows. `fields`: of the request, as
-// line_of(ChoiceFlags) gives them.
-void check_several_steps(const EngineSettings& engine, const nlohmann::ordered_json& fields);
+// Throws Error (usage) naming --steps-per-launch and what only an engine knows.
+void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choice);
 
 // As serve_one(), `most_steps` a launch at most.
 RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const Sampling& sampling, int64_t most_steps,

@@ -373,11 +373,7 @@ void read_generation(const std::filesystem::path& path, ModelConfig& c) {
   const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
   const ConfigFields fields(object, path.string());
   if (fields.has("eos_token_id")) c.eos = fields.token_ids("eos_token_id");
-  GenerationDefaults& g = c.generation;
-  if (fields.find("do_sample")) g.sample = fields.boolean("do_sample", false);
-  if (fields.find("temperature")) g.temperature = fields.number("temperature", 1, 0, 1e6, false);
-  if (fields.find("top_k")) g.top_k = fields.integer("top_k", 0, 0, kMostTokens);
-  if (fields.find("top_p")) g.top_p = fields.number("top_p", 1, 0, 1, false);
+  c.generation = read_generation_defaults(object, path.string());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "kernels_src/activation.h"
 #include "kernels_src/norm.h"
+#include "models/generation_config.h"
 
 namespace nodewright {
 
@@ -24,14 +25,6 @@ struct RopeConfig {
   double low = 1.0;        // llama3: original / low is the wavelength, in tokens, above which all is divided
   double high = 4.0;       // llama3: original / high is the wavelength below which nothing is; high > low > 0
   int64_t original = 0;    // llama3: tokens of the context before scaling
-};
-
-// What generation_config.json asks for where a request says nothing. An empty field is absent from the file.
-struct GenerationDefaults {
-  std::optional<bool> sample;         // do_sample: false means greedy
-  std::optional<double> temperature;  // >= 0
-  std::optional<int64_t> top_k;       // >= 0; 0 keeps every token
-  std::optional<double> top_p;        // 0..1
 };
 
 // Which names a checkpoint's tensors have (models/tensor_names.h); the arithmetic is in the fields of ModelConfig.

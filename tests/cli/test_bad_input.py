@@ -85,6 +85,12 @@ class Usage(CommandTest):
                 "--max-context": ("-1", "x", "99999999999")}.items():
             for value in values:
                 self.assert_usage([option, value[:1]], *generate("--prompt-ids", "1", option, value))
+        for option, value in (("--min-p", "2"), ("--repetition-penalty", "0"), ("--presence-penalty", "1000")):
+            self.assert_usage([option[2:].replace("-", "_"), value], *generate("--prompt-ids", "1", option, value))
+            self.assert_usage([option[2:].replace("-", "_"), value], *on_device("run", MODEL, option, value))
+        for option, value in (("--logit-bias", "5"), ("--logit-bias", "5=x"), ("--stop-token-ids", "9999"),
+                              ("--json-schema", "/nowhere.json"), ("--json-schema", "{"), ("--regex", "(")):
+            self.assert_usage([value], *on_device("generate", DEMO, "--prompt", "a", option, value))
         for bucket in ("0", "-1", "100000"):
             for words in (logits(), on_device("graph", MODEL)):
                 self.assert_usage(["bucket", bucket], *words, "--bucket", bucket)

@@ -180,8 +180,68 @@ class Generate(CommandTest):
             self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
         for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
                              (["1", "--until-ended"], ["--until-ended and --steps-per-launch"]),
-                             (["4", "--min-p", "0.1"], ["--steps-per-launch and --min-p"])):
+                             (["4", "--min-p", "0.1"], ["--steps-per-launch and", "min-p"])):
             self.assert_refused(USAGE, named, *self.STORY, "--steps-per-launch", *steps)
+
+
+class GenerationConfig(CommandTest):
+    """What the checkpoint asks for is what the options would ask for; they go before it."""
+
+    WORDS = ("--prompt", "Once upon a time", "--max-tokens", "40", "--seed", "3")
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        shutil.copytree(DEMO, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+
+    def ask_for(self, **fields):
+        with open(os.path.join(DEMO, "generation_config.json")) as file:
+            config = json.load(file)
+        with open(os.path.join(self.folder, "generation_config.json"), "w") as file:
+            json.dump({**config, **fields}, file)
+
+    def story(self, *words, model=None):
+        return self.succeed(*on_device("generate", model or self.folder, *self.WORDS, *words))
+
+    def test_what_it_asks_for_is_honoured(self):
+        plain = self.story(model=DEMO)
+        the = self.succeed("tokenize", "--model", DEMO, "--text", " the").strip()
+        for fields, words in (({"min_p": 0.3}, ["--min-p", "0.3"]),
+                              ({"repetition_penalty": 1.5}, ["--repetition-penalty", "1.5"]),
+                              ({"suppress_tokens": [int(the)]}, ["--logit-bias", the + "=-100"]),
+                              ({"bad_words_ids": [[int(the)]]}, ["--logit-bias", the + "=-100"]),
+                              ({"temperature": 1.5, "top_k": 30}, ["--temperature", "1.5", "--top-k", "30"]),
+                              ({"do_sample": False}, ["--greedy"])):
+            self.ask_for(**fields)
+            self.assertEqual(self.story(*words, model=DEMO), self.story(), fields)
+            self.assertNotEqual(plain, self.story(), fields)
+
+    def test_options_go_before_it(self):
+        self.ask_for(min_p=0.3, repetition_penalty=1.5)
+        self.assertEqual(self.story(model=DEMO), self.story("--min-p", "0", "--repetition-penalty", "1"))
+        self.assertEqual(self.story("--greedy", model=DEMO), self.story("--greedy"))
+
+    def test_every_command_honours_it(self):
+        self.ask_for(repetition_penalty=1.5, min_p=0.2)
+        line = {"prompt": "Once upon a time", "max_tokens": 30, "seed": 3}
+        served = [json.loads(self.succeed(*on_device("run", model), stdin=json.dumps({**line, **more}).encode()))["text"]
+                  for model, more in ((self.folder, {}), (DEMO, {"repetition_penalty": 1.5, "min_p": 0.2}), (DEMO, {}))]
+        self.assertEqual(served[0], served[1])
+        self.assertNotEqual(served[0], served[2])
+        words = ("--max-tokens", "30", "--seed", "3")
+        said = [self.succeed(*on_device("chat", model, *words, *more), stdin=b"Once upon a time\n")
+                for model, more in ((self.folder, ()), (DEMO, ("--repetition-penalty", "1.5", "--min-p", "0.2")))]
+        self.assertEqual(said[0], said[1])
+        self.assertEqual(served[0] + "\n", said[0])
+
+    def test_what_nobody_honours_is_named_once(self):
+        self.ask_for(typical_p=0.9, num_beams=4)
+        for command, stdin, words in (("generate", b"", self.WORDS), ("chat", b"Once\nOnce\n", ("--max-tokens", "4")),
+                                      ("run", b'{"prompt": "Once", "max_tokens": 4}\n' * 3, ())):
+            done = run(*on_device(command, self.folder, *words), stdin=stdin)
+            self.assertEqual((0, "nodewright: generation_config.json asks for num_beams 4, typical_p 0.9, which is ignored\n"),
+                             (done.returncode, done.stderr.decode()), command)
 
 
 class Logits(CommandTest):

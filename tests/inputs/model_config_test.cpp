@@ -142,6 +142,38 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   expect_error([] { read_text(released().dump(), "[]"); }, {"generation_config.json", "expected a JSON object"});
 }
 
+TEST(ModelConfig, TakesPenaltiesAndTokensThatAreNeverChosenFromTheGenerationConfig) {
+  const GenerationDefaults g = read_text(released().dump(), R"({"min_p": 0.05, "repetition_penalty": 1.1,
+      "suppress_tokens": [7, 8], "bad_words_ids": [[9], [10, 11]], "min_new_tokens": 3})")
+                                   .generation;
+  EXPECT_EQ(g.min_p, 0.05);
+  EXPECT_EQ(g.repetition_penalty, 1.1);
+  EXPECT_EQ(g.suppress_tokens, (std::vector<int64_t>{7, 8}));
+  EXPECT_EQ(g.bad_words_ids, (std::vector<std::vector<int64_t>>{{9}, {10, 11}}));
+  EXPECT_EQ(g.min_new_tokens, 3);
+  EXPECT_TRUE(g.ignored.empty());
+  expect_error([] { read_text(released().dump(), R"({"repetition_penalty": 0})"); }, {"repetition_penalty is 0"});
+  expect_error([] { read_text(released().dump(), R"({"min_p": 2})"); }, {"min_p is 2"});
+  for (const char* words : {"7", "[7]", "[[]]", "[[-1]]", "[[\"a\"]]"})
+    expect_error([&] { read_text(released().dump(), std::string(R"({"bad_words_ids": )") + words + "}"); },
+                 {"bad_words_ids is", "token ids"});
+}
+
+TEST(ModelConfig, NamesWhatTheGenerationConfigAsksForAndNobodyDoes) {
+  const auto ignored = [](const char* generation) {
+    return read_text(released().dump(), generation).generation.ignored;
+  };
+  EXPECT_EQ(
+      ignored(R"({"typical_p": 0.9, "num_beams": 4, "begin_suppress_tokens": [220, 50256], "made_up": "x"})"),
+      (std::vector<std::string>{"begin_suppress_tokens [220,50256]", "made_up \"x\"", "num_beams 4", "typical_p 0.9"}));
+  // As transformers writes a file with all of its defaults.
+  EXPECT_EQ(ignored(R"({"typical_p": 1.0, "num_beams": 1, "no_repeat_ngram_size": 0, "force_words_ids": null,
+      "encoder_repetition_penalty": 1.0, "diversity_penalty": 0.0, "guidance_scale": null, "sequence_bias": {},
+      "max_length": 20, "max_new_tokens": 2048, "use_cache": true, "cache_implementation": "hybrid",
+      "transformers_version": "4.50.0", "pad_token_id": 0, "epsilon_cutoff": 0.0, "forced_eos_token_id": null})"),
+            std::vector<std::string>{});
+}
+
 TEST(ModelConfig, RefusesOtherArchitecturesAndListsTheSupported) {
   expect_refused({{"architectures", {"MambaForCausalLM"}}},
                  {"architecture 'MambaForCausalLM' is not supported",
