@@ -12,6 +12,7 @@
 #include "cli/bench_record.h"
 #include "cli/engine_options.h"
 #include "cli/length_mix.h"
+#include "cli/option_pairs.h"
 #include "cli/output_file.h"
 #include "cli/row_sampling_words.h"
 #include "cli/session.h"
@@ -153,6 +154,10 @@ int bench_serve_command(const ServeWords& words) {
   check_serve_words(words);
   const LengthMix prompts = length_mix("--prompt-tokens", words.prompt_tokens);
   const LengthMix outputs = length_mix("--output-tokens", words.output_tokens);
+  EngineSettings engine_settings = words.engine;
+  engine_settings.engine.max_batch = serve_batch(words);
+  check_model_folder(words.session.model);
+  check_pairs(engine_settings, words.session, read_model_config(words.session.model).max_position);
   Session session(words.session);
   const std::vector<RowSampling> settings = row_samplings(words.sampling, session.config());
   const int64_t context = longest_request(words, prompts, outputs);
@@ -163,8 +168,6 @@ int bench_serve_command(const ServeWords& words) {
          .detail = fmt::format("a request of {} tokens, and the context is {}", context, session.context_limit()),
          .advice = "fewer of them",
          .fault = Fault::usage});
-  EngineSettings engine_settings = words.engine;
-  engine_settings.engine.max_batch = serve_batch(words);
   std::vector<StepRecord> steps;
   if (words.decoders) engine_settings.engine.stepped = [&steps](const StepRecord& step) { steps.push_back(step); };
   const bool choices = std::ranges::any_of(settings, &ChoiceOptions::shapes, &RowSampling::choice);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "cli/interruption.h"
 #include "runtime/error.h"
@@ -26,9 +27,21 @@ void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choi
                            "generation_config.json",
                  .advice = "no --steps-per-launch",
                  .fault = Fault::usage});
-  if (engine.engine.speculate > 0) refuse("--speculate");
-  if (!engine.engine.buckets.empty()) refuse("--buckets");
-  if (!engine.memory_limit.empty()) refuse("--memory-limit");
+  const EngineOptions& options = engine.engine;
+  const std::pair<const char*, bool> of_engines[] = {{"--speculate", options.speculate > 0},
+                                                     {"--buckets", !options.buckets.empty()},
+                                                     {"--memory-limit", !engine.memory_limit.empty()},
+                                                     {"--log", !engine.log.empty()},
+                                                     {"--step-tokens", engine.step_tokens.has_value()},
+                                                     {"--products-from", engine.products_from.has_value()},
+                                                     {"--prefill", engine.prefill != "graph"},
+                                                     {"--schedule", engine.schedule != "mixed"},
+                                                     {"--pages", options.pages > 0},
+                                                     {"--step-timeout", options.step_timeout_ms > 0},
+                                                     {"--no-prefix-cache", engine.no_prefix_cache},
+                                                     {"--no-pipelining", engine.no_pipelining}};
+  for (const auto& [option, given] : of_engines)
+    if (given) refuse(option);
 }
 
 RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const Sampling& sampling, int64_t most_steps,

@@ -80,6 +80,7 @@ class BenchServe(CommandTest):
         self.assert_refused(USAGE, ["--rate", "--concurrency", "--decoders"], *WORDS)
         self.assert_refused(USAGE, ["one of --rate"], *WORDS, "--rate", "1", "--decoders", "2")
         self.assert_refused(USAGE, ["--rate", "0 requests"], *WORDS, "--rate", "0")
+        self.assert_refused(USAGE, ["--buckets and --max-batch"], *WORDS, "--rate", "1", "--buckets", "2")
         self.assert_refused(USAGE, ["--decoders and --requests"], *WORDS, "--decoders", "2", "--requests", "3")
         self.assert_refused(USAGE, ["--decoders and --max-batch"], *WORDS, "--decoders", "2", "--max-batch", "2")
         self.assert_refused(USAGE, ["--prompt-tokens and --output-tokens", "1024"], *WORDS, "--rate", "1",
