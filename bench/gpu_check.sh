@@ -6,8 +6,8 @@
 # All sections by default.
 # BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`;
 # DECODE_BATCHES="1 8" times steps of so many rows of each of them, too, into decode-SHAPE.json.
-# Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, steps.json
-# and loop.json (decode); engine.json, serve.json and arriving.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
+# Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, sampling.json,
+# steps.json and loop.json (decode); engine.json, serve.json and arriving.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
 # a check failed or was skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
@@ -142,12 +142,15 @@ section_serve() {
 
 section_decode() {
   local shape=${big_shapes%% *} batches="1 2 4 8 16 32 64" contexts="128 1024 8192 32000" most=32768 few="1 8"
-  local keys=1024 samples=12
-  [ "$device" = cuda ] || { batches="1 2" contexts="8 16" most=64 few=1 keys=16 samples=1; }
+  local keys=1024 samples=12 sampled="1 64"
+  [ "$device" = cuda ] || { batches="1 2" contexts="8 16" most=64 few=1 keys=16 samples=1 sampled="1 2"; }
   make_checkpoint "$shape"
   bench_decode "$shape" "batches" decode.json --batch $batches --context $keys --samples $samples
   bench_decode "$shape" "contexts, in graphs for $most keys" context.json --context $contexts --max-context $most \
     --samples $samples
+  bench_decode "$shape" "sampling" sampling.json --rows $sampled --context $keys --samples $samples --sampling \
+    temperature=1 top_k=50 top_p=0.9 min_p=0.05 top_k=64,top_p=0.95 top_k=64,top_p=0.95,min_p=0.05 \
+    mask,repetition_penalty=1.1,logprobs=5
   bench_decode "$shape" "8 steps a launch" steps.json --batch $few --context $keys --steps-per-launch 8 --samples $samples
   bench_decode "$shape" "8 steps a launch, as a loop" loop.json --batch $few --context $keys --steps-per-launch 8 \
     --until-ended --samples $samples
