@@ -94,10 +94,10 @@ class EngineBench {
       const View<bf16> pages = slots.cache().layer(layer);
       fill_device(device_, pages.address(), std::byte{0}, pages.bytes(), "kv");
     }
-    std::vector<std::vector<int32_t>> tables(static_cast<size_t>(batch_));
-    for (size_t row = 0; row < tables.size(); ++row) {
-      tables[row].resize(static_cast<size_t>(pages_for(context())));
-      std::iota(tables[row].begin(), tables[row].end(), static_cast<int32_t>(row * tables[row].size()));
+    std::vector<int32_t> pages(static_cast<size_t>(pages_for(context())));
+    for (int32_t row = 0; row < batch_; ++row) {
+      std::iota(pages.begin(), pages.end(), row * static_cast<int32_t>(pages.size()));
+      slots.write_table(row, pages);
     }
     StepClock clock(device_, timed ? static_cast<size_t>(options_.output) : 0);
     slots.time_with(timed ? &clock : nullptr);
@@ -107,11 +107,7 @@ class EngineBench {
       if (step < options_.output) {
         for (int row = 0; row < batch_; ++row)
           write_row(slots.inputs(slot, batch_), row,
-                    {.position = options_.prompt + step,
-                     .sequence = row,
-                     .output = step,
-                     .sampling = {},
-                     .pages = tables[static_cast<size_t>(row)]});
+                    {.position = options_.prompt + step, .sequence = row, .output = step, .sampling = {}});
         slots.launch(
             {.slot = slot, .bucket = batch_, .live = batch_, .sampled = batch_, .copies = {}, .chooses_again = false});
         slots.sample(slot, 0);

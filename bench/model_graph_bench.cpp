@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,8 +36,9 @@ struct StepMemory {
       in.positions.data[row] = static_cast<int32_t>(context - 1);
       in.sequences.data[row] = static_cast<int32_t>(row);
       in.top_p.data[row] = 1.0f;
-      for (int64_t page = 0; page < pages_for(context); ++page)
-        in.block_table.data[row * in.table_stride + page] = static_cast<int32_t>(row * pages_for(context) + page);
+      std::vector<int32_t> pages(static_cast<size_t>(pages_for(context)));
+      std::iota(pages.begin(), pages.end(), static_cast<int32_t>(row * pages_for(context)));
+      slot.write_table(static_cast<int32_t>(row), 0, pages);
     }
   }
   KvCache cache;

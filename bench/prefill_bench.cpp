@@ -96,6 +96,7 @@ class PromptStep {
     const std::vector<int32_t> prompt = some_tokens(tokens, model.config().vocab);
     std::vector<int32_t> pages;
     for (int64_t page = 0; page < pages_for(tokens); ++page) pages.push_back(static_cast<int32_t>(page));
+    slot_.write_table(0, 0, pages);
     for (int64_t row = 0; row < tokens; ++row) {
       const int64_t position = row == 0 ? tokens - 1 : row - 1;  // the one that chooses comes first
       write_row(state_.host_inputs, row,
@@ -103,8 +104,7 @@ class PromptStep {
                  .position = position,
                  .sequence = 0,
                  .output = 0,
-                 .sampling = {},
-                 .pages = pages});
+                 .sampling = {}});
     }
     state_.host_inputs.n_live.data[0] = static_cast<int32_t>(tokens);
     state_.host_inputs.n_sampled.data[0] = 1;

@@ -38,10 +38,10 @@ class SampledSteps {
       const View<bf16> pages = slots_.cache().layer(layer);
       fill_device(device, pages.address(), std::byte{0}, pages.bytes(), "kv");
     }
-    tables_.resize(static_cast<size_t>(batch));
-    for (size_t row = 0; row < tables_.size(); ++row) {
-      tables_[row].resize(static_cast<size_t>(pages_for(context)));
-      std::iota(tables_[row].begin(), tables_[row].end(), static_cast<int32_t>(row * tables_[row].size()));
+    std::vector<int32_t> pages(static_cast<size_t>(pages_for(context)));
+    for (int32_t row = 0; row < batch_; ++row) {
+      std::iota(pages.begin(), pages.end(), row * static_cast<int32_t>(pages.size()));
+      slots_.write_table(row, pages);
     }
   }
 
@@ -72,8 +72,7 @@ class SampledSteps {
                  .position = context_ - 1,
                  .sequence = row,
                  .output = 0,
-                 .sampling = sampling,
-                 .pages = tables_[static_cast<size_t>(row)]});
+                 .sampling = sampling});
       if (slot == 0 && rows.choice.penalises())
         slots_.set_counts(row, token_counts(some_tokens(context_, vocab_), {}, vocab_));
     }
@@ -114,7 +113,6 @@ class SampledSteps {
   int launches_;
   StepSlots slots_;
   Event start_, end_;
-  std::vector<std::vector<int32_t>> tables_;
   std::vector<int32_t> tokens_;
 };
 

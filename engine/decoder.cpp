@@ -145,12 +145,15 @@ void Decoder::fill_row(const DecodeState& state, int64_t row, int32_t id, int64_
                        const Sampling& sampling) {
   const Sequence& s = sequences_[static_cast<size_t>(id)];
   write_row(state.host_inputs, row,
-            {.token = token,
-             .position = position,
-             .sequence = id,
-             .output = s.outputs,
-             .sampling = sampling,
-             .pages = s.pages});
+            {.token = token, .position = position, .sequence = id, .output = s.outputs, .sampling = sampling});
+}
+
+// Nothing is in flight.
+void Decoder::write_table(Sequence& sequence, int32_t id) {
+  const std::span<const int32_t> pages = std::span(sequence.pages).subspan(sequence.told);
+  if (pages.empty()) return;
+  slot_.write_table(id, static_cast<int64_t>(sequence.told), pages);
+  sequence.told = sequence.pages.size();
 }
 
 // To be called before the input block is written: what a failed launch left behind may still be reading it.
@@ -173,6 +176,7 @@ void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
   for (int32_t token : tokens) check_token(token);
   reserve(s, sequence, s.length + static_cast<int64_t>(tokens.size()));
   settle();
+  write_table(s, sequence);
   while (!tokens.empty()) {
     const auto chunk = tokens.first(std::min(tokens.size(), static_cast<size_t>(options_.prefill_rows)));
     prefill_state_.host_inputs.n_live.data[0] = static_cast<int32_t>(chunk.size());
@@ -217,6 +221,7 @@ std::span<const std::vector<int32_t>> Decoder::launch(std::span<const LaunchRow>
     const StepRow& row = rows[i].first;
     Sequence& s = sequences_[static_cast<size_t>(row.sequence)];
     reserve(s, row.sequence, s.length + rows[i].most);
+    write_table(s, row.sequence);
     fill_row(step_state_, static_cast<int64_t>(i), row.sequence, s.length, row.token.value_or(-1), row.sampling);
     if (options_.steps.several()) write_end(in, static_cast<int64_t>(i), rows[i].most, rows[i].stop_ids);
   }

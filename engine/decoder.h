@@ -123,11 +123,13 @@ class Decoder {
     int32_t outputs = 0;    // tokens chosen
     bool has_next = false;  // the device holds the token that its last step chose
     std::vector<int32_t> pages;
+    size_t told = 0;  // of those, the first, that the device knows
   };
 
   const Sequence& at(int32_t sequence) const;
   void reserve(Sequence& sequence, int32_t id, int64_t length);
   void check_token(int32_t token) const;
+  void write_table(Sequence& sequence, int32_t id);
   void fill_row(const DecodeState& state, int64_t row, int32_t id, int64_t position, int32_t token,
                 const Sampling& sampling);
   void check_rows(std::span<const LaunchRow> rows) const;

@@ -421,10 +421,7 @@ void Engine::dispatch(const InFlightStep& step) {
   int64_t next_sampled = 0, next_other = sampled;
   for (const RowPlan& row : step.plan.rows) {
     const Request& request = *pipeline_.find(row.request);
-    RowInputs inputs{.sequence = request.sequence(),
-                     .output = row.output,
-                     .sampling = sampling_.at(row.request),
-                     .pages = pipeline_.pool().table(request.sequence())};
+    RowInputs inputs{.sequence = request.sequence(), .output = row.output, .sampling = sampling_.at(row.request)};
     // With the end of its prompt, before anything in flight has chosen for it, and so counted.
     if (row.samples && row.first < request.prefill_end()) set_counts(request);
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
@@ -440,6 +437,9 @@ void Engine::dispatch(const InFlightStep& step) {
       write_row(in, chooses ? next_sampled++ : next_other++, inputs);
     }
   }
+  std::vector<TablePages> tables;
+  for (const auto& [sequence, first] : step.tables)
+    tables.push_back({sequence, first, pipeline_.pool().table(sequence).subspan(static_cast<size_t>(first))});
   const auto hidden =
       options_.hidden == HiddenStates::none ? 0 : static_cast<int32_t>(hidden_rows_needed(pipeline_, step.plan));
   slots_.launch({.slot = step.slot,
@@ -447,6 +447,7 @@ void Engine::dispatch(const InFlightStep& step) {
                  .live = static_cast<int32_t>(step.plan.tokens()),
                  .sampled = static_cast<int32_t>(sampled),
                  .copies = step.copies,
+                 .tables = tables,
                  .prompt = step.plan.kind == StepKind::prefill,
                  .chooses_again = std::ranges::any_of(step.plan.rows,
                                                       [&](const RowPlan& row) { return needs_choices(row.request); }),

@@ -266,6 +266,7 @@ std::optional<std::vector<PageCopy>> KvPool::reserve(int32_t sequence, int64_t f
   std::vector<int32_t> left;
   std::vector<PageCopy> copies;
   for (size_t i : replaced) {
+    s.changed = std::min(s.changed, static_cast<int64_t>(i));
     left.push_back(std::exchange(s.table[i], take_page()));
     own(s.table[i]);
     if (static_cast<int64_t>(i) * options_.page_tokens < first) copies.push_back({left.back(), s.table[i]});
@@ -353,6 +354,7 @@ void KvPool::offer_full_page(Sequence& s) {
   }
   if (equal >= 0) {  // launches in flight go on reading `mine`
     own(equal);
+    s.changed = std::min(s.changed, s.offered);
     const auto sequence = static_cast<int32_t>(&s - sequences_.data());
     retire(sequence, {std::exchange(mine, equal)});
     ++stats_.merged_pages;
@@ -544,6 +546,18 @@ void KvPool::stop_offering_withdrawn() {
     if (withdrawn != last) s.offers = false;
     s.offered = withdrawn - s.table.begin();
   }
+}
+
+// Tables
+
+int64_t KvPool::take_changed(int32_t sequence) {
+  Sequence& s = open_at(sequence);
+  return std::exchange(s.changed, static_cast<int64_t>(s.table.size()));
+}
+
+void KvPool::set_changed(int32_t sequence, int64_t first) {
+  Sequence& s = open_at(sequence);
+  s.changed = std::min(s.changed, first);
 }
 
 // Looking

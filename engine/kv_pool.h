@@ -118,9 +118,14 @@ class KvPool {
   // Nothing is cached any more, and open sequences offer nothing: the weights have changed.
   void drop_cache();
 
-  // Pages of positions 0 to page_tokens - 1, and so on. Valid until the sequence is next changed; to be copied at each
-  // launch, since append() may replace an entry by an equal one.
+  // Pages of positions 0 to page_tokens - 1, and so on. Valid until the sequence is next changed.
   std::span<const int32_t> table(int32_t sequence) const { return at(sequence).table; }
+  // The first entry of the table that is another than when this was last called; its size where none is. What is
+  // before the window counts for nothing. To be asked at each launch: append() may have replaced an entry.
+  int64_t take_changed(int32_t sequence);
+  // The entry at `first` and those behind it count as changed: the launch that was told of them was not dispatched, or
+  // the device has forgotten.
+  void set_changed(int32_t sequence, int64_t first = 0);
   // Tokens appended, or found by open().
   int64_t known(int32_t sequence) const { return at(sequence).known; }
   bool is_open(int32_t sequence) const;
@@ -177,6 +182,7 @@ class KvPool {
     int64_t dropped = 0;        // leading entries of the table that are kNoPage
     int64_t promised = 0;       // with a window: pages that it may own at once; of a closing one, that it does
     int64_t retiring = 0;       // of those, pages that are no longer in its table
+    int64_t changed = 0;        // first entry of the table that no launch was told of
     std::vector<int32_t> tail;  // known tokens of the page that is not full
     std::vector<int32_t> table;
   };

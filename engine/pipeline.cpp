@@ -213,9 +213,15 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
       pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
     at(row.request).launch(row.tokens, launched_ + 1);
   }
+  std::vector<TableChange> tables;
+  for (const RowPlan& row : plan.rows) {
+    const int32_t sequence = find(row.request)->sequence();
+    const int64_t first = pool_.take_changed(sequence);
+    if (first < static_cast<int64_t>(pool_.table(sequence).size())) tables.push_back({sequence, first});
+  }
   const int slot = *free_slot();
   pool_.launched(++launched_);
-  forward_ = {launched_, slot, std::move(plan), std::exchange(copies_, {}), ++submitted_, 0};
+  forward_ = {launched_, slot, std::move(plan), std::exchange(copies_, {}), std::move(tables), ++submitted_, 0};
   return *forward_;
 }
 
@@ -271,6 +277,8 @@ void PipelineState::revoke() {
   const InFlightStep step = std::move(*forward_);
   forward_.reset();
   copies_.insert(copies_.begin(), step.copies.begin(), step.copies.end());
+  for (const TableChange& change : step.tables)
+    if (pool_.is_open(change.sequence)) pool_.set_changed(change.sequence, change.first);
   pool_.revoked(launched_--);
   --submitted_;
   for (const RowPlan& row : step.plan.rows) {
@@ -381,6 +389,9 @@ void PipelineState::resume(Rebuilt rebuilt) {
   if (mode_ != PipelineMode::paused && (mode_ != PipelineMode::pausing || rebuilt != Rebuilt::nothing))
     refuse("resume", rebuilt == Rebuilt::nothing ? "it is not paused" : "steps in flight would meet what was rebuilt");
   if (rebuilt == Rebuilt::weights) pool_.drop_cache();
+  if (rebuilt != Rebuilt::nothing)
+    for (const RequestId id : admitted_)
+      if (const int32_t sequence = find(id)->sequence(); pool_.is_open(sequence)) pool_.set_changed(sequence);
   mode_ = PipelineMode::running;
 }
 

@@ -62,11 +62,19 @@ struct StepPlan {
   int64_t chosen() const;
 };
 
+// The pages of a sequence from its page `first` on are others than the last step was told.
+struct TableChange {
+  int32_t sequence = 0;
+  int64_t first = 0;
+  bool operator==(const TableChange&) const = default;
+};
+
 struct InFlightStep {
   uint64_t number = 0;  // 1, 2, ... in the order of launch
   int slot = 0;         // 0 or 1
   StepPlan plan;
-  std::vector<PageCopy> copies;  // to be enqueued on the compute stream, in this order, before the forward
+  std::vector<PageCopy> copies;     // to be enqueued on the compute stream, in this order, before the forward
+  std::vector<TableChange> tables;  // of its rows; enqueued there, too, as pool() has them now
   // Places in the order of what was submitted to the compute stream. An event recorded right after `sampling` is what
   // the copy of the tokens waits for.
   uint64_t forward = 0;

@@ -15,7 +15,6 @@ void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
   in.top_p.data[row] = inputs.sampling.top_p;
   in.seed.data[row] = inputs.sampling.seed;
   in.output_index.data[row] = static_cast<int32_t>(inputs.output);
-  std::ranges::copy(inputs.pages, in.block_table.data + row * in.table_stride);
 }
 
 void write_end(const StepInputs& in, int64_t row, int64_t most, std::span<const int32_t> stop_ids) {

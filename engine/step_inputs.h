@@ -19,10 +19,9 @@ struct Sampling {
 struct RowInputs {
   int32_t token = -1;    // -1: the sequence's last token, already on the device
   int64_t position = 0;  // of that token
-  int32_t sequence = 0;  // index into last_token
+  int32_t sequence = 0;  // index into last_token and block_table
   int64_t output = 0;    // which output of its sequence the next token is
   Sampling sampling;
-  std::span<const int32_t> pages;  // of the sequence, in order
 };
 
 // `in`: the pinned block of a bucket, with at least row + 1 rows.

@@ -77,9 +77,11 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .choices = !options.choices ? nullptr
                                  : i == 0         ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
                                                   : std::make_unique<ChoiceSlot>(*slots_[0].choices),
+                      .tables = nullptr,
                       .sampled = Event(device_, name + ".sampled"),
                       .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
+    slots_.back().tables = std::make_unique<TableUpdates>(device_, kernels_, slots_.back().memory->state(1), compute_);
   }
   hidden_ = model.config().hidden;
   memory_.weights = model.weights().bytes();
@@ -95,6 +97,7 @@ StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const
       requests.push_back(std::move(request));
   if (options.choices)
     for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
+  requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   BoundKernels bound;
   for (const auto& [bucket, rows] : plans_of(options))
@@ -232,6 +235,7 @@ void StepSlots::launch(const Launch& launch) {
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
+  slot.tables->submit(launch.tables);
   if (clock_ != nullptr) clock_->begin(compute_);
   if (launch.prompt && graph.prompt_run)
     graph.prompt_run->launch();

@@ -18,6 +18,7 @@
 #include "engine/prefill_form.h"
 #include "engine/step_clock.h"
 #include "engine/step_inputs.h"
+#include "engine/table_updates.h"
 #include "graph/bucket_set.h"
 #include "graph/plan_run.h"
 #include "models/choice_graph.h"
@@ -90,8 +91,8 @@ class StepSlots {
   StepSlots& operator=(const StepSlots&) = delete;
 
   // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
-  // may be in flight, and last_token is lost: the next steps are told their tokens. After an Error only destruction is
-  // right.
+  // may be in flight, and what steps left for steps is lost: the next ones are told their tokens and all tables. After
+  // an Error only destruction is right.
   void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
 
   // The pinned input block of a bucket. Buckets of one slot share memory.
@@ -99,21 +100,26 @@ class StepSlots {
 
   struct Launch {
     int slot = 0;
-    int bucket = 0;                    // one of the buckets, or 0 with eager_rows
-    int32_t live = 0;                  // rows that are written
-    int32_t sampled = 0;               // of those, the first rows: their next token is chosen
-    std::span<const PageCopy> copies;  // run before the step, in this order
-    bool prompt = false;               // it has prompt tokens
-    bool chooses_again = true;         // sample() may be told so: logits are kept
-    int32_t hidden = 0;                // rows, the first, whose hidden states come back with the tokens
+    int bucket = 0;                           // one of the buckets, or 0 with eager_rows
+    int32_t live = 0;                         // rows that are written
+    int32_t sampled = 0;                      // of those, the first rows: their next token is chosen
+    std::span<const PageCopy> copies;         // run before the step, in this order
+    std::span<const TablePages> tables = {};  // of sequences whose pages have changed since the last launch
+    bool prompt = false;                      // it has prompt tokens
+    bool chooses_again = true;                // sample() may be told so: logits are kept
+    int32_t hidden = 0;                       // rows, the first, whose hidden states come back with the tokens
   };
-  // Submits the copies and the step, which chooses a token for each sampled row. Does not wait.
+  // Submits the copies, the changes of tables and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
   // What the second choice of the slot's last launch takes and gives. Only with options.choices.
   const ChoiceInputs& choices(int slot) const { return last_graph(slot).choice.host_inputs; }
   const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
+  // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
+  void write_table(int32_t sequence, std::span<const int32_t> pages) const {
+    slots_[0].memory->write_table(sequence, 0, pages);
+  }
   // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
@@ -146,6 +152,7 @@ class StepSlots {
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
     std::unique_ptr<ChoiceSlot> choices;  // may be null
+    std::unique_ptr<TableUpdates> tables;
     Event sampled, copied;
     std::map<int, Graph> graphs;  // by bucket; 0: eager
     int bucket = 0;               // of the last launch

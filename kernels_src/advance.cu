@@ -36,8 +36,6 @@ NODEWRIGHT_DEVICE void move_element(Field& field, int from, int to) {
 
 NODEWRIGHT_DEVICE void move_row(const Advance& args, int from, int to) {
   const auto thread = static_cast<int64_t>(threadIdx.x);
-  for (int64_t page = thread; page < args.table_stride; page += kAdvanceThreads)
-    args.block_table.data[to * args.table_stride + page] = args.block_table.data[from * args.table_stride + page];
   if (thread < kMostStopIds)
     args.stop_ids.data[to * kMostStopIds + thread] = args.stop_ids.data[from * kMostStopIds + thread];
   if (thread != 0) return;

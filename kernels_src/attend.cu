@@ -7,12 +7,12 @@ NODEWRIGHT_KERNEL(attend, Attend, (32 * kWarps)) {
   release_dependents();
   wait_for_inputs();
   const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
-  const int live = args.n_live.data[0], length = args.positions.data[row] + 1;
+  const int live = args.n_live.data[0], length = args.positions.data[row] + 1, sequence = args.sequences.data[row];
   if (row >= live) return;
   const Split split = split_of(length, static_cast<int>(args.window), static_cast<int>(blockIdx.x));
   if (split.first >= split.last) return;
   const int head0 = tile * kTileHeads;
-  const PagedKeys from{args.kv.data, args.block_table.data + row * args.table_stride,
+  const PagedKeys from{args.kv.data, args.block_table.data + sequence * args.table_stride,
                        static_cast<int>(head0 / (kHeads / kKvHeads))};
   Elements query;
   load_query(query, args.q.data + (row * kHeads + head0) * kHeadDim, args.scale);

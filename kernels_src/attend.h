@@ -10,7 +10,8 @@ struct Attend {
   In<float> q;                   // [rows, heads, head_dim] rotated
   In<bf16> kv;                   // one layer's pool (kv_pages.h)
   Settled<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
-  Settled<int32_t> block_table;  // [rows, table_stride]
+  Settled<int32_t> sequences;    // [rows]
+  Settled<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
   Settled<int32_t> n_live;       // [1]
   Out<bf16> y;                   // [rows, y_stride]: heads * head_dim elements a row
   InOut<float> partials;    // [rows, head_tiles, splits, head_tile, head_dim + 2]: weighted values, then max, then sum

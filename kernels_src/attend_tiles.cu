@@ -107,7 +107,7 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
     run_end = end;
     if (args.sequences.data[end - 1] != sequence)
       for (run_end = run + 1; args.sequences.data[run_end] == sequence;) ++run_end;
-    const int* table = args.block_table.data + run * args.table_stride;
+    const int* table = args.block_table.data + sequence * args.table_stride;
     const int run_first = args.positions.data[run], last = args.positions.data[run_end - 1];
     const int window = static_cast<int>(args.window);
     const int oldest = window > 0 && run_first >= window ? run_first - window + 1 : 0;

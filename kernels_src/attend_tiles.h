@@ -11,7 +11,7 @@ struct AttendTiles {
   In<bf16> kv;              // one layer's pool (kv_pages.h)
   In<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
   In<int32_t> sequences;    // [rows]; rows of a sequence lie together, at successive positions
-  In<int32_t> block_table;  // [rows, table_stride]
+  In<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
   In<int32_t> n_first;      // [1] rows before this one are somebody else's
   In<int32_t> n_live;       // [1]
   Out<bf16> y;              // [rows, y_stride]: heads * head_dim elements a row, of rows n_first to n_live

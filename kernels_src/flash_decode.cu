@@ -5,13 +5,14 @@
 
 NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   const int tile = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
-  const int live = load_settled(args.n_live.data), position = load_settled(args.positions.data + row);
+  const int live = load_settled(args.n_live.data), position = load_settled(args.positions.data + row),
+            sequence = load_settled(args.sequences.data + row);
   const int length = row < live ? position + 1 : 0;
   const int window = static_cast<int>(args.window), oldest = window > 0 && length > window ? length - window : 0;
   const Chunks chunks = chunks_of(oldest, length, static_cast<int>(blockIdx.x));
   const bool works = chunks.first < chunks.last;
   const FlashMemory memory = flash_memory(0);
-  ChunkRing ring(args.kv.data, args.block_table.data + row * args.table_stride,
+  ChunkRing ring(args.kv.data, args.block_table.data + sequence * args.table_stride,
                  tile * kTileHeads / static_cast<int>(kHeads / kKvHeads), oldest, length, chunks, memory);
   if (works) ring.find_pages(0);
   if constexpr (kInCluster != 0) cluster_arrive();

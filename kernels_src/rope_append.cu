@@ -16,7 +16,7 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     return (head == kGroup ? kHeads + kv_head : static_cast<int64_t>(kv_head) * kGroup + head) * kHeadDim;
   };
   // Asked for before anything is known of the row: loads that follow each other would take most of the kernel's time.
-  const int live = args.n_live.data[0], position = args.positions.data[row];
+  const int live = args.n_live.data[0], position = args.positions.data[row], sequence = args.sequences.data[row];
   Pair pairs[kEach];
   float frequencies[kEach];
   NODEWRIGHT_UNROLL
@@ -30,7 +30,7 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   float* scales = reinterpret_cast<float*>(shared_memory());  // [kGroup + 1]
   head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
                                              [&](int head) { return qkv + start_of(head); });
-  const int page = args.block_table.data[row * args.table_stride + position / kPageSize];
+  const int page = args.block_table.data[sequence * args.table_stride + position / kPageSize];
   bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
   bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
   const auto in_row = [&](int d) { return kv_in_row(static_cast<int>(position % kPageSize), d, kPaddedHeadDim); };

@@ -13,7 +13,8 @@ struct RopeAppend {
   Frozen<bf16> q_gain;        // [head_dim] of the norm of every query head; empty if kHeadNorm is 0
   Frozen<bf16> k_gain;        // [head_dim] of every key head
   In<int32_t> positions;      // [rows]
-  In<int32_t> block_table;    // [rows, table_stride] pool pages of the row's sequence, in order
+  In<int32_t> sequences;      // [rows]
+  In<int32_t> block_table;    // [sequences, table_stride] pool pages of each sequence, in order
   In<int32_t> n_live;         // [1]
   Out<float> q;               // [rows, heads, head_dim] rotated
   InOut<bf16> kv;             // one layer's pool (kv_pages.h); each row writes its own position only

@@ -48,7 +48,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   const RopeTile own_heads = rope_tile();
   const FlashMemory memory = flash_memory(static_cast<int>(rope_tile_bytes(kTileHeads, kHeadDim, kPaddedHeadDim)));
   const int head0 = tile * kTileHeads, kv_head = head0 / kGroup;
-  const int* const table = args.block_table.data + row * args.table_stride;
+  const int* const table = args.block_table.data + sequence * args.table_stride;
   ChunkRing ring(args.kv.data, table, kv_head, oldest, own, chunks, memory);
   if (works) ring.find_pages(0);
   const int own_page = works ? load_settled(table + own / kPageSize) : 0;

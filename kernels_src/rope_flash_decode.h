@@ -15,7 +15,7 @@ struct RopeFlashDecode {
   Frozen<bf16> k_gain;           // [head_dim] of every key head
   Settled<int32_t> positions;    // [rows]; keys 0 .. position are attended, or the last `window` of them
   Settled<int32_t> sequences;    // [rows]; rows of the same one have different positions
-  Settled<int32_t> block_table;  // [rows, table_stride] pool pages of the row's sequence, in order
+  Settled<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
   Settled<int32_t> n_live;       // [1]
   SettledInOut<bf16> kv;         // one layer's pool (kv_pages.h); each row writes its own position only
   Out<bf16> y;                   // [rows, y_stride]: heads * head_dim elements a row

@@ -23,7 +23,6 @@ constexpr uint64_t kUnbounded = uint64_t{1} << 62;
 StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits) {
   const auto n = static_cast<uint64_t>(rows);
   StepInputs in;
-  in.table_stride = pages_for(limits.max_context);
   const auto take = [&]<class T>(View<T>& view, const char* name, uint64_t count) {
     view = arena.take<T>(name, count, "input", 16);
   };
@@ -38,7 +37,6 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   take(in.top_p, "top_p", n);
   take(in.seed, "seed", n);
   take(in.output_index, "output_index", n);
-  take(in.block_table, "block_table", n * static_cast<uint64_t>(in.table_stride));
   if (limits.steps.several()) {
     take(in.steps_done, "steps_done", 1);
     take(in.left, "left", n);
@@ -95,8 +93,11 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
 }
 
-void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, int64_t sequences) {
-  s.last_token = arena.take<int32_t>("last_token", static_cast<uint64_t>(sequences), "state");
+void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const DecodeLimits& limits) {
+  const auto sequences = static_cast<uint64_t>(limits.sequences);
+  s.table_stride = pages_for(limits.max_context);
+  s.last_token = arena.take<int32_t>("last_token", sequences, "state");
+  s.block_table = arena.take<int32_t>("block_table", sequences * static_cast<uint64_t>(s.table_stride), "state");
   const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim, 1};
   s.arrivals = arena.take<int32_t>("attention.arrivals", static_cast<uint64_t>(s.rows * attend.head_tiles()), "state");
 }
@@ -130,7 +131,7 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
   Arena arena("kept", kNowhere, kUnbounded);
   DecodeState s;
   s.rows = limits.rows;
-  lay_out_kept(arena, s, config, limits.sequences);
+  lay_out_kept(arena, s, config, limits);
   return arena.used_bytes();
 }
 
@@ -209,7 +210,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
   lay_out_activations(activations, s, config_, shape(rows), device_);
-  lay_out_kept(kept, s, config_, limits_.sequences);
+  lay_out_kept(kept, s, config_, limits_);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();
   s.steps = limits_.steps;
@@ -220,6 +221,12 @@ DecodeState DecodeSlot::state(int64_t rows) const {
 }
 
 uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_->bytes(); }
+
+void DecodeSlot::write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const {
+  const DecodeState s = state(1);
+  const auto at = static_cast<uint64_t>(sequence * s.table_stride + first);
+  write_view(device_, s.block_table.subview(at, pages.size()), pages, "block_table");
+}
 
 void DecodeSlot::poison() {
   fill_device(device_, activations_.address(), std::byte{0xff}, activations_.bytes(), activations_.name());

@@ -1,10 +1,12 @@
-// The device memory of one decode slot: inputs of a step, activations, outputs. One slot serves every bucket up to its
-// largest, since buckets never run at once; a bucket's views are its own layout of the same buffers.
+// The device memory of one decode slot: inputs of a step, activations, outputs, and the tables of the sequences' pages,
+// which stay from step to step. One slot serves every bucket up to its largest, since buckets never run at once; a
+// bucket's views are its own layout of the same buffers.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,14 +43,12 @@ struct StepInputs {
   View<int32_t> keeps_logits;  // [1] 0: where the head can, it leaves no logits that no choice reads
   View<int32_t> tokens;        // [rows] token id, or -1: the sequence's last token, already on the device
   View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
-  View<int32_t> sequences;     // [rows] index into last_token
+  View<int32_t> sequences;     // [rows] index into last_token and block_table
   View<float> temperature;     // [rows] below 1e-5: greedy
   View<int32_t> top_k;         // [rows] 0: all
   View<float> top_p;           // [rows] 1: all
   View<uint64_t> seed;         // [rows]
   View<int32_t> output_index;  // [rows] which output of its sequence the next token is
-  View<int32_t> block_table;   // [rows, table_stride] pool pages of the row's sequence, in order
-  int64_t table_stride = 0;    // pages of the longest sequence
 
   // Of a launch of several steps (kernels_src/advance.h), else empty.
   View<int32_t> steps_done;  // [1] 0
@@ -85,11 +85,13 @@ struct DecodeState {
   View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
   View<float> host_hidden;    // the same, pinned
   View<int32_t> last_token;   // [sequences] fed to the next step
+  View<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
+  int64_t table_stride = 0;   // pages of the longest sequence
   LaunchSteps steps;
   View<int32_t> host_tokens;  // [most steps, rows] pinned
   NamedRange host_tokens_range;
   std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
-  std::vector<NamedRange> kept;     // live across launches: arrivals, last_token
+  std::vector<NamedRange> kept;     // live across launches: arrivals, last_token, block_table
 };
 
 class DecodeSlot {
@@ -104,6 +106,10 @@ class DecodeSlot {
   StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
+
+  // The pages of a sequence from its page `first` on, for the steps of this slot and of those that share its memory.
+  // Blocks; nothing that reads them may be in flight.
+  void write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const;
 
   // Fills every activation and the pinned input block with NaN bytes, for tests: nothing may depend on what a step
   // leaves behind.

@@ -140,7 +140,7 @@ void project_qkv(const LayerContext& c, const Layer& layer) {
 
 // Keys that a row attends to, at most: those of the longest context, or of its window.
 int64_t most_keys(const LayerContext& c, const Layer& layer) {
-  const int64_t context = c.s.inputs.table_stride * kPageTokens;
+  const int64_t context = c.s.table_stride * kPageTokens;
   return layer.window ? std::min(layer.window, context) : context;
 }
 
@@ -160,14 +160,14 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
             .k_gain = layer.w.k_norm,
             .positions = in.positions,
             .sequences = in.sequences,
-            .block_table = in.block_table,
+            .block_table = s.block_table,
             .n_live = in.n_live,
             .kv = layer.kv,
             .y = s.attended,
             .partials = s.partials,
             .arrivals = c.arrivals(),
             .qkv_stride = config.qkv_width(),
-            .table_stride = in.table_stride,
+            .table_stride = s.table_stride,
             .y_stride = layer.w.out.stride,
             .window = layer.window,
             .eps = config.eps,
@@ -189,12 +189,13 @@ void attend(const LayerContext& c, const Layer& layer) {
              {.q = s.q,
               .kv = layer.kv,
               .positions = in.positions,
-              .block_table = in.block_table,
+              .sequences = in.sequences,
+              .block_table = s.block_table,
               .n_live = with_products ? in.n_sampled : in.n_live,
               .y = s.attended,
               .partials = s.partials,
               .arrivals = c.arrivals(),
-              .table_stride = in.table_stride,
+              .table_stride = s.table_stride,
               .y_stride = layer.w.out.stride,
               .window = layer.window,
               .scale = scale},
@@ -208,11 +209,11 @@ void attend(const LayerContext& c, const Layer& layer) {
               .kv = layer.kv,
               .positions = in.positions,
               .sequences = in.sequences,
-              .block_table = in.block_table,
+              .block_table = s.block_table,
               .n_first = in.n_sampled,
               .n_live = in.n_live,
               .y = s.attended,
-              .table_stride = in.table_stride,
+              .table_stride = s.table_stride,
               .y_stride = layer.w.out.stride,
               .window = layer.window,
               .scale = scale},
@@ -234,12 +235,13 @@ void attention_block(const LayerContext& c, const Layer& layer) {
               .q_gain = w.q_norm,
               .k_gain = w.k_norm,
               .positions = in.positions,
-              .block_table = in.block_table,
+              .sequences = in.sequences,
+              .block_table = s.block_table,
               .n_live = in.n_live,
               .q = s.q,
               .kv = layer.kv,
               .qkv_stride = config.qkv_width(),
-              .table_stride = in.table_stride,
+              .table_stride = s.table_stride,
               .eps = config.eps},
              Traffic{s.qkv.bytes(), s.q.bytes() + sizeof(bf16) * unsigned_of(2 * s.rows * config.kv_width())});
     attend(c, layer);
@@ -402,13 +404,11 @@ void advance(const LayerContext& c, Condition again) {
             .left = in.left,
             .caller_row = in.caller_row,
             .stop_ids = in.stop_ids,
-            .block_table = in.block_table,
             .delivered = s.host_tokens,
             .again = again,
-            .table_stride = in.table_stride,
             .rows = static_cast<int32_t>(s.rows),
             .most_steps = static_cast<int32_t>(s.steps.most)},
-           Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a table moves only where a row ends
+           Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a row moves only where one ends
 }
 
 // At most, to make room for.

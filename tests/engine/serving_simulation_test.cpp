@@ -174,19 +174,13 @@ class Serving {
     slot.rows.clear();
     for (const RowPlan& row : plan.rows) {
       const Request& request = *state_.find(row.request);
-      const auto table = state_.pool().table(request.sequence());
       std::vector<int32_t> tokens;
       if (row.first < request.prefill_end())
         for (int64_t p = row.first; p < row.first + row.tokens; ++p) tokens.push_back(request.token_at(p));
       else if (options_.drafts && request.knows(row.first))
         tokens.push_back(request.token_at(row.first));
-      slot.rows.push_back({request.sequence(),
-                           row.first,
-                           std::move(tokens),
-                           {table.begin(), table.end()},
-                           row.samples,
-                           jobs_.at(row.request).seed,
-                           row.output});
+      slot.rows.push_back(
+          {request.sequence(), row.first, std::move(tokens), row.samples, jobs_.at(row.request).seed, row.output});
       for (const int32_t draft : row.drafts) {
         SimulatedDevice::Row behind = slot.rows.back();
         ++behind.first, ++behind.output;
@@ -196,7 +190,7 @@ class Serving {
     }
     slot.masks.assign(slot.rows.size(), 0);  // nothing is allowed until sampling says otherwise
     slot.tokens.assign(slot.rows.size(), -1);
-    device_.submit_forward(step);
+    device_.submit_forward(step, state_.pool());
   }
 
   void sample() {

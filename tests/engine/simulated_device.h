@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "engine/pipeline.h"
@@ -42,7 +43,6 @@ class SimulatedDevice {
     int32_t sequence = 0;
     int64_t first = 0;
     std::vector<int32_t> tokens;  // empty: what this sequence's last sampling chose
-    std::vector<int32_t> table;
     bool samples = true;
     uint64_t seed = 0;
     int64_t output = 0;
@@ -58,12 +58,24 @@ class SimulatedDevice {
   SimulatedDevice(int64_t pages, int64_t page_tokens, int32_t sequences)
       : page_tokens_(page_tokens),
         keys_(static_cast<size_t>(pages * page_tokens), kPoison),
-        last_token_(static_cast<size_t>(sequences), -1) {}
+        last_token_(static_cast<size_t>(sequences), -1),
+        tables_(static_cast<size_t>(sequences)) {}
 
   Slot& slot(int index) { return slots_[static_cast<size_t>(index)]; }
 
-  void submit_forward(const InFlightStep& step) {
-    compute_.push_back({step.forward, [this, copies = step.copies, slot = step.slot] {
+  // `pool`: what the step says has changed in its tables is there now.
+  void submit_forward(const InFlightStep& step, const KvPool& pool) {
+    std::vector<std::pair<TableChange, std::vector<int32_t>>> tables;
+    for (const TableChange& change : step.tables) {
+      const auto pages = pool.table(change.sequence).subspan(static_cast<size_t>(change.first));
+      tables.push_back({change, {pages.begin(), pages.end()}});
+    }
+    compute_.push_back({step.forward, [this, copies = step.copies, tables, slot = step.slot] {
+                          for (const auto& [change, pages] : tables) {
+                            std::vector<int32_t>& table = tables_.at(static_cast<size_t>(change.sequence));
+                            table.resize(std::max(table.size(), static_cast<size_t>(change.first) + pages.size()));
+                            std::ranges::copy(pages, table.begin() + change.first);
+                          }
                           for (const PageCopy& copy : copies)
                             std::copy_n(cell(copy.from, 0), page_tokens_, cell(copy.to, 0));
                           forward(slots_[static_cast<size_t>(slot)]);
@@ -95,7 +107,8 @@ class SimulatedDevice {
     return keys_.begin() + page * page_tokens_ + token;
   }
   uint64_t& key_at(const Row& row, int64_t position) {
-    return *cell(row.table.at(static_cast<size_t>(position / page_tokens_)), position % page_tokens_);
+    return *cell(tables_.at(static_cast<size_t>(row.sequence)).at(static_cast<size_t>(position / page_tokens_)),
+                 position % page_tokens_);
   }
 
   void forward(Slot& slot) {
@@ -124,8 +137,9 @@ class SimulatedDevice {
   }
 
   int64_t page_tokens_;
-  std::vector<uint64_t> keys_;       // [pages, page tokens]
-  std::vector<int32_t> last_token_;  // [sequences]
+  std::vector<uint64_t> keys_;                // [pages, page tokens]
+  std::vector<int32_t> last_token_;           // [sequences]
+  std::vector<std::vector<int32_t>> tables_;  // [sequences]
   std::array<Slot, kSlots> slots_;
   std::deque<Work> compute_;
 };

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "tests/engine/golden_model.h"
 
@@ -32,15 +33,17 @@ class StepSlotsTest : public testing::Test {
                  .position = position,
                  .sequence = row,
                  .output = position,
-                 .sampling = {.temperature = 0.8f, .seed = static_cast<uint64_t>(row)},
-                 .pages = {&pages_[static_cast<size_t>(row)], 1}});
+                 .sampling = {.temperature = 0.8f, .seed = static_cast<uint64_t>(row)}});
   }
-  void launch(int slot, std::span<const PageCopy> copies = {}) {
+  void launch(int slot, std::span<const PageCopy> copies = {}, std::vector<TablePages> tables = {}) {
+    if (!std::exchange(told_, true))
+      for (int32_t row = 0; row < kSlotRows; ++row) tables.push_back({row, 0, {&pages_[static_cast<size_t>(row)], 1}});
     slots_.launch({.slot = slot,
                    .bucket = kSlotRows,
                    .live = kSlotRows,
                    .sampled = kSlotRows,
                    .copies = copies,
+                   .tables = tables,
                    .prompt = false});
     slots_.sample(slot);
   }
@@ -71,6 +74,7 @@ class StepSlotsTest : public testing::Test {
     std::iota(pages.begin(), pages.end(), 0);
     return pages;
   }();
+  bool told_ = false;  // the tables
 };
 
 TEST_F(StepSlotsTest, AStepReadsWhatTheOneBeforeChoseAndItsOwnInputsHoweverSlowThatWas) {
@@ -79,6 +83,28 @@ TEST_F(StepSlotsTest, AStepReadsWhatTheOneBeforeChoseAndItsOwnInputsHoweverSlowT
   const std::vector<PageCopy> slow(1000, PageCopy{.from = kSlotRows, .to = kSlotRows + 1});
   EXPECT_EQ(six_steps(false, slow), expected);
   EXPECT_EQ(six_steps(false, {}), expected);
+}
+
+TEST_F(StepSlotsTest, AChangedTableIsReadByTheStepItComesWithAndNotByTheOneBefore) {
+  const std::vector<std::vector<int32_t>> expected = six_steps(true, {});
+  const auto fill_page = [&](int32_t page) {
+    const uint64_t bytes = KvCache::page_bytes(loaded_.model.config());
+    for (int64_t layer = 0; layer < loaded_.model.config().layers; ++layer)
+      fill_device(loaded_.device, slots_.cache().layer(layer).address() + static_cast<uint64_t>(page) * bytes,
+                  std::byte{0xff}, bytes, "kv");
+  };
+  const int32_t mine = pages_[3], other = kSlotRows + 1;
+  fill_page(mine), fill_page(other);
+  write(0, 0), write(1, 1);
+  const std::vector<PageCopy> slow(1000, PageCopy{.from = kSlotRows, .to = kSlotRows});
+  launch(0, slow);
+  launch(1, std::vector{PageCopy{.from = mine, .to = other}}, {{3, 0, {&other, 1}}});
+  EXPECT_EQ(tokens(0), expected[0]);
+  EXPECT_EQ(tokens(1), expected[1]);
+  fill_page(mine);
+  write(0, 2);
+  launch(0);
+  EXPECT_EQ(tokens(0), expected[2]);
 }
 
 // Steps behind the one that is waited for, dozens of them, are not.

@@ -12,7 +12,6 @@
 namespace nodewright::test::advance_test {
 namespace {
 
-constexpr int64_t kTableStride = 5;
 constexpr int32_t kMostSteps = 4;
 
 // One row, as the host speaks of it.
@@ -20,13 +19,13 @@ struct Row {
   int32_t position, sequence, top_k, output_index, left;
   float temperature, top_p;
   uint64_t seed;
-  std::vector<int32_t> stop_ids, pages;
+  std::vector<int32_t> stop_ids;
   bool operator==(const Row&) const = default;
 };
 
 Row some_row(int64_t i) {
   const auto n = static_cast<int32_t>(i);
-  Row row{.position = 10 * n + 1,
+  return {.position = 10 * n + 1,
           .sequence = 1000 - n,
           .top_k = n % 7,
           .output_index = 3 * n,
@@ -34,10 +33,7 @@ Row some_row(int64_t i) {
           .temperature = 0.5f + static_cast<float>(n),
           .top_p = 1.0f / static_cast<float>(n + 1),
           .seed = 0x123456789abcdefull * static_cast<uint64_t>(n + 1),
-          .stop_ids = std::vector<int32_t>(kMostStopIds, -1),
-          .pages = {}};
-  for (int32_t page = 0; page < kTableStride; ++page) row.pages.push_back(100 * n + page);
-  return row;
+          .stop_ids = std::vector<int32_t>(kMostStopIds, -1)};
 }
 
 // Every field of `rows`, one after the other.
@@ -74,7 +70,6 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
       output_index("output_index", column<int32_t>(rows, &Row::output_index)),
       left("left", column<int32_t>(rows, &Row::left)), caller_row("caller_row", caller_rows),
       stop_ids("stop_ids", column<int32_t>(rows, &Row::stop_ids)),
-      block_table("block_table", column<int32_t>(rows, &Row::pages)),
       delivered("delivered", std::vector<int32_t>(kMostSteps * count, -2));
   const Guarded<float> temperature("temperature", column<float>(rows, &Row::temperature)),
       top_p("top_p", column<float>(rows, &Row::top_p));
@@ -98,10 +93,8 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
                      .left = left,
                      .caller_row = caller_row,
                      .stop_ids = stop_ids,
-                     .block_table = block_table,
                      .delivered = delivered,
                      .again = condition,
-                     .table_stride = kTableStride,
                      .rows = static_cast<int32_t>(count),
                      .most_steps = kMostSteps};
   for_each_field(args, [&]<class F>(const FieldInfo& info, const F& field) {
@@ -129,7 +122,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
     return std::vector<int32_t>(values.begin() + static_cast<long>(i * width),
                                 values.begin() + static_cast<long>((i + 1) * width));
   };
-  const auto stop = stop_ids.read(), table = block_table.read(), callers = caller_row.read();
+  const auto stop = stop_ids.read(), callers = caller_row.read();
   const auto position = positions.read(), sequence = sequences.read(), k = top_k.read(), index = output_index.read(),
              lefts = left.read();
   const auto t = temperature.read(), p = top_p.read();
@@ -139,16 +132,8 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
       EXPECT_EQ(position[i], rows[i].position) << "padding";
     }
     if (static_cast<int32_t>(i) >= result.n_live) continue;
-    result.live[callers[i]] = {position[i],
-                               sequence[i],
-                               k[i],
-                               index[i],
-                               lefts[i],
-                               t[i],
-                               p[i],
-                               seeds[i],
-                               at(stop, i, kMostStopIds),
-                               at(table, i, kTableStride)};
+    result.live[callers[i]] = {
+        position[i], sequence[i], k[i], index[i], lefts[i], t[i], p[i], seeds[i], at(stop, i, kMostStopIds)};
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include "kernels_src/attend.h"
 #include "kernels_src/flash_decode.h"
 #include "kernels_src/kv_pages.h"
+#include "tests/kernels/block_tables.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -104,6 +105,13 @@ struct AttendCase {
     }
   }
 
+  // Of the rows, the live ones in another order; nothing follows the others'.
+  std::vector<int32_t> sequences() const {
+    std::vector<int32_t> numbers;
+    for (int32_t m = 0; m < static_cast<int32_t>(rows.size()); ++m)
+      numbers.push_back(m < n_live ? n_live - 1 - m : 1 << 30);
+    return numbers;
+  }
   int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * shape.padded_head_dim(); }
   int64_t row_index(int64_t m, int value, int64_t kv_head, int64_t position) const {
     const int64_t page = table[at(m * table_stride + position / kPageSize)];
@@ -120,8 +128,9 @@ struct AttendCase {
     const Guarded<float> queries("q", q),
         partials("partials", at(shape.rows * shape.head_tiles() * shape.splits * shape.partial_floats()));
     const Guarded<bf16> kv("kv", pool), y("y", at(shape.rows * y_stride()));
-    const Guarded<int32_t> position_list("positions", positions), tables("block_table", table),
-        live("n_live", std::vector{n_live}),
+    const Guarded<int32_t> position_list("positions", positions),
+        tables("block_table", tables_of_sequences(table, sequences(), table_stride)),
+        live("n_live", std::vector{n_live}), sequence_list("sequences", sequences()),
         arrivals("arrivals", std::vector<int32_t>(at(shape.rows * shape.head_tiles()), 0));
     const auto kernel = typed_kernel<Attend>(machine().kernels, request(),
                                              on_tensor_cores ? flash().launch_shape() : shape.launch_shape());
@@ -129,6 +138,7 @@ struct AttendCase {
       run_node(kernel, {.q = queries,
                         .kv = kv,
                         .positions = position_list,
+                        .sequences = sequence_list,
                         .block_table = tables,
                         .n_live = live,
                         .y = y,

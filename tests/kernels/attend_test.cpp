@@ -122,7 +122,6 @@ TEST_F(AttendRows, BeyondTheLiveOnesStoreNothingAndFollowNoTable) {
       partial.n_live = n_live;
       for (int64_t m = n_live; m < 5; ++m) {
         partial.positions[c.at(m)] = m % 2 == 0 ? -1 : 1 << 30;
-        std::fill_n(partial.table.begin() + m * c.table_stride, c.table_stride, 1 << 30);
         std::fill_n(partial.q.begin() + m * 8 * 64, 8 * 64, kNaN);
       }
       const std::vector<bf16> y = partial.run();

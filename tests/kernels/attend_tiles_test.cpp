@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels_src/kv_pages.h"
+#include "tests/kernels/block_tables.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -89,7 +90,8 @@ struct TilesCase {
     const Guarded<float> queries("q", q);
     const Guarded<bf16> kv("kv", pool), y("y", at(shape.rows * y_stride()));
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
-        tables("block_table", table), first("n_first", std::vector{n_first}), live("n_live", std::vector{n_live});
+        tables("block_table", tables_of_sequences(table, sequences, kTableStride)),
+        first("n_first", std::vector{n_first}), live("n_live", std::vector{n_live});
     const auto kernel = typed_kernel<AttendTiles>(machine().kernels,
                                                   {"attend_tiles",
                                                    {{"kHeads", shape.heads},
@@ -201,8 +203,7 @@ TEST(AttendTiles, StoreTheLiveRowsFromTheFirstOnAndNoOthers) {
     for (int64_t row = 0; row < c.shape.rows; ++row) {
       if (row >= first && row < live) continue;
       part.positions[at(row)] = 1 << 30;
-      part.sequences[at(row)] = 3;
-      std::fill_n(part.table.begin() + row * TilesCase::kTableStride, TilesCase::kTableStride, 1 << 30);
+      part.sequences[at(row)] = 1 << 30;
     }
     const std::vector<bf16> y = part.run();
     for (int64_t row = 0; row < c.shape.rows; ++row)

@@ -19,6 +19,7 @@
 #include "kernels_src/saxpy.h"
 #include "kernels_src/shape_logits.h"
 #include "kernels_src/stamp.h"
+#include "kernels_src/update_tables.h"
 #include "models/decoder_kernels.h"
 #include "runtime/cubin_reader.h"
 #include "runtime/nvrtc.h"
@@ -113,6 +114,7 @@ std::map<std::string, uint64_t> args_bytes() {
           {"shape_logits", sizeof(ShapeLogits)},
           {"record_choice", sizeof(RecordChoice)},
           {"advance", sizeof(Advance)},
+          {"update_tables", sizeof(UpdateTables)},
           {"layer_norm_project", sizeof(LayerNormProject<float>)},
           {"project_bias_add", sizeof(ProjectBiasAdd<float>)},
           {"embed_positions", sizeof(EmbedPositions<float>)},
@@ -140,7 +142,7 @@ std::map<std::string, KernelRequest> requests_of(const ModelConfig& config, Targ
   for (const int64_t rows : buckets)
     for (const KernelRequest& request : decoder_kernel_requests(config, rows, properties_of(target)))
       requests.emplace(to_string(request), request);
-  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance"})
+  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance", "update_tables"})
     requests.emplace(name, KernelRequest{name, {}});
   return requests;
 }

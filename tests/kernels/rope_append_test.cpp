@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels_src/norm.h"
+#include "tests/kernels/block_tables.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -45,8 +46,8 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 // A launch: every row has its own position, table and qkv, which depend on its number alone.
 struct RopeCase {
   Heads h;
-  std::vector<uint64_t> numbers;          // [rows]
-  std::vector<int32_t> positions, table;  // [rows], [rows, table_stride]
+  std::vector<uint64_t> numbers;                     // [rows]
+  std::vector<int32_t> positions, sequences, table;  // [rows], [rows], [rows, table_stride]
   int64_t table_stride, pages;
   int32_t n_live;
   std::vector<float> qkv, frequencies;
@@ -63,6 +64,7 @@ struct RopeCase {
         pages(pool_pages),
         n_live(static_cast<int32_t>(positions.size())),
         qkv(poisoned<float>(positions.size() * at(stride()))) {
+    for (int64_t m = 0; m < rows(); ++m) sequences.push_back(static_cast<int32_t>(rows() - 1 - m));
     for (int64_t m = 0; m < rows(); ++m)
       for (int64_t i = 0; i < h.width(); ++i)
         qkv[at(m * stride() + i)] = static_cast<float>(4 * noise(numbers[at(m)], at(i)));
@@ -81,8 +83,8 @@ struct RopeCase {
   Result run() const {
     const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
         q("q", at(rows() * h.heads * h.head_dim));
-    const Guarded<int32_t> position_list("positions", positions), tables("block_table", table),
-        live("n_live", std::vector{n_live});
+    const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
+        tables("block_table", tables_of_sequences(table, sequences, table_stride)), live("n_live", std::vector{n_live});
     const Guarded<bf16> kv("kv", at(pages * page_elements())), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
     const auto kernel =
         typed_kernel<RopeAppend>(machine().kernels, h.request(),
@@ -93,6 +95,7 @@ struct RopeCase {
                     .q_gain = {},
                     .k_gain = {},
                     .positions = position_list,
+                    .sequences = sequence_list,
                     .block_table = tables,
                     .n_live = live,
                     .q = q,
@@ -255,8 +258,7 @@ TEST_F(RopeAppendRows, BeyondTheLiveOnesStoreNothingAndFollowNoTable) {
     RopeCase c(kHeads[1], {1, 2, 3}, {5, 70, 1}, {0, -1, 3, 1, 2, -1}, 4);
     c.n_live = n_live;
     for (int32_t m = n_live; m < 3; ++m) {
-      c.positions[at(m)] = 1 << 30;
-      c.table[at(2 * m)] = c.table[at(2 * m + 1)] = 1 << 30;
+      c.positions[at(m)] = c.sequences[at(m)] = 1 << 30;
     }
     c.expect(c.run());
   }

@@ -7,6 +7,7 @@
 #include "kernels_src/norm.h"
 #include "kernels_src/rope_append.h"
 #include "tests/kernels/attend_case.h"
+#include "tests/kernels/block_tables.h"
 
 namespace nodewright::test::rope_flash_decode_test {
 namespace {
@@ -98,7 +99,8 @@ struct RopeFlashDecodeCase {
         partials("partials", at(s.rows * s.head_tiles() * s.splits * s.partial_floats()));
     const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())), q_gain("q_gain", gains(1)),
         k_gain("k_gain", gains(2));
-    const Guarded<int32_t> positions("positions", attention.positions), table("block_table", attention.table),
+    const Guarded<int32_t> positions("positions", attention.positions),
+        table("block_table", tables_of_sequences(attention.table, sequences, attention.table_stride)),
         live("n_live", std::vector{attention.n_live}), sequence_list("sequences", sequences),
         arrivals("arrivals", std::vector<int32_t>(at(s.rows * s.head_tiles()), 0));
     KernelRequest attend = attention.request(), rope{"rope_append", rotation()},
@@ -142,6 +144,7 @@ struct RopeFlashDecodeCase {
              .q_gain = q_gain,
              .k_gain = k_gain,
              .positions = positions,
+             .sequences = sequence_list,
              .block_table = table,
              .n_live = live,
              .q = q,
@@ -153,6 +156,7 @@ struct RopeFlashDecodeCase {
                          {.q = q,
                           .kv = kv,
                           .positions = positions,
+                          .sequences = sequence_list,
                           .block_table = table,
                           .n_live = live,
                           .y = y,
