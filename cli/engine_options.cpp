@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <string_view>
+#include <vector>
 
 #include "cli/bench_record.h"
 #include "cli/byte_size.h"
@@ -83,6 +85,22 @@ StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& word
           .pages = engine.pipeline().pool().options().pages};
 }
 
+constexpr std::string_view kExact = "exact";
+
+// Numbers, as the parser has checked, or "exact" alone.
+void read_buckets(const std::vector<std::string>& words, EngineOptions& engine) {
+  engine.exact_buckets = std::ranges::count(words, kExact) > 0;
+  if (engine.exact_buckets && words.size() > 1)
+    throw Error({.doing = "use",
+                 .object = "--buckets",
+                 .detail = "'exact' stands for every size up to --max-batch, and there are others beside it",
+                 .advice = "--buckets exact, or sizes alone",
+                 .fault = Fault::usage});
+  engine.buckets.clear();
+  for (const std::string& word : words)
+    if (word != kExact) engine.buckets.push_back(std::stoi(word));
+}
+
 }  // namespace
 
 void add_engine_options(CLI::App& command, EngineSettings& settings) {
@@ -116,10 +134,12 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
                               kProductsFromRows))
       ->check(whole_number<uint32_t>);
   command
-      .add_option("--buckets", engine.buckets,
-                  "rows of the graphs (default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
+      .add_option_function<std::vector<std::string>>(
+          "--buckets", [&engine](const std::vector<std::string>& words) { read_buckets(words, engine); },
+          "rows of the graphs, or exact: every size up to --max-batch, so that no step of decoding rows is padded "
+          "(default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
       ->delimiter(',')
-      ->check(whole_number<int>);
+      ->check([](const std::string& word) { return word == kExact ? std::string() : whole_number<int>(word); });
   command.add_flag("--allow-eager", engine.allow_eager,
                    "steps of more rows than the largest bucket run node by node, without a graph");
   command

@@ -64,20 +64,13 @@ int decode_rows_of(const EngineOptions& options) {
   return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
 }
 
-// By default every size that a batch may have, and past it, for prompts and drafts, sizes of which each is at most half
-// again as large as the one before: a step of so many rows takes its time by the row, and a padded third costs less
-// than a graph.
+// By default every size that a batch may have, padded or not, and past it some for prompts and drafts.
 BucketSet buckets_of(const EngineOptions& options) {
   if (!options.buckets.empty()) return BucketSet(options.buckets);
-  const BucketSet of_batches = BucketSet::up_to(options.max_batch);
-  std::vector<int> sizes(of_batches.sizes().begin(), of_batches.sizes().end());
-  for (const int most : {options.step_tokens, decode_rows_of(options)})
-    if (most > options.max_batch) sizes.push_back(most);
-  const int largest = *std::ranges::max_element(sizes);
-  for (int size = 8; size < largest; size *= 2)
-    for (const int next : {size, size + size / 2})
-      if (next > options.max_batch && next < largest) sizes.push_back(next);
-  return BucketSet(std::move(sizes));
+  const BucketSet of_batches =
+      options.exact_buckets ? BucketSet::every(options.max_batch) : BucketSet::up_to(options.max_batch);
+  const auto [fewer, more] = std::minmax({options.step_tokens, decode_rows_of(options)});
+  return of_batches.extended_to(fewer).extended_to(more);
 }
 
 // Rows of the plan that runs what is past the largest bucket.
@@ -311,6 +304,7 @@ void Engine::rebuild_graphs(const GraphOptions& graphs) {
   EngineOptions options = options_;
   options.hidden = graphs.hidden;
   options.buckets = graphs.buckets;
+  options.exact_buckets = graphs.exact_buckets;
   options.mode = graphs.mode;
   options.policy = graphs.policy;
   options_ = checked(options, model_->config());

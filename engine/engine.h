@@ -44,7 +44,8 @@ struct EngineOptions {
   Schedule schedule = Schedule::mixed;
   // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
   std::vector<int> buckets;
-  int64_t max_context = 0;  // tokens of prompt and outputs
+  bool exact_buckets = false;  // without such a list, every size up to max_batch: no step of decoding rows is padded
+  int64_t max_context = 0;     // tokens of prompt and outputs
   // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
   int64_t pages = 0;
   uint64_t memory_limit = 0;       // bytes of weights, state, graphs and pages; 0: none
@@ -83,6 +84,7 @@ struct CanRun {
 // What a rebuild may change.
 struct GraphOptions {
   std::vector<int> buckets;  // as in EngineOptions
+  bool exact_buckets = false;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
   HiddenStates hidden = HiddenStates::none;  // no less than open requests ask for

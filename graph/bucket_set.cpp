@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "runtime/error.h"
@@ -22,8 +23,26 @@ BucketSet::BucketSet(std::vector<int> sizes) : sizes_(std::move(sizes)) {
 
 BucketSet BucketSet::up_to(int most_rows) {
   std::vector<int> sizes{most_rows};
-  const auto step = [](int size) { return size < 8 ? size : (size < 256 ? 8 : 16); };
+  const auto step = [](int size) {
+    if (size < 8) return size;
+    return size < 256 ? 8 : static_cast<int>(std::bit_floor(static_cast<unsigned>(size))) / 16;
+  };
   for (int size = 1; size < most_rows; size += step(size)) sizes.push_back(size);
+  return BucketSet(std::move(sizes));
+}
+
+BucketSet BucketSet::every(int most_rows) {
+  std::vector<int> sizes{most_rows};
+  for (int size = 1; size < most_rows; ++size) sizes.push_back(size);
+  return BucketSet(std::move(sizes));
+}
+
+BucketSet BucketSet::extended_to(int most_rows) const {
+  std::vector<int> sizes = sizes_;
+  if (most_rows > largest()) sizes.push_back(most_rows);
+  for (int size = 8; size < most_rows; size *= 2)
+    for (const int next : {size, size + size / 2})
+      if (next > largest() && next < most_rows) sizes.push_back(next);
   return BucketSet(std::move(sizes));
 }
 

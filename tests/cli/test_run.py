@@ -54,7 +54,7 @@ class Run(CommandTest):
                     for r in REQUESTS]
         requests = [{**request, "ignore_eos": True} for request in REQUESTS]
         for words in ([], ["--max-batch", "2", "--no-pipelining"], ["--max-batch", "4", "--no-prefix-cache", "--rate", "200"],
-                      ["--pages", "4", "--buckets", "8"], ["--prefill", "piecewise"], ["--prefill", "eager"],
+                      ["--pages", "4", "--buckets", "8"], ["--buckets", "exact", "--max-batch", "3"], ["--prefill", "piecewise"], ["--prefill", "eager"],
                       ["--speculate", "3", "--max-batch", "2", "--buckets", "8"]):
             results = self.serve(requests, "--chunk", "8", *words)
             for i, (request, ids) in enumerate(zip(requests, expected)):

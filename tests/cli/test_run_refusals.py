@@ -75,6 +75,7 @@ class Pairs(CommandTest):
                 (["--buckets and --step-tokens", "has 8 rows", "--step-tokens is 9", "bucket of 9", "--step-tokens 8"], "--buckets 8,4 --chunk 9"),
                 (["--buckets, --max-batch and --step-tokens", "more than 8 rows", "of 32 is never", "no bucket of 32"],
                  "--buckets 8,16,32 --chunk 4"),
+                (["--buckets", "'exact' stands for every size", "sizes alone"], "--buckets exact,4"),
                 (["--speculate and --buckets", "2 to 4", "bucket of 4", "--speculate 0"],
                  "--speculate 3 --buckets 1,8 --max-batch 1"),
                 (["--speculate and --buckets", "bucket of 2"], "--speculate 1 --buckets 1 --max-batch 1"),

@@ -74,6 +74,23 @@ TEST(EngineBuckets, GraphsBuiltByManyThreadsAreThoseOfOne) {
   EXPECT_EQ(outputs[0], outputs[1]);
 }
 
+TEST(EngineBuckets, OfEverySizeLeaveNoDecodeStepPadded) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  Engine engine(loaded.device, loaded.kernels, loaded.model,
+                {.max_batch = 7, .step_tokens = 10, .exact_buckets = true, .max_context = 64});
+  for (int rows = 1; rows <= 7; ++rows) {
+    const CanRun run = engine.can_run(rows);
+    EXPECT_TRUE(run.can && run.bucket == rows) << run.reason;
+  }
+  for (int32_t i = 0; i < 7; ++i) EXPECT_TRUE(engine.submit({.prompt = {1 + i, 2, 3}, .max_tokens = 3 + 2 * i}).id);
+  while (engine.advance()) continue;
+  for (const auto& [plan, use] : engine.stats().buckets) {
+    if (plan.first > 7) continue;
+    EXPECT_EQ(use.exact, use.steps) << plan.first;
+  }
+  EXPECT_TRUE(engine.stats().buckets.contains({5, RunMode::explicit_}));
+}
+
 TEST(EngineBuckets, RunMoreRowsThanTheLargestEagerOnlyWhenAllowedWithTheSameTokens) {
   test::LoadedModel loaded("llama/odd_sizes");
   EngineOptions options = walk_options(true);

@@ -19,6 +19,29 @@ TEST(BucketSetTest, TheUsualListHasFiftyOneSizes) {
   EXPECT_EQ(set.largest(), 512);
 }
 
+TEST(BucketSetTest, TheUsualListIsShortAndPadsLittleUpToManyRows) {
+  EXPECT_EQ(BucketSet::up_to(4096).sizes().size(), 99u);
+  const BucketSet set = BucketSet::up_to(8192);
+  for (int rows = 1; rows <= 8192; ++rows) {
+    const int padding = set.choose(rows).bucket - rows;
+    ASSERT_LE(padding, rows <= 256 ? 7 : rows / 16) << rows;
+  }
+}
+
+TEST(BucketSetTest, AListOfEverySizePadsNothing) {
+  const BucketSet set = BucketSet::every(100);
+  for (int rows = 1; rows <= 100; ++rows) EXPECT_EQ(set.choose(rows).fit, Fit::exact);
+  EXPECT_EQ(set.choose(101).fit, Fit::none);
+}
+
+TEST(BucketSetTest, AnExtendedListKeepsItsSizesAndAddsFewLargerOnes) {
+  const auto sizes = [](const BucketSet& set) { return std::vector<int>(set.sizes().begin(), set.sizes().end()); };
+  EXPECT_EQ(sizes(BucketSet({1, 2, 10}).extended_to(50)), (std::vector<int>{1, 2, 10, 12, 16, 24, 32, 48, 50}));
+  EXPECT_EQ(sizes(BucketSet({3}).extended_to(64)), (std::vector<int>{3, 8, 12, 16, 24, 32, 48, 64}));
+  EXPECT_EQ(sizes(BucketSet({1, 64}).extended_to(64)), (std::vector<int>{1, 64}));
+  EXPECT_EQ(sizes(BucketSet({1, 64}).extended_to(8)), (std::vector<int>{1, 64}));
+}
+
 TEST(BucketSetTest, TheMaximumIsAlwaysABucket) {
   for (int most = 1; most <= 600; ++most) {
     const BucketSet set = BucketSet::up_to(most);
@@ -55,6 +78,7 @@ TEST(BucketSetTest, AnEmptyListAndSizesBelowOneAreRefused) {
   EXPECT_THROW(BucketSet({}), Error);
   EXPECT_THROW(BucketSet({4, 0}), Error);
   EXPECT_THROW(BucketSet::up_to(0), Error);
+  EXPECT_THROW(BucketSet::every(0), Error);
 }
 
 }  // namespace
