@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bench/decode_bench.h"
+#include "bench/paired_times.h"
 #include "graph/graph_dump.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -96,6 +97,7 @@ std::vector<Number> numbers_of(const std::vector<std::string>& parts) {
 // differed by 0.5 % (one H200, 2026-11-22, Llama-3.2-1B's sizes, 1024 keys: nodewright tune).
 constexpr int kSamplesToJudge = 2;
 constexpr double kFarBehind = 1.03;
+constexpr int kSamplesForAnError = 3;
 // As far behind as this it is not tried again when other numbers have changed.
 constexpr double kHopeless = 1.06;
 
@@ -161,6 +163,7 @@ class Tuner {
     return tuning;
   }
 
+  bool is_stopped() const { return options_.stop && options_.stop(); }
   bool is_known(const StepTuning& tuning) const { return tuning == best_ || std::ranges::count(refused_, tuning); }
 
   // Compiles for all values at once. What cannot be compiled is refused at its turn.
@@ -175,12 +178,18 @@ class Tuner {
       } catch (const Error&) {  // said at its turn
       }
     }
-    kernels_.prepare_what_compiles(requests);
+    try {
+      kernels_.prepare_what_compiles(requests);
+    } catch (const Error&) {  // of whoever is told of its progress
+      if (!is_stopped()) throw;
+    }
   }
 
   void try_values(const Number& number) {
+    if (is_stopped()) return;
     prepare(number);
     for (const auto& [value, set] : number.candidates) {
+      if (is_stopped()) return;
       const StepTuning tuning = best_with(set);
       if (is_known(tuning) || hopeless_.contains(number.name + value)) continue;
       TunerTrial trial{.rows = rows_, .number = number.name, .value = value};
@@ -224,7 +233,12 @@ class Tuner {
     }
     trial.us = spread_of(ours).median;
     trial.best_us = spread_of(theirs).median;
-    trial.taken = trial.us < (1 - options_.least_gain) * trial.best_us;
+    const PairedGain found = paired_gain(theirs, ours);
+    trial.gain_us = found.gain;
+    trial.error_us = found.error;
+    const bool is_no_noise = options_.least_errors == 0 || (trial.samples >= kSamplesForAnError &&
+                                                            trial.gain_us > options_.least_errors * trial.error_us);
+    trial.taken = is_no_noise && trial.gain_us > options_.least_gain * trial.best_us;
   }
 
   double step_us(Candidate& candidate) {
@@ -258,7 +272,10 @@ Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, co
   Tuning tuning{
       .key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}, .products = {}};
   Tuner tuner(device, stream, kernels, model, options, told);
-  for (const int64_t rows : options.rows) tuning.steps[rows] = tuner.tune(rows, numbers);
+  for (const int64_t rows : options.rows) {
+    if (options.stop && options.stop()) break;
+    tuning.steps[rows] = tuner.tune(rows, numbers);
+  }
   return tuning;
 }
 

@@ -21,7 +21,10 @@ struct TunerOptions {
   int samples = 9;                 // of each of the two, in turns
   int launches_per_sample = 20;
   double least_gain = 0.002;  // of the step's time, for a candidate to be taken
-  int most_rounds = 2;        // over all numbers
+  // Standard errors that its gain has to exceed, too, and three samples for there to be any; 0: whatever is faster.
+  double least_errors = 3;
+  int most_rounds = 2;         // over all numbers
+  std::function<bool()> stop;  // asked before each candidate; true: what was found so far is the result
 };
 
 // A candidate, as it was measured.
@@ -29,14 +32,15 @@ struct TunerTrial {
   int64_t rows = 0;
   std::string number;  // "gate_up.matvec.threads"
   std::string value;
-  int samples = 0;             // of each; fewer than asked for where the candidate is far behind
-  double us = 0, best_us = 0;  // medians of a step's device time, of the candidate and of the best before it
+  int samples = 0;                   // of each; fewer than asked for where the candidate is far behind
+  double us = 0, best_us = 0;        // medians of a step's device time, of the candidate and of the best before it
+  double gain_us = 0, error_us = 0;  // of the two in turns (bench/paired_times.h)
   bool taken = false;
   std::string refused;  // why it cannot be built; empty: it was measured
 };
 
 // Throws Error (usage) for a part that does not exist. `told` gets every trial; a candidate whose plan is that
-// of the best, or has stood against this best before, is none.
+// of the best, or has stood against this best before, is none. Of rows that stop() left untried there is no step.
 Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                   const TunerOptions& options, const std::function<void(const TunerTrial&)>& told);
 

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "cli/byte_size.h"
 #include "cli/command.h"
+#include "models/step_tuning.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
@@ -31,6 +34,20 @@ std::string describe(const OpenedDevice& opened) {
   const DeviceProperties& p = opened.device->properties();
   return fmt::format("{}, compute capability {}.{}, {} SMs, {}, {} free", p.name, p.cc_major, p.cc_minor, p.sm_count,
                      byte_size_text(p.total_bytes), byte_size_text(opened.device->free_bytes()));
+}
+
+// What `nodewright tune` has left, which all later commands use.
+std::string tunings_found() {
+  const std::filesystem::path folder = tuning_file({}).parent_path();
+  std::string all;
+  std::error_code unused;
+  for (const auto& file : std::filesystem::directory_iterator(folder, unused)) {
+    const Tuning tuning = read_tuning(file.path());
+    all += fmt::format("\n         {:<14} {}: {}, {}", "", file.path().filename().string(), tuning.key.device,
+                       tuning.key.model);
+  }
+  if (all.empty()) return "none of your own (nodewright tune makes one)";
+  return fmt::format("in {}; nodewright tune --remove takes one away{}", folder.string(), all);
 }
 
 int doctor() {
@@ -64,6 +81,7 @@ int doctor() {
                    .advice = "set NODEWRIGHT_CACHE to a folder that can be written; until then every start compiles"});
     return cache.folder().string();
   });
+  report("tunings", tunings_found);
   const bool cpu = cpu_device && compiler;
   fmt::print("\n{}\n", can_run ? "ready: --device cuda" : cpu ? "ready: --device cpu only" : "nothing can run here");
   return can_run || cpu ? 0 : 1;

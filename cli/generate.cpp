@@ -159,8 +159,9 @@ int generate(const GenerateOptions& options) {
     if (!options.stats) return;
     RequestOutcome told = outcome;
     told.first_s += std::chrono::duration<double>(encoding).count();
-    fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\n{}{}", session.model().upload_ms(),
-               static_cast<double>(session.model().weights().bytes()) / 1e6, of_start, outcome_report(told));
+    fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\ntuning    {}\n{}{}", session.model().upload_ms(),
+               static_cast<double>(session.model().weights().bytes()) / 1e6, session.tuning_words(), of_start,
+               outcome_report(told));
   };
   if (takes_several(options)) {
     const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});

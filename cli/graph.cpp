@@ -94,6 +94,8 @@ int graph(const GraphOptions& options) {
   const int64_t sequences = options.timings.empty() ? 1 : options.session.bucket;
   const auto decoder = session.make_decoder(std::min(session.context_limit(), context), sequences);
   const Plan& plan = decoder->step_plan();
+  if (session.tuning() != nullptr && options.session.tuning == "auto")  // which nobody named
+    fmt::print(stderr, "nodewright: tuned: {}\n", session.tuning_words());
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
   if (!options.verify || !options.out.empty()) show(dump(plan, options, timings), options.out);

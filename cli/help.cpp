@@ -76,7 +76,7 @@ const std::map<std::string, std::vector<const char*>> kExamples = {
     {"graph", {"nodewright graph M", "nodewright graph M --format html --out plan.html"}},
     {"tokenize", {"nodewright tokenize M --text 'Once upon a time'", "nodewright tokenize M --decode 1,2,3"}},
     {"inspect", {"nodewright inspect M", "nodewright inspect M --device none --json"}},
-    {"tune", {"nodewright tune M --batch 1 8"}},
+    {"tune", {"nodewright tune M --batch 1 8", "nodewright tune M --remove"}},
     {"report", {"nodewright run M --requests requests.jsonl --log steps.jsonl", "nodewright report steps.jsonl"}},
     {"doctor", {"nodewright doctor"}},
     {"bench", {"nodewright bench decode M --context 1024", "nodewright bench serve M --concurrency 8"}}};
@@ -104,8 +104,8 @@ std::string in_lines(const std::string& text) {
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return make_description(app) + make_usage(app, std::move(name)) + in_groups(app) + make_subcommands(app, mode) +
-           "\n" + make_footer(app);
+    return make_description(app) + make_usage(app, std::move(name)) + make_positionals(app) + in_groups(app) +
+           make_subcommands(app, mode) + "\n" + make_footer(app);
   }
 
   std::string make_option(const CLI::Option* option, bool is_positional) const override {

@@ -11,6 +11,7 @@
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/tokenizer_outline.h"
+#include "cli/tuning_choice.h"
 #include "models/checkpoint.h"
 #include "models/model_config.h"
 #include "models/model_summary.h"
@@ -101,6 +102,7 @@ ordered_json device_json(const std::string& name, const ModelSummary& summary, c
   return {{"name", device.name()},
           {"free_bytes", free_bytes},
           {"read_bytes_per_s", read},
+          {"tuning", choose_tuning("auto", false, tuning_key(device, config)).words},
           {"weights_fit", free_bytes >= summary.device_bytes},
           {"fits", fits}};
 }
@@ -168,6 +170,7 @@ std::string device_text(const ordered_json& r) {
     return r.contains("no_device") ? fmt::format("device        none: {}\n", r["no_device"].get<std::string>()) : "";
   std::string text = fmt::format("device        {}, {} free, reads {}/s (median of {})\n", d["name"].get<std::string>(),
                                  size_text(d["free_bytes"]), size_text(d["read_bytes_per_s"]), kBandwidthSamples);
+  text += fmt::format("tuning        {}\n", d["tuning"].get<std::string>());
   if (!d["weights_fit"].get<bool>())
     return text + fmt::format("              the weights do not fit: they need {}\n", size_text(r["device_bytes"]));
   text += "  sequences   tokens each   a step takes at least   with so many tokens\n";
@@ -213,7 +216,9 @@ void add_inspect(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is and what of it fits on a device");
   command->add_option("-m,--model", options->model, "Hugging Face checkpoint folder")->required();
-  command->add_option("--device", options->device, "auto (where there is one), none, cuda, cuda:N or cpu; more in docs/command.md")
+  command
+      ->add_option("--device", options->device,
+                   "auto (where there is one), none, cuda, cuda:N or cpu; more in docs/command.md")
       ->capture_default_str();
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });

@@ -9,14 +9,24 @@ namespace {
 
 volatile std::sig_atomic_t caught_signal = 0;
 
+void end_at_once_on_signals() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+bool is_caught() {
+  struct sigaction now {};
+  sigaction(SIGINT, nullptr, &now);
+  return now.sa_handler != SIG_DFL;
+}
+
 }  // namespace
 
 void catch_interruption() {
   struct sigaction action {};
   action.sa_handler = [](int signal) {
     caught_signal = signal;
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
+    end_at_once_on_signals();
   };
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -29,6 +39,14 @@ int interruption_exit_code() { return 128 + caught_signal; }
 void forget_interruption() {
   caught_signal = 0;
   catch_interruption();
+}
+
+CaughtMeanwhile::CaughtMeanwhile() : was_caught_(is_caught() || interrupted()) {
+  if (!was_caught_) catch_interruption();
+}
+
+CaughtMeanwhile::~CaughtMeanwhile() {
+  if (!was_caught_) end_at_once_on_signals();
 }
 
 void end_if_interrupted() {

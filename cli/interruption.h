@@ -13,6 +13,18 @@ int interruption_exit_code();
 // It was obeyed, and the program goes on: the next is the first again.
 void forget_interruption();
 
+// Catches as long as it lives, where nobody else does: for work that would leave things behind if it were cut short.
+class CaughtMeanwhile {
+ public:
+  CaughtMeanwhile();
+  ~CaughtMeanwhile();
+  CaughtMeanwhile(const CaughtMeanwhile&) = delete;
+  CaughtMeanwhile& operator=(const CaughtMeanwhile&) = delete;
+
+ private:
+  bool was_caught_;
+};
+
 // Throws Error where interrupted() is true. For progress callbacks of what takes long and keeps nothing.
 void end_if_interrupted();
 

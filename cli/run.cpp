@@ -110,7 +110,7 @@ void serve(const RunOptions& options, LineSource& source, ResultLines& results) 
     return;
   }
   if (options.stats)
-    fmt::print(stderr, "load      {:.0f} ms\n{}", session.model().upload_ms(),
+    fmt::print(stderr, "load      {:.0f} ms\ntuning    {}\n{}", session.model().upload_ms(), session.tuning_words(),
                start_report(engine->slots().built(), engine->slots().memory()));
   Serving serving(*engine, source, std::move(lines), results,
                   {.rate = options.rate, .seed = options.sampling.seed, .times = options.stats});

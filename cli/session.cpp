@@ -1,16 +1,20 @@
 #include "cli/session.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/interruption.h"
 #include "cli/progress_bar.h"
 #include "cli/whole_number.h"
 #include "runtime/error.h"
 #include "runtime/host_heap.h"
+#include "runtime/image_store.h"
 
 namespace nodewright::cli {
 namespace {
@@ -33,43 +37,34 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
   return DecoderModel::load(device, stream, options.model, progress);
 }
 
-std::shared_ptr<const Tuning> find_tuning(const SessionOptions& options, const Device& device,
-                                          const ModelConfig& config) {
-  const bool is_auto = options.tuning == "auto", invariant = numerics_of(options.numerics) == Numerics::invariant;
-  if (options.tuning == "none" || (is_auto && invariant)) return nullptr;
-  if (invariant)
-    throw Error({.doing = "use together",
-                 .object = "--tuning and --numerics",
-                 .detail = "a tuned step sums in an order of its own, which invariant numerics cannot take",
-                 .advice = "--tuning none, or --numerics fast",
-                 .fault = Fault::usage});
-  const TuningKey key{device.properties().name, model_sizes(config)};
-  const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(options.tuning);
-  Tuning shipped = shipped_tuning(key);
-  std::error_code unused;
-  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused)))
-    return shipped.steps.empty() ? nullptr : std::make_shared<const Tuning>(std::move(shipped));
-  Tuning tuning = read_tuning(path);
-  const auto refuse = [&](const char* what, const std::string& of_file, const std::string& here) {
-    throw Error({.doing = "use tuning",
-                 .object = path.string(),
-                 .detail = fmt::format("it was measured for {} '{}', not '{}'", what, of_file, here),
-                 .advice = "make one with nodewright tune, or --tuning none",
-                 .fault = Fault::usage});
-  };
-  if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
-  if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
-  if (is_auto) {  // what was not measured here
-    tuning.steps.merge(shipped.steps);
-    if (tuning.products == ProductSizes{}) tuning.products = std::move(shipped.products);
-  }
-  return std::make_shared<const Tuning>(std::move(tuning));
-}
-
+// A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU
+// driver works in a folder, which is gone also where Ctrl-C ends that.
 KernelCacheOptions kernel_options() {
+  struct Told {
+    std::unique_ptr<CaughtMeanwhile> caught;
+    std::atomic<bool> first = true;
+  };
   KernelCacheOptions options;
-  auto bar = std::make_shared<ProgressBar>("compiling kernels");
-  options.progress = [bar](size_t done, size_t total, std::string_view) { bar->show(done, total); };
+  auto told = std::make_shared<Told>();
+  options.compiles = [told](size_t kernels) {
+    const bool is_first = told->first.exchange(false);
+    if (kernels > 1) told->caught = std::make_unique<CaughtMeanwhile>();  // of prepare(), which tells its progress
+    if (isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
+      fmt::print(stderr, "nodewright: compiling {} kernel{}, once; the next start finds them in {}\n", kernels,
+                 kernels == 1 ? "" : "s", ImageStore::default_folder().string());
+  };
+  auto bar = std::make_shared<ProgressBar>("preparing kernels");
+  options.progress = [bar, told](size_t done, size_t total, std::string_view) {
+    end_if_interrupted();
+    bar->show(done, total);
+    if (done == total) told->caught.reset();
+  };
+  options.not_kept = [](const std::string& problem) {
+    fmt::print(stderr,
+               "nodewright: what is compiled is not kept, and the next start compiles it again: {}; try: set "
+               "NODEWRIGHT_CACHE to a folder that can be written\n",
+               problem);
+  };
   return options;
 }
 
@@ -140,7 +135,8 @@ Session::Session(const SessionOptions& options, Loading loading)
       stream_(*opened_.device, "compute"),
       model_(load_model(*opened_.device, stream_, options, loading)),
       kernels_(*opened_.device, kernel_options()),
-      tuning_(find_tuning(options, *opened_.device, model_.config())) {}
+      tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
+                            tuning_key(*opened_.device, model_.config()))) {}
 
 int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
@@ -170,7 +166,7 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                                   .policy = edge_policy(options_.edges),
                                                   .keep_logits = needs.keep_logits,
                                                   .steps = options_.steps,
-                                                  .tuning = tuning_});
+                                                  .tuning = tuning_.tuning});
 }
 
 EdgePolicy edge_policy(const std::string& word) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/tuning_choice.h"
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
@@ -63,7 +64,9 @@ class Session {
   const ModelConfig& config() const { return model_.config(); }
   KernelCache& kernels() { return kernels_; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
-  const std::shared_ptr<const Tuning>& tuning() const { return tuning_; }
+  const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
+  // The same in words, for --stats.
+  const std::string& tuning_words() const { return tuning_.words; }
 
   // Tokens that a sequence may have: --max-context, or what the model was made for.
   int64_t context_limit() const;
@@ -81,7 +84,7 @@ class Session {
   Stream stream_;
   DecoderModel model_;
   KernelCache kernels_;
-  std::shared_ptr<const Tuning> tuning_;
+  TuningChoice tuning_;
 };
 
 // `word`: one that the parser lets through for --edges, for --numerics.

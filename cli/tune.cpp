@@ -2,12 +2,18 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "bench/step_tuner.h"
 #include "cli/command.h"
+#include "cli/interruption.h"
 #include "cli/output_file.h"
 #include "cli/session.h"
+#include "cli/tuning_choice.h"
+#include "models/model_config.h"
+#include "runtime/device_selection.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -17,40 +23,85 @@ struct TuneOptions {
   SessionOptions session;
   TunerOptions tuner;
   std::filesystem::path out;  // empty: where later commands look
+  bool remove = false;
 };
 
-void print(const TunerTrial& trial) {
-  if (!trial.refused.empty())
-    return fmt::print("{:>5} {:<28} {:>9} cannot be built: {}\n", trial.rows, trial.number, trial.value, trial.refused);
-  fmt::print("{:>5} {:<28} {:>9} {:>10.2f} {:>10.2f} {:>+7.2f}%{}\n", trial.rows, trial.number, trial.value, trial.us,
-             trial.best_us, 100 * (trial.us / trial.best_us - 1), trial.taken ? " taken" : "");
-  std::fflush(stdout);
-}
-
-int tune(const TuneOptions& options) {
+void check(const TuneOptions& options) {
   for (const int64_t rows : options.tuner.rows)
     if (rows < 1 || rows > kMostTunedRows)
       throw Error({.doing = "use --batch",
                    .object = std::to_string(rows),
                    .detail = fmt::format("it is outside 1 to {}", kMostTunedRows),
                    .fault = Fault::usage});
+}
+
+void print(const TunerTrial& trial) {
+  if (!trial.refused.empty())
+    return fmt::print("{:>5} {:<28} {:>9} cannot be built: {}\n", trial.rows, trial.number, trial.value, trial.refused);
+  fmt::print("{:>5} {:<28} {:>9} {:>10.2f} {:>10.2f} {:>+7.2f}% +- {:.2f}%{}\n", trial.rows, trial.number, trial.value,
+             trial.us, trial.best_us, -100 * trial.gain_us / trial.best_us, 100 * trial.error_us / trial.best_us,
+             trial.taken ? " taken" : "");
+  std::fflush(stdout);
+}
+
+// Adds steps to the file, where what was measured for other rows stays.
+void save(const Tuning& found, const std::filesystem::path& path, bool is_new) {
+  Tuning tuning = found;
+  std::error_code none;
+  if (!is_new && std::filesystem::exists(path, none))
+    for (const auto& [rows, step] : read_tuning(path).steps) tuning.steps.emplace(rows, step);
+  write_whole_file(path, tuning_json(tuning));
+}
+
+// Of steps that were not tried to the end: no entry is better than one that says less than the one that there is.
+bool is_worth_keeping(const Tuning& found, int64_t rows, const std::filesystem::path& path) {
+  const auto step = found.steps.find(rows);
+  if (step == found.steps.end() || step->second == StepTuning{}) return false;
+  std::error_code none;
+  return !std::filesystem::exists(path, none) || !read_tuning(path).steps.contains(rows);
+}
+
+int tune(const TuneOptions& options) {
+  catch_interruption();
   Session session(options.session);
   const auto told = [first = true](const TunerTrial& trial) mutable {
     if (std::exchange(first, false))
-      fmt::print("{:>5} {:<28} {:>9} {:>10} {:>10} {:>8}\n", "rows", "number", "value", "us a step", "best so far", "");
+      fmt::print("{:>5} {:<28} {:>9} {:>10} {:>10} {:>8}\n", "rows", "number", "value", "us a step", "best so far",
+                 "against it");
     print(trial);
   };
-  Tuning tuning =
-      tune_steps(session.device(), session.stream(), session.kernels(), session.model(), options.tuner, told);
-  const std::filesystem::path path = options.out.empty() ? tuning_file(tuning.key) : options.out;
-  if (options.out.empty()) {
-    std::filesystem::create_directories(path.parent_path());
-    std::error_code none;
-    if (std::filesystem::exists(path, none))  // what was measured for other rows stays
-      for (const auto& [rows, step] : read_tuning(path).steps) tuning.steps.emplace(rows, step);
+  const TuningKey key = tuning_key(session.device(), session.config());
+  const std::filesystem::path path = options.out.empty() ? tuning_file(key) : options.out;
+  if (options.out.empty()) std::filesystem::create_directories(path.parent_path());
+  bool is_new = !options.out.empty();  // a file that was named holds this measurement alone
+  TunerOptions tuner = options.tuner;
+  tuner.stop = interrupted;
+  for (const int64_t rows : options.tuner.rows) {
+    tuner.rows = {rows};
+    const Tuning found =
+        tune_steps(session.device(), session.stream(), session.kernels(), session.model(), tuner, told);
+    if (interrupted() && !is_worth_keeping(found, rows, path)) break;
+    save(found, path, std::exchange(is_new, false));
+    fmt::print("steps of {} row{}: {}written to {}\n", rows, rows == 1 ? "" : "s",
+               interrupted() ? "what was found until it was interrupted is " : "", path.string());
+    if (interrupted()) break;
   }
-  write_whole_file(path, tuning_json(tuning));
-  fmt::print("written to {}\n", path.string());
+  if (interrupted()) return interruption_exit_code();
+  if (options.out.empty()) fmt::print("from now on all commands use it; nodewright tune --remove takes it away\n");
+  return 0;
+}
+
+int remove_tuning(const TuneOptions& options) {
+  check_model_folder(options.session.model);
+  const OpenedDevice opened = open_device(options.session.device);
+  const TuningKey key = tuning_key(*opened.device, read_model_config(options.session.model));
+  const std::filesystem::path path = tuning_file(key);
+  std::error_code failure;
+  const bool removed = !path.empty() && std::filesystem::remove(path, failure);
+  if (failure) throw Error({.doing = "remove", .object = path.string(), .detail = failure.message()});
+  fmt::print("{} for {}, {}: {}\n", removed ? "removed the tuning" : "there is no tuning", key.device, key.model,
+             path.string());
+  fmt::print("commands use {} now\n", shipped_tuning(key).steps.empty() ? "none" : "the program's own");
   return 0;
 }
 
@@ -66,15 +117,24 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(2, 1 << 24))
       ->capture_default_str();
   command->add_option("--parts", options->tuner.parts,
-                      "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head");
-  command->add_option("--samples", options->tuner.samples, "of each figure")
+                      "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head (default: all)");
+  command
+      ->add_option("--samples", options->tuner.samples,
+                   "of each figure; fewer than 3 tell no noise, and nothing is taken")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_option("--steps", options->tuner.launches_per_sample, "launches a sample")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option("--out", options->out, "file (default: where the other commands look)");
-  command->callback([options, &chosen] { chosen = [options] { return tune(*options); }; });
+  command->add_option("--out", options->out, "file, made anew (default: where the other commands look)");
+  command->add_flag("--remove", options->remove, "take away what was found for this device and model before")
+      ->excludes("--out");
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      check(*options);
+      return options->remove ? remove_tuning(*options) : tune(*options);
+    };
+  });
 }
 
 }  // namespace nodewright::cli

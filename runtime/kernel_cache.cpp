@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -40,6 +42,12 @@ std::string shape_text(const LaunchShape& shape) {
 struct KernelCache::Entry {
   Library library;
   LoadedKernel kernel;
+};
+
+struct KernelCache::Source {
+  KernelProgram program;
+  Digest key{};
+  bool is_known = false;  // false where the request has no source
 };
 
 // One compiler for one device. Made when a kernel is first asked for, so that a run whose kernels are all loaded needs
@@ -99,8 +107,13 @@ const LoadedKernel& KernelCache::get(const KernelRequest& request) {
   const std::string key = to_string(request);
   if (const LoadedKernel* kernel = find_loaded(key)) return *kernel;
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<std::byte> image = image_of(request);
-  const LoadedKernel& kernel = keep(key, load(request, image));
+  const Source source = source_of(request);
+  std::optional<std::vector<std::byte>> image = image_on_disk(request, source);
+  if (!image) {
+    if (options_.compiles) options_.compiles(1);
+    image = compiled_image(request, source);
+  }
+  const LoadedKernel& kernel = keep(key, load(request, *image));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
   return kernel;
@@ -121,25 +134,39 @@ void KernelCache::prepare(std::span<const KernelRequest> requests, Failures what
       missing.push_back(&request);
   if (missing.empty()) return;
 
-  std::vector<std::vector<std::byte>> images(missing.size());
-  std::vector<char> left_out(missing.size(), 0);
+  std::vector<std::optional<std::vector<std::byte>>> images(missing.size());
+  std::vector<Source> sources(missing.size());
   std::mutex progress_mutex;
   size_t done = 0;
-  in_parallel(missing.size(), usable_threads(), [&](size_t i) {
-    try {
-      images[i] = image_of(*missing[i]);
-    } catch (const Error&) {
-      if (what_of_failures == Failures::thrown) throw;
-      left_out[i] = 1;
-      return;
-    }
+  const auto tell = [&](size_t i) {
     const std::lock_guard lock(progress_mutex);
     ++done;
     if (options_.progress) options_.progress(done, missing.size(), to_string(*missing[i]));
+  };
+  const auto for_all = [&](std::span<const size_t> indices, const auto& work) {
+    in_parallel(indices.size(), usable_threads(), [&](size_t k) {
+      const size_t i = indices[k];
+      try {
+        work(i);
+      } catch (const Error&) {
+        if (what_of_failures == Failures::thrown) throw;
+        return;
+      }
+      if (images[i]) tell(i);
+    });
+  };
+  std::vector<size_t> all(missing.size()), absent;
+  std::iota(all.begin(), all.end(), size_t{0});
+  for_all(all, [&](size_t i) {
+    sources[i] = source_of(*missing[i]);
+    images[i] = image_on_disk(*missing[i], sources[i]);
   });
+  std::ranges::copy_if(all, std::back_inserter(absent), [&](size_t i) { return !images[i] && sources[i].is_known; });
+  if (!absent.empty() && options_.compiles) options_.compiles(absent.size());
+  for_all(absent, [&](size_t i) { images[i] = compiled_image(*missing[i], sources[i]); });
   // Loading is driver calls, in the order of the requests and on this thread: a trace repeats from run to run.
   for (size_t i = 0; i < missing.size(); ++i)
-    if (left_out[i] == 0) keep(to_string(*missing[i]), load(*missing[i], images[i]));
+    if (images[i]) keep(to_string(*missing[i]), load(*missing[i], *images[i]));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
 }
@@ -156,35 +183,43 @@ const LoadedKernel& KernelCache::keep(const std::string& key, std::unique_ptr<En
   return loaded_.try_emplace(key, std::move(entry)).first->second->kernel;
 }
 
-// From disk or from the compiler. Makes no driver call, so that any thread may.
-std::vector<std::byte> KernelCache::image_of(const KernelRequest& request) {
+// This and the next two make no driver call, so that any thread may.
+KernelCache::Source KernelCache::source_of(const KernelRequest& request) {
   {
     const std::lock_guard lock(mutex_);
     if (compiler_ == nullptr) compiler_ = std::make_unique<Compiler>(device_);
   }
-  const KernelProgram program = compiler_->program(request, options_.extra_sources);
-  const Digest key = hash_of(program, compiler_->identity);
-  ImageStore::Read read = store_.read(request.name, key);
-  if (read.found == ImageStore::Found::yes) {
-    const std::lock_guard lock(mutex_);
-    ++stats_.disk_hits;
-    return std::move(read.image);
-  }
+  Source source{.program = compiler_->program(request, options_.extra_sources)};
+  source.key = hash_of(source.program, compiler_->identity);
+  source.is_known = true;
+  return source;
+}
+
+std::optional<std::vector<std::byte>> KernelCache::image_on_disk(const KernelRequest& request, const Source& source) {
+  ImageStore::Read read = store_.read(request.name, source.key);
+  const std::lock_guard lock(mutex_);
+  if (read.found == ImageStore::Found::damaged) ++stats_.disk_rejects;
+  if (read.found != ImageStore::Found::yes) return std::nullopt;
+  ++stats_.disk_hits;
+  return std::move(read.image);
+}
+
+std::vector<std::byte> KernelCache::compiled_image(const KernelRequest& request, const Source& source) {
   std::vector<std::byte> image;
   try {
-    image = compiler_->compile(request, program);
+    image = compiler_->compile(request, source.program);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     if (to_string(request) != request.name) parts.object += " as " + to_string(request);
     throw Error(parts);
   }
-  const std::string problem = store_.write(request.name, key, image);
+  const std::string problem = store_.write(request.name, source.key, image);
   const std::lock_guard lock(mutex_);
   ++stats_.compiled;
-  if (read.found == ImageStore::Found::damaged) ++stats_.disk_rejects;
   if (!problem.empty()) {
     ++stats_.disk_failures;
     stats_.disk_problem = problem;
+    if (!std::exchange(told_not_kept_, true) && options_.not_kept) options_.not_kept(problem);
   }
   return image;
 }

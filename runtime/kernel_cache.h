@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ struct KernelCacheOptions {
   std::vector<EmbeddedSource> extra_sources;
   // Told after every kernel that prepare() has brought in, under a lock: done, total, to_string(request).
   std::function<void(size_t, size_t, std::string_view)> progress;
+  // Told before the first compilations of a prepare() or get(): of how many kernels.
+  std::function<void(size_t)> compiles = {};
+  // Told once, under a lock: why what is compiled is not kept on disk.
+  std::function<void(const std::string&)> not_kept = {};
 };
 
 class KernelCache {
@@ -86,7 +91,10 @@ class KernelCache {
 
   enum class Failures : uint8_t { thrown, left_out };
   void prepare(std::span<const KernelRequest> requests, Failures failures);
-  std::vector<std::byte> image_of(const KernelRequest& request);
+  struct Source;  // of a request, and what its image is called on disk
+  Source source_of(const KernelRequest& request);
+  std::optional<std::vector<std::byte>> image_on_disk(const KernelRequest& request, const Source& source);
+  std::vector<std::byte> compiled_image(const KernelRequest& request, const Source& source);
   std::unique_ptr<Entry> load(const KernelRequest& request, std::span<const std::byte> image);
   const LoadedKernel* find_loaded(const std::string& key) const;
   const LoadedKernel& keep(const std::string& key, std::unique_ptr<Entry> entry);
@@ -99,6 +107,7 @@ class KernelCache {
   std::map<std::string, std::unique_ptr<Entry>> loaded_;  // by to_string(request)
   std::map<CUfunction, unsigned> shared_allowed_;         // bytes of dynamic shared memory asked for so far
   Stats stats_;
+  bool told_not_kept_ = false;
 };
 
 // A kernel that takes exactly an A, with the shape it is to be launched in.

@@ -32,7 +32,7 @@ class StepTuner : public testing::Test {
 
 TEST_F(StepTuner, TakesWhatIsFasterAndNothingElse) {
   const Tuning tuning =
-      tune({.rows = {1}, .context = 20, .parts = {"out"}, .samples = 1, .launches_per_sample = 1, .most_rounds = 1});
+      tune({.rows = {1}, .context = 20, .parts = {"out"}, .samples = 3, .launches_per_sample = 1, .most_rounds = 1});
   EXPECT_EQ(tuning.key.model, model_sizes(model_.config()));
   EXPECT_EQ(tuning.key.device, opened_.device->properties().name);
   ASSERT_EQ(tuning.steps.size(), 1u);
@@ -42,7 +42,9 @@ TEST_F(StepTuner, TakesWhatIsFasterAndNothingElse) {
     EXPECT_TRUE(trial.number.starts_with("out.matvec.")) << trial.number;  // a step of one row has no tiles
     if (!trial.refused.empty()) continue;
     EXPECT_GT(trial.us, 0);
-    EXPECT_EQ(trial.taken, trial.us < 0.998 * trial.best_us) << trial.number << " " << trial.value;
+    EXPECT_EQ(trial.taken,
+              trial.samples == 3 && trial.gain_us > 0.002 * trial.best_us && trial.gain_us > 3 * trial.error_us)
+        << trial.number << " " << trial.value;
     if (!trial.taken) continue;
     MatvecTuning& out = expected[trial.rows].out.matvec;
     (trial.number == "out.matvec.threads" ? out.threads
@@ -69,6 +71,7 @@ TEST_F(StepTuner, GivesUpACandidateThatIsFarBehindAfterTwoSamples) {
 
 TEST_F(StepTuner, TriesNoPlanTwiceAgainstTheSameBest) {
   TunerOptions options{.rows = {1}, .context = 20, .parts = {"out"}, .samples = 1, .launches_per_sample = 1};
+  options.least_errors = 0;
   options.least_gain = -1e9;  // the first is taken, whatever it takes, and no other: the second round finds nothing new
   std::map<std::pair<std::string, std::string>, int> tried;
   tune_steps(*opened_.device, stream_, kernels_, model_, options, [&](const TunerTrial& trial) {
@@ -77,6 +80,23 @@ TEST_F(StepTuner, TriesNoPlanTwiceAgainstTheSameBest) {
   });
   EXPECT_EQ(options.least_gain, 1);
   EXPECT_GT(tried.size(), 5u);
+}
+
+TEST_F(StepTuner, TakesNothingOfWhichItDoesNotKnowTheNoise) {
+  tune({.rows = {1}, .context = 20, .parts = {"out"}, .samples = 2, .launches_per_sample = 1, .most_rounds = 1});
+  EXPECT_FALSE(trials_.empty());
+  for (const TunerTrial& trial : trials_) EXPECT_FALSE(trial.taken) << trial.number << " " << trial.value;
+}
+
+TEST_F(StepTuner, GivesWhatItFoundWhenItIsStopped) {
+  TunerOptions options{.rows = {1, 2}, .context = 20, .parts = {"out"}, .samples = 1, .launches_per_sample = 1};
+  options.least_errors = 0;
+  options.least_gain = -1e9;
+  options.stop = [&] { return !trials_.empty(); };
+  const Tuning tuning = tune(options);
+  EXPECT_EQ(trials_.size(), 1u);
+  ASSERT_EQ(tuning.steps.size(), 1u);
+  EXPECT_FALSE(tuning.steps.at(1) == StepTuning{});
 }
 
 TEST_F(StepTuner, NamesAPartThatAStepDoesNotHave) {

@@ -2,11 +2,13 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device
+from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
 
 MODEL = golden_model("odd_sizes")
 WORDS = ("tune", "--model", MODEL, "--device", DEVICE, "--context", "16", "--parts", "out", "--samples", "1", "--steps", "1")
@@ -53,6 +55,53 @@ class Tune(CommandTest):
                 file.write("{")
             self.assert_refused(RUN_TIME, [path, "JSON"], *on_device("graph", MODEL), **places)
             self.succeed(*on_device("graph", MODEL, "--tuning", "none"), **places)
+
+    # A file as tune would leave it, where the other commands look: found by letting tune write one.
+    def places_with_a_tuning(self, scratch):
+        folder = os.path.join(scratch, "cache")
+        shutil.copytree(os.environ.get("NODEWRIGHT_CACHE", scratch), folder, ignore=shutil.ignore_patterns("tuning", "cache"))
+        text = self.succeed(*WORDS, NODEWRIGHT_CACHE=folder)
+        self.assertIn("all commands use it", text)
+        return {"NODEWRIGHT_CACHE": folder}, os.path.join(folder, "tuning", *os.listdir(os.path.join(folder, "tuning")))
+
+    def test_a_tuning_is_announced_wherever_it_acts_and_taken_away_by_remove(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            places, path = self.places_with_a_tuning(scratch)
+            told = "%s, steps of 1 row" % path
+            request = b'{"prompt_ids": [1], "max_tokens": 1}\n'
+            done = run(*on_device("run", MODEL, "--stats"), stdin=request, **places)
+            self.assertEqual(0, done.returncode)
+            self.assertRegex(done.stderr.decode(), r"(?m)^tuning +%s$" % told)
+            done = run(*on_device("generate", MODEL, "--prompt-ids", "1", "--max-tokens", "1", "--stats"), **places)
+            self.assertRegex(done.stderr.decode(), r"(?m)^tuning +%s$" % told)
+            self.assertEqual("nodewright: tuned: %s\n" % told, run(*on_device("graph", MODEL), **places).stderr.decode())
+            self.assertRegex(self.succeed(*on_device("inspect", MODEL), **places), r"(?m)^tuning +%s$" % told)
+            self.assertIn(os.path.basename(path), self.succeed("doctor", **places))
+            self.assertEqual("", self.succeed(*on_device("graph", MODEL, "--tuning", "none", "--out", "f"), **places))
+            self.assertRegex(self.succeed(*on_device("tune", MODEL, "--remove"), **places), "removed the tuning .*%s" % path)
+            self.assertFalse(os.path.exists(path))
+            done = run(*on_device("run", MODEL, "--stats"), stdin=request, **places)
+            self.assertRegex(done.stderr.decode(), r"(?m)^tuning +none$")
+            self.assertEqual("", run(*on_device("graph", MODEL), **places).stderr.decode())
+            self.assertIn("none of your own", self.succeed("doctor", **places))
+            self.assertIn("there is no tuning", self.succeed(*on_device("tune", MODEL, "--remove"), **places))
+
+    def test_ctrl_c_and_sigterm_keep_what_is_complete(self):
+        for asked, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with tempfile.TemporaryDirectory() as folder:
+                out = os.path.join(folder, "tuning.json")
+                with subprocess.Popen([PROGRAM, *WORDS[:-4], "--samples", "9", "--steps", "2", "--batch", "1", "2", "--out", out],
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                    for line in process.stdout:
+                        if line.startswith(b"steps of 1 row"):
+                            break
+                    process.stdout.readline()  # of the two rows
+                    process.send_signal(asked)
+                    rest = process.stdout.read().decode()
+                    self.assertEqual(code, process.wait(timeout=60), rest)
+                with open(out) as file:
+                    kept = [step["rows"] for step in json.load(file)["steps"]]
+                self.assertEqual([1, 2] if "until it was interrupted" in rest else [1], kept)
 
     def test_what_cannot_be_tuned_is_named(self):
         self.assert_refused(USAGE, ["embed", "gate_up"], *WORDS[:-6], "--parts", "embed")

@@ -111,6 +111,27 @@ TEST_F(KernelCacheTest, PreparesEveryKernelOnceAndTellsItsProgress) {
   EXPECT_EQ(cache.stats().compiled, 3u);
 }
 
+TEST_F(KernelCacheTest, TellsHowManyKernelsItCompilesBeforeItDoesAndNothingOfThoseOnDisk) {
+  const KernelRequest five{"scale", {{"kFactor", 5}}}, nine{"scale", {{"kFactor", 9}}}, hasty{"hasty", {}};
+  const auto told_of = [&](std::span<const KernelRequest> requests) {
+    std::vector<size_t> told;
+    KernelCacheOptions of_cache = options();
+    KernelCache* asked = nullptr;
+    of_cache.compiles = [&](size_t kernels) {
+      told.push_back(kernels);
+      EXPECT_EQ(asked->stats().compiled, 0u);
+    };
+    KernelCache cache(device_, of_cache);
+    asked = &cache;
+    cache.prepare(requests);
+    EXPECT_EQ(cache.stats().compiled + cache.stats().disk_hits, requests.size());
+    return told;
+  };
+  EXPECT_EQ(told_of(std::vector{scale_, five}), std::vector<size_t>{2});
+  EXPECT_EQ(told_of(std::vector{scale_, five}), std::vector<size_t>{});
+  EXPECT_EQ(told_of(std::vector{scale_, five, nine, hasty}), std::vector<size_t>{2});
+}
+
 TEST_F(KernelCacheTest, ASourceThatDoesNotCompileIsAnErrorWithTheCompilersWords) {
   KernelCache cache(device_, options());
   const KernelRequest broken{"broken", {{"kFactor", 2}}};
@@ -171,6 +192,18 @@ TEST_F(KernelCacheTest, WorksWithoutAFolderAndSaysSo) {
     EXPECT_NE(cache.stats().disk_problem.find(path.string()), std::string::npos) << cache.stats().disk_problem;
     EXPECT_TRUE(cache.folder().empty());
   }
+}
+
+TEST_F(KernelCacheTest, TellsOnceThatWhatItCompilesIsNotKept) {
+  std::vector<std::string> told;
+  KernelCacheOptions of_cache{"/proc/1/none", small_kernels(), {}};
+  of_cache.not_kept = [&](const std::string& problem) { told.push_back(problem); };
+  KernelCache cache(device_, of_cache);
+  EXPECT_TRUE(told.empty());
+  cache.get(scale_);
+  cache.get({"hasty", {}});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("/proc/1/none"), std::string::npos) << told[0];
 }
 
 TEST_F(KernelCacheTest, TwoCachesMayCompileAndWriteTheSameKernelAtOnce) {

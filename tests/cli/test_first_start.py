@@ -1,0 +1,52 @@
+# The first start with a model: it says that it compiles, once, and what is not kept; cut short, it leaves nothing behind.
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from command import PROGRAM, CommandTest, golden_model, on_device
+
+MODEL = golden_model("odd_sizes")
+LOGITS = on_device("logits", MODEL, "--prompt", "1", "--out", "/dev/null")
+COMPILES = r"nodewright: compiling \d+ kernels, once; the next start finds them in %s\n"
+
+
+def started(*words, **environment):
+    return subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **environment}, timeout=250)
+
+
+class FirstStart(CommandTest):
+    def test_it_is_told_once_and_the_next_one_is_silent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = (started(*LOGITS, NODEWRIGHT_CACHE=folder) for _ in range(2))
+        self.assertEqual((0, b""), (first.returncode, first.stdout))
+        self.assertRegex(first.stderr.decode(), r"\A%s\Z" % (COMPILES % folder))
+        self.assertEqual((0, b"", b""), (second.returncode, second.stdout, second.stderr))
+
+    def test_a_cache_that_cannot_be_written_is_told_once(self):
+        done = started(*LOGITS, NODEWRIGHT_CACHE="/proc/nowhere")
+        self.assertEqual((0, b""), (done.returncode, done.stdout))
+        self.assertRegex(done.stderr.decode(), r"\A%snodewright: what is compiled is not kept, [^\n]*/proc/nowhere[^\n]*NODEWRIGHT_CACHE[^\n]*\n\Z"
+                         % (COMPILES % "/proc/nowhere"))
+
+    def test_cut_short_it_leaves_nothing_behind_and_tells_what_becomes_of_requests(self):
+        request = b'{"prompt_ids": [1], "max_tokens": 1}\n'
+        for words, text, asked, code in ((on_device("run", MODEL), request * 2, signal.SIGTERM, 143), (LOGITS, b"", signal.SIGINT, 130)):
+            with tempfile.TemporaryDirectory() as folder:
+                places = {"NODEWRIGHT_CACHE": os.path.join(folder, "cache"), "TMPDIR": folder}
+                with subprocess.Popen([PROGRAM, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env={**os.environ, **places}) as process:
+                    process.stdin.write(text)
+                    process.stdin.close()
+                    self.assertRegex(process.stderr.readline().decode(), COMPILES % places["NODEWRIGHT_CACHE"])
+                    process.send_signal(asked)
+                    results = [json.loads(line)["finish_reason"] for line in process.stdout.read().splitlines()]
+                    self.assertEqual(code, process.wait(timeout=100), process.stderr.read())
+                self.assertEqual(["cancelled"] * text.count(b"\n"), results)
+                self.assertEqual(["cache"], os.listdir(folder))
+
+
+if __name__ == "__main__":
+    unittest.main()
