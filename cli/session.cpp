@@ -19,6 +19,15 @@
 namespace nodewright::cli {
 namespace {
 
+[[noreturn]] void refuse_gguf(const std::filesystem::path& file) {
+  throw Error(
+      {.doing = "use --model",
+       .object = file.string(),
+       .detail = "it is a GGUF file, which is not supported",
+       .advice = "the folder of the checkpoint it was made from: config.json, model.safetensors, tokenizer.json",
+       .fault = Fault::usage});
+}
+
 OpenedDevice open(const SessionOptions& options) {
   check_model_folder(options.model);
   if (!options.device.starts_with("cpu")) fill_huge_heap();  // the CPU driver keeps no graphs of its own
@@ -177,8 +186,22 @@ EdgePolicy edge_policy(const std::string& word) {
 Numerics numerics_of(const std::string& word) { return word == "fast" ? Numerics::fast : Numerics::invariant; }
 
 void check_model_folder(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
   std::error_code unused;  // a folder that cannot be looked at is as good as none
-  if (std::filesystem::is_directory(folder, unused)) return;
+  if (fs::is_directory(folder, unused)) {
+    if (fs::exists(folder / "config.json", unused) || fs::exists(folder / "tokenizer.json", unused)) return;
+    for (const fs::directory_entry& file : fs::directory_iterator(folder, unused))
+      if (file.path().extension() == ".gguf") refuse_gguf(file.path());
+    return;
+  }
+  if (fs::is_regular_file(folder, unused)) {
+    if (folder.extension() == ".gguf") refuse_gguf(folder);
+    throw Error({.doing = "use --model",
+                 .object = folder.string(),
+                 .detail = "it is a file",
+                 .advice = "the folder of the checkpoint, with config.json in it",
+                 .fault = Fault::usage});
+  }
   throw Error({.doing = "use --model",
                .object = folder.string(),
                .detail = folder.empty() ? "it is empty" : "there is no such folder",

@@ -15,6 +15,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+[[noreturn]] void fail_without_template(const std::filesystem::path& folder, std::string detail) {
+  throw Error({.doing = "find a chat template in",
+               .object = folder.string(),
+               .detail = std::move(detail),
+               .advice =
+                   "a checkpoint made for conversation, whose name often says Instruct or Chat; this one continues "
+                   "texts, as nodewright generate does"});
+}
+
 [[noreturn]] void fail(const std::filesystem::path& file, std::string detail, std::string advice = {}) {
   throw Error({.doing = "read the chat template",
                .object = file.string(),
@@ -44,7 +53,8 @@ std::optional<std::string> token_in(const Json& config, const char* name) {
 std::string template_in(const Json& config, const std::filesystem::path& file) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null())
-    fail(file, "it has no chat_template", "a checkpoint made for conversation, or generate without --chat");
+    fail_without_template(file.parent_path(),
+                          "there is no chat_template.jinja, and no chat_template in tokenizer_config.json");
   if (found->is_string()) return found->get<std::string>();
   if (!found->is_array()) fail(file, fmt::format("chat_template is {}, not a string or a list", found->type_name()));
   std::string names;
@@ -96,8 +106,7 @@ ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
   const auto source = read_file(own);
   const auto config_text = read_file(config_file);
   if (!source && !config_text)
-    fail(folder, "there is neither chat_template.jinja nor tokenizer_config.json",
-         "a checkpoint made for conversation, or generate without --chat");
+    fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
   const Json config = config_text ? Json::parse(*config_text, nullptr, false) : Json::object();
   if (!config.is_object()) fail(config_file, "it is not a JSON object");
   const auto bos = token_in(config, "bos_token"), eos = token_in(config, "eos_token");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "engine/byte_fallback.h"
@@ -27,6 +28,17 @@ constexpr std::size_t kLongestText = std::size_t{256} << 20;  // bytes; keeps po
 }  // namespace
 
 Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused)) {
+    std::string instead;
+    for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
+      if (std::filesystem::exists(path.parent_path() / other, unused)) instead = other;
+    throw Error({.doing = "load tokenizer",
+                 .object = path.string(),
+                 .detail = instead.empty() ? "there is no such file"
+                                           : fmt::format("there is no such file, only {}, which is not read", instead),
+                 .advice = "put it beside the weights; transformers writes it where it saves a fast tokenizer"});
+  }
   return Tokenizer(read_tokenizer_file(path), path.string());
 }
 

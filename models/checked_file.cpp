@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,18 @@ namespace nodewright {
 namespace {
 
 std::string system_words(int error) { return std::generic_category().message(error); }
+
+// What often stands in the place of a checkpoint's file, by its first bytes.
+struct Stranger {
+  std::string_view first_bytes, what, advice;
+};
+constexpr Stranger kStrangers[] = {
+    {"version https://git-lfs.github.com/spec/",
+     "it is a Git LFS pointer, which stands for a file that was not fetched",
+     "run git lfs pull in that folder, or download the file"},
+    {"GGUF", "it is a GGUF file, which is not supported", "the checkpoint in the Hugging Face layout it was made from"},
+    {"<!DOCTYPE", "it is a web page, not a file of a checkpoint", "download the file itself"},
+};
 
 }  // namespace
 
@@ -33,6 +46,16 @@ CheckedFile::CheckedFile(std::filesystem::path path) : path_(std::move(path)) {
   }
   descriptor_ = descriptor;
   bytes_ = static_cast<uint64_t>(status.st_size);
+  char first[64] = {};
+  const ssize_t got = ::pread(descriptor_, first, sizeof first, 0);
+  for (const Stranger& one : kStrangers) {
+    if (got <= 0 || !std::string_view(first, static_cast<size_t>(got)).starts_with(one.first_bytes)) continue;
+    ::close(std::exchange(descriptor_, -1));  // no destructor runs for what was never constructed
+    throw Error({.doing = "read",
+                 .object = path_.string(),
+                 .detail = std::string(one.what),
+                 .advice = std::string(one.advice)});
+  }
 }
 
 CheckedFile::CheckedFile(CheckedFile&& other) noexcept

@@ -13,7 +13,8 @@ namespace nodewright {
 // and truncating it in place makes the next read past the new end an Error.
 class CheckedFile {
  public:
-  // Throws Error if the path is missing, unreadable, or not a regular file.
+  // Throws Error if the path is missing, unreadable, not a regular file, or plainly something else: a Git LFS pointer,
+  // a GGUF file, a web page.
   explicit CheckedFile(std::filesystem::path path);
   CheckedFile(CheckedFile&& other) noexcept;
   CheckedFile& operator=(CheckedFile&& other) noexcept;

@@ -199,6 +199,56 @@ class Checkpoints(CommandTest):
                 self.assert_refused(RUN_TIME, named,
                                     *on_device("logits", folder, "--prompt", "1,2", "--out", "f.npy"))
 
+    def commands(self, folder):
+        return (on_device("generate", folder, "--prompt", "a"), on_device("generate", folder, "--prompt-ids", "1"),
+                on_device("chat", folder), on_device("run", folder), on_device("logits", folder, "--prompt", "1", "--out", "f.npy"),
+                on_device("graph", folder), on_device("bench", folder)[:1] + ["decode"] + on_device("bench", folder)[1:],
+                on_device("tune", folder), ("tokenize", "--model", folder, "--text", "a"))
+
+    def test_a_git_lfs_pointer_is_named_in_every_command(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 2471645608\n"
+        for name in (WEIGHTS, "tokenizer.json"):
+            folder = os.path.join(self.folder, name)
+            shutil.copytree(DEMO, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+            write_bytes(folder, name, pointer)
+            reads_text = [words for words in self.commands(folder)
+                          if words[0] in ("chat", "run", "tokenize") or "--prompt" in words and words[0] == "generate"]
+            refused = reads_text if name != WEIGHTS else [w for w in self.commands(folder) if w[0] != "tokenize"]
+            self.assertGreater(len(refused), 3)
+            for words in refused:
+                self.assert_refused(RUN_TIME, [name, "Git LFS pointer", "git lfs pull"], *words,
+                                    stdin=b'{"prompt": "a"}\n')
+        self.assertIn("Git LFS pointer", run("inspect", "--model", os.path.join(self.folder, WEIGHTS), "--device", "none")
+                      .stderr.decode())
+
+    def test_a_gguf_file_and_a_folder_of_one_are_named_in_every_command(self):
+        folder = os.path.join(self.folder, "gguf")
+        os.mkdir(folder)
+        write_bytes(folder, "model.Q4_K_M.gguf", b"GGUF" + bytes(100))
+        for model in (folder, os.path.join(folder, "model.Q4_K_M.gguf")):
+            for words in self.commands(model):
+                self.assert_refused(USAGE, ["model.Q4_K_M.gguf", "GGUF file, which is not supported"], *words)
+        self.assert_refused(USAGE, ["--model", "it is a file"], *on_device("chat", os.path.join(DEMO, WEIGHTS)))
+        whole = copy_model(golden_model("unaligned"), os.path.join(self.folder, "renamed"))
+        write_bytes(whole, WEIGHTS, b"GGUF" + bytes(100))
+        self.assert_refused(RUN_TIME, [WEIGHTS, "GGUF file"], *on_device("generate", whole, "--prompt-ids", "1"))
+
+    def test_a_missing_tokenizer_is_named_with_what_is_there_instead(self):
+        folder = os.path.join(self.folder, "bare")
+        shutil.copytree(DEMO, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__", "tokenizer.json"))
+        for words in (on_device("generate", folder, "--prompt", "a"), on_device("chat", folder),
+                      ("tokenize", "--model", folder, "--text", "a")):
+            self.assert_refused(RUN_TIME, ["tokenizer.json", "there is no such file"], *words)
+            write_bytes(folder, "tokenizer.model", b"x")
+            self.assert_refused(RUN_TIME, ["tokenizer.json", "only tokenizer.model"], *words)
+            os.remove(os.path.join(folder, "tokenizer.model"))
+
+    def test_a_checkpoint_without_a_chat_template_says_what_it_is_for(self):
+        folder = os.path.join(self.folder, "base")
+        shutil.copytree(DEMO, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__", "*.jinja"))
+        for words in (on_device("chat", folder), on_device("generate", folder, "--prompt", "a", "--chat")):
+            self.assert_refused(RUN_TIME, ["chat_template", "made for conversation", "nodewright generate"], *words)
+
     def test_a_checkpoint_of_links_is_as_good_as_one_of_files(self):
         """As the Hugging Face cache keeps them: every file a link into a folder beside it."""
         blobs, links = copy_model(SHARDED, os.path.join(self.folder, "blobs")), os.path.join(self.folder, "snapshot")

@@ -303,7 +303,7 @@ TEST(ChatTemplate, NamesTheFileThatIsMissingOrWrong) {
   const ModelFolder folder;
   EXPECT_NE(folder.refusal().find("neither chat_template.jinja nor tokenizer_config.json"), std::string::npos);
   for (const auto& [content, named] : std::vector<std::pair<std::string, std::string>>{
-           {"{}", "it has no chat_template"},
+           {"{}", "no chat_template in tokenizer_config.json"},
            {"[]", "it is not a JSON object"},
            {"{", "it is not a JSON object"},
            {R"({"chat_template":7})", "chat_template is number"},
