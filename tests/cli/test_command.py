@@ -344,13 +344,14 @@ class Graph(CommandTest):
 class Trace(CommandTest):
     def test_the_three_modes_are_three_different_sequences_of_driver_calls(self):
         ids = set()
-        calls = {}
+        calls, launched = {}, {}
         for mode in MODES:
             done = run(*on_device("generate", golden_model("unaligned"), "--prompt-ids", "1,2,3", "--max-tokens", "3",
                                   "--mode", mode, "--trace"))
             self.assertEqual(0, done.returncode)
             ids.add(done.stdout)
             calls[mode] = set(re.findall(r"^\d+ (cu\w+)\(.*\) = CUDA_SUCCESS", done.stderr.decode(), re.MULTILINE))
+            launched[mode] = len(re.findall(r"(?m)^\d+ cuLaunchKernel", done.stderr.decode()))
         self.assertEqual(1, len(ids))
 
         def has(mode, prefix):
@@ -360,8 +361,10 @@ class Trace(CommandTest):
                 for mode in MODES}
         self.assertEqual({"explicit": (True, False, True), "captured": (False, True, True),
                           "eager": (False, False, False)}, seen)
-        for mode in MODES:
-            self.assertEqual(mode != "explicit", has(mode, "cuLaunchKernel"), calls[mode])
+        # No kernel of a step: only the one that tells the device the sequence's pages, where they change.
+        self.assertEqual(1, launched["explicit"])
+        for mode in ("captured", "eager"):
+            self.assertGreater(launched[mode], 20)
 
 
 class Tokenize(CommandTest):
