@@ -20,7 +20,9 @@ KvPoolOptions pool_of(const EngineOptions& options, const ModelConfig& config, i
           .prefix_cache = options.prefix_cache,
           .window = config.window_of_all(),
           .chunk = options.step_tokens,
-          .chunks_follow = options.schedule == Schedule::mixed && options.depth > 1};
+          .chunks_follow = options.schedule == Schedule::mixed && options.depth > 1,
+          .side_window = config.page_groups() > 1 ? config.window : 0,
+          .longest = options.max_context};
 }
 
 // The most that a request may own at once.
@@ -130,6 +132,7 @@ StepSlotsOptions slots_of(const EngineOptions& options, const ModelConfig& confi
           .sequences = options.max_batch,
           .most_sampled = most_sampled_of(options),
           .pages = pages_of(options, config),
+          .window_pages = KvPool(pool_of(options, config, 0)).window_pages().total(),
           .request_pages = pages_of_request(options, config),
           .memory_limit = options.memory_limit,
           .numerics = options.numerics,
@@ -158,6 +161,8 @@ void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t m
   same("head_dim", next.head_dim, now.head_dim);
   same("vocabulary", next.vocab, now.vocab);
   same("window of all layers", next.window_of_all(), now.window_of_all());
+  same("layers with a window", next.sliding_layers(), now.sliding_layers());
+  same("window", next.window, now.window);
   check_option("max context", max_context, 1, next.max_position);
 }
 
@@ -432,8 +437,9 @@ void Engine::dispatch(const InFlightStep& step) {
     }
   }
   std::vector<TablePages> tables;
-  for (const auto& [sequence, first] : step.tables)
-    tables.push_back({sequence, first, pipeline_.pool().table(sequence).subspan(static_cast<size_t>(first))});
+  for (const auto& [sequence, first, group] : step.tables)
+    tables.push_back(
+        {sequence, first, pipeline_.pool().table(sequence, group).subspan(static_cast<size_t>(first)), group});
   const auto hidden =
       options_.hidden == HiddenStates::none ? 0 : static_cast<int32_t>(hidden_rows_needed(pipeline_, step.plan));
   slots_.launch({.slot = step.slot,

@@ -21,12 +21,23 @@ const KvPoolOptions& checked(const KvPoolOptions& options) {
   refuse("page tokens", options.page_tokens, 1);
   refuse("sequences", options.sequences, 1);
   refuse("window", options.window, 0);
-  if (options.window > 0) refuse("chunk", options.chunk, 1);
+  refuse("side window", options.side_window, 0);
+  if (options.window > 0 || options.side_window > 0) refuse("chunk", options.chunk, 1);
+  if (options.side_window > 0) refuse("longest", options.longest, 1);
   if (options.pages > std::numeric_limits<int32_t>::max())
     throw Error({.doing = "make a pool of pages",
                  .object = "pages",
                  .detail = fmt::format("{} exceed the 32 bits of a page table's entry", options.pages)});
   return options;
+}
+
+WindowPagesOptions side_of(const KvPoolOptions& options) {
+  return {.window = options.side_window,
+          .chunk = options.chunk,
+          .page_tokens = options.page_tokens,
+          .longest = options.longest,
+          .sequences = options.sequences,
+          .twins = options.pages};
 }
 
 }  // namespace
@@ -46,6 +57,7 @@ uint64_t chained_page_hash(uint64_t parent, std::span<const int32_t> tokens) {
 KvPool::KvPool(const KvPoolOptions& options)
     : options_(checked(options)),
       pages_(options.pages),
+      window_(side_of(options)),
       page_records_(static_cast<size_t>(options.pages)),
       sequences_(static_cast<size_t>(options.sequences)) {
   // A page is offered behind the one before it, which a shorter window may have left by then.
@@ -97,7 +109,10 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
   stats_.prompt_tokens += static_cast<int64_t>(prompt.size());
   stats_.found_tokens += found.start;
   const auto sequence = static_cast<int32_t>(closed - sequences_.data());
-  return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
+  if (window_.is_used()) window_.open(sequence, s.table, found.start);
+  std::vector<PageCopy> copies = *reserve_pages(sequence, found.start, length);
+  reserve_window(sequence, found.start, found.start + 1, copies);
+  return Opened{sequence, found.start, std::move(copies)};
 }
 
 std::string KvPool::why_not_open(std::span<const int32_t> prompt, int64_t length, bool finds, int64_t spare) const {
@@ -141,11 +156,16 @@ KvPool::Match KvPool::match(std::span<const int32_t> prompt, int64_t length, Fou
     throw Error({.doing = "open a sequence",
                  .detail = fmt::format("a prompt of {} tokens in {} positions", prompt_tokens, length)});
   look_up(prompt, found);
-  const std::span<const int32_t> pages(found.pages);
+  const std::span<const int32_t> pages = usable(found.pages, prompt_tokens);
   const Match whole = weigh(pages, prompt_tokens, length);
   if (whole.fits || whole.pages * options_.page_tokens < prompt_tokens) return whole;
   // Computed anew instead of copied: needs a page less, or none when the last one can be evicted.
-  return weigh(pages.first(pages.size() - 1), prompt_tokens, length);
+  return weigh(usable(pages.first(pages.size() - 1), prompt_tokens), prompt_tokens, length);
+}
+
+// The pages of a prompt from which it can go on in the layers with a window, too.
+std::span<const int32_t> KvPool::usable(std::span<const int32_t> pages, int64_t prompt_tokens) const {
+  return window_.is_used() ? pages.first(static_cast<size_t>(window_.usable(pages, prompt_tokens))) : pages;
 }
 
 KvPool::Match KvPool::weigh(std::span<const int32_t> pages, int64_t prompt_tokens, int64_t length) const {
@@ -173,6 +193,7 @@ KvPool::Match KvPool::weigh(std::span<const int32_t> pages, int64_t prompt_token
 bool KvPool::can_fork(int32_t like, int64_t prompt_tokens) const {
   const Sequence& s = at(like);
   const int64_t start = prompt_tokens - 1;
+  if (window_.is_used() && !window_.can_fork(like, start)) return false;
   return s.known >= start && (options_.window == 0 ||
                               s.dropped * options_.page_tokens <= std::max<int64_t>(0, start - options_.window + 1));
 }
@@ -219,7 +240,10 @@ std::optional<KvPool::Opened> KvPool::fork(int32_t like, std::span<const int32_t
   stats_.found_tokens += found.start;
   ++stats_.forked;
   const auto sequence = static_cast<int32_t>(closed - sequences_.data());
-  return Opened{sequence, found.start, *reserve(sequence, found.start, length)};
+  if (window_.is_used()) window_.fork(sequence, like, found.start);
+  std::vector<PageCopy> copies = *reserve_pages(sequence, found.start, length);
+  reserve_window(sequence, found.start, found.start + 1, copies);
+  return Opened{sequence, found.start, std::move(copies)};
 }
 
 // Or -1. Equal tokens behind the same page, not only an equal hash.
@@ -235,6 +259,21 @@ int32_t KvPool::offered_page(uint64_t hash, int32_t parent, std::span<const int3
 // Growing
 
 std::optional<std::vector<PageCopy>> KvPool::reserve(int32_t sequence, int64_t first, int64_t end) {
+  // Behind what is known nothing is shared or on offer: where pages suffice, nothing is to be looked at but the window.
+  std::optional<std::vector<PageCopy>> copies(std::in_place);
+  if (!window_.is_used() || first < known(sequence) || missing(sequence, end) > 0)
+    copies = reserve_pages(sequence, first, end);
+  if (copies) reserve_window(sequence, first, end, *copies);
+  return copies;
+}
+
+void KvPool::reserve_window(int32_t sequence, int64_t first, int64_t end, std::vector<PageCopy>& copies) {
+  if (!window_.is_used()) return;
+  for (const auto& [from, to] : window_.reserve(sequence, first, end, launched_)) copies.push_back({from, to, 1});
+  release_completed();
+}
+
+std::optional<std::vector<PageCopy>> KvPool::reserve_pages(int32_t sequence, int64_t first, int64_t end) {
   Sequence& s = open_at(sequence);
   if (first < 0 || first > end)
     throw Error({.doing = "reserve pages for sequence",
@@ -368,6 +407,8 @@ void KvPool::offer_full_page(Sequence& s) {
     if (parent >= 0) link(mine);
     offers_.emplace(hash, mine);
   }
+  if (window_.is_used())
+    window_.offer(static_cast<int32_t>(&s - sequences_.data()), s.offered, s.table[static_cast<size_t>(s.offered)]);
   ++s.offered;
   s.tail.clear();
 }
@@ -378,6 +419,7 @@ void KvPool::close(int32_t sequence) {
   Sequence& s = open_at(sequence);
   std::vector<int32_t> pages(s.table.begin() + s.dropped, s.table.end());
   s = {.is_closing = true, .promised = options_.window > 0 ? held(s) : 0, .retiring = s.retiring};
+  window_.close(sequence, launched_);
   retire(sequence, std::move(pages), true);
 }
 
@@ -398,6 +440,7 @@ void KvPool::retire(int32_t sequence, std::vector<int32_t> pages, bool closes) {
 }
 
 void KvPool::release_completed() {
+  window_.release(completed_);
   for (; !closing_.empty() && closing_.front().launch <= completed_; closing_.pop_front()) {
     const Closing& done = closing_.front();
     for (auto last = done.pages.rbegin(); last != done.pages.rend(); ++last) disown(*last);
@@ -422,6 +465,7 @@ void KvPool::revoked(uint64_t launch) {
                  .detail = fmt::format("the last one was {}, and {} has completed", launched_, completed_)});
   --launched_;
   for (Closing& waiting : closing_) waiting.launch = std::min(waiting.launch, launched_);
+  window_.revoked(launched_);
   release_completed();
 }
 
@@ -439,6 +483,7 @@ void KvPool::drop_cache() {
   evictable_.clear();
   cached_ = 0;
   for (int32_t index = 0; index < pages_.total(); ++index) {
+    window_.withdraw(index);
     Page& p = page(index);
     p.offer = 0;
     p.continuations = 0;
@@ -487,6 +532,7 @@ void KvPool::disown(int32_t index) {
 
 // Of an offered page without continuations.
 void KvPool::withdraw(int32_t index) {
+  window_.withdraw(index);
   Page& p = page(index);
   const auto [first, last] = offers_.equal_range(p.hash);
   offers_.erase(std::find_if(first, last, [index](const auto& entry) { return entry.second == index; }));
@@ -550,13 +596,15 @@ void KvPool::stop_offering_withdrawn() {
 
 // Tables
 
-int64_t KvPool::take_changed(int32_t sequence) {
+int64_t KvPool::take_changed(int32_t sequence, int64_t group) {
   Sequence& s = open_at(sequence);
+  if (group == 1) return window_.take_changed(sequence);
   return std::exchange(s.changed, static_cast<int64_t>(s.table.size()));
 }
 
-void KvPool::set_changed(int32_t sequence, int64_t first) {
+void KvPool::set_changed(int32_t sequence, int64_t first, int64_t group) {
   Sequence& s = open_at(sequence);
+  if (group == 1) return window_.set_changed(sequence, first);
   s.changed = std::min(s.changed, first);
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "engine/page_pool.h"
+#include "engine/window_pages.h"
 
 namespace nodewright {
 
@@ -33,25 +34,28 @@ uint64_t chained_page_hash(uint64_t parent, std::span<const int32_t> tokens);
 
 struct KvPoolOptions {
   int64_t pages = 0;
-  int64_t page_tokens = 0;            // kPageTokens of models/kv_cache.h
-  int32_t sequences = 1;              // open at once, closed ones that a launch may still write included
-  bool prefix_cache = true;           // off: no page is ever shared or kept
-  int64_t window = 0;                 // keys that a query sees in every layer, its own included; 0: all
-  int64_t chunk = 0;                  // with a window: the most tokens of a prompt that one launch may write
-  bool chunks_follow = false;         // a chunk may be launched while another launch is in flight
+  int64_t page_tokens = 0;     // kPageTokens of models/kv_cache.h
+  int32_t sequences = 1;       // open at once, closed ones that a launch may still write included
+  bool prefix_cache = true;    // off: no page is ever shared or kept
+  int64_t window = 0;          // keys that a query sees in every layer, its own included; 0: all
+  int64_t chunk = 0;           // with a window: the most tokens of a prompt that one launch may write
+  bool chunks_follow = false;  // a chunk may be launched while another launch is in flight
+  // Of layers with a window beside layers without, whose pages are those counted above: keys that a query sees in them,
+  // its own included; 0: there are none. They hold pages of their own (engine/window_pages.h), group 1.
+  int64_t side_window = 0;
+  int64_t longest = 0;                // with a side window: tokens of a sequence
   PageHash hash = chained_page_hash;  // equal hashes are never taken for equal tokens: any function is correct
 };
 
-// The content of page `from`, in every layer, to page `to`.
+// The content of page `from`, in every layer of the group, to page `to`.
 struct PageCopy {
   int32_t from = 0;
   int32_t to = 0;
+  int64_t group = 0;  // ModelConfig::page_group
   bool operator==(const PageCopy&) const = default;
 };
 
 enum class PageState { free, owned, cached };
-
-inline constexpr int32_t kNoPage = -1;  // in a table: before the window, and nothing reads it
 
 // A value: a copy is an independent pool. Not thread-safe. An Error leaves the pool as it was.
 class KvPool {
@@ -119,13 +123,19 @@ class KvPool {
   void drop_cache();
 
   // Pages of positions 0 to page_tokens - 1, and so on. Valid until the sequence is next changed.
-  std::span<const int32_t> table(int32_t sequence) const { return at(sequence).table; }
+  std::span<const int32_t> table(int32_t sequence, int64_t group = 0) const {
+    return group == 0 ? at(sequence).table : window_.table(sequence);
+  }
+  int64_t groups() const { return window_.is_used() ? 2 : 1; }
+  const WindowPages& window_pages() const { return window_; }  // of group 1
+  // Pages are given back while a sequence is open: reserve() is to be called before each launch.
+  bool gives_back() const { return options_.window > 0 || window_.is_used(); }
   // The first entry of the table that is another than when this was last called; its size where none is. What is
   // before the window counts for nothing. To be asked at each launch: append() may have replaced an entry.
-  int64_t take_changed(int32_t sequence);
+  int64_t take_changed(int32_t sequence, int64_t group = 0);
   // The entry at `first` and those behind it count as changed: the launch that was told of them was not dispatched, or
   // the device has forgotten.
-  void set_changed(int32_t sequence, int64_t first = 0);
+  void set_changed(int32_t sequence, int64_t first = 0, int64_t group = 0);
   // Tokens appended, or found by open().
   int64_t known(int32_t sequence) const { return at(sequence).known; }
   bool is_open(int32_t sequence) const;
@@ -213,6 +223,9 @@ class KvPool {
   Sequence* closed_sequence();
   int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
 
+  std::optional<std::vector<PageCopy>> reserve_pages(int32_t sequence, int64_t first, int64_t end);
+  void reserve_window(int32_t sequence, int64_t first, int64_t end, std::vector<PageCopy>& copies);
+  std::span<const int32_t> usable(std::span<const int32_t> pages, int64_t prompt_tokens) const;
   int64_t promised() const;
   int64_t held(const Sequence& s) const { return static_cast<int64_t>(s.table.size()) - s.dropped + s.retiring; }
   void drop_before(int32_t sequence, int64_t first);
@@ -235,6 +248,7 @@ class KvPool {
 
   KvPoolOptions options_;
   PagePool pages_;  // taken: owned or cached
+  WindowPages window_;
   std::vector<Page> page_records_;
   std::vector<Sequence> sequences_;
   std::deque<Closing> closing_;  // ascending by launch

@@ -22,6 +22,7 @@ void demand(bool holds, const char* kind, int64_t number, fmt::format_string<Arg
 }  // namespace
 
 void KvPool::check() const {
+  window_.check();
   std::vector<int32_t> tables(page_records_.size(), 0), continuations(page_records_.size(), 0);
   for (const Sequence& s : sequences_)
     for (int32_t index : s.table)

@@ -20,19 +20,21 @@ uint64_t left_of(uint64_t bytes, uint64_t taken) { return bytes > taken ? bytes 
 }  // namespace
 
 int64_t pages_within(const PageBudget& b) {
+  const std::string uses =
+      list_of(b.use) + (b.window_bytes > 0 ? fmt::format(", pages of windowed layers {}", b.window_bytes) : "");
   const bool is_limited = b.limit > 0;
-  const uint64_t of_limit = is_limited ? left_of(b.limit, b.use.total()) : UINT64_MAX;
-  const uint64_t of_device = left_of(b.free, b.use.graphs);
+  const uint64_t of_limit = is_limited ? left_of(b.limit, b.use.total() + b.window_bytes) : UINT64_MAX;
+  const uint64_t of_device = left_of(b.free, b.use.graphs + b.window_bytes);
   const auto room = static_cast<int64_t>(
       std::min<uint64_t>(std::min(of_limit, of_device) / b.page_bytes, static_cast<uint64_t>(INT32_MAX)));
   const bool limit_forbids = of_limit <= of_device;
   const auto refuse = [&](const char* option, int64_t pages, const std::string& what, const std::string& or_less) {
-    const uint64_t needed = b.use.total() + static_cast<uint64_t>(pages) * b.page_bytes;
+    const uint64_t needed = b.use.total() + b.window_bytes + static_cast<uint64_t>(pages) * b.page_bytes;
     throw Error({.doing = "use option",
                  .object = option,
                  .detail = fmt::format("{} need {} pages of {} bytes, and {} {} leave room for {}: {}", what, pages,
                                        b.page_bytes, limit_forbids ? "a memory limit of" : "free device memory of",
-                                       limit_forbids ? b.limit : b.free, room, list_of(b.use)),
+                                       limit_forbids ? b.limit : b.free, room, uses),
                  .advice = limit_forbids ? fmt::format("a memory limit of {}, or {}", needed, or_less) : or_less,
                  .fault = Fault::usage});
   };

@@ -207,17 +207,18 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
   if (const int64_t missing = pages_short(plan); missing > 0) refuse("launch", fmt::format("{} pages short", missing));
 
   for (const RowPlan& row : plan.rows) {
-    // Behind all that is known: nothing is shared there, and nothing to be copied. With a window what it leaves is
-    // given back.
-    if (pool_.options().window > 0 || pages_missing(row) > 0)
+    // Behind all that is known: nothing is shared there, and nothing to be copied. What a window leaves is given back.
+    if (pool_.gives_back() || pages_missing(row) > 0)
       pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
     at(row.request).launch(row.tokens, launched_ + 1);
   }
   std::vector<TableChange> tables;
   for (const RowPlan& row : plan.rows) {
     const int32_t sequence = find(row.request)->sequence();
-    const int64_t first = pool_.take_changed(sequence);
-    if (first < static_cast<int64_t>(pool_.table(sequence).size())) tables.push_back({sequence, first});
+    for (int64_t group = 0; group < pool_.groups(); ++group) {
+      const int64_t first = pool_.take_changed(sequence, group);
+      if (first < static_cast<int64_t>(pool_.table(sequence, group).size())) tables.push_back({sequence, first, group});
+    }
   }
   const int slot = *free_slot();
   pool_.launched(++launched_);
@@ -278,7 +279,7 @@ void PipelineState::revoke() {
   forward_.reset();
   copies_.insert(copies_.begin(), step.copies.begin(), step.copies.end());
   for (const TableChange& change : step.tables)
-    if (pool_.is_open(change.sequence)) pool_.set_changed(change.sequence, change.first);
+    if (pool_.is_open(change.sequence)) pool_.set_changed(change.sequence, change.first, change.group);
   pool_.revoked(launched_--);
   --submitted_;
   for (const RowPlan& row : step.plan.rows) {
@@ -391,7 +392,8 @@ void PipelineState::resume(Rebuilt rebuilt) {
   if (rebuilt == Rebuilt::weights) pool_.drop_cache();
   if (rebuilt != Rebuilt::nothing)
     for (const RequestId id : admitted_)
-      if (const int32_t sequence = find(id)->sequence(); pool_.is_open(sequence)) pool_.set_changed(sequence);
+      if (const int32_t sequence = find(id)->sequence(); pool_.is_open(sequence))
+        for (int64_t group = 0; group < pool_.groups(); ++group) pool_.set_changed(sequence, 0, group);
   mode_ = PipelineMode::running;
 }
 

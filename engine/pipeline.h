@@ -66,6 +66,7 @@ struct StepPlan {
 struct TableChange {
   int32_t sequence = 0;
   int64_t first = 0;
+  int64_t group = 0;  // of layers (ModelConfig::page_group)
   bool operator==(const TableChange&) const = default;
 };
 

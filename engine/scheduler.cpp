@@ -126,7 +126,7 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   const int64_t budget = std::min<int64_t>(options.step_tokens, options.prefill_buckets.largest());
   int64_t room = std::max<int64_t>(budget - decoding, 1), sampled = options.most_sampled - decoding;
   const KvPoolOptions& pages = pipeline.pool().options();
-  const int64_t most = pages.window > 0 ? pages.chunk : room;  // of one request
+  const int64_t most = pipeline.pool().gives_back() ? pages.chunk : room;  // of one request
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
     const int64_t left = request.prompt_left();

@@ -46,13 +46,14 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
     : device_(device),
       kernels_(kernels),
       page_bytes_(KvCache::page_bytes(model.config())),
-      layers_(model.config().layers),
       compute_(device, "steps"),
       copies_(device, "tokens") {
   const BoundKernels bound = bind_kernels(model, options);
   make_slots(model, options);
   memory_.graphs = prepare_graphs(model, options, bound);
-  cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(options));
+  for (int64_t layer = 0; layer < model.config().layers; ++layer)
+    group_of_layer_.push_back(model.config().page_group(layer));
+  cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(model.config(), options), options.window_pages);
   memory_.pages = cache_->bytes();
   build(model, options, bound);
   model.wait();
@@ -131,8 +132,11 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
   return bytes;
 }
 
-int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
-  const uint64_t page = static_cast<uint64_t>(layers_) * page_bytes_;
+int64_t StepSlots::pages_of(const ModelConfig& config, const StepSlotsOptions& options) const {
+  const auto bytes_of = [&](int64_t group) {
+    return static_cast<uint64_t>(config.layers_of_group(group)) * page_bytes_;
+  };
+  const uint64_t page = bytes_of(0) + (options.window_pages ? 0 : bytes_of(1));
   return pages_within({.wanted = options.pages,
                        .page_bytes = page,
                        .max_context = options.request_pages > 0
@@ -140,7 +144,8 @@ int64_t StepSlots::pages_of(const StepSlotsOptions& options) const {
                                           : options.max_context,
                        .limit = options.memory_limit,
                        .free = device_.free_bytes(),
-                       .use = memory_});
+                       .use = memory_,
+                       .window_bytes = static_cast<uint64_t>(options.window_pages.value_or(0)) * bytes_of(1)});
 }
 
 // What is in flight reads memory that is about to go.
@@ -230,8 +235,9 @@ void StepSlots::launch(const Launch& launch) {
   slot.tokens = launch.sampled;
   slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);
   for (const PageCopy& copy : launch.copies)
-    for (int64_t layer = 0; layer < layers_; ++layer) {
-      const CUdeviceptr pages = cache_->layer(layer).address();
+    for (size_t layer = 0; layer < group_of_layer_.size(); ++layer) {
+      if (group_of_layer_[layer] != copy.group) continue;
+      const CUdeviceptr pages = cache_->layer(static_cast<int64_t>(layer)).address();
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }

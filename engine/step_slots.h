@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,14 +59,15 @@ struct MemoryUse {
 };
 
 struct StepSlotsOptions {
-  BucketSet buckets{{1}};     // rows of the graphs
-  int eager_rows = 0;         // of a plan that is launched node by node, as bucket 0; 0: none
-  int64_t max_context = 0;    // tokens
-  int64_t sequences = 1;      // open at once
-  int64_t most_sampled = 0;   // rows of a step that choose; 0: one for each sequence
-  int64_t pages = 0;          // of the cache; 0: what the memory limit leaves
-  int64_t request_pages = 0;  // that the cache must have at least; 0: for max_context
-  uint64_t memory_limit = 0;  // bytes of weights, state, graphs and pages together; 0: none
+  BucketSet buckets{{1}};               // rows of the graphs
+  int eager_rows = 0;                   // of a plan that is launched node by node, as bucket 0; 0: none
+  int64_t max_context = 0;              // tokens
+  int64_t sequences = 1;                // open at once
+  int64_t most_sampled = 0;             // rows of a step that choose; 0: one for each sequence
+  int64_t pages = 0;                    // of the cache; 0: what the memory limit leaves
+  std::optional<int64_t> window_pages;  // of layers with a window beside others; nothing: as many as of the others
+  int64_t request_pages = 0;            // that the cache must have at least; 0: for max_context
+  uint64_t memory_limit = 0;            // bytes of weights, state, graphs and pages together; 0: none
   Numerics numerics = Numerics::fast;
   bool choices = false;  // rows may be chosen again
   HiddenStates hidden = HiddenStates::none;
@@ -168,7 +170,7 @@ class StepSlots {
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
   BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
   uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
-  int64_t pages_of(const StepSlotsOptions& options) const;
+  int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
 
@@ -179,7 +181,7 @@ class StepSlots {
   BuiltGraphs built_;
   uint64_t page_bytes_;
   int64_t hidden_ = 0;  // elements of a hidden state
-  int64_t layers_;
+  std::vector<int64_t> group_of_layer_;
   StepClock* clock_ = nullptr;
   bool timed_out_ = false;
   std::vector<Slot> slots_;  // [kSlots]

@@ -8,7 +8,10 @@ namespace {
 // Whole tables of 128 sequences of 131 072 tokens: more in one step is rare enough to wait for.
 constexpr uint64_t kMostPages = uint64_t{1} << 18;
 
-uint64_t runs_of(const DecodeState& state) { return state.last_token.count; }
+// One for each table.
+uint64_t runs_of(const DecodeState& state) {
+  return state.block_table.count / static_cast<uint64_t>(state.table_stride);
+}
 uint64_t pages_of(const DecodeState& state) {
   return std::clamp(kMostPages, static_cast<uint64_t>(state.table_stride), state.block_table.count);
 }
@@ -20,6 +23,7 @@ constexpr uint64_t kRunsAt = sizeof(TableRun);  // behind n_runs, aligned
 TableUpdates::TableUpdates(Device& device, KernelCache& kernels, const DecodeState& state, const Stream& stream)
     : stream_(stream),
       table_stride_(state.table_stride),
+      sequences_(static_cast<int64_t>(state.last_token.count)),
       memory_(device, "host.tables", kRunsAt + runs_of(state) * sizeof(TableRun) + pages_of(state) * sizeof(int32_t)) {
   auto* const bytes = static_cast<std::byte*>(memory_.data());
   n_runs_ = {reinterpret_cast<int32_t*>(bytes), 1};
@@ -56,8 +60,8 @@ void TableUpdates::submit(std::span<const TablePages> changes) {
 bool TableUpdates::add(const TablePages& change) {
   const int32_t run = n_runs_.data[0];
   if (static_cast<uint64_t>(run) == runs_.count || held_ + change.pages.size() > pages_.count) return false;
-  runs_.data[run] = {change.sequence * table_stride_ + change.first, static_cast<int32_t>(held_),
-                     static_cast<int32_t>(change.pages.size())};
+  runs_.data[run] = {(change.group * sequences_ + change.sequence) * table_stride_ + change.first,
+                     static_cast<int32_t>(held_), static_cast<int32_t>(change.pages.size())};
   std::ranges::copy(change.pages, pages_.data + held_);
   held_ += change.pages.size();
   ++n_runs_.data[0];

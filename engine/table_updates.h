@@ -19,6 +19,7 @@ struct TablePages {
   int32_t sequence = 0;
   int64_t first = 0;
   std::span<const int32_t> pages;
+  int64_t group = 0;  // of layers (ModelConfig::page_group)
 };
 
 class TableUpdates {
@@ -36,7 +37,7 @@ class TableUpdates {
   bool add(const TablePages& change);
 
   const Stream& stream_;
-  int64_t table_stride_;
+  int64_t table_stride_, sequences_;
   PinnedBuffer memory_;
   View<int32_t> n_runs_, pages_;
   View<TableRun> runs_;

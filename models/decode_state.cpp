@@ -97,7 +97,9 @@ void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const
   const auto sequences = static_cast<uint64_t>(limits.sequences);
   s.table_stride = pages_for(limits.max_context);
   s.last_token = arena.take<int32_t>("last_token", sequences, "state");
-  s.block_table = arena.take<int32_t>("block_table", sequences * static_cast<uint64_t>(s.table_stride), "state");
+  s.block_table = arena.take<int32_t>(
+      "block_table", static_cast<uint64_t>(config.page_groups()) * sequences * static_cast<uint64_t>(s.table_stride),
+      "state");
   const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim, 1};
   s.arrivals = arena.take<int32_t>("attention.arrivals", static_cast<uint64_t>(s.rows * attend.head_tiles()), "state");
 }
@@ -225,7 +227,8 @@ uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes
 void DecodeSlot::write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const {
   const DecodeState s = state(1);
   const auto at = static_cast<uint64_t>(sequence * s.table_stride + first);
-  write_view(device_, s.block_table.subview(at, pages.size()), pages, "block_table");
+  for (int64_t group = 0; group < config_.page_groups(); ++group)
+    write_view(device_, s.table_of_group(group).subview(at, pages.size()), pages, "block_table");
 }
 
 void DecodeSlot::poison() {

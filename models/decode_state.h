@@ -85,8 +85,13 @@ struct DecodeState {
   View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
   View<float> host_hidden;    // the same, pinned
   View<int32_t> last_token;   // [sequences] fed to the next step
-  View<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
+  View<int32_t> block_table;  // [page groups, sequences, table_stride] pool pages of each sequence, in order
   int64_t table_stride = 0;   // pages of the longest sequence
+  // [sequences, table_stride], of the layers of a group (ModelConfig::page_group)
+  View<int32_t> table_of_group(int64_t group) const {
+    const uint64_t count = last_token.count * static_cast<uint64_t>(table_stride);
+    return block_table.subview(static_cast<uint64_t>(group) * count, count);
+  }
   LaunchSteps steps;
   View<int32_t> host_tokens;  // [most steps, rows] pinned
   NamedRange host_tokens_range;
@@ -107,7 +112,8 @@ class DecodeSlot {
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
 
-  // The pages of a sequence from its page `first` on, for the steps of this slot and of those that share its memory.
+  // The pages of a sequence, in all groups alike, from its page `first` on: for the steps of this slot and of those
+  // that share its memory.
   // Blocks; nothing that reads them may be in flight.
   void write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const;
 

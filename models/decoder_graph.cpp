@@ -57,6 +57,7 @@ struct Layer {
   const LayerWeights* before;  // of the layer before, or null
   Weight<bf16> next_gain;      // of the norm behind the layer: the next layer's, or the head's
   View<bf16> kv;
+  View<int32_t> table;
   Weight<float> frequencies;  // empty where positions are learned
   int64_t window;             // keys attended; 0: all
 };
@@ -160,7 +161,7 @@ void rope_and_attend(const LayerContext& c, const Layer& layer) {
             .k_gain = layer.w.k_norm,
             .positions = in.positions,
             .sequences = in.sequences,
-            .block_table = s.block_table,
+            .block_table = layer.table,
             .n_live = in.n_live,
             .kv = layer.kv,
             .y = s.attended,
@@ -190,7 +191,7 @@ void attend(const LayerContext& c, const Layer& layer) {
               .kv = layer.kv,
               .positions = in.positions,
               .sequences = in.sequences,
-              .block_table = s.block_table,
+              .block_table = layer.table,
               .n_live = with_products ? in.n_sampled : in.n_live,
               .y = s.attended,
               .partials = s.partials,
@@ -209,7 +210,7 @@ void attend(const LayerContext& c, const Layer& layer) {
               .kv = layer.kv,
               .positions = in.positions,
               .sequences = in.sequences,
-              .block_table = s.block_table,
+              .block_table = layer.table,
               .n_first = in.n_sampled,
               .n_live = in.n_live,
               .y = s.attended,
@@ -236,7 +237,7 @@ void attention_block(const LayerContext& c, const Layer& layer) {
               .k_gain = w.k_norm,
               .positions = in.positions,
               .sequences = in.sequences,
-              .block_table = s.block_table,
+              .block_table = layer.table,
               .n_live = in.n_live,
               .q = s.q,
               .kv = layer.kv,
@@ -436,6 +437,7 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
                         l > 0 ? own - 1 : nullptr,
                         l + 1 < config.layers ? own[1].attention_norm.gain : w.final_norm().gain,
                         cache.layer(l),
+                        s.table_of_group(config.page_group(l)),
                         model.frequencies(l),
                         config.window_of(l)};
       attention_block(context, layer);

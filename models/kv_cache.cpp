@@ -3,19 +3,32 @@
 #include "kernels_src/attend.h"
 
 namespace nodewright {
+namespace {
+
+std::vector<int64_t> first_pages(const ModelConfig& config, const std::array<int64_t, 2>& of_groups) {
+  std::vector<int64_t> first{0};
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    first.push_back(first.back() + of_groups[static_cast<size_t>(config.page_group(layer))]);
+  return first;
+}
+
+}  // namespace
 
 uint64_t KvCache::page_bytes(const ModelConfig& config) {
   const AttendShape shape{.heads = config.heads, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
   return sizeof(bf16) * 2 * static_cast<uint64_t>(config.kv_heads * kPageTokens * shape.padded_head_dim());
 }
 
-KvCache::KvCache(Device& device, const ModelConfig& config, int64_t pages)
-    : pages_(pages),
-      layer_elements_(static_cast<uint64_t>(pages) * page_bytes(config) / sizeof(bf16)),
-      buffer_(device, "kv", static_cast<uint64_t>(config.layers) * layer_elements_ * sizeof(bf16)) {}
+KvCache::KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages)
+    : pages_{pages, window_pages.value_or(pages)},
+      page_elements_(page_bytes(config) / sizeof(bf16)),
+      first_page_(first_pages(config, pages_)),
+      buffer_(device, "kv", static_cast<uint64_t>(first_page_.back()) * page_bytes(config)) {}
 
 View<bf16> KvCache::layer(int64_t index) const {
-  return view_of<bf16>(buffer_).subview(static_cast<uint64_t>(index) * layer_elements_, layer_elements_);
+  const auto first = static_cast<uint64_t>(first_page_[static_cast<size_t>(index)]);
+  const auto last = static_cast<uint64_t>(first_page_[static_cast<size_t>(index) + 1]);
+  return view_of<bf16>(buffer_).subview(first * page_elements_, (last - first) * page_elements_);
 }
 
 NamedRange KvCache::range(int64_t index) const {

@@ -1,8 +1,11 @@
 // The paged key/value cache of all layers. Holds memory only: which sequence owns which page is engine/page_pool's.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "models/model_config.h"
 #include "runtime/memory.h"
@@ -16,12 +19,13 @@ inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / k
 
 class KvCache {
  public:
-  // `pages` pages of kPageTokens tokens, for every layer. The memory is not initialised: no kernel reads a position
-  // that was not written. Throws Error with the bytes needed and free.
-  KvCache(Device& device, const ModelConfig& config, int64_t pages);
+  // `pages` pages of kPageTokens tokens, for every layer; for those of group 1 (ModelConfig::page_group) so many as
+  // `window_pages` says, if it does. The memory is not initialised: no kernel reads a position that was not written.
+  // Throws Error with the bytes needed and free.
+  KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages = {});
 
-  int64_t pages() const { return pages_; }
-  // [pages, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/kv_pages.h)
+  int64_t pages(int64_t group = 0) const { return pages_[static_cast<size_t>(group)]; }
+  // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/kv_pages.h)
   View<bf16> layer(int64_t index) const;
   NamedRange range(int64_t index) const;  // "kv.l3"
   uint64_t bytes() const { return buffer_.bytes(); }
@@ -31,8 +35,9 @@ class KvCache {
   static uint64_t page_bytes(const ModelConfig& config);
 
  private:
-  int64_t pages_;
-  uint64_t layer_elements_;
+  std::array<int64_t, 2> pages_;  // of each group
+  uint64_t page_elements_;
+  std::vector<int64_t> first_page_;  // [layers + 1] of all pages, layer by layer
   DeviceBuffer buffer_;
 };
 

@@ -70,6 +70,14 @@ struct ModelConfig {
   bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[static_cast<size_t>(layer)]; }
   int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
   int64_t window_of_all() const { return std::ranges::count(sliding, true) == layers ? window : 0; }
+  // Layers whose pages of the cache are held alike: those that see all keys, and beside them those with a window. One
+  // group where all layers are alike.
+  int64_t sliding_layers() const { return std::ranges::count(sliding, true); }
+  int64_t page_groups() const { return sliding_layers() > 0 && sliding_layers() < layers ? 2 : 1; }
+  int64_t page_group(int64_t layer) const { return page_groups() > 1 && is_sliding(layer) ? 1 : 0; }
+  int64_t layers_of_group(int64_t group) const {
+    return group == 1 ? sliding_layers() : layers - (page_groups() > 1 ? sliding_layers() : 0);
+  }
 };
 
 // Reads folder/config.json and, if present, folder/generation_config.json, whose eos_token_id comes first. Absent keys

@@ -141,6 +141,45 @@ TEST(Window, OfAllLayersIsAllThatAnEngineKeepsOfARequest) {
   EXPECT_EQ(Engine(loaded.device, loaded.kernels, loaded.model, unlimited).slots().cache().pages(), 2 * kPagesOfOne);
 }
 
+// Beside a global layer: the sliding layers' pages are given back and filled with NaN, and the tokens are those of a
+// cache that keeps every page; so are those of prompts that begin with what was computed before.
+TEST(Window, OfSomeLayersIsAllThatAnEngineKeepsOfThem) {
+  LoadedModel loaded("gemma3/window_16");
+  constexpr int64_t kPrompt = 220, kOutputs = 12;
+  for (const bool prefix_cache : {false, true}) {
+    SCOPED_TRACE(prefix_cache);
+    Engine engine(
+        loaded.device, loaded.kernels, loaded.model,
+        {.max_batch = 2, .step_tokens = 16, .buckets = {16}, .max_context = 256, .prefix_cache = prefix_cache});
+    const KvPool& pool = engine.pipeline().pool();
+    ASSERT_EQ(pool.groups(), 2);
+    Decoder decoder = loaded.decoder({.bucket = 16, .prefill_rows = 16, .max_context = 256});
+    std::vector<Tokens> prompts;
+    for (size_t i = 0; i < 3; ++i) prompts.push_back(some_tokens(kPrompt - 30 * i, loaded.vocab(), i));
+    for (int turn = 0; turn < 2; ++turn) {
+      std::map<RequestId, size_t> asked;
+      for (size_t i = 0; i < prompts.size(); ++i)
+        asked[engine.submit({.prompt = prompts[i], .max_tokens = kOutputs}).id.value()] = i;
+      for (int i = 0; engine.advance(); ++i) {
+        engine.pipeline().check();
+        if (i % 3 == 0) poison_free(engine, loaded);
+      }
+      for (const Resolution& end : engine.take_resolutions()) {
+        ASSERT_EQ(end.reason, EndReason::length) << end.message;
+        Tokens& prompt = prompts[asked.at(end.request)];
+        const int32_t sequence = decoder.open();
+        decoder.append(sequence, std::span(prompt).first(prompt.size() - 1));
+        Tokens kept{decoder.step({{.sequence = sequence, .token = prompt.back()}})[0]};
+        while (kept.size() < end.outputs.size()) kept.push_back(decoder.step({{.sequence = sequence}})[0]);
+        decoder.close(sequence);
+        EXPECT_EQ(end.outputs, kept) << "prompt " << asked.at(end.request) << " in turn " << turn;
+        prompt.insert(prompt.end(), kept.begin(), kept.end());
+      }
+    }
+    EXPECT_EQ(pool.stats().found_tokens > 0, prefix_cache) << pool.stats().found_tokens;
+  }
+}
+
 TEST(LearnedPositions, EndInAStopAndNotInAWrap) {
   LoadedModel loaded("gpt2/learned_positions");
   ASSERT_EQ(loaded.model.config().max_position, 256);
