@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -126,8 +127,9 @@ void print_totals(const NodeBench& bench, const Totals& totals) {
   fmt::print("critical path      {:>10.3f} us, {} of {} nodes\n", totals.path.time_us, totals.path.nodes.size(),
              t.nodes.size());
   fmt::print("twin's step        {:>10.3f} us\n", t.step_us);
-  fmt::print("plain step         {:>10.3f} us, the twin takes {:.1f}% longer\n", t.plain_step_us,
-             (t.step_us / t.plain_step_us - 1) * 100);
+  const double more = (t.step_us / t.plain_step_us - 1) * 100;  // below 0 where a step's times vary by more
+  fmt::print("plain step         {:>10.3f} us, the twin takes {:.1f}% {}\n", t.plain_step_us, std::abs(more),
+             more < 0 ? "less" : "longer");
   fmt::print("read peak {:.1f} GB/s, empty bracket {:.3f} us, clock step {:.3f} us, {} samples\n",
              t.peak_bytes_per_s * 1e-9, t.bracket_us, t.clock_step_us, t.samples);
 }

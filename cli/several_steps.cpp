@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cli/byte_size.h"
 #include "cli/interruption.h"
 #include "runtime/error.h"
 
@@ -79,11 +80,11 @@ std::string decoder_report(Decoder& decoder) {
   const Decoder::Stats& stats = decoder.stats();
   std::string text = fmt::format(
       "kernels   {:.0f} ms\n"
-      "graph     {} nodes, {} edges, built in {:.2f} ms, {:.2f} MB of device memory\n",
+      "graph     {} nodes, {} edges, built in {:.2f} ms, {} of device memory\n",
       stats.kernels_ms, decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
-      static_cast<double>(stats.graph_bytes) / 1e6);
-  return text + fmt::format("memory    {:.2f} MB state, {:.2f} MB key/value cache\n",
-                            static_cast<double>(stats.state_bytes) / 1e6, static_cast<double>(stats.cache_bytes) / 1e6);
+      byte_size_text(stats.graph_bytes));
+  return text + fmt::format("memory    {} of state, {} of key/value cache\n", byte_size_text(stats.state_bytes),
+                            byte_size_text(stats.cache_bytes));
 }
 
 }  // namespace nodewright::cli

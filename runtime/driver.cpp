@@ -49,6 +49,7 @@ std::string_view entry_name(DriverEntry entry) { return kEntryNames[static_cast<
 struct Driver::Cpu {
   CpuDriverOptions options;
   decltype(&nodewright_cpu_label) label;
+  decltype(&nodewright_cpu_name_buffer) name_buffer;
   decltype(&nodewright_cpu_report) report;
   decltype(&nodewright_cpu_clear_error) clear_error;
 };
@@ -164,9 +165,10 @@ void Driver::open_cpu_extensions(const CpuDriverOptions& options) {
       throw Error({.doing = "load the CPU driver", .object = path_, .detail = std::string("it lacks ") + name});
   };
   decltype(&nodewright_cpu_configure) configure = nullptr;
-  auto cpu = std::make_unique<Cpu>(Cpu{options, nullptr, nullptr, nullptr});
+  auto cpu = std::make_unique<Cpu>(Cpu{options, nullptr, nullptr, nullptr, nullptr});
   load(configure, "nodewright_cpu_configure");
   load(cpu->label, "nodewright_cpu_label");
+  load(cpu->name_buffer, "nodewright_cpu_name_buffer");
   load(cpu->report, "nodewright_cpu_report");
   load(cpu->clear_error, "nodewright_cpu_clear_error");
   const auto result = static_cast<CUresult>(configure(&options));
@@ -205,6 +207,10 @@ std::string Driver::cpu_report() const {
 
 void Driver::label(std::string_view node_name) const {
   if (cpu_ != nullptr) cpu_->label(std::string(node_name).c_str());
+}
+
+void Driver::name_buffer(CUdeviceptr address, const std::string& name) const {
+  if (cpu_ != nullptr) cpu_->name_buffer(address, name.c_str());
 }
 
 void Driver::clear_cpu_error() const {

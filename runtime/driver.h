@@ -140,6 +140,8 @@ class Driver {
 
   // The CPU driver uses `node_name` in its reports for the next launch or added node of this thread. No-op on CUDA.
   void label(std::string_view node_name) const;
+  // Names the buffer that starts there in the CPU driver's reports; nothing on a GPU.
+  void name_buffer(CUdeviceptr address, const std::string& name) const;
 
   // Forgets a sticky error of the CPU driver, as a new process would. No-op on CUDA, where only a new process helps.
   void clear_cpu_error() const;

@@ -26,6 +26,7 @@ DeviceBuffer::DeviceBuffer(Device& device, std::string name, uint64_t bytes)
   const CUresult result = driver.cuMemAlloc(&address_, bytes);
   if (result == CUDA_SUCCESS) {
     device.buffers().add(address_, bytes);
+    driver.name_buffer(address_, name_);
     return;
   }
   address_ = 0;
@@ -64,6 +65,7 @@ PinnedBuffer::PinnedBuffer(Device& device, std::string name, uint64_t bytes)
   const CUresult result = driver.cuMemHostAlloc(&data_, bytes, 0);
   if (result == CUDA_SUCCESS) {
     device.buffers().add(reinterpret_cast<uint64_t>(data_), bytes);
+    driver.name_buffer(reinterpret_cast<CUdeviceptr>(data_), name_);
     return;
   }
   data_ = nullptr;

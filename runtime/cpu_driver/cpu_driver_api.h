@@ -39,6 +39,9 @@ int nodewright_cpu_configure(const nodewright::CpuDriverOptions* options);
 // Names the next cuLaunchKernelEx or cuGraphAddNode of the calling thread in reports. Copied; null takes it back.
 void nodewright_cpu_label(const char* node_name);
 
+// Names the buffer that starts at `address` in reports. Copied.
+void nodewright_cpu_name_buffer(unsigned long long address, const char* name);
+
 // Copies the report of the last fault, one line, into `text` (at most `bytes`, with the closing zero). Returns the
 // length of the whole report, 0 when nothing went wrong so far.
 size_t nodewright_cpu_report(char* text, size_t bytes);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace nodewright::cpu {
 namespace {
@@ -18,12 +19,11 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 std::string text(const DeviceMemory::Block& block) {
-  char line[96];
-  snprintf(line, sizeof line, "%s %llu (0x%llx, %llu bytes)",
-           block.kind == DeviceMemory::Kind::device ? "buffer" : "pinned buffer",
-           static_cast<unsigned long long>(block.serial), static_cast<unsigned long long>(block.address),
+  char place[64];
+  snprintf(place, sizeof place, " (0x%llx, %llu bytes)", static_cast<unsigned long long>(block.address),
            static_cast<unsigned long long>(block.bytes));
-  return line;
+  const std::string name = block.name.empty() ? std::to_string(block.serial) : "'" + block.name + "'";
+  return (block.kind == DeviceMemory::Kind::device ? "buffer " : "pinned buffer ") + name + place;
 }
 
 }  // namespace
@@ -70,6 +70,10 @@ std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind) {
   if (kind == Kind::device) used_ += round_up(bytes, kAlignment);
   blocks_[address] = {address, bytes, kind, ++serial_};
   return address;
+}
+
+void DeviceMemory::name(uint64_t address, std::string name) {
+  if (const auto found = blocks_.find(address); found != blocks_.end()) found->second.name = std::move(name);
 }
 
 bool DeviceMemory::release(uint64_t address, Kind kind) {

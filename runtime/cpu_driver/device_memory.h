@@ -16,7 +16,8 @@ class DeviceMemory {
   struct Block {
     uint64_t address, bytes;
     Kind kind;
-    uint64_t serial;  // counts allocations: names the buffer in reports
+    uint64_t serial;  // counts allocations: names the buffer in reports that nobody has named
+    std::string name = {};
   };
 
   explicit DeviceMemory(uint64_t capacity);
@@ -26,6 +27,8 @@ class DeviceMemory {
 
   // 256-byte aligned, filled with 0xFF: NaN in every float format. Empty: not enough memory.
   std::optional<uint64_t> allocate(uint64_t bytes, Kind kind);
+  // Of the buffer that starts there, in reports.
+  void name(uint64_t address, std::string name);
   // False: no allocation of this kind starts there. The pages are gone at once.
   bool release(uint64_t address, Kind kind);
 

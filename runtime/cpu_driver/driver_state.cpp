@@ -43,3 +43,10 @@ std::string take_label() { return std::exchange(next_label, {}); }
 extern "C" __attribute__((visibility("default"))) void nodewright_cpu_label(const char* node_name) {
   nodewright::cpu::next_label = node_name != nullptr ? node_name : "";
 }
+
+extern "C" __attribute__((visibility("default"))) void nodewright_cpu_name_buffer(unsigned long long address,
+                                                                                  const char* name) {
+  nodewright::cpu::State& state = nodewright::cpu::state();
+  const std::lock_guard lock(state.mutex);
+  if (state.memory) state.memory->name(address, name);
+}

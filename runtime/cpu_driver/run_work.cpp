@@ -49,7 +49,7 @@ std::pair<uint64_t, uint64_t> declared_memory(const KernelField& field, const Ke
   return {words[1], by_handle ? 0 : 1};
 }
 
-// "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 3 ...), block
+// "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 'scores' ...), block
 // (0,0,0), thread (5,0,0)"
 std::string describe(const State& state, const std::string& label, const KernelWork& work, const BlockFailure& f) {
   const KernelImage& image = *work.loaded->image;

@@ -78,7 +78,7 @@ class Slips(CommandTest):
     def test_sizes_have_one_vocabulary(self):
         for words in (["doctor"], ["inspect", "-m", DEMO, "--device", "cpu"]):
             text = self.succeed(*words)
-            self.assertRegex(text, r"\d (M|G|T)B free")
+            self.assertRegex(text, r"[\d.]+ (M|G|T)B free")
             self.assertNotRegex(text, r"[KMG]iB")
 
 

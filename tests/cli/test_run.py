@@ -3,6 +3,7 @@ import ast
 import json
 import math
 import os
+import pty
 import random
 import signal
 import struct
@@ -365,6 +366,27 @@ class Run(CommandTest):
         self.assertEqual(results['"chat"']["token_ids"], results['"parts"']["token_ids"])
         bos = results['"text"']["usage"]["prompt_tokens"] - results['"chat"']["usage"]["prompt_tokens"]
         self.assertIn(bos, (0, 1))  # the template writes it, or not
+
+    def test_a_terminal_sees_how_many_requests_are_served(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "requests.jsonl")
+            with open(path, "wb") as file:
+                file.write(lines_of([{"prompt_ids": [1, i], "max_tokens": 2, "ignore_eos": True} for i in range(20)]))
+            ours, theirs = pty.openpty()
+            with subprocess.Popen([PROGRAM, *on_device("run", ODD, "--requests", path)], stdout=subprocess.PIPE, stderr=theirs) as process:
+                os.close(theirs)
+                results = process.stdout.read()
+                shown = b""
+                try:
+                    while part := os.read(ours, 1 << 16):
+                        shown += part
+                except OSError:  # the end of a terminal
+                    pass
+                os.close(ours)
+                self.assertEqual(0, process.wait(timeout=60), shown)
+        self.assertEqual(20, results.count(b"\n"))
+        self.assertIn(b"serving requests [##############################] 100 %", shown)
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-100:])
 
     def test_a_full_disk_is_an_error_that_says_how_many_results_there_are(self):
         with open("/dev/full", "wb") as full:

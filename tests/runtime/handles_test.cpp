@@ -61,6 +61,18 @@ TEST_F(Handles, DeviceOfAnotherNumberIsAUsageErrorThatCountsTheDevices) {
   }
 }
 
+TEST_F(Handles, TheCpuDriverNamesBuffersAsTheirOwnersDo) {
+  Driver& driver = *opened_.driver;
+  if (!driver.is_cpu()) return;  // a GPU's driver knows addresses
+  const DeviceBuffer scores(device_, "scores", 64);
+  try {
+    driver.check(driver.cuMemFree(scores.address() + 4), "cuMemFree", "free", "it");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("at byte 4 of buffer 'scores' (0x"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Handles, MemoryComesBackAsItWasWritten) {
   const DeviceBuffer buffer(device_, "b", 1000 * sizeof(float));
   std::vector<float> sent(1000), got(1000);
