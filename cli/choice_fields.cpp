@@ -58,12 +58,10 @@ LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>
   if (schema != nullptr) choice.options = constrained_to(grammar(json_schema_pattern(*schema)), eos);
   ChoiceOptions& options = choice.options;
   const ChoiceOptions defaults = choice_of(sampling, config_.generation);
-  options.min_p = defaults.min_p;
   options.repetition_penalty = defaults.repetition_penalty;
   options.presence_penalty = defaults.presence_penalty;
   options.frequency_penalty = defaults.frequency_penalty;
   options.min_tokens = eos.empty() ? 0 : defaults.min_tokens;
-  read_number(line, "min_p", options.min_p);
   read_number(line, "repetition_penalty", options.repetition_penalty);
   read_number(line, "presence_penalty", options.presence_penalty);
   read_number(line, "frequency_penalty", options.frequency_penalty);

@@ -1,4 +1,4 @@
-// The fields of a request line that ask for more than temperature, top-k and top-p: min_p, penalties, logit_bias,
+// The fields of a request line that ask for more than temperature, min-p, top-k and top-p: penalties, logit_bias,
 // suppress_tokens, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema.
 #pragma once
 

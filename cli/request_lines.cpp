@@ -155,13 +155,14 @@ std::vector<int32_t> LineReader::chat_prompt(const LineFields& fields) {
 SamplingOptions LineReader::sampling_of_line(const LineFields& fields, int64_t number) const {
   SamplingOptions sampling = options_.sampling;
   const LineJson *temperature = fields.find("temperature"), *top_k = fields.find("top_k"),
-                 *top_p = fields.find("top_p");
-  if (temperature != nullptr || top_k != nullptr || top_p != nullptr) sampling.greedy = false;
+                 *top_p = fields.find("top_p"), *min_p = fields.find("min_p");
+  if (temperature != nullptr || top_k != nullptr || top_p != nullptr || min_p != nullptr) sampling.greedy = false;
   if (temperature != nullptr) sampling.temperature = number_of(*temperature, "temperature");
   if (top_k != nullptr) sampling.top_k = std::max<int64_t>(integer_of(*top_k, "top_k", -1, INT32_MAX), 0);
   if (top_p != nullptr) sampling.top_p = number_of(*top_p, "top_p");
-  if (const auto fault =
-          sampling_fault(sampling.temperature.value_or(0), sampling.top_k.value_or(0), sampling.top_p.value_or(1)))
+  if (min_p != nullptr) sampling.min_p = number_of(*min_p, "min_p");
+  if (const auto fault = sampling_fault(sampling.temperature.value_or(0), sampling.top_k.value_or(0),
+                                        sampling.top_p.value_or(1), sampling.min_p.value_or(0)))
     throw std::invalid_argument(fault->field + ": " + fault->detail);
   const LineJson* seed = fields.find("seed");
   // Two lines without a seed never draw the same numbers.

@@ -50,7 +50,7 @@ std::string in_words(const Sampling& sampling, const ChoiceOptions& choice) {
   std::string words = sampling.temperature == 0 ? "greedy" : fmt::format("temperature={}", sampling.temperature);
   if (sampling.top_k > 0) words += fmt::format(",top_k={}", sampling.top_k);
   if (sampling.top_p < 1) words += fmt::format(",top_p={}", sampling.top_p);
-  if (choice.min_p > 0) words += fmt::format(",min_p={}", choice.min_p);
+  if (sampling.min_p > 0) words += fmt::format(",min_p={}", sampling.min_p);
   if (choice.penalises()) words += fmt::format(",repetition_penalty={}", choice.repetition_penalty);
   return words;
 }
@@ -98,13 +98,13 @@ RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
   const bool draws = numbers.has("top_k") || numbers.has("top_p") || numbers.has("min_p");
   const double temperature = numbers.at("temperature", draws ? 1 : 0), top_p = numbers.at("top_p", 1);
   const auto top_k = static_cast<int64_t>(numbers.at("top_k", 0));
-  if (const auto fault = sampling_fault(temperature, top_k, top_p))
+  if (const auto fault = sampling_fault(temperature, top_k, top_p, numbers.at("min_p", 0)))
     refuse_sampling(words, fmt::format("a {} of {}", fault->field, fault->detail));
   rows.sampling = {.temperature = static_cast<float>(temperature),
+                   .min_p = static_cast<float>(numbers.at("min_p", 0)),
                    .top_k = static_cast<int32_t>(top_k),
                    .top_p = static_cast<float>(top_p),
                    .seed = static_cast<uint64_t>(numbers.at("seed", 0))};
-  rows.choice.min_p = static_cast<float>(numbers.at("min_p", 0));
   rows.choice.repetition_penalty = static_cast<float>(numbers.at("repetition_penalty", 1));
   rows.choice.presence_penalty = static_cast<float>(numbers.at("presence_penalty", 0));
   rows.choice.frequency_penalty = static_cast<float>(numbers.at("frequency_penalty", 0));

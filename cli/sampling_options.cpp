@@ -21,7 +21,6 @@ float number(const std::optional<double>& asked, double otherwise) {
 }
 
 void set_numbers(const SamplingOptions& options, const GenerationDefaults& defaults, ChoiceOptions& choice) {
-  choice.min_p = number(options.min_p, defaults.min_p.value_or(0));
   choice.repetition_penalty =
       number(options.repetition_penalty, options.greedy ? 1 : defaults.repetition_penalty.value_or(1));
   choice.presence_penalty = number(options.presence_penalty, 0);
@@ -63,7 +62,8 @@ void check(const SamplingOptions& options) {
   if (std::string why = why_not(numbers, {}, 1); !why.empty())
     throw Error({.doing = "choose tokens", .detail = std::move(why), .fault = Fault::usage});
   const std::optional<SamplingFault> fault =
-      sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1));
+      sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1),
+                     options.min_p.value_or(0));
   if (!fault) return;
   std::string option = "--" + fault->field;
   std::ranges::replace(option, '_', '-');
@@ -72,18 +72,18 @@ void check(const SamplingOptions& options) {
 
 Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults) {
   Sampling s{.seed = options.seed};
-  const bool asked = options.temperature || options.top_k || options.top_p;
+  const bool asked = options.temperature || options.top_k || options.top_p || options.min_p;
   if (options.greedy || (!asked && !defaults.sample.value_or(false))) return s;
   s.temperature = static_cast<float>(options.temperature.value_or(defaults.temperature.value_or(1.0)));
   s.top_k = static_cast<int32_t>(options.top_k.value_or(defaults.top_k.value_or(0)));
   s.top_p = static_cast<float>(options.top_p.value_or(defaults.top_p.value_or(1.0)));
+  s.min_p = static_cast<float>(options.min_p.value_or(defaults.min_p.value_or(0.0)));
   return s;
 }
 
 ChoiceOptions choice_of(const SamplingOptions& options, const GenerationDefaults& defaults) {
   ChoiceOptions choice;
   set_numbers(options, defaults, choice);
-  if (sampling_of(options, defaults).temperature == 0) choice.min_p = 0;  // the likeliest token is always kept
   choice.min_tokens = defaults.min_new_tokens.value_or(0);
   for (const int64_t token : defaults.suppress_tokens)
     choice.biases.push_back({static_cast<int32_t>(token), -std::numeric_limits<float>::infinity()});

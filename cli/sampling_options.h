@@ -30,7 +30,7 @@ void check(const SamplingOptions& options);
 // The checkpoint's generation_config.json speaks where the command line is silent.
 Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults);
 
-// The same for min-p, the penalties, and what a checkpoint never wants chosen. With `greedy` the likeliest token is
+// The same for the penalties, and what a checkpoint never wants chosen. With `greedy` the likeliest token is
 // taken as it is, but for the latter.
 ChoiceOptions choice_of(const SamplingOptions& options, const GenerationDefaults& defaults);
 

@@ -50,7 +50,6 @@ std::string why_not(const ChoiceOptions& options, std::span<const int32_t> stop_
     return fmt::format("a presence_penalty of {} is outside -100 to 100", options.presence_penalty);
   if (!(std::abs(options.frequency_penalty) <= 100))
     return fmt::format("a frequency_penalty of {} is outside -100 to 100", options.frequency_penalty);
-  if (!(options.min_p >= 0 && options.min_p <= 1)) return fmt::format("a min_p of {} is outside 0 to 1", options.min_p);
   if (options.logprobs < -1 || options.logprobs > kMostLogprobs)
     return fmt::format("logprobs of {} tokens is outside 0 to {}", options.logprobs, kMostLogprobs);
   if (options.prompt_logprobs < -1 || options.prompt_logprobs > kMostLogprobs)
@@ -62,12 +61,13 @@ void write_choice(const ChoiceInputs& in, int64_t row, const RowChoice& choice) 
   const ChoiceOptions& options = choice.options;
   in.rows.data[row] = choice.step_row;
   in.sequences.data[row] = choice.sequence;
+  in.forced.data[row] = choice.forced;
   in.temperature.data[row] = choice.sampling.temperature;
   in.top_k.data[row] = choice.sampling.top_k;
   in.top_p.data[row] = choice.sampling.top_p;
   in.seed.data[row] = choice.sampling.seed;
   in.output_index.data[row] = static_cast<int32_t>(choice.output);
-  in.min_p.data[row] = options.min_p;
+  in.min_p.data[row] = choice.sampling.min_p;
   in.repetition_penalty.data[row] = options.repetition_penalty;
   in.presence_penalty.data[row] = options.presence_penalty;
   in.frequency_penalty.data[row] = options.frequency_penalty;

@@ -1,5 +1,5 @@
-// What a request may ask of the choice of its tokens beyond temperature, top-k and top-p. A request that asks for none
-// of it takes no part in the second choice of its steps (models/choice_graph.h).
+// What a request may ask of the choice of its tokens beyond temperature, min-p, top-k and top-p. A request that asks
+// for none of it takes no part in the second choice of its steps (models/choice_graph.h).
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,6 @@ struct ChoiceOptions {
   float repetition_penalty = 1;  // divides logits above 0, multiplies those below, of tokens in prompt and outputs
   float presence_penalty = 0;    // subtracted from logits of tokens in the outputs
   float frequency_penalty = 0;   // and this for each time
-  float min_p = 0;               // of the likeliest token's probability, after temperature
   int logprobs = -1;             // of the raw distribution: the chosen token and so many of the likeliest; -1: none
   EndFunction ends;              // empty: never; not part of the choice
   int prompt_logprobs = -1;      // as logprobs, of each token of the prompt but the first; not part of the choice
@@ -45,9 +44,7 @@ struct ChoiceOptions {
   // Whether the tokens so far say what may come next: then the choice waits for the one before it.
   bool follows_outputs() const { return allow || !bad_sequences.empty(); }
   // Whether its rows that choose take part in the second choice.
-  bool shapes() const {
-    return follows_outputs() || !biases.empty() || min_tokens > 0 || penalises() || min_p > 0 || logprobs >= 0;
-  }
+  bool shapes() const { return follows_outputs() || !biases.empty() || min_tokens > 0 || penalises() || logprobs >= 0; }
   bool needs_choices() const { return shapes() || prompt_logprobs >= 0; }
 };
 
@@ -72,6 +69,7 @@ struct RowChoice {
   const ChoiceOptions& options;
   std::span<const int32_t> stop_ids;
   std::span<const int32_t> outputs = {};  // so far; of a request whose options follow them
+  int32_t forced = -1;                    // 0 or above: the token, which is only told
 };
 
 // `in`: the pinned block of a bucket, with at least row + 1 rows. The mask is not written.

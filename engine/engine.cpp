@@ -240,7 +240,7 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
   if (spec.constrained && !choice.follows_outputs())
     return {std::nullopt, "it is constrained, and nothing gives its masks"};
   if (choice.needs_choices() && !options_.choices)
-    return {std::nullopt, "it asks for more than temperature, top_k and top_p, and this engine has no choices"};
+    return {std::nullopt, "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices"};
   if (spec.hidden > options_.hidden)
     return {std::nullopt, fmt::format("it asks for {} hidden states, and the engine's graphs give {}: they are to be "
                                       "built with hidden states {}",
@@ -573,9 +573,11 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
                                std::map<RequestId, TokenLogprobs>& logprobs) const {
   const ChoiceOutputs& out = slots_.chosen(slot);
   RowResult result{.token = out.tokens.data[choice]};
-  if (out.kept.data[choice] == 0)
+  if (out.kept.data[choice] == 0) {
+    result.token = -1;
     result.failure =
         fmt::format("nothing may be chosen as output {}: its mask and biases deny every token", row.output);
+  }
   const auto asked = choices_.find(row.request);
   if (asked == choices_.end() || asked->second.logprobs < 0) return result;
   logprobs.emplace(row.request, recorded(out, choice, row.request, row.output, asked->second.logprobs));
@@ -588,17 +590,14 @@ bool Engine::score_again(int slot, const RowPlan& row, int64_t position, int32_t
   const Request& request = *pipeline_.find(row.request);
   const int64_t next = position + 1;
   if (request.is_resolved() || next >= request.prompt_tokens() || next < told_[row.request].score) return false;
-  const ChoiceInputs& in = slots_.choices(slot);
-  const auto token = static_cast<uint32_t>(request.token_at(next));
-  cleared_mask(in, choice_row)[token / 32] = 1u << (token % 32);
-  write_choice(in, choice_row,
+  write_choice(slots_.choices(slot), choice_row,
                {.step_row = step_row,
                 .sequence = request.sequence(),
                 .output = 0,
                 .sampling = {},
                 .options = {.logprobs = choices_.at(row.request).prompt_logprobs},
-                .stop_ids = {}});
-  in.constrained.data[choice_row] = 1;
+                .stop_ids = {},
+                .forced = request.token_at(next)});
   return true;
 }
 

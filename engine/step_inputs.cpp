@@ -11,6 +11,7 @@ void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
   in.positions.data[row] = static_cast<int32_t>(inputs.position);
   in.sequences.data[row] = inputs.sequence;
   in.temperature.data[row] = inputs.sampling.temperature;
+  in.min_p.data[row] = inputs.sampling.min_p;
   in.top_k.data[row] = inputs.sampling.top_k;
   in.top_p.data[row] = inputs.sampling.top_p;
   in.seed.data[row] = inputs.sampling.seed;

@@ -11,6 +11,7 @@ namespace nodewright {
 // How a row's next token is chosen. Greedy below a temperature of 1e-5.
 struct Sampling {
   float temperature = 0.0f;
+  float min_p = 0.0f;  // of the likeliest token's probability, after temperature; 0: all
   int32_t top_k = 0;   // 0: all tokens; ties with the k-th are kept
   float top_p = 1.0f;  // of what top_k keeps; 1: all
   uint64_t seed = 0;   // with the index of the output, the whole random state

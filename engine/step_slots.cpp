@@ -97,7 +97,10 @@ StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const
          decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties()))
       requests.push_back(std::move(request));
   if (options.choices)
-    for (KernelRequest& request : choice_kernel_requests()) requests.push_back(std::move(request));
+    for (const auto& [bucket, rows] : plans_of(options))
+      for (KernelRequest& request :
+           choice_kernel_requests(std::min<int64_t>(rows, limits_of(options).sampled()), device_.properties()))
+        requests.push_back(std::move(request));
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   BoundKernels bound;
@@ -124,9 +127,9 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
     Stopwatch watch;
     products.load(step);
     built_.products_ms += watch.lap_ms();
-    if (options.choices)
-      add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, bound.sample, rows), state,
-                      slots_[0].choices->state(rows), options.policy));
+    if (!options.choices) continue;
+    const ChoiceState choice = slots_[0].choices->state(rows);
+    add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
   }
   built_.products = products.loaded();
   return bytes;
@@ -214,10 +217,10 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
       for (Slot& slot : slots_) {
         Graph& graph = slot.graphs.at(bucket);
         graph.choice = slot.choices->state(plans.at(bucket));
-        const auto kernels = choice_kernels(kernels_, all.at(bucket).sample, plans.at(bucket));
-        graph.choice_run = std::make_unique<PlanRun>(
-            choice_plan(device_, model.config().vocab, kernels, graph.state, graph.choice, options.policy),
-            mode_of(bucket), compute_);
+        graph.choice_run =
+            std::make_unique<PlanRun>(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, graph.choice),
+                                                  graph.state, graph.choice, options.policy),
+                                      mode_of(bucket), compute_);
       }
     });
     built_.choice_ms = watch.lap_ms();
@@ -299,8 +302,9 @@ std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
 }
 
 void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
-  const View<int32_t> all = slots_[0].graphs.begin()->second.choice.counts;
-  write_view(device_, all.subview(static_cast<uint64_t>(sequence) * counts.size(), counts.size()), counts, "counts");
+  const ChoiceState& choice = slots_[0].graphs.begin()->second.choice;
+  const auto first = static_cast<uint64_t>(sequence * choice.counts_stride);
+  write_view(device_, choice.counts.subview(first, counts.size()), counts, "counts");
 }
 
 void StepSlots::poison(int slot) {

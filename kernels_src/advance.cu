@@ -42,6 +42,7 @@ NODEWRIGHT_DEVICE void move_row(const Advance& args, int from, int to) {
   move_element(args.positions, from, to);
   move_element(args.sequences, from, to);
   move_element(args.temperature, from, to);
+  move_element(args.min_p, from, to);
   move_element(args.top_k, from, to);
   move_element(args.top_p, from, to);
   move_element(args.seed, from, to);

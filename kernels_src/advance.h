@@ -20,6 +20,7 @@ struct Advance {
   SettledInOut<int32_t> positions;     // [rows] one further
   InOut<int32_t> sequences;            // [rows]
   InOut<float> temperature;            // [rows]
+  InOut<float> min_p;                  // [rows]
   InOut<int32_t> top_k;                // [rows]
   InOut<float> top_p;                  // [rows]
   InOut<uint64_t> seed;                // [rows]

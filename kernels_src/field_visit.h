@@ -170,7 +170,13 @@ constexpr auto field_pointers(A& a) {
   NODEWRIGHT_FIELDS(19, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18)
   NODEWRIGHT_FIELDS(20, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19)
   NODEWRIGHT_FIELDS(21, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20)
-  static_assert(n <= 21, "add a line above for larger argument structs");
+  NODEWRIGHT_FIELDS(22, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20,
+                    a21)
+  NODEWRIGHT_FIELDS(23, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20,
+                    a21, a22)
+  NODEWRIGHT_FIELDS(24, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20,
+                    a21, a22, a23)
+  static_assert(n <= kMaxFields, "add a line above for larger argument structs");
 #undef NODEWRIGHT_FIELDS
 }
 

@@ -1,54 +1,106 @@
 // Greedy, or the largest logit infinite: its first index. Otherwise argmax(logit / T + gumbel(seed, output index,
-// token)) over the tokens that top-k and then top-p keep: one draw, no sort, no dependence on row, batch or step. Both
-// limits are found as thresholds on the logit by radix selection, 8 bits a pass; masses are 64-bit fixed point, so the
-// sums are exact and their order does not matter. Block (b, m): row m; of several, all look for its largest logit, each
-// in a range of its own, and the first does the rest.
+// token)) over the tokens that min-p, then top-k, then top-p keep: one draw, no sort, no dependence on row, batch or
+// step. Block (b, m): row m, the b-th part of it; the first block ends it.
 #include "kernels_src/device/cluster.cuh"
-#include "kernels_src/device/logit_row.cuh"
-#include "kernels_src/device/philox.cuh"
+#include "kernels_src/device/sampled_row.cuh"
 #include "kernels_src/sample.h"
 
 namespace nodewright {
 
-constexpr int kHeavy = 2;  // loads in flight of a walk that computes for longer than it reads
+constexpr int kParts = static_cast<int>(kBlocksOfRow), kWarps = static_cast<int>(kLogitRowThreads / 32);
 
-// The key of the element at which the weights of the elements >= it, taken from the largest down, first reach `wanted`.
-// weight(i) is the element's 64-bit weight, 0 = not counted. `bins`: kSampleBins; `found`: 2 words of shared memory.
-template <class Weight>
-NODEWRIGHT_DEVICE uint32_t select_from_top(const float* logits, int64_t vocab, unsigned long long wanted,
-                                           unsigned long long* bins, unsigned long long* found, Weight weight) {
-  uint32_t prefix = 0;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(kSampleBins);
-         b += static_cast<int>(kSampleThreads))
-      bins[b] = 0;
-    __syncthreads();
-    for_each_logit<kHeavy>(logits, vocab, [&](float v, int) {
-      const uint32_t key = ordered_key(v);
-      if (shift < 24 && (key >> (shift + 8)) != (prefix >> (shift + 8))) return;
-      const unsigned long long w = weight(v);
-      if (w != 0) atomicAdd(&bins[(key >> shift) & 255u], w);
-    });
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      unsigned long long above = 0;
-      int bin = static_cast<int>(kSampleBins) - 1;
-      while (bin > 0 && above + bins[bin] < wanted) above += bins[bin--];
-      found[0] = static_cast<unsigned long long>(bin);
-      found[1] = wanted - above;
-    }
-    __syncthreads();
-    prefix |= static_cast<uint32_t>(found[0]) << shift;
-    wanted = found[1];
-    __syncthreads();
+// In shared memory, at the same places in every block.
+struct Shared {
+  BinsPlace bins;                // [kBins]
+  ScoredToken *own_list, *list;  // [kMostListed] of the block, in place of its own bins; of the row, in place of sums
+  uint32_t* keys;                // [kMostListed] of the row's list, in place of sums, too
+  unsigned long long* weights;   // [kMostListed] where the block's own list has been
+  unsigned long long* sums;      // [32]
+  ScoredToken* scratch;          // [32]
+  ScoredToken* parts;            // [kMostBlocksOfRow]
+  ScoredToken* best;             // [1]
+  int* listed;                   // [1]
+};
+
+NODEWRIGHT_DEVICE Shared shared_of_block() {
+  unsigned char* next = shared_memory();
+  const auto take = [&](unsigned bytes) {
+    unsigned char* taken = next;
+    next += bytes;
+    return taken;
+  };
+  Shared shared;
+  shared.bins = {reinterpret_cast<uint32_t*>(take(kLogitBins * kBytesOfBin)), kBins};
+  shared.own_list = reinterpret_cast<ScoredToken*>(shared.bins.counts());
+  shared.list = reinterpret_cast<ScoredToken*>(shared.bins.count_sum());
+  shared.keys = reinterpret_cast<uint32_t*>(shared.list + kMostListed);
+  shared.weights = reinterpret_cast<unsigned long long*>(kParts > 1 ? shared.own_list : shared.list);
+  shared.sums = reinterpret_cast<unsigned long long*>(take(32 * 8));
+  shared.scratch = reinterpret_cast<ScoredToken*>(take(32 * sizeof(ScoredToken)));
+  shared.parts = reinterpret_cast<ScoredToken*>(take(kMostBlocksOfRow * sizeof(ScoredToken)));
+  shared.best = reinterpret_cast<ScoredToken*>(take(sizeof(ScoredToken)));
+  shared.listed = reinterpret_cast<int*>(take(8));
+  return shared;
+}
+
+// The largest of the row, as its parts say: of them, no token is a NaN.
+NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count, ScoredToken* scratch) {
+  ScoredToken best{-INFINITY, -1};
+  NODEWRIGHT_NO_UNROLL
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kSampleThreads)) {
+    const ScoredToken part = parts[i];
+    best = better_part(best, part.token < 0 ? ScoredToken{0.0f, kNotANumber} : part);
   }
-  return prefix;
+  return best_of_block<kWarps>(best, scratch);
+}
+
+// What every block gives the first one: its best, and its list. Only the first has the row's.
+NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow& row, const KeptBins& kept,
+                                             const Shared& shared) {
+  best = best_of_block<kWarps>(best, shared.scratch);
+  if (threadIdx.x == 0) *shared.best = best;
+  sync_blocks<kParts>();
+  if constexpr (kParts > 1) {
+    if (cluster_rank() != 0) {  // its memory stays until the first has read it
+      cluster_arrive();
+      cluster_wait();
+      return best;
+    }
+  }
+  const ScoredToken* list = shared.own_list;
+  int listed = row.has_limits() ? *shared.listed : 0;
+  if constexpr (kParts > 1) {  // a lane for each block
+    const int block = static_cast<int>(threadIdx.x % 32);
+    ScoredToken of_block{-INFINITY, -1};
+    int count = 0;
+    if (block < kParts) {
+      of_block = load_from_block(block, shared.best);
+      if (row.has_limits()) count = load_from_block(block, shared.listed);
+    }
+    best = best_of_warp(of_block);
+    int before = 0;
+    listed = 0;
+    NODEWRIGHT_NO_UNROLL
+    for (int r = 0; r < kParts; ++r) {
+      const int of_r = __shfl_sync(0xffffffffu, count, r);
+      // A warp copies the list of its block.
+      for (int i = block; r == static_cast<int>(threadIdx.x / 32) && i < of_r; i += 32)
+        shared.list[before + i] = load_from_block(r, shared.own_list + i);
+      before += of_r;
+    }
+    listed = before;
+    list = shared.list;
+    cluster_arrive();
+  }
+  __syncthreads();
+  if (listed == 0) return best;
+  const ScoredToken drawn = draw_listed(row, kept, list, listed, shared.keys, shared.weights, shared.sums);
+  return better(best, best_of_block<kWarps>(drawn, shared.scratch));
 }
 
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
-  constexpr int kParts = static_cast<int>(kBlocksOfRow);
   release_dependents();
   if constexpr (kParts > 1) cluster_arrive();
   const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
@@ -56,81 +108,60 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
   const float temperature = load_settled(args.temperature.data + row);
   wait_for_inputs();
   if (row >= live) return;
-  auto* bins = reinterpret_cast<unsigned long long*>(shared_memory());  // [kSampleBins]
-  auto* found = bins + kSampleBins;                                     // [2]
-  auto* scratch = reinterpret_cast<ScoredToken*>(found + 2);            // [32]
-  const float* logits = args.logits.data + row * args.logits_stride;
-  const bool greedy = !(temperature >= kLeastTemperature);
+  const bool greedy = !(temperature >= kLeastTemperature), has_best = args.best.count > 0;
+  if (greedy && has_best && part != 0) return;
+  // Behind a cluster's barrier nothing is in L1, so this one comes before what is read twice.
+  if constexpr (kParts > 1) cluster_wait();
+  const Shared shared = shared_of_block();
+  const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;
+  const int first = part * share;
+  SampledRow sampled{.logits = args.logits.data + row * args.logits_stride + first,
+                     .first = first,
+                     .count = max(0, min(share, vocab - first)),
+                     .k = greedy ? 0 : args.top_k.data[row],
+                     .p = args.top_p.data[row],
+                     .seed = args.seed.data[row],
+                     .output = static_cast<uint32_t>(args.output_index.data[row])};
+  const float min_p = args.min_p.count > 0 ? args.min_p.data[row] : 0.0f;
+  if (sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
 
-  // The largest logit; a NaN wins over everything and fails the row.
+  // The largest logit; a NaN wins over everything and fails the row. Of a row that is drawn from, top-k wants the
+  // largest of each thread, and what is read now lies near when it is read again.
   ScoredToken best{-INFINITY, -1};
-  bool has_nan = false;
-  if (args.best.count > 0) {
-    const auto parts = static_cast<unsigned>(args.best.count) / gridDim.y;
-    for (unsigned i = threadIdx.x; i < parts; i += kSampleThreads) {
-      const ScoredToken of_part = args.best.data[row * parts + i];
-      has_nan |= of_part.token < 0;
-      best = better(best, of_part);
-    }
+  if (!has_best || !greedy)
+    for_each_logit<4>(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
+  const float top_of_thread = best.score;
+  if (has_best) {
+    const int parts = static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y);
+    best = best_of_parts(args.best.data + row * parts, parts, shared.scratch);
   } else {
-    const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;
-    const int first = part * share;
-    for_each_logit(logits + first, min(share, vocab - first), [&](float v, int i) {  // ascending: the first of equals
-      has_nan |= v != v;
-      if (v > best.score || best.token < 0) best = ScoredToken{v, first + i};
-    });
+    best = best_of_block<kWarps>(best, shared.scratch);
   }
-  has_nan = block_max(has_nan ? 1.0f : 0.0f, reinterpret_cast<float*>(scratch)) > 0.0f;
-  best = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
   if constexpr (kParts > 1) {
-    ScoredToken* const parts = scratch + 32;  // [kBlocksOfRow]
-    cluster_wait();
-    if (threadIdx.x == 0) store_to_block(0, parts + part, ScoredToken{best.score, has_nan ? kNotANumber : best.token});
-    cluster_arrive();
-    cluster_wait();
-    if (part != 0) return;
-    for (int i = 0; i < kParts; ++i) {
-      has_nan |= parts[i].token == kNotANumber;
-      best = better(best, parts[i]);
+    if (!has_best) {
+      if (static_cast<int>(threadIdx.x) < kParts)
+        store_to_block(static_cast<int>(threadIdx.x), shared.parts + part, best);
+      sync_blocks<kParts>();
+      NODEWRIGHT_NO_UNROLL
+      for (int i = 0; i < kParts; ++i) best = better_part(best, shared.parts[i]);
     }
   }
 
-  const bool weighs = fabsf(best.score) < INFINITY;  // else there is nothing to weigh the others against
-  if (!greedy && !has_nan && weighs) {
-    const float top = best.score, inverse = 1.0f / temperature;
-    uint32_t threshold = 0;  // keys below it are out
-    const int k = args.top_k.data[row];
-    if (k > 0 && k < args.vocab)
-      threshold = select_from_top(logits, args.vocab, static_cast<unsigned long long>(k), bins, found,
-                                  [](float) { return 1ull; });
-    const float p = args.top_p.data[row];
-    if (p < 1.0f) {
-      const auto mass = [&](float v) -> unsigned long long {
-        if (ordered_key(v) < threshold) return 0;
-        return static_cast<unsigned long long>(expf((v - top) * inverse) * 4294967296.0f);
-      };
-      if (threadIdx.x == 0) found[0] = 0;
-      __syncthreads();
-      unsigned long long part = 0;
-      for_each_logit<kHeavy>(logits, args.vocab, [&](float v, int) { part += mass(v); });
-      atomicAdd(&found[0], part);
-      __syncthreads();
-      const auto wanted = static_cast<unsigned long long>(static_cast<double>(found[0]) * (p > 0.0f ? p : 0.0f));
-      __syncthreads();
-      threshold = select_from_top(logits, args.vocab, wanted > 0 ? wanted : 1, bins, found, mass);
-    }
-    const uint64_t seed = args.seed.data[row];
-    const auto index = static_cast<uint32_t>(args.output_index.data[row]);
-    best = ScoredToken{-INFINITY, -1};
-    for_each_logit<kHeavy>(logits, args.vocab, [&](float v, int i) {
-      if (ordered_key(v) < threshold) return;
-      const float score = (v - top) * inverse + gumbel_noise(seed, index, static_cast<uint32_t>(i));
-      if (score > best.score || best.token < 0) best = ScoredToken{score, i};
-    });
-    best = block_best<static_cast<int>(kLogitRowThreads / 32)>(best, scratch);
+  // An infinite one is nothing to weigh the others against.
+  if (!greedy && best.token != kNotANumber && fabsf(best.score) < INFINITY) {
+    sampled.top = best.score;
+    sampled.temperature = temperature;
+    sampled.inverse = 1.0f / temperature;
+    sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
+    if (threadIdx.x == 0) *shared.listed = 0;
+    __syncthreads();
+    KeptBins kept;
+    if (sampled.has_limits())
+      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab);
+    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.own_list, shared.listed), sampled, kept, shared);
   }
-  if (threadIdx.x == 0) {
-    const int token = has_nan ? -1 : best.token;
+  if (threadIdx.x == 0 && part == 0) {
+    const int token = best.token == kNotANumber ? -1 : best.token;
     args.tokens.data[row] = token;
     if (args.delivered.count > 0) args.delivered.data[row] = token;
     args.last_token.data[sequence] = token;

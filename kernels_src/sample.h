@@ -13,7 +13,8 @@ struct Sample {
   In<ScoredToken> best;        // [rows, parts] of each part of a row, the largest; no token: it has a NaN. Or empty
   Settled<int32_t> sequences;  // [rows] index into last_token
   Settled<float> temperature;  // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
-  In<int32_t> top_k;           // [rows]; 0 = all; ties with the k-th are kept
+  In<float> min_p;             // [rows] of the likeliest token's probability; 0: all. Or empty
+  In<int32_t> top_k;           // [rows] of those; 0 = all; ties with the k-th are kept
   In<float> top_p;             // [rows]; 1 = all; smallest set of the rest with at least this mass, ties kept
   In<uint64_t> seed;           // [rows]
   In<int32_t> output_index;    // [rows] which output of its sequence this is; with the seed, the whole random state
@@ -26,14 +27,11 @@ struct Sample {
 };
 
 inline constexpr unsigned kSampleThreads = kLogitRowThreads;
-inline constexpr unsigned kSampleBins = 256;
-// Constant: kBlocksOfRow. Several are a cluster and share the search for the largest logit, where `best` is empty: one
-// block reads 500 KB in 12 us.
+
+// Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.
 constexpr LaunchShape sample_shape(unsigned rows, unsigned blocks_of_row = 1) {
-  return {{blocks_of_row, rows, 1},
-          {kSampleThreads, 1, 1},
-          kSampleBins * 8 + 2 * 8 + 32 * 8 + blocks_of_row * 8,
-          {blocks_of_row, 1, 1}};
+  constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin, kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 16;
+  return {{blocks_of_row, rows, 1}, {kSampleThreads, 1, 1}, kBinsBytes + kScratchBytes, {blocks_of_row, 1, 1}};
 }
 
 }  // namespace nodewright

@@ -1,10 +1,11 @@
-// What a request asks for beyond temperature, top-k and top-p, done to a copy of its row of logits: the mask of a
-// constrained row, biases and forbidden tokens, penalties, min-p. `sample` then chooses from the copy.
+// What a request asks for beyond temperature, min-p, top-k and top-p, done to a copy of its row of logits: the mask of
+// a constrained row, biases and forbidden tokens, penalties. `sample` then chooses from the copy.
 #pragma once
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
 #include "kernels_src/logit_row.h"
+#include "kernels_src/scored_token.h"
 
 namespace nodewright {
 
@@ -17,27 +18,27 @@ struct ShapeLogits {
   In<float> logits;              // [step rows, stride], rows 16-byte aligned
   In<int32_t> rows;              // [rows] of the step
   In<int32_t> sequences;         // [rows] index into counts
+  In<int32_t> forced;            // [rows] 0 or above: the token is given, and nothing is done for the row
   In<int32_t> constrained;       // [rows] 0: the mask is not looked at
-  In<uint32_t> masks;            // [rows, mask_words] bit i % 32 of word i / 32: token i is allowed
+  In<uint32_t> masks;            // [rows, mask_words] bit i % 32 of word i / 32: token i is allowed; perhaps the host's
   In<int32_t> biases;            // [rows] how many
-  In<int32_t> bias_tokens;       // [rows, kMostBiases] all different
-  In<float> bias_values;         // [rows, kMostBiases] added to the logit; -infinity: forbidden
+  In<int32_t> bias_tokens;       // [rows, kMostBiases] all different; perhaps the host's
+  In<float> bias_values;         // [rows, kMostBiases] added to the logit; -infinity: forbidden; perhaps the host's
   In<float> repetition_penalty;  // [rows] of tokens in the prompt or chosen; 1: none
   In<float> presence_penalty;    // [rows] of tokens chosen; 0: none
   In<float> frequency_penalty;   // [rows] for each time it was chosen; 0: none
-  In<float> min_p;               // [rows] of the likeliest token's probability; 0: all
-  In<float> temperature;         // [rows] below 1e-5: no min_p
-  In<int32_t> counts;            // [sequences, vocab]
+  In<int32_t> counts;            // [sequences, stride]
   In<int32_t> n_live;            // [1]
   InOut<float> shaped;           // [rows, stride]
-  Out<int32_t> kept;             // [rows] 0: no token is left, and the row's first logit is NaN
+  Out<ScoredToken> best;         // [rows, parts] of each part of a row, the largest; no token: it has a NaN
   int64_t vocab;
   int64_t stride;
   int64_t mask_words;  // vocab / 32, rounded up
 };
 
-constexpr LaunchShape shape_logits_shape(unsigned rows) {
-  return {{rows, 1, 1}, {kLogitRowThreads, 1, 1}, 32 * sizeof(float)};
+// `parts`: blocks of a row.
+constexpr LaunchShape shape_logits_shape(unsigned rows, unsigned parts) {
+  return {{parts, rows, 1}, {kLogitRowThreads, 1, 1}, 32 * sizeof(ScoredToken)};
 }
 
 }  // namespace nodewright

@@ -19,11 +19,11 @@ struct ChoiceKernels {
   Kernel<RecordChoice> record;
 };
 
-// What choice_kernels will ask the cache for, besides `sample`: the same for every model and bucket.
-std::vector<KernelRequest> choice_kernel_requests();
+// What choice_kernels will ask the cache for of so many rows: the same for every model.
+std::vector<KernelRequest> choice_kernel_requests(int64_t rows, const DeviceProperties& device);
 
-// `sample`: the step's own. Throws Error when a kernel does not compile, with the compiler's words.
-ChoiceKernels choice_kernels(KernelCache& cache, const Kernel<Sample>& sample, int64_t rows);
+// Throws Error when a kernel does not compile, with the compiler's words.
+ChoiceKernels choice_kernels(KernelCache& cache, const ChoiceState& state);
 
 // A plan named "choice.b<rows>" over the logits and last tokens of `step`. Everything is borrowed and must outlive its
 // runs. Whoever launches it copies the outputs.

@@ -33,6 +33,7 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   take(in.positions, "positions", n);
   take(in.sequences, "sequences", n);
   take(in.temperature, "temperature", n);
+  take(in.min_p, "min_p", n);
   take(in.top_k, "top_k", n);
   take(in.top_p, "top_p", n);
   take(in.seed, "seed", n);

@@ -45,6 +45,7 @@ struct StepInputs {
   View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
   View<int32_t> sequences;     // [rows] index into last_token and block_table
   View<float> temperature;     // [rows] below 1e-5: greedy
+  View<float> min_p;           // [rows] 0: all
   View<int32_t> top_k;         // [rows] 0: all
   View<float> top_p;           // [rows] 1: all
   View<uint64_t> seed;         // [rows]

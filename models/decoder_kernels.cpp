@@ -191,8 +191,8 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
     if (c.head_gained) c.norm_logits = gained;
   }
   if (!c.norm_logits && !step.has_head_product()) c.norm_logits = head(norms);
-  // Elsewhere the head leaves the best of its parts.
-  const unsigned blocks_of_row = !c.norm_logits && device.has_clusters() ? 4 : 1;
+  const unsigned blocks_of_row =
+      device.has_clusters() ? blocks_of_logit_row(sampled, static_cast<unsigned>(device.sm_count)) : 1;
   c.sample = {{"sample", {constant("kBlocksOfRow", blocks_of_row)}}, sample_shape(sampled, blocks_of_row)};
   c.embed = {{"embed",
               {constant("kScaled", config.embedding_scale != 1), constant("kPositions", config.learned_positions),

@@ -153,6 +153,7 @@ void choose(const Pass& p) {
               .best = {},
               .sequences = in.sequence,
               .temperature = in.temperature,
+              .min_p = {},
               .top_k = in.top_k,
               .top_p = in.top_p,
               .seed = in.seed,

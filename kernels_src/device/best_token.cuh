@@ -46,4 +46,31 @@ NODEWRIGHT_DEVICE ScoredToken block_best(ScoredToken mine, ScoredToken* scratch)
   return best;
 }
 
+// The better of two parts of a row, either of which may have a NaN.
+NODEWRIGHT_DEVICE ScoredToken better_part(ScoredToken a, ScoredToken b) {
+  if (a.token == kNotANumber || b.token == kNotANumber) return ScoredToken{a.score, kNotANumber};
+  return better(a, b);
+}
+
+// The best of the warp, and of a block of so many warps, in every thread; kNotANumber where one of the threads says so.
+// Once in the code. `scratch`: 32 ScoredTokens.
+NODEWRIGHT_CALLED ScoredToken best_of_warp(ScoredToken best) {
+  const bool has_nan = __any_sync(0xffffffffu, best.token == kNotANumber) != 0;
+  NODEWRIGHT_NO_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2)
+    best = better(best, ScoredToken{__shfl_xor_sync(0xffffffffu, best.score, offset),
+                                    __shfl_xor_sync(0xffffffffu, best.token, offset)});
+  return has_nan ? ScoredToken{best.score, kNotANumber} : best;
+}
+template <int Warps>
+NODEWRIGHT_CALLED ScoredToken best_of_block(ScoredToken best, ScoredToken* scratch) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  best = best_of_warp(best);
+  if (lane == 0) scratch[threadIdx.x / 32] = best;
+  __syncthreads();
+  best = best_of_warp(lane < Warps ? scratch[lane] : ScoredToken{-INFINITY, -1});
+  __syncthreads();
+  return best;
+}
+
 }  // namespace nodewright

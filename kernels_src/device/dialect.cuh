@@ -37,6 +37,8 @@
       name(const __grid_constant__ ::nodewright::Args args)
 #endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
+// Once in the code, however often it is called.
+#define NODEWRIGHT_CALLED __device__ __noinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 // Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
 #define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")

@@ -85,6 +85,11 @@ NODEWRIGHT_DEVICE uint4 load_settled_16(const void* address) {
   return load_16(address);
 #endif
 }
+// Four floats; 16-byte aligned.
+NODEWRIGHT_DEVICE float4 load_fp32_4(const float* address) {
+  const uint4 v = load_16(address);
+  return make_float4(bits_to_float(v.x), bits_to_float(v.y), bits_to_float(v.z), bits_to_float(v.w));
+}
 NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) {
 #ifndef __CUDACC_RTC__
   emulation::require_aligned(address, 16);

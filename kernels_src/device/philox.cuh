@@ -5,10 +5,11 @@
 
 namespace nodewright {
 
-// The first of the four words for this key and counter.
-NODEWRIGHT_DEVICE uint32_t philox_word(uint64_t key, uint32_t counter0, uint32_t counter1) {
+// The four words for this key and counter.
+NODEWRIGHT_DEVICE uint4 philox_words(uint64_t key, uint32_t counter0, uint32_t counter1) {
   uint32_t c0 = counter0, c1 = counter1, c2 = 0, c3 = 0;
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  NODEWRIGHT_UNROLL
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = static_cast<uint64_t>(0xD2511F53u) * c0, p1 = static_cast<uint64_t>(0xCD9E8D57u) * c2;
     const auto n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
@@ -19,16 +20,21 @@ NODEWRIGHT_DEVICE uint32_t philox_word(uint64_t key, uint32_t counter0, uint32_t
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return c0;
+  return make_uint4(c0, c1, c2, c3);
 }
 
-// Standard Gumbel noise of token `token` at output `index` under `seed`: -log(-log(1 - v)), v in (0, 1). The noise that
-// decides is the largest, from v near 0, where floats are densest: it follows all 32 bits of the word. The minimum
-// keeps v below 1 where the word rounds up to 2^32.
-NODEWRIGHT_DEVICE float gumbel_noise(uint64_t seed, uint32_t index, uint32_t token) {
-  const float fraction = (static_cast<float>(philox_word(seed, token, index)) + 0.5f) * (1.0f / 4294967296.0f);
+// The words of tokens 4 q to 4 q + 3 at output `index` under `seed`.
+NODEWRIGHT_DEVICE uint4 noise_words(uint64_t seed, uint32_t index, uint32_t q) { return philox_words(seed, q, index); }
+
+// Standard Gumbel noise of a word: -log(-log(1 - v)), v in (0, 1). The noise that decides is the largest, from v near
+// 0, where floats are densest: it follows all 32 bits of the word. The minimum keeps v below 1 where the word rounds up
+// to 2^32. Within 10^-5: near 0 the inner logarithm is its series, within v^5 / 6 of itself, and elsewhere the device's
+// own is within 2^-21 (CUDA programming guide, intrinsic functions).
+NODEWRIGHT_DEVICE float gumbel_noise(uint32_t word) {
+  const float fraction = (static_cast<float>(word) + 0.5f) * (1.0f / 4294967296.0f);
   const float v = fminf(fraction, 1.0f - 1.0f / 16777216.0f);
-  return -logf(-log1pf(-v));
+  const float series = v * (1.0f + v * (0.5f + v * (1.0f / 3 + v * (0.25f + v * 0.2f))));
+  return -__logf(v < 0.0625f ? series : -__logf(1.0f - v));
 }
 
 }  // namespace nodewright

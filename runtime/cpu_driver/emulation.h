@@ -355,6 +355,7 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 // ---- the names of the dialect ----
 
 #define NODEWRIGHT_DEVICE [[gnu::always_inline]] inline
+#define NODEWRIGHT_CALLED inline
 #ifdef __clang__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 #else

@@ -273,8 +273,8 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
   };
   add({}, {.repetition_penalty = 1.5f, .presence_penalty = 1, .frequency_penalty = 0.5f, .logprobs = 3});
   add({.temperature = 0.9f, .seed = 3}, {.repetition_penalty = 4, .logprobs = 0});
-  add({.temperature = 1.2f, .top_k = 40, .top_p = 0.9f, .seed = 4}, {.frequency_penalty = 3, .min_p = 0.05f});
-  add({.temperature = 1.0f, .seed = 5}, {.min_p = 0.3f, .logprobs = 20});
+  add({.temperature = 1.2f, .min_p = 0.05f, .top_k = 40, .top_p = 0.9f, .seed = 4}, {.frequency_penalty = 3});
+  add({.temperature = 1.0f, .min_p = 0.3f, .seed = 5}, {.logprobs = 20});
   add({}, {.biases = {{7, 50}, {11, 40}}, .min_tokens = 4, .logprobs = 1});
   add({.temperature = 0.7f, .seed = 6},
       {.allow = [](auto, std::span<uint32_t> mask) { std::ranges::fill(mask.first(4), 0x0f0f0f0fu); },
@@ -300,7 +300,7 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
                                 .repetition = choice.repetition_penalty,
                                 .presence = choice.presence_penalty,
                                 .frequency = choice.frequency_penalty,
-                                .min_p = choice.min_p,
+                                .min_p = sampling.min_p,
                                 .temperature = sampling.temperature};
       if (choice.allow)
         for (int32_t t = 0; t < vocab; ++t) shaping.allowed.push_back(t < 128 && t % 8 < 4);
@@ -384,7 +384,6 @@ TEST_F(EngineChoices, AreRefusedOutOfRangeAndWhereTheEngineHasNoRoom) {
   expect_words(reason({.repetition_penalty = 0}), {"repetition_penalty of 0"});
   expect_words(reason({.presence_penalty = NAN}), {"presence_penalty"});
   expect_words(reason({.frequency_penalty = 1000}), {"frequency_penalty of 1000"});
-  expect_words(reason({.min_p = 1.5f}), {"min_p of 1.5"});
   expect_words(reason({.logprobs = 21}), {"21", "0 to 20"});
   std::vector<TokenBias> many;
   for (int32_t i = 0; i < 257; ++i) many.push_back({i, 1});

@@ -259,6 +259,7 @@ TEST(Engine, RefusesRequestsThatItCannotServeAndSaysWhy) {
   expect_words(reason({.prompt = {1}}, {.temperature = -1}), {"temperature of -1"});
   expect_words(reason({.prompt = {1}}, {.top_k = -2}), {"top_k of -2"});
   expect_words(reason({.prompt = {1}}, {.top_p = 0}), {"top_p of 0"});
+  expect_words(reason({.prompt = {1}}, {.min_p = 1.5f}), {"min_p of 1.5"});
   EXPECT_FALSE(engine.advance());
   EXPECT_TRUE(engine.take_resolutions().empty());
 }

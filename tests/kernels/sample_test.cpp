@@ -159,6 +159,70 @@ TEST(Sample, ChoosesAsTheHostDoes) {
   EXPECT_GE(compared, 58);
 }
 
+// Rows whose limits fall among a few elements, among thousands of equal ones, behind all bins, or nowhere.
+std::vector<SampleRow> rows_of_all_kinds(size_t vocab) {
+  std::vector<SampleRow> rows;
+  const auto add = [&](SampleRow row) {
+    row.seed = rows.size() * 77 + 5;
+    rows.push_back(std::move(row));
+  };
+  std::vector<float> ties = random_logits(50, vocab);
+  for (size_t i = 0; i < vocab; i += 2) ties[i] = 1.5f;  // thousands in the bin of either limit
+  for (const std::vector<float>& logits : {random_logits(51, vocab), random_logits(52, vocab, 0.5), ties})
+    for (const auto& [k, p, min_p] : {std::tuple{0, 1.0f, 0.0f},
+                                      {64, 1.0f, 0.0f},
+                                      {0, 0.9f, 0.0f},
+                                      {64, 0.95f, 0.05f},
+                                      {0, 1.0f, 0.05f},
+                                      {3000, 0.99f, 0.0f},
+                                      {700, 0.5f, 0.001f}})
+      add({.logits = logits, .temperature = 0.9f, .min_p = min_p, .top_k = k, .top_p = p});
+  add({.logits = std::vector<float>(vocab, 2.0f), .top_k = 7, .top_p = 0.5f});
+  add({.logits = random_logits(53, vocab, 30.0), .temperature = 0.1f, .top_k = 1000});  // beyond the last bin
+  std::vector<float> few(vocab, -kInfinity);
+  few[3] = 1.0f, few[vocab - 1] = 1.5f;
+  add({.logits = few, .top_k = 40, .top_p = 0.9f});
+  return rows;
+}
+
+TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
+  const SampleLaunch launch{rows_of_all_kinds(5003), -1, {}, {}};
+  const std::vector<int32_t> tokens = launch.run(1).tokens;
+  if (machine().device.properties().has_clusters()) {
+    for (const unsigned blocks : {2u, 8u, kMostBlocksOfRow}) EXPECT_EQ(launch.run(blocks).tokens, tokens) << blocks;
+  }
+  int compared = 0;
+  for (size_t i = 0; i < launch.rows.size(); ++i) {
+    const HostChoice expected = host_choice(launch.rows[i]);
+    if (expected.margin < 1e-4) continue;
+    EXPECT_EQ(tokens[i], expected.token) << "row " << i;
+    ++compared;
+  }
+  EXPECT_GE(compared, 22);
+}
+
+TEST(SampleMinP, KeepsWhatIsNotBelowItsShareOfTheLargest) {
+  const std::vector<float> logits = logits_of({0.5, 0.2, 0.06, 0.04, 0.2});
+  const auto kept = [&](float min_p, float temperature = 1.0f) {
+    return distinct(draws({.logits = logits, .temperature = temperature, .min_p = min_p}, 200));
+  };
+  EXPECT_EQ(kept(0.0f), (std::set<int32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(kept(0.1f), (std::set<int32_t>{0, 1, 2, 4}));
+  EXPECT_EQ(kept(0.39f), (std::set<int32_t>{0, 1, 4}));
+  EXPECT_EQ(kept(1.0f), (std::set<int32_t>{0}));
+  EXPECT_EQ(kept(0.3f, 2.0f), (std::set<int32_t>{0, 1, 2, 4}));  // after the temperature: 1, 0.63, 0.35, 0.28
+}
+
+TEST(SampleMinP, ComesBeforeTopKAndTopP) {
+  const std::vector<float> logits = logits_of({0.4, 0.3, 0.2, 0.1});
+  SampleRow row{.logits = logits, .min_p = 0.6f, .top_p = 0.6f};  // 0.4 of the 0.7 that are left
+  EXPECT_EQ(distinct(draws(row, 100)), (std::set<int32_t>{0, 1}));
+  row.top_p = 0.57f;
+  EXPECT_EQ(distinct(draws(row, 100)), (std::set<int32_t>{0}));
+  row.top_k = 3, row.top_p = 1.0f;
+  EXPECT_EQ(distinct(draws(row, 100)), (std::set<int32_t>{0, 1}));
+}
+
 TEST(Sample, DrawsOtherTokensForOtherOutputsAndSeeds) {
   SampleLaunch launch;
   for (int32_t i = 0; i < 64; ++i)
@@ -207,10 +271,10 @@ TEST(Sample, HasATwinOnTheHostThatDrawsFromTheSoftmax) {
   }
 }
 
-// Seed 1, output 305440, token 71 has the random word 0xffffff33, output 172321, token 10 has 0x000000ae: both ends of
+// Seed 1, output 111442, token 14 has the random word 0xffffff91, output 172321, token 40 has 0x000000ae: both ends of
 // the noise must be finite, or a token that the model rules out is chosen once in 2^24 draws of each token.
 TEST(Sample, NeverChoosesAnImpossibleTokenAtTheEndsOfTheNoise) {
-  for (const auto& [output, token] : {std::pair<int32_t, size_t>{305440, 71}, {172321, 10}}) {
+  for (const auto& [output, token] : {std::pair<int32_t, size_t>{111442, 14}, {172321, 40}}) {
     SampleRow row{.logits = std::vector<float>(100, 0.0f), .seed = 1, .output_index = output};
     row.logits[token] = -60.0f;
     EXPECT_EQ(sample_one(row), host_choice(row).token);

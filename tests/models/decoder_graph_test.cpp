@@ -49,8 +49,8 @@ struct Planned {
   }
 
   Plan second_choice(EdgePolicy policy = EdgePolicy::programmatic) {
-    return choice_plan(device, model.config().vocab, choice_kernels(kernels, decoder_kernels_.sample, state.rows),
-                       state, choice_state, policy);
+    return choice_plan(device, model.config().vocab, choice_kernels(kernels, choice_state), state, choice_state,
+                       policy);
   }
 
   OpenedDevice opened = open_device(test::test_device());

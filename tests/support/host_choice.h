@@ -15,6 +15,7 @@ namespace nodewright::test {
 struct SampleRow {
   std::vector<float> logits;
   float temperature = 1.0f;
+  float min_p = 0.0f;
   int32_t top_k = 0;
   float top_p = 1.0f;
   uint64_t seed = 0;
@@ -33,20 +34,28 @@ inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint
   return c;
 }
 
-// Gumbel noise -log(-log(1 - v)), v the first word of (token, output index) under the seed, as a fraction of 2^32.
-inline double gumbel(uint64_t seed, int32_t output_index, int32_t token) {
-  const auto words = philox({static_cast<uint32_t>(token), static_cast<uint32_t>(output_index), 0, 0},
-                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  return -std::log(-std::log1p(-(words[0] + 0.5) * 0x1p-32));
+// Word token % 4 of (token / 4, output index) under the seed.
+inline uint32_t noise_word(uint64_t seed, int32_t output_index, int32_t token) {
+  return philox({static_cast<uint32_t>(token / 4), static_cast<uint32_t>(output_index), 0, 0},
+                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[static_cast<size_t>(token % 4)];
 }
 
-// Which tokens top-k, then top-p keep: ties with the last one kept stay.
+// Gumbel noise -log(-log(1 - v)), v that word as a fraction of 2^32.
+inline double gumbel(uint64_t seed, int32_t output_index, int32_t token) {
+  return -std::log(-std::log1p(-(noise_word(seed, output_index, token) + 0.5) * 0x1p-32));
+}
+
+// Which tokens min-p, then top-k, then top-p keep: ties with the last one kept stay.
 inline std::vector<bool> kept_tokens(const SampleRow& row) {
-  const size_t vocab = row.logits.size();
   std::vector<float> sorted = row.logits;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   float least = -std::numeric_limits<float>::infinity();
-  if (row.top_k > 0 && static_cast<size_t>(row.top_k) < vocab) least = sorted[static_cast<size_t>(row.top_k) - 1];
+  if (row.min_p > 0.0f)
+    while (!sorted.empty() && std::exp((static_cast<double>(sorted.back()) - sorted[0]) / row.temperature) < row.min_p)
+      sorted.pop_back();
+  if (row.min_p > 0.0f) least = sorted.back();
+  if (row.top_k > 0 && static_cast<size_t>(row.top_k) < sorted.size())
+    least = sorted[static_cast<size_t>(row.top_k) - 1];
   if (row.top_p < 1.0f) {
     double total = 0.0, reached = 0.0;
     const auto mass = [&](float logit) {
