@@ -20,6 +20,8 @@ struct Shared {
   ScoredToken* parts;            // [kMostBlocksOfRow]
   ScoredToken* best;             // [1]
   int* listed;                   // [1]
+  NoiseState* noise;             // [1]
+  KeptSums* kept;                // [1]
 };
 
 NODEWRIGHT_DEVICE Shared shared_of_block() {
@@ -40,6 +42,8 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   shared.parts = reinterpret_cast<ScoredToken*>(take(kMostBlocksOfRow * sizeof(ScoredToken)));
   shared.best = reinterpret_cast<ScoredToken*>(take(sizeof(ScoredToken)));
   shared.listed = reinterpret_cast<int*>(take(8));
+  shared.noise = reinterpret_cast<NoiseState*>(take(sizeof(NoiseState)));
+  shared.kept = reinterpret_cast<KeptSums*>(take(sizeof(KeptSums)));
   return shared;
 }
 
@@ -55,8 +59,7 @@ NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count,
 }
 
 // What every block gives the first one: its best, and its list. Only the first has the row's.
-NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow& row, const KeptBins& kept,
-                                             const Shared& shared) {
+NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow& row, int last, const Shared& shared) {
   best = best_of_block<kWarps>(best, shared.scratch);
   if (threadIdx.x == 0) *shared.best = best;
   sync_blocks<kParts>();
@@ -94,13 +97,15 @@ NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow&
   }
   __syncthreads();
   if (listed == 0) return best;
-  const ScoredToken drawn = draw_listed(row, kept, list, listed, shared.keys, shared.weights, shared.sums);
+  const ScoredToken drawn =
+      draw_listed(row, last, *shared.kept, list, listed, shared.keys, shared.weights, shared.sums);
   return better(best, best_of_block<kWarps>(drawn, shared.scratch));
 }
 
 }  // namespace nodewright
 
-NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
+// Two blocks an SM, so that those of 64 rows run at once.
+NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
   release_dependents();
   if constexpr (kParts > 1) cluster_arrive();
   const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
@@ -120,8 +125,7 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
                      .count = max(0, min(share, vocab - first)),
                      .k = greedy ? 0 : args.top_k.data[row],
                      .p = args.top_p.data[row],
-                     .seed = args.seed.data[row],
-                     .output = static_cast<uint32_t>(args.output_index.data[row])};
+                     .noise = shared.noise};
   const float min_p = args.min_p.count > 0 ? args.min_p.data[row] : 0.0f;
   if (sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
 
@@ -153,12 +157,15 @@ NODEWRIGHT_KERNEL(sample, Sample, kSampleThreads) {
     sampled.temperature = temperature;
     sampled.inverse = 1.0f / temperature;
     sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
-    if (threadIdx.x == 0) *shared.listed = 0;
+    if (threadIdx.x == 0) {
+      *shared.listed = 0;
+      *shared.noise = NoiseState{args.seed.data[row], static_cast<uint32_t>(args.output_index.data[row])};
+    }
     __syncthreads();
     KeptBins kept;
     if (sampled.has_limits())
-      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab);
-    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.own_list, shared.listed), sampled, kept, shared);
+      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab, shared.kept);
+    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.own_list, shared.listed), sampled, kept.last, shared);
   }
   if (threadIdx.x == 0 && part == 0) {
     const int token = best.token == kNotANumber ? -1 : best.token;

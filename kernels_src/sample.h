@@ -30,7 +30,7 @@ inline constexpr unsigned kSampleThreads = kLogitRowThreads;
 
 // Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.
 constexpr LaunchShape sample_shape(unsigned rows, unsigned blocks_of_row = 1) {
-  constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin, kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 16;
+  constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin, kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 72;
   return {{blocks_of_row, rows, 1}, {kSampleThreads, 1, 1}, kBinsBytes + kScratchBytes, {blocks_of_row, 1, 1}};
 }
 

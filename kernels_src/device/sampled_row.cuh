@@ -16,13 +16,19 @@ namespace nodewright {
 constexpr int kMostListed = static_cast<int>(kLogitRowThreads);
 
 NODEWRIGHT_DEVICE uint64_t weight_of(float x) { return static_cast<uint64_t>(expf(x) * 4294967296.0f); }
-NODEWRIGHT_DEVICE unsigned long long share_of(unsigned long long weight, float p) {
+NODEWRIGHT_CALLED unsigned long long share_of(unsigned long long weight, float p) {
   const auto share = static_cast<unsigned long long>(static_cast<double>(weight) * (p > 0.0f ? p : 0.0f));
   return share > 0 ? share : 1;
 }
 
-NODEWRIGHT_CALLED uint4 noise_of_quad(uint64_t seed, uint32_t output, uint32_t quad) {
-  return noise_words(seed, output, quad);
+// The whole random state of a row. In shared memory: registers are few where two blocks share an SM.
+struct NoiseState {
+  uint64_t seed;
+  uint32_t output;
+};
+
+NODEWRIGHT_CALLED uint4 noise_of_quad(const NoiseState* state, uint32_t quad) {
+  return noise_words(state->seed, state->output, quad);
 }
 
 // Of four. By a choice, not an address, so that they stay in registers where i runs.
@@ -43,8 +49,7 @@ struct SampledRow {
   float least;  // min-p keeps what is not below it
   int k;        // 0: no limit
   float p;      // 1: no limit
-  uint64_t seed;
-  uint32_t output;
+  const NoiseState* noise;
 
   NODEWRIGHT_DEVICE float distance(float v) const { return (v - top) * inverse; }  // negated
   // No logit whose bin is `bin` or one before it is smaller: beside the rounding of distance() and of this.
@@ -59,10 +64,13 @@ struct SampledRow {
 struct KeptBins {
   int sure = kBins, high = -1, last = -1;
   uint32_t least_key = 0;
-  // Of the row: elements before `last`, and of those the listed; weights before `sure`, before `last`, and of all that
-  // top-p counts.
-  uint32_t count_before_last = 0, listed_before_last = 0;
-  unsigned long long weight_before_sure = 0, weight_before_last = 0, weight = 0;
+};
+
+// Beside it, of the row, in shared memory.
+struct KeptSums {
+  uint32_t count_before_last, listed_before_last;             // elements, and those of them that are listed
+  unsigned long long weight_before_sure, weight_before_last;  // what lies before these bins weighs
+  unsigned long long weight;                                  // of all that top-p counts
 };
 
 // The sum over all threads of all blocks.
@@ -120,7 +128,7 @@ NODEWRIGHT_DEVICE KeptBins exactly_kept(const SampledRow& row, const WeightedBin
 // All threads of all blocks; each gets the same.
 template <int kBlocks>
 NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<kBlocks>& bins, float top_of_thread,
-                                     int vocab) {
+                                     int vocab, KeptSums* sums) {
   const int cut = last_bin(row, bins, top_of_thread, vocab);
   const bool weighs = row.p < 1.0f;
   bins.clear();
@@ -145,25 +153,26 @@ NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<k
   bins.sum();
 
   KeptBins kept;
-  kept.weight = bins.weight_to(kBins - 1);
-  unsigned long long most = kept.weight;
+  KeptSums of_row{0, 0, 0, 0, bins.weight_to(kBins - 1)};
+  unsigned long long most = of_row.weight;
   if (row.k > 0) {
     kept.last = kept.sure = bins.reaching_count(static_cast<uint32_t>(row.k));
-    kept.count_before_last = bins.count_to(kept.last - 1);
-    kept.weight_before_last = bins.weight_to(kept.last - 1);
+    of_row.count_before_last = bins.count_to(kept.last - 1);
+    of_row.weight_before_last = bins.weight_to(kept.last - 1);
     most = bins.weight_to(kept.last);
   }
   if (weighs) {  // top-k leaves between weight_before_last and `most`
-    const unsigned long long least = row.k > 0 ? kept.weight_before_last : most;
+    const unsigned long long least_left = row.k > 0 ? of_row.weight_before_last : most;
     kept.high = min(bins.reaching_weight(share_of(most, row.p)), row.k > 0 ? kept.last : kBins - 1);
-    kept.sure = min(bins.reaching_weight(share_of(least, row.p)), kept.high);
-    kept.weight_before_sure = bins.weight_to(kept.sure - 1);
+    kept.sure = min(bins.reaching_weight(share_of(least_left, row.p)), kept.high);
+    of_row.weight_before_sure = bins.weight_to(kept.sure - 1);
   }
   uint32_t listed = kept.high >= kept.sure ? bins.count_to(kept.high) - bins.count_to(kept.sure - 1) : 0;
-  kept.listed_before_last =
+  of_row.listed_before_last =
       kept.last > kept.high ? listed : bins.count_to(kept.last - 1) - bins.count_to(kept.sure - 1);
   if (kept.last > kept.high) listed += bins.count_to(kept.last) - bins.count_to(kept.last - 1);
-  return listed <= static_cast<uint32_t>(kMostListed) ? kept : exactly_kept(row, bins, kept.weight);
+  if (threadIdx.x == 0) *sums = of_row;
+  return listed <= static_cast<uint32_t>(kMostListed) ? kept : exactly_kept(row, bins, of_row.weight);
 }
 
 // The best of what is surely kept; the rest that may be goes to `list`, as logit and token, and is counted.
@@ -186,7 +195,7 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
         list[atomicAdd(listed, 1)] = ScoredToken{v, static_cast<int32_t>(token) + e};
     }
     if (sure == 0) return;
-    const uint4 words = noise_of_quad(row.seed, row.output, token / 4);
+    const uint4 words = noise_of_quad(row.noise, token / 4);
     const float v[4] = {quad.x, quad.y, quad.z, quad.w};
     NODEWRIGHT_UNROLL
     for (int e = 0; e < 4; ++e) {
@@ -200,9 +209,9 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
 
 // The best of the row's `listed` elements, at most one a thread, that the limits keep: each sees what lies above it.
 // One block. `keys` and `weights`: [kLogitRowThreads] of shared memory; `sum`: one word more.
-NODEWRIGHT_DEVICE ScoredToken draw_listed(const SampledRow& row, const KeptBins& kept, const ScoredToken* list,
-                                          int listed, uint32_t* keys, unsigned long long* weights,
-                                          unsigned long long* sum) {
+NODEWRIGHT_DEVICE ScoredToken draw_listed(const SampledRow& row, int last, const KeptSums& kept,
+                                          const ScoredToken* list, int listed, uint32_t* keys,
+                                          unsigned long long* weights, unsigned long long* sum) {
   const int mine = static_cast<int>(threadIdx.x);
   ScoredToken token{-INFINITY, -1};
   uint32_t key = 0;
@@ -226,7 +235,7 @@ NODEWRIGHT_DEVICE ScoredToken draw_listed(const SampledRow& row, const KeptBins&
     }
   }
   if (row.k > 0) {
-    const bool is_last = keeps && bin_of(row.distance(token.score)) == kept.last;
+    const bool is_last = keeps && bin_of(row.distance(token.score)) == last;
     // In front of the last bin top-k keeps all, the listed ones included.
     const uint32_t before = kept.count_before_last - kept.listed_before_last;
     if (is_last) keeps = before + count_above < static_cast<uint32_t>(row.k);
@@ -237,7 +246,7 @@ NODEWRIGHT_DEVICE ScoredToken draw_listed(const SampledRow& row, const KeptBins&
   }
   if (row.p < 1.0f) keeps = keeps && kept.weight_before_sure + weight_above < share_of(*sum, row.p);
   if (!keeps) return ScoredToken{-INFINITY, -1};
-  const uint4 words = noise_of_quad(row.seed, row.output, static_cast<uint32_t>(token.token) / 4);
+  const uint4 words = noise_of_quad(row.noise, static_cast<uint32_t>(token.token) / 4);
   return ScoredToken{row.distance(token.score) + gumbel_noise(word_at(words, token.token % 4)), token.token};
 }
 

@@ -17,7 +17,7 @@ constexpr int32_t kMostSteps = 4;
 // One row, as the host speaks of it.
 struct Row {
   int32_t position, sequence, top_k, output_index, left;
-  float temperature, top_p;
+  float temperature, min_p, top_p;
   uint64_t seed;
   std::vector<int32_t> stop_ids;
   bool operator==(const Row&) const = default;
@@ -31,6 +31,7 @@ Row some_row(int64_t i) {
           .output_index = 3 * n,
           .left = 2 + n % 3,
           .temperature = 0.5f + static_cast<float>(n),
+          .min_p = 0.01f * static_cast<float>(n),
           .top_p = 1.0f / static_cast<float>(n + 1),
           .seed = 0x123456789abcdefull * static_cast<uint64_t>(n + 1),
           .stop_ids = std::vector<int32_t>(kMostStopIds, -1)};
@@ -72,7 +73,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
       stop_ids("stop_ids", column<int32_t>(rows, &Row::stop_ids)),
       delivered("delivered", std::vector<int32_t>(kMostSteps * count, -2));
   const Guarded<float> temperature("temperature", column<float>(rows, &Row::temperature)),
-      top_p("top_p", column<float>(rows, &Row::top_p));
+      min_p("min_p", column<float>(rows, &Row::min_p)), top_p("top_p", column<float>(rows, &Row::top_p));
   const Guarded<uint64_t> seed("seed", column<uint64_t>(rows, &Row::seed));
   const auto kernel =
       typed_kernel<Advance>(machine().kernels, {"advance", {}}, advance_shape(static_cast<unsigned>(count)));
@@ -86,6 +87,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
                      .positions = positions,
                      .sequences = sequences,
                      .temperature = temperature,
+                     .min_p = min_p,
                      .top_k = top_k,
                      .top_p = top_p,
                      .seed = seed,
@@ -125,7 +127,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
   const auto stop = stop_ids.read(), callers = caller_row.read();
   const auto position = positions.read(), sequence = sequences.read(), k = top_k.read(), index = output_index.read(),
              lefts = left.read();
-  const auto t = temperature.read(), p = top_p.read();
+  const auto t = temperature.read(), m = min_p.read(), p = top_p.read();
   const auto seeds = seed.read();
   for (size_t i = 0; i < count; ++i) {
     if (i >= chosen.size()) {
@@ -133,7 +135,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
     }
     if (static_cast<int32_t>(i) >= result.n_live) continue;
     result.live[callers[i]] = {
-        position[i], sequence[i], k[i], index[i], lefts[i], t[i], p[i], seeds[i], at(stop, i, kMostStopIds)};
+        position[i], sequence[i], k[i], index[i], lefts[i], t[i], m[i], p[i], seeds[i], at(stop, i, kMostStopIds)};
   }
   return result;
 }

@@ -164,7 +164,10 @@ std::map<std::string, KernelRequest> gpt2_requests() {
     requests.emplace(to_string(request), request);
   };
   add("shape_logits", {});
-  add("record_choice", {});
+  for (const int64_t blocks : {1, 4, 16}) {
+    add("record_choice", {{"kBlocksOfRow", blocks}});
+    add("sample", {{"kBlocksOfRow", blocks}});
+  }
   for (const Norm norm : {Norm::rms, Norm::rms_one_plus, Norm::layer})
     for (const int64_t post_norm : {0, 1})
       if (post_norm == 0 || norm != Norm::layer)
