@@ -88,7 +88,7 @@ NODEWRIGHT_DEVICE void look_at_part(const float* logits, int first, int count, f
   if (threadIdx.x == 0) *shared.listed = 0, *shared.weight = 0;
   __syncthreads();
   unsigned long long weight = 0;
-  for_each_quad_in_turn(logits, count, [&](float4 quad, int i, int n) {
+  for_each_quad(logits, count, [&](float4 quad, int i, int n) {
     const float v[4] = {quad.x, quad.y, quad.z, quad.w};
     NODEWRIGHT_UNROLL
     for (int e = 0; e < 4; ++e) {
@@ -148,7 +148,7 @@ NODEWRIGHT_KERNEL(record_choice, RecordChoice, kLogitRowThreads) {
   const float* row_logits = args.logits.data + args.rows.data[row] * args.stride;
   const float* logits = row_logits + first;
   ScoredToken best{-INFINITY, -1};
-  for_each_logit<4>(logits, count, [&](float v, int i) { keep_best(best, v, first + i); });
+  for_each_logit(logits, count, [&](float v, int i) { keep_best(best, v, first + i); });
   const float top_of_thread = best.score;
   best = best_of_block<kThreads / 32>(best, shared.scratch);
   if constexpr (kParts > 1) {

@@ -133,7 +133,7 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
   // largest of each thread, and what is read now lies near when it is read again.
   ScoredToken best{-INFINITY, -1};
   if (!has_best || !greedy)
-    for_each_logit<4>(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
+    for_each_logit(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
   const float top_of_thread = best.score;
   if (has_best) {
     const int parts = static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y);

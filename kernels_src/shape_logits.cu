@@ -40,12 +40,25 @@ NODEWRIGHT_KERNEL(shape_logits, ShapeLogits, kLogitRowThreads) {
   const int32_t* counts = args.counts.data + args.sequences.data[row] * args.stride;
   const bool penalises = penalties.any();
   ScoredToken best{-INFINITY, -1};
-  for_each_logit<2>(logits + first, count, [&](float v, int i) {
-    const int token = first + i;
-    v = masked(v, allows(token));
-    if (penalises) v = penalties.apply(v, counts[token]);
-    shaped[token] = v;
-    keep_best(best, v, token);
+  for_each_quad(logits + first, count, [&](float4 quad, int i, int n) {
+    const int token = first + i;  // a multiple of 4: one word of the mask, one load of counts
+    const uint32_t allowed = mask == nullptr ? 15u : mask[token / 32] >> (token % 32);
+    const uint4 of = penalises ? load_16(counts + token) : make_uint4(0, 0, 0, 0);
+    quad.x = penalties.apply(masked(quad.x, (allowed & 1u) != 0), static_cast<int>(of.x));
+    quad.y = penalties.apply(masked(quad.y, (allowed & 2u) != 0), static_cast<int>(of.y));
+    quad.z = penalties.apply(masked(quad.z, (allowed & 4u) != 0), static_cast<int>(of.z));
+    quad.w = penalties.apply(masked(quad.w, (allowed & 8u) != 0), static_cast<int>(of.w));
+    keep_best(best, quad.x, token);
+    if (n > 1) keep_best(best, quad.y, token + 1);
+    if (n > 2) keep_best(best, quad.z, token + 2);
+    if (n > 3) keep_best(best, quad.w, token + 3);
+    if (n == 4) {
+      store_fp32_4(shaped + token, quad);
+    } else {
+      shaped[token] = quad.x;
+      if (n > 1) shaped[token + 1] = quad.y;
+      if (n > 2) shaped[token + 2] = quad.z;
+    }
   });
 
   // A biased token is done again: its bias comes before its penalties, and may take the best one's place.
@@ -61,7 +74,7 @@ NODEWRIGHT_KERNEL(shape_logits, ShapeLogits, kLogitRowThreads) {
     }
     __syncthreads();
     best = ScoredToken{-INFINITY, -1};
-    for_each_logit<2>(shaped + first, count, [&](float v, int i) { keep_best(best, v, first + i); });
+    for_each_logit(shaped + first, count, [&](float v, int i) { keep_best(best, v, first + i); });
   }
   best = best_of_block<kThreads / 32>(best, reinterpret_cast<ScoredToken*>(shared_memory()));
   // No element: nothing that could win.

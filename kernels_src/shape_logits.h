@@ -27,7 +27,7 @@ struct ShapeLogits {
   In<float> repetition_penalty;  // [rows] of tokens in the prompt or chosen; 1: none
   In<float> presence_penalty;    // [rows] of tokens chosen; 0: none
   In<float> frequency_penalty;   // [rows] for each time it was chosen; 0: none
-  In<int32_t> counts;            // [sequences, stride]
+  In<int32_t> counts;            // [sequences, stride], rows 16-byte aligned
   In<int32_t> n_live;            // [1]
   InOut<float> shaped;           // [rows, stride]
   Out<ScoredToken> best;         // [rows, parts] of each part of a row, the largest; no token: it has a NaN

@@ -96,6 +96,9 @@ NODEWRIGHT_DEVICE void store_16(void* address, uint4 v) {
 #endif
   *static_cast<uint4*>(address) = v;
 }
+NODEWRIGHT_DEVICE void store_fp32_4(float* address, float4 v) {
+  store_16(address, uint4{float_to_bits(v.x), float_to_bits(v.y), float_to_bits(v.z), float_to_bits(v.w)});
+}
 // Eight floats; 16-byte aligned.
 NODEWRIGHT_DEVICE void store_fp32_8(float* address, const float (&v)[8]) {
   store_16(address, uint4{float_to_bits(v[0]), float_to_bits(v[1]), float_to_bits(v[2]), float_to_bits(v[3])});

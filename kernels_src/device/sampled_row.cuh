@@ -135,7 +135,7 @@ NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<k
   unsigned long long behind = 0;
   // What lies lower neither counts nor weighs: exp(-23) is below 2^-32.
   const float least = fmaxf(row.least, row.k > 0 ? row.least_of(cut) : row.top - 23.0f * row.temperature);
-  for_each_quad_in_turn(row.logits, row.count, [&](float4 quad, int, int n) {
+  for_each_quad(row.logits, row.count, [&](float4 quad, int, int n) {
     if (largest_of(quad) < least) return;
     NODEWRIGHT_NO_UNROLL
     for (int e = 0; e < n; ++e) {
@@ -180,7 +180,7 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
                                                int* listed) {
   ScoredToken best{-INFINITY, -1};
   const float least = fmaxf(row.least, row.least_of(max(kept.sure - 1, max(kept.high, kept.last))));
-  for_each_quad_in_turn(row.logits, row.count, [&](float4 quad, int i, int n) {
+  for_each_quad(row.logits, row.count, [&](float4 quad, int i, int n) {
     if (largest_of(quad) < least) return;
     const auto token = static_cast<uint32_t>(row.first + i);
     unsigned sure = 0;

@@ -134,8 +134,8 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
       EXPECT_EQ(position[i], rows[i].position) << "padding";
     }
     if (static_cast<int32_t>(i) >= result.n_live) continue;
-    result.live[callers[i]] = {
-        position[i], sequence[i], k[i], index[i], lefts[i], t[i], m[i], p[i], seeds[i], at(stop, i, kMostStopIds)};
+    result.live[callers[i]] = {position[i], sequence[i], k[i], index[i], lefts[i],
+                               t[i],        m[i],        p[i], seeds[i], at(stop, i, kMostStopIds)};
   }
   return result;
 }

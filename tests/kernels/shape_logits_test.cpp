@@ -24,7 +24,7 @@ struct ShapeLaunch {
   int32_t n_live = -1;  // -1: all
 
   size_t vocab() const { return rows[0].logits.size(); }
-  size_t stride() const { return (vocab() + 3 + 3) / 4 * 4; }  // at least 3 elements after a row's logits
+  size_t stride() const { return (vocab() + 3 + 7) / 8 * 8; }  // at least 3 elements after a row's logits
 
   struct Result {
     std::vector<float> shaped;
