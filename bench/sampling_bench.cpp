@@ -66,7 +66,7 @@ class SampledSteps {
     const std::vector<int32_t> tokens = some_tokens(batch_, vocab_);
     for (int row = 0; row < batch_; ++row) {
       Sampling sampling = rows.sampling;
-      sampling.seed += static_cast<uint64_t>(row);
+      sampling.seed = sampling.seed.value_or(0) + static_cast<uint64_t>(row);
       write_row(slots_.inputs(slot, batch_), row,
                 {.token = tokens[static_cast<size_t>(row)],
                  .position = context_ - 1,
@@ -90,7 +90,7 @@ class SampledSteps {
     const ChoiceInputs& in = slots_.choices(slot);
     for (int row = 0; row < batch_; ++row) {
       Sampling sampling = rows.sampling;
-      sampling.seed += static_cast<uint64_t>(row);
+      sampling.seed = sampling.seed.value_or(0) + static_cast<uint64_t>(row);
       if (rows.choice.allow) rows.choice.allow({}, cleared_mask(in, row));
       write_choice(in, row,
                    {.step_row = row,

@@ -20,7 +20,7 @@ double ms_between(TimePoint from, TimePoint to) { return std::chrono::duration<d
 
 RequestId submit_or_throw(Engine& engine, RequestSpec spec, const RowSampling& sampling, uint64_t index) {
   Sampling own = sampling.sampling;
-  own.seed += index;
+  own.seed = own.seed.value_or(0) + index;
   const auto [id, reason] = engine.submit(std::move(spec), own, sampling.choice);
   if (!id) throw Error({.doing = "serve a request of", .object = "bench serve", .detail = reason});
   return *id;

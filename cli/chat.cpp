@@ -150,7 +150,7 @@ int talk(Conversation& conversation, Sampling sampling, bool stats) {
     if (stats) fmt::print(stderr, "{}", outcome_report(totals.last));
     if (terminated()) return interruption_exit_code();
     if (cli::interrupted()) forget_interruption();
-    ++sampling.seed;  // or each turn would draw the same numbers
+    ++*sampling.seed;  // or each turn would draw the same numbers
   }
   if (editor.is_terminal()) fmt::print(stderr, "\n");  // behind the ^D or ^C
   return terminated() ? interruption_exit_code() : exit_code;

@@ -80,7 +80,7 @@ LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>
     options.ends = [stops = choice.stops, inner = options.ends, least = options.min_tokens,
                     seen = int64_t{0}](int32_t token) mutable -> std::optional<EndReason> {
       const std::optional<EndReason> end = inner ? inner(token) : std::nullopt;
-      return stops->push(token, ++seen >= least) ? std::optional(EndReason::stop_string) : end;
+      return stops->push(token, ++seen > least) ? std::optional(EndReason::stop_string) : end;
     };
   }
   return choice;

@@ -9,19 +9,12 @@
 #include <utility>
 
 #include "engine/sampling_range.h"
+#include "engine/seeds.h"
 
 namespace nodewright::cli {
 namespace {
 
 constexpr int64_t kMostOutputs = 128;  // of one line
-
-// Numbers that have nothing in common for neighbouring seeds and streams: splitmix64, by Steele, Lea and Flood, 2014.
-uint64_t mixed_seed(uint64_t seed, uint64_t stream) {
-  uint64_t z = seed + 0x9e3779b97f4a7c15ull * (stream + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 HiddenStates hidden_states(const LineJson& value) {
   for (const HiddenStates hidden : {HiddenStates::none, HiddenStates::last, HiddenStates::full})
@@ -70,7 +63,11 @@ std::string parser_words(const std::string& words) {
 }  // namespace
 
 LineReader::LineReader(LineOptions options, const ModelConfig& config, const std::optional<Tokenizer>& tokenizer)
-    : options_(std::move(options)), config_(config), tokenizer_(tokenizer), choices_(config, tokenizer) {}
+    : options_(std::move(options)),
+      seed_(options_.sampling.seed ? *options_.sampling.seed : random_seed()),
+      config_(config),
+      tokenizer_(tokenizer),
+      choices_(config, tokenizer) {}
 
 RequestLine LineReader::read(const std::string& text, int64_t number) {
   RequestLine line;
@@ -110,7 +107,7 @@ void LineReader::read_fields(const LineFields& fields, RequestLine& line) {
   const Sampling sampling = sampling_of(words, config_.generation);
   for (int64_t k = 0; k < outputs; ++k) {
     AskedOutput& output = line.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words)});
-    if (k > 0) output.sampling.seed = mixed_seed(sampling.seed, static_cast<uint64_t>(k));
+    if (k > 0) output.sampling.seed = derived_seed(*sampling.seed, static_cast<uint64_t>(k));
   }
   line.says_n = n != nullptr;
 }
@@ -166,7 +163,7 @@ SamplingOptions LineReader::sampling_of_line(const LineFields& fields, int64_t n
     throw std::invalid_argument(fault->field + ": " + fault->detail);
   const LineJson* seed = fields.find("seed");
   // Two lines without a seed never draw the same numbers.
-  sampling.seed = seed != nullptr ? seed_of(*seed, "seed") : mixed_seed(sampling.seed, static_cast<uint64_t>(number));
+  sampling.seed = seed != nullptr ? seed_of(*seed, "seed") : derived_seed(seed_, static_cast<uint64_t>(number));
   return sampling;
 }
 

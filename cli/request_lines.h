@@ -53,6 +53,7 @@ class LineReader {
   SamplingOptions sampling_of_line(const LineFields& fields, int64_t number) const;
 
   LineOptions options_;
+  uint64_t seed_;  // with the number of a line, that of a line without one
   const ModelConfig& config_;
   const std::optional<Tokenizer>& tokenizer_;
   std::optional<ChatTemplate> template_;  // read for the first line with messages

@@ -113,7 +113,7 @@ void serve(const RunOptions& options, LineSource& source, ResultLines& results) 
     fmt::print(stderr, "load      {:.0f} ms\ntuning    {}\n{}", session.model().upload_ms(), session.tuning_words(),
                start_report(engine->slots().built(), engine->slots().memory()));
   Serving serving(*engine, source, std::move(lines), results,
-                  {.rate = options.rate, .seed = options.sampling.seed, .times = options.stats});
+                  {.rate = options.rate, .seed = options.sampling.seed.value_or(0), .times = options.stats});
   serving.run();
   if (options.stats) serving.print_summary();
   // To free memory the driver would wait for a kernel that does not end.

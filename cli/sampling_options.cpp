@@ -10,6 +10,7 @@
 
 #include "cli/whole_number.h"
 #include "engine/sampling_range.h"
+#include "engine/seeds.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -44,9 +45,8 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   command.add_option("--presence-penalty", options.presence_penalty,
                      "taken from the logits of tokens that the output has had (default: 0)");
   command.add_option("--frequency-penalty", options.frequency_penalty, "the same, for each time (default: 0)");
-  command.add_option("--seed", options.seed, "of the random choice")
-      ->check(whole_number<uint64_t>)
-      ->capture_default_str();
+  command.add_option("--seed", options.seed, "of the random choice: repeats it (default: another one each time)")
+      ->check(whole_number<uint64_t>);
   command.add_flag("--greedy", options.greedy, "take the likeliest token, whatever the checkpoint says");
 }
 
@@ -71,7 +71,7 @@ void check(const SamplingOptions& options) {
 }
 
 Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& defaults) {
-  Sampling s{.seed = options.seed};
+  Sampling s{.seed = options.seed ? *options.seed : random_seed()};
   const bool asked = options.temperature || options.top_k || options.top_p || options.min_p;
   if (options.greedy || (!asked && !defaults.sample.value_or(false))) return s;
   s.temperature = static_cast<float>(options.temperature.value_or(defaults.temperature.value_or(1.0)));

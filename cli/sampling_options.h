@@ -16,7 +16,7 @@ struct SamplingOptions {
   std::optional<double> temperature, top_p, min_p;
   std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int64_t> top_k;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;  // none: another one each time
   bool greedy = false;
 };
 

@@ -93,6 +93,7 @@ void Serving::submit(RequestLine line, Clock::time_point due) {
       output->due = due;
       const auto [id, reason] =
           engine_.submit(line.spec, line.outputs[k].sampling, std::move(line.outputs[k].choice.options));
+      if (id && line.spec.like == 0) line.spec.like = *id;  // the others share its prompt
       if (id)
         open_[*id] = std::move(output);
       else

@@ -65,7 +65,7 @@ void write_choice(const ChoiceInputs& in, int64_t row, const RowChoice& choice) 
   in.temperature.data[row] = choice.sampling.temperature;
   in.top_k.data[row] = choice.sampling.top_k;
   in.top_p.data[row] = choice.sampling.top_p;
-  in.seed.data[row] = choice.sampling.seed;
+  in.seed.data[row] = choice.sampling.seed.value_or(0);
   in.output_index.data[row] = static_cast<int32_t>(choice.output);
   in.min_p.data[row] = choice.sampling.min_p;
   in.repetition_penalty.data[row] = options.repetition_penalty;

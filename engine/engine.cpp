@@ -8,6 +8,7 @@
 #include "engine/drafts.h"
 #include "engine/option_range.h"
 #include "engine/sampling_range.h"
+#include "engine/seeds.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -203,6 +204,7 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
     : options_(complete(options, model.config(), device)),
       model_(&model),
       scheduling_(scheduling()),
+      seed_(options.seed ? *options.seed : random_seed()),
       slots_(device, kernels, model, slots_of(options_, model.config())),
       pipeline_(KvPool(pool_of(options_, model.config(), slots_.cache().pages())), {.max_context = options.max_context,
                                                                                     .depth = options.depth,
@@ -228,30 +230,55 @@ std::vector<int32_t> Engine::drafts_of(const Request& request) const {
   return drafts;
 }
 
-PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
+// Whatever the state; empty where nothing speaks against it.
+std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const {
   const int64_t vocab = model_->config().vocab;
   for (const int32_t token : spec.prompt)
     if (token < 0 || token >= vocab)
-      return {std::nullopt, fmt::format("token {} of the prompt: the vocabulary has {} tokens", token, vocab)};
+      return fmt::format("token {} of the prompt: the vocabulary has {} tokens", token, vocab);
   if (const std::optional<SamplingFault> fault = sampling_fault(sampling))
-    return {std::nullopt, fmt::format("a {} of {}", fault->field, fault->detail)};
-  if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty())
-    return {std::nullopt, std::move(reason)};
-  if (spec.constrained && !choice.follows_outputs())
-    return {std::nullopt, "it is constrained, and nothing gives its masks"};
+    return fmt::format("a {} of {}", fault->field, fault->detail);
+  if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty()) return reason;
+  if (spec.constrained && !choice.follows_outputs()) return "it is constrained, and nothing gives its masks";
   if (choice.needs_choices() && !options_.choices)
-    return {std::nullopt, "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices"};
+    return "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices";
   if (spec.hidden > options_.hidden)
-    return {std::nullopt, fmt::format("it asks for {} hidden states, and the engine's graphs give {}: they are to be "
-                                      "built with hidden states {}",
-                                      name_of(spec.hidden), name_of(options_.hidden), name_of(spec.hidden))};
+    return fmt::format("it asks for {} hidden states, and the engine's graphs give {}: they are to be built with hidden "
+                       "states {}",
+                       name_of(spec.hidden), name_of(options_.hidden), name_of(spec.hidden));
+  return "";
+}
+
+PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampling, ChoiceOptions choice) {
+  if (std::string reason = why_not_serve(spec, sampling, choice); !reason.empty())
+    return {std::nullopt, std::move(reason)};
   spec.constrained = choice.follows_outputs();
   spec.scores_prompt = choice.prompt_logprobs >= 0;
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
   if (!submitted.id) return submitted;
-  sampling_.emplace(*submitted.id, sampling);
+  Sampling& own = sampling_.emplace(*submitted.id, sampling).first->second;
+  if (!own.seed) own.seed = derived_seed(seed_, static_cast<uint64_t>(*submitted.id));
   if (choice.needs_choices() || choice.ends) choices_.emplace(*submitted.id, std::move(choice));
   return submitted;
+}
+
+Engine::SubmittedAll Engine::submit_n(RequestSpec spec, const Sampling& sampling, std::vector<ChoiceOptions> choices) {
+  if (choices.empty()) return {{}, "it asks for no output"};
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) choices[i].prompt_logprobs = -1;
+    if (std::string reason = why_not_serve(spec, sampling, choices[i]); !reason.empty()) return {{}, std::move(reason)};
+  }
+  SubmittedAll all;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Sampling own = sampling;
+    if (i > 0 && own.seed) own.seed = derived_seed(*own.seed, i);
+    const PipelineState::Submitted one = submit(spec, own, std::move(choices[i]));
+    if (!one.id) return {{}, one.reason};  // of the state: then of the first
+    all.ids.push_back(*one.id);
+    spec.like = all.ids.front();
+    spec.hidden = std::min(spec.hidden, HiddenStates::last);
+  }
+  return all;
 }
 
 bool Engine::advance() {

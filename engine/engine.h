@@ -69,6 +69,8 @@ struct EngineOptions {
   // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
   // (engine/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
   int speculate = 0;
+  // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
+  std::optional<uint64_t> seed;
   // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
 };
@@ -99,6 +101,17 @@ class Engine {
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of
   // range, what EngineOptions::choices makes no room for, an engine that has failed.
   PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {}, ChoiceOptions choice = {});
+  // As many outputs of one prompt as there are `choices`, in their order: all are accepted, or none. The prompt is
+  // computed once: the others wait for the first of them to do it, then share its pages and copy the one that the prompt
+  // ends in; where the first ends before there is room for another, that one finds what is left in the prefix cache. Each
+  // draws numbers of its own: with a seed, the first by that seed, as alone, and output i by derived_seed(seed, i). Only
+  // the first gives the prompt's log probabilities and hidden states `full`; then the others, which may not come from the
+  // cache, are told `last`.
+  struct SubmittedAll {
+    std::vector<RequestId> ids;  // empty: refused
+    std::string reason;
+  };
+  SubmittedAll submit_n(RequestSpec spec, const Sampling& sampling, std::vector<ChoiceOptions> choices);
   // False when it had ended.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }
 
@@ -134,6 +147,7 @@ class Engine {
   const EngineStats& stats() const { return stats_; }
 
  private:
+  std::string why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const;
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
   void sample();
@@ -160,6 +174,7 @@ class Engine {
   EngineOptions options_;
   const DecoderModel* model_;
   SchedulerOptions scheduling_;
+  uint64_t seed_;
   StepSlots slots_;
   PipelineState pipeline_;
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken

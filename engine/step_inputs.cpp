@@ -14,7 +14,7 @@ void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
   in.min_p.data[row] = inputs.sampling.min_p;
   in.top_k.data[row] = inputs.sampling.top_k;
   in.top_p.data[row] = inputs.sampling.top_p;
-  in.seed.data[row] = inputs.sampling.seed;
+  in.seed.data[row] = inputs.sampling.seed.value_or(0);
   in.output_index.data[row] = static_cast<int32_t>(inputs.output);
 }
 

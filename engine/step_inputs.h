@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "models/decode_state.h"
@@ -14,7 +15,9 @@ struct Sampling {
   float min_p = 0.0f;  // of the likeliest token's probability, after temperature; 0: all
   int32_t top_k = 0;   // 0: all tokens; ties with the k-th are kept
   float top_p = 1.0f;  // of what top_k keeps; 1: all
-  uint64_t seed = 0;   // with the index of the output, the whole random state
+  // With the index of the output, the whole random state: an equal seed repeats. None: a request of an Engine gets one
+  // of its own, elsewhere it is 0.
+  std::optional<uint64_t> seed = {};
 };
 
 struct RowInputs {

@@ -18,7 +18,7 @@ class TextStream {
 
   // The text that this token completes: valid UTF-8, perhaps empty. Bytes that no later token can mend become U+FFFD
   // at once; a truncated character, at most 3 bytes, waits, and so does a run of byte fallback tokens, of any length.
-  // Throws Error if no token has this id; the stream is then as before.
+  // An id without a token adds nothing.
   std::string push(TokenId id);
 
   // What still waits, as U+FFFD, or nothing. The stream then starts anew.

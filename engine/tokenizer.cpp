@@ -102,6 +102,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
 }
 
 void Tokenizer::append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const {
+  if (!has(id)) return;
   const Token& one = token(id);
   if (skip_special && one.special) return;
   if (one.fallback_byte) {

@@ -50,7 +50,7 @@ class Tokenizer {
 
   // The text of `ids`, always valid UTF-8: the bytes of all tokens joined as TextAssembly does it. skip_special leaves
   // special tokens out.
-  // Throws Error naming the id and the vocabulary's size if no token has that id.
+  // An id without a token adds nothing.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   // One more than the largest id. A model may have more columns than that (they are padding).
@@ -63,8 +63,8 @@ class Tokenizer {
   // Throws Error naming the id and the vocabulary's size if no token has it. The view lives as long as the tokenizer.
   std::string_view id_to_bytes(TokenId id) const;
 
-  // Appends to `text` what this token settles; the rest waits in `assembly`. Throws like id_to_bytes, before it changes
-  // anything.
+  // Appends to `text` what this token settles; the rest waits in `assembly`. An id without a token, such as those of a
+  // vocabulary's padding, adds nothing.
   void append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const;
 
   // Whether a token has this id.

@@ -126,6 +126,9 @@ class Run(CommandTest):
         self.assertEqual(("stop", middle, text[:text.index(middle)]),
                          tuple(results['"stop"'][field] for field in ("finish_reason", "stop_reason", "text")))
         self.assertEqual(("length", text), (results['"late"']["finish_reason"], results['"late"']["text"]))
+        completes = len(results['"stop"']["token_ids"])  # a later token than that must end it
+        late = self.serve([{**plain, "id": n, "stop": middle, "min_tokens": n} for n in (completes - 1, completes)], model=DEMO)
+        self.assertEqual(["stop", "length"], [late[str(n)]["finish_reason"] for n in (completes - 1, completes)])
         self.assertNotIn(ids[0], results['"bad"']["token_ids"])
         self.assertEqual(12, len(set(results['"penalised"']["token_ids"])))
         self.assertEqual(text[:text.index(word)], results['"word"']["text"][:text.index(word)])

@@ -308,7 +308,7 @@ TEST_F(EngineChoices, FollowTheReferenceInTheOrderOfSampling) {
       if (static_cast<int64_t>(i) < choice.min_tokens) shaping.biases[7] = -INFINITY;
       test::SampleRow row{.logits = {}, .temperature = sampling.temperature};
       for (const double v : test::shaped_on_host(logits[i], shaping)) row.logits.push_back(static_cast<float>(v));
-      row.top_k = sampling.top_k, row.top_p = sampling.top_p, row.seed = sampling.seed;
+      row.top_k = sampling.top_k, row.top_p = sampling.top_p, row.seed = sampling.seed.value_or(0);
       row.output_index = static_cast<int32_t>(i);
       const bool greedy = sampling.temperature == 0;
       const auto best = static_cast<int32_t>(std::ranges::max_element(row.logits) - row.logits.begin());

@@ -1,6 +1,7 @@
 // Many requests at once on a device: each gets the tokens that a Decoder gives it alone, whatever arrives, ends or is
 // cancelled beside it, with everything that no step may look at poisoned.
 #include "engine/engine.h"
+#include "engine/seeds.h"
 
 #include <gtest/gtest.h>
 
@@ -224,6 +225,64 @@ TEST(Engine, AcceptsWhatNgramsDraftAndSavesAStepForEachWithTheSameTokens) {
   EXPECT_GT(stats.accepted_drafts, 5);
   EXPECT_LE(stats.accepted_drafts, stats.drafted);
   EXPECT_EQ(stats.steps() + stats.accepted_drafts, plain.steps());
+}
+
+TEST(Engine, SharesThePagesOfOnePromptAmongItsOutputsWhichAreThoseOfTheirSeedsAlone) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  const RequestSpec spec{.prompt = test::some_tokens(kPageTokens + 9, loaded.vocab(), 3), .max_tokens = 6};
+  const Sampling sampling{.temperature = 1.0f, .seed = 5};
+  EngineOptions options = engine_options({.name = "", .prefix_cache = false});
+  Engine engine(loaded.device, loaded.kernels, loaded.model, options);
+  std::vector<std::vector<int32_t>> alone;
+  for (uint64_t i = 0; i < 3; ++i) {
+    Sampling own = sampling;
+    if (i > 0) own.seed = derived_seed(5, i);
+    EXPECT_TRUE(engine.submit(spec, own).id);
+    while (engine.advance()) continue;
+    alone.push_back(engine.take_resolutions().at(0).outputs);
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_NE(alone[1], alone[2]);
+  const int64_t computed = engine.stats().prompt_tokens;
+  const auto [ids, reason] = engine.submit_n(spec, sampling, std::vector<ChoiceOptions>(3));
+  ASSERT_EQ(ids.size(), 3u) << reason;
+  std::map<RequestId, std::vector<int32_t>> together;
+  int64_t most_pages = 0;
+  while (engine.advance()) {
+    engine.pipeline().check();
+    most_pages = std::max(most_pages, engine.pipeline().pool().owned_pages());
+  }
+  for (const Resolution& end : engine.take_resolutions()) together[end.request] = end.outputs;
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(together.at(ids[i]), alone[i]) << i;
+  EXPECT_EQ(engine.stats().prompt_tokens - computed, kPageTokens + 9 + 2);  // of the others the last token
+  EXPECT_EQ(most_pages, 1 + 3);
+  EXPECT_EQ(engine.pipeline().pool().stats().forked, 2);
+  EXPECT_EQ(engine.pipeline().pool().owned_pages(), 0);
+  EXPECT_TRUE(engine.submit_n(spec, sampling, {}).ids.empty());
+  expect_words(engine.submit_n(spec, sampling, {{}, {.logprobs = 1}}).reason, {"no choices"});
+  EXPECT_TRUE(engine.pipeline().waiting().empty()) << "all or none";
+}
+
+TEST(Engine, DrawsOtherNumbersForEachRequestWithoutASeedUnlessItHasOneItself) {
+  test::LoadedModel loaded("llama/odd_sizes");
+  const auto serve = [&](std::optional<uint64_t> of_engine, std::optional<uint64_t> of_request) {
+    EngineOptions options = engine_options();
+    options.seed = of_engine;
+    Engine engine(loaded.device, loaded.kernels, loaded.model, options);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_TRUE(engine.submit({.prompt = {1, 2, 3}, .max_tokens = 12}, {.temperature = 1.5f, .seed = of_request}).id);
+    while (engine.advance()) continue;
+    std::map<RequestId, std::vector<int32_t>> outputs;
+    for (const Resolution& end : engine.take_resolutions()) outputs[end.request] = end.outputs;
+    return outputs;
+  };
+  const auto drawn = serve({}, {}), again = serve({}, {});
+  EXPECT_NE(drawn.at(1), drawn.at(2));
+  EXPECT_NE(drawn.at(1), again.at(1));
+  EXPECT_EQ(serve(7, {}), serve(7, {}));
+  EXPECT_NE(serve(7, {}).at(1), serve(7, {}).at(2));
+  const auto seeded = serve({}, 4);
+  EXPECT_EQ(seeded.at(1), seeded.at(2));
 }
 
 TEST(Engine, PausesAThousandTimesAndLeavesNothing) {

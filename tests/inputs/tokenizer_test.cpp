@@ -159,6 +159,7 @@ TEST(Tokenizer, KeepsTheIdsOfTheFileWhereTheVocabularyHasHoles) {
   EXPECT_EQ(tokenizer.vocab_size(), 301u);
   EXPECT_EQ(tokenizer.encode("a<x>"), (Ids{'a', 300}));
   EXPECT_THROW(tokenizer.id_to_bytes(299), Error);
+  EXPECT_EQ(tokenizer.decode(Ids{'a', 299, 300, 301, 1 << 20, 'b'}), "a<x>b");  // and a padded vocabulary's
 }
 
 TEST(Tokenizer, GivesAnErrorForATextOverTheLimitOrTooUnusualForTheExpression) {

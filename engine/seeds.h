@@ -1,0 +1,14 @@
+// Seeds of random choices: one that nobody knows before, and others that follow from a seed.
+#pragma once
+
+#include <cstdint>
+
+namespace nodewright {
+
+// Of the operating system.
+uint64_t random_seed();
+
+// Numbers that have nothing in common for neighbouring seeds and streams.
+uint64_t derived_seed(uint64_t seed, uint64_t stream);
+
+}  // namespace nodewright
