@@ -3,21 +3,39 @@
 #include <algorithm>
 
 namespace nodewright {
+namespace {
 
-std::vector<int32_t> ngram_draft(std::span<const int32_t> tokens, int64_t most, int64_t longest_ngram) {
-  const auto count = static_cast<int64_t>(tokens.size());
-  const auto at = [&](int64_t i) { return tokens[static_cast<size_t>(i)]; };
-  int64_t follows = 0, longest = 0;  // where the tokens behind the best occurrence begin
-  for (int64_t end = count - 1; end > 0 && longest < longest_ngram; --end) {
-    int64_t length = 0;
-    while (length < longest_ngram && length < end && at(end - 1 - length) == at(count - 1 - length)) ++length;
-    if (length > longest) longest = length, follows = end;
-  }
+// FNV-1a over tokens, its length first.
+uint64_t hash_of(std::span<const int32_t> ngram) {
+  uint64_t hash = (14695981039346656037u ^ ngram.size()) * 1099511628211u;
+  for (const int32_t token : ngram) hash = (hash ^ static_cast<uint32_t>(token)) * 1099511628211u;
+  return hash;
+}
+
+}  // namespace
+
+std::span<const int32_t> NgramIndex::ngram(int64_t end, int64_t length) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(end - length), static_cast<size_t>(length));
+}
+
+void NgramIndex::append(int32_t token) {
+  const int64_t end = size();
+  for (int64_t length = 1; length <= std::min(longest_, end); ++length) ends_[hash_of(ngram(end, length))] = end;
+  tokens_.push_back(token);
+}
+
+std::vector<int32_t> NgramIndex::draft(int64_t most) const {
   std::vector<int32_t> drafts;
-  if (longest == 0) return drafts;
-  for (int64_t i = 0; i < most; ++i) {
-    const int64_t from = follows + i;
-    drafts.push_back(from < count ? at(from) : drafts[static_cast<size_t>(from - count)]);
+  const int64_t count = size();
+  for (int64_t length = std::min(longest_, count); length > 0; --length) {
+    const std::span<const int32_t> last = ngram(count, length);
+    const auto found = ends_.find(hash_of(last));
+    if (found == ends_.end() || !std::ranges::equal(ngram(found->second, length), last)) continue;
+    for (int64_t i = 0; i < most; ++i) {
+      const int64_t from = found->second + i;
+      drafts.push_back(from < count ? tokens_[static_cast<size_t>(from)] : drafts[static_cast<size_t>(from - count)]);
+    }
+    break;
   }
   return drafts;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/drafts.h"
 #include "engine/option_range.h"
 #include "engine/sampling_range.h"
 #include "engine/seeds.h"
@@ -221,7 +220,11 @@ SchedulerOptions Engine::scheduling() const {
 std::vector<int32_t> Engine::drafts_of(const Request& request) const {
   const auto choice = choices_.find(request.id());
   if (choice != choices_.end() && choice->second.shapes()) return {};
-  if (!options_.drafts) return ngram_draft(request.tokens(), options_.speculate);
+  if (!options_.drafts) {
+    const auto ngrams = ngrams_.find(request.id());
+    const bool is_there = ngrams != ngrams_.end() && ngrams->second.size() == request.known_tokens();
+    return is_there ? ngrams->second.draft(options_.speculate) : std::vector<int32_t>();
+  }
   std::vector<int32_t> drafts = options_.drafts(request);
   drafts.resize(std::min(drafts.size(), static_cast<size_t>(options_.speculate)));
   const int64_t vocab = model_->config().vocab;
@@ -231,7 +234,8 @@ std::vector<int32_t> Engine::drafts_of(const Request& request) const {
 }
 
 // Whatever the state; empty where nothing speaks against it.
-std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const {
+std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampling,
+                                  const ChoiceOptions& choice) const {
   const int64_t vocab = model_->config().vocab;
   for (const int32_t token : spec.prompt)
     if (token < 0 || token >= vocab)
@@ -243,9 +247,10 @@ std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampl
   if (choice.needs_choices() && !options_.choices)
     return "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices";
   if (spec.hidden > options_.hidden)
-    return fmt::format("it asks for {} hidden states, and the engine's graphs give {}: they are to be built with hidden "
-                       "states {}",
-                       name_of(spec.hidden), name_of(options_.hidden), name_of(spec.hidden));
+    return fmt::format(
+        "it asks for {} hidden states, and the engine's graphs give {}: they are to be built with hidden "
+        "states {}",
+        name_of(spec.hidden), name_of(options_.hidden), name_of(spec.hidden));
   return "";
 }
 
@@ -315,6 +320,7 @@ std::vector<Resolution> Engine::take_resolutions() {
     sampling_.erase(resolution.request);
     choices_.erase(resolution.request);
     told_.erase(resolution.request);
+    ngrams_.erase(resolution.request);
   }
   return resolutions;
 }
@@ -571,6 +577,8 @@ void Engine::commit() {
   for (const RowPlan& row : step.plan.rows)
     if (!row.drafts.empty() && !pipeline_.find(row.request)->is_resolved())
       drafted[row.request] = static_cast<int64_t>(row.drafts.size());
+  std::vector<RequestId> requests;
+  for (const RowPlan& row : step.plan.rows) requests.push_back(row.request);
   std::vector<HiddenRows> hidden;
   StepPlan plan;
   if (options_.hidden != HiddenStates::none) {
@@ -578,10 +586,13 @@ void Engine::commit() {
     hidden = hidden_of(pipeline_, plan, slots_.hidden(step.slot), model_->config().hidden);
   }
   const std::vector<CommittedToken> accepted = pipeline_.finish_commit(results);
-  tell_hidden(std::move(hidden), plan, accepted);
+  Taken taken;
+  for (const CommittedToken& token : accepted) ++taken[token.request];
+  tell_hidden(std::move(hidden), plan, taken);
+  index_tokens(requests);
   for (const auto& [request, count] : drafted) {
     stats_.drafted += count;
-    stats_.accepted_drafts += std::max<int64_t>(0, std::ranges::count(accepted, request, &CommittedToken::request) - 1);
+    if (taken.contains(request)) stats_.accepted_drafts += taken.at(request) - 1;
   }
   for (const CommittedToken& token : accepted)
     if (const auto found = logprobs.find(token.request); found != logprobs.end())
@@ -641,11 +652,12 @@ void Engine::tell_score(int slot, const RowPlan& row, int64_t position, int32_t 
 }
 
 // After a commit: of what its step gave, what the requests accepted and have not been told.
-void Engine::tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan,
-                         std::span<const CommittedToken> accepted) {
+void Engine::tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, const Taken& taken) {
+  auto of_plan = plan.rows.begin();  // in the same order
   for (HiddenRows& rows : given) {
-    const RowPlan& row = *std::ranges::find(plan.rows, rows.request, &RowPlan::request);
-    const int64_t took = std::ranges::count(accepted, rows.request, &CommittedToken::request);
+    of_plan = std::ranges::find(of_plan, plan.rows.end(), rows.request, &RowPlan::request);
+    const RowPlan& row = *of_plan;
+    const int64_t took = taken.contains(rows.request) ? taken.at(rows.request) : 0;
     int64_t end = row.first + row.tokens;
     if (row.samples) end = took == 0 ? row.first : end - static_cast<int64_t>(row.drafts.size()) - 1 + took;
     int64_t& told = told_[rows.request].hidden;
@@ -653,6 +665,23 @@ void Engine::tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan,
     if (rows.rows == 0) continue;
     told = end;
     hidden_.push_back(std::move(rows));
+  }
+}
+
+// Tokens that one commit adds to an index at most: a chunk's and more, in a fraction of a millisecond. A long prompt
+// that was found in the cache is there some steps later, and until then has no drafts.
+constexpr int64_t kMostIndexed = 1024;
+
+// After a commit of rows of these requests: of those that may draft what n-grams repeat.
+void Engine::index_tokens(std::span<const RequestId> requests) {
+  if (options_.speculate == 0 || options_.drafts) return;
+  for (const RequestId id : requests) {
+    const Request* request = pipeline_.find(id);
+    const auto choice = choices_.find(id);
+    if (request == nullptr || request->is_resolved() || (choice != choices_.end() && choice->second.shapes())) continue;
+    NgramIndex& index = ngrams_[id];
+    const int64_t end = std::min(request->known_tokens(), index.size() + kMostIndexed);
+    while (index.size() < end) index.append(request->token_at(index.size()));
   }
 }
 

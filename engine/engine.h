@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/choice_options.h"
+#include "engine/drafts.h"
 #include "engine/engine_stats.h"
 #include "engine/hidden_rows.h"
 #include "engine/scheduler.h"
@@ -102,11 +103,11 @@ class Engine {
   // range, what EngineOptions::choices makes no room for, an engine that has failed.
   PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {}, ChoiceOptions choice = {});
   // As many outputs of one prompt as there are `choices`, in their order: all are accepted, or none. The prompt is
-  // computed once: the others wait for the first of them to do it, then share its pages and copy the one that the prompt
-  // ends in; where the first ends before there is room for another, that one finds what is left in the prefix cache. Each
-  // draws numbers of its own: with a seed, the first by that seed, as alone, and output i by derived_seed(seed, i). Only
-  // the first gives the prompt's log probabilities and hidden states `full`; then the others, which may not come from the
-  // cache, are told `last`.
+  // computed once: the others wait for the first of them to do it, then share its pages and copy the one that the
+  // prompt ends in; where the first ends before there is room for another, that one finds what is left in the prefix
+  // cache. Each draws numbers of its own: with a seed, the first by that seed, as alone, and output i by
+  // derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`; then the
+  // others, which may not come from the cache, are told `last`.
   struct SubmittedAll {
     std::vector<RequestId> ids;  // empty: refused
     std::string reason;
@@ -162,13 +163,15 @@ class Engine {
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
   void tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice);
-  void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, std::span<const CommittedToken> accepted);
+  using Taken = std::map<RequestId, int64_t>;  // tokens of a step that its requests accepted
+  void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, const Taken& taken);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
   void ask_for_end(RequestId id, RowResult& result);
   void set_counts(const Request& request);
   SchedulerOptions scheduling() const;
   std::vector<int32_t> drafts_of(const Request& request) const;
+  void index_tokens(std::span<const RequestId> requests);
   void ask_for_ends(const RowPlan& row, RowResult& first);
 
   EngineOptions options_;
@@ -187,7 +190,8 @@ class Engine {
   struct Told {
     int64_t score = 1, hidden = 0;
   };
-  std::map<RequestId, Told> told_;  // of those that ask for either
+  std::map<RequestId, Told> told_;          // of those that ask for either
+  std::map<RequestId, NgramIndex> ngrams_;  // of those that may draft, where n-grams do; behind their tokens at first
   EngineStats stats_;
   StepTimes times_;                                               // only where somebody listens
   std::optional<std::chrono::steady_clock::time_point> drained_;  // since when nothing is in flight, with work to do

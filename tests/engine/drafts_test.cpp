@@ -1,7 +1,9 @@
-// What n-grams draft: a pure function of the tokens.
+// What n-grams draft: a function of the tokens alone, as a search through all of them finds it.
 #include "engine/drafts.h"
 
 #include <gtest/gtest.h>
+
+#include <random>
 
 namespace nodewright {
 namespace {
@@ -9,7 +11,23 @@ namespace {
 using Drafts = std::vector<int32_t>;
 
 Drafts drafts_of(const Drafts& tokens, int64_t most = 3, int64_t longest = 3) {
-  return ngram_draft(tokens, most, longest);
+  NgramIndex index(longest);
+  for (const int32_t token : tokens) index.append(token);
+  return index.draft(most);
+}
+
+// The latest of the longest n-grams before the end, by looking at every place.
+Drafts searched(const Drafts& tokens, size_t most, size_t longest) {
+  size_t follows = 0, best = 0;
+  for (size_t end = tokens.size(); end-- > 1 && best < longest;) {
+    size_t length = 0;
+    while (length < longest && length < end && tokens[end - 1 - length] == tokens[tokens.size() - 1 - length]) ++length;
+    if (length > best) best = length, follows = end;
+  }
+  Drafts drafts;
+  for (size_t i = 0; best > 0 && i < most; ++i)
+    drafts.push_back(follows + i < tokens.size() ? tokens[follows + i] : drafts[follows + i - tokens.size()]);
+  return drafts;
 }
 
 TEST(NgramDraft, IsWhatFollowedTheEndEarlier) { EXPECT_EQ(drafts_of({5, 6, 7, 8, 9, 1, 5, 6}), (Drafts{7, 8, 9})); }
@@ -35,6 +53,20 @@ TEST(NgramDraft, IsEmptyWhereNothingRepeats) {
   EXPECT_EQ(drafts_of({1}), Drafts{});
   EXPECT_EQ(drafts_of({1, 2, 3}), Drafts{});
   EXPECT_EQ(drafts_of({1, 2, 1}, 0), Drafts{});
+}
+
+TEST(NgramDraft, IsThatOfASearchThroughAllTokensAfterEachOfThem) {
+  std::mt19937 random(3);
+  for (const size_t longest : {1, 2, 3, 5})
+    for (const unsigned kinds : {2u, 5u, 40u}) {
+      NgramIndex index(static_cast<int64_t>(longest));
+      Drafts tokens;
+      for (int i = 0; i < 200; ++i) {
+        tokens.push_back(static_cast<int32_t>(random() % kinds));
+        index.append(tokens.back());
+        ASSERT_EQ(index.draft(6), searched(tokens, 6, longest)) << "token " << i;
+      }
+    }
 }
 
 }  // namespace

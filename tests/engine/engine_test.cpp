@@ -1,7 +1,6 @@
 // Many requests at once on a device: each gets the tokens that a Decoder gives it alone, whatever arrives, ends or is
 // cancelled beside it, with everything that no step may look at poisoned.
 #include "engine/engine.h"
-#include "engine/seeds.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "engine/seeds.h"
 #include "tests/engine/golden_model.h"
 #include "tests/engine/poison_free.h"
 #include "tests/support/error_text.h"
