@@ -24,6 +24,12 @@ struct TokenizeOptions {
 
 using Json = nlohmann::json;
 
+// Who asks what an id means is told where it means nothing.
+std::string text_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
+  for (const TokenId id : ids) tokenizer.id_to_bytes(id);  // throws
+  return tokenizer.decode(ids, skip_special);
+}
+
 // {"text": "..."} becomes {"ids": [...]}, and the other way round.
 Json answer(const Tokenizer& tokenizer, const TokenizeOptions& options, const Json& question) {
   if (question.size() == 1 && question.contains("text"))
@@ -31,7 +37,7 @@ Json answer(const Tokenizer& tokenizer, const TokenizeOptions& options, const Js
         {"ids", tokenizer.encode(question["text"].get_ref<const std::string&>(),
                                  {.parse_special = options.parse_special, .add_special_tokens = options.add_special})}};
   if (question.size() == 1 && question.contains("ids"))
-    return {{"text", tokenizer.decode(question["ids"].get<std::vector<TokenId>>(), options.skip_special)}};
+    return {{"text", text_of(tokenizer, question["ids"].get<std::vector<TokenId>>(), options.skip_special)}};
   throw Error({.doing = "read", .object = "standard input", .detail = "neither {\"text\": ...} nor {\"ids\": [...]}"});
 }
 
@@ -60,7 +66,7 @@ int tokenize(const TokenizeOptions& options) {
             {.doing = "decode token", .object = std::to_string(id), .detail = "it is negative", .fault = Fault::usage});
       ids.push_back(id);
     }
-    write_standard_output(tokenizer.decode(ids, options.skip_special) + "\n");
+    write_standard_output(text_of(tokenizer, ids, options.skip_special) + "\n");
     return 0;
   }
   const std::string text = options.text ? *options.text : std::string(std::istreambuf_iterator<char>(std::cin), {});

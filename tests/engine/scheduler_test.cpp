@@ -214,6 +214,30 @@ TEST_F(SchedulerTest, SharesWhatTheRowsLeaveOfTheLargestBucketAmongDrafts) {
   EXPECT_EQ(next().action, Action::start_commit);  // no row before its last token is known
 }
 
+TEST_F(SchedulerTest, KeepsTwoStepsInFlightForRowsWithoutDraftsWhereTheyAreMore) {
+  options_.drafts = [](const Request& request) { return std::vector<int32_t>(request.id() == 1 ? 1 : 0, 7); };
+  decode_with(4, 20);
+  EXPECT_EQ(next().step.rows.at(0).drafts.size(), 1u);
+  launch(next().step);
+  sample();
+  EXPECT_EQ(rows_of(next().step), (std::vector<RequestId>{2, 3, 4}));  // behind it
+  for (RequestId id : {2, 3, 4}) state().cancel(id);
+  EXPECT_EQ(next().action, Action::start_commit);
+}
+
+TEST_F(SchedulerTest, WaitsWithARowWhoseTokensSuggestDraftsUntilItsTokenIsKnown) {
+  bool repeats = false;
+  options_.drafts = [&repeats](const Request&) { return std::vector<int32_t>(repeats ? 2 : 0, 7); };
+  decode_with(1, 20);
+  step({1});
+  EXPECT_EQ(rows_of(next().step), std::vector<RequestId>{1});
+  repeats = true;
+  EXPECT_EQ(next().action, Action::start_commit);
+  EXPECT_EQ(next().reason, "drafts of 1 requests depend on what is in flight");
+  commit();
+  EXPECT_EQ(next().step.rows.at(0).drafts.size(), 2u);
+}
+
 TEST_F(SchedulerTest, DraftsNeitherConstrainedRequestsNorBesidePrompts) {
   options_.drafts = [](const Request&) { return std::vector<int32_t>{1}; };
   decoding(8, true);
