@@ -347,6 +347,18 @@ TEST(KvPool, ForgetsWhatAFailedSequenceHolds) {
   EXPECT_EQ(pool.cached_pages(), 1);
 }
 
+// Neither a call for each page of the chain, nor a look at all pages for each.
+TEST(KvPool, ForgetsAChainOfAHundredThousandPages) {
+  constexpr int64_t kLong = 100'000;
+  KvPool pool({.pages = kLong, .page_tokens = 1, .sequences = 1});
+  const Tokens prompt = counting(0, kLong);
+  const int32_t sequence = pool.open(prompt, kLong)->sequence;
+  pool.append(sequence, prompt);
+  pool.close_and_forget(sequence);
+  EXPECT_EQ(pool.free_pages(), kLong);
+  pool.check();
+}
+
 TEST(KvPool, CopiesAPageThatIsOnOfferBeforeItIsWrittenAgain) {
   KvPool pool = pool_of(6);
   const int32_t sequence = filled(pool, counting(0, 10), 12);
