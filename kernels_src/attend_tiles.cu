@@ -92,9 +92,6 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
     }
   }
   if constexpr (!kQueriesInRegisters) __syncwarp();
-  const int position[2] = {rows[0] < end ? args.positions.data[rows[0]] : 0,
-                           rows[1] < end ? args.positions.data[rows[1]] : 0};
-
   float values[2 * kSteps][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
   NODEWRIGHT_UNROLL
   for (int n = 0; n < 2 * kSteps; ++n) {
@@ -107,11 +104,13 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
     run_end = end;
     if (args.sequences.data[end - 1] != sequence)
       for (run_end = run + 1; args.sequences.data[run_end] == sequence;) ++run_end;
-    const int* table = args.block_table.data + sequence * args.table_stride;
+    // In 32 bits, and positions from the run's first: heads of 256 leave no register free.
+    const int* table =
+        args.block_table.data + static_cast<uint32_t>(sequence) * static_cast<uint32_t>(args.table_stride);
     const int run_first = args.positions.data[run], last = args.positions.data[run_end - 1];
     const int window = static_cast<int>(args.window);
+    const int position[2] = {run_first + rows[0] - run, run_first + rows[1] - run};
     const int oldest = window > 0 && run_first >= window ? run_first - window + 1 : 0;
-    const int pages = last / kPageKeys + 1;
     // What of the run is this warp's.
     const int own_first = warp_first > run ? warp_first : run, own_end = warp_end < run_end ? warp_end : run_end;
     const bool whole = own_first == warp_first && own_end == warp_first + 16;
@@ -120,9 +119,9 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
     PageCopies copies;
     int stage = 0;
     request_page(copies, tiles, args, table[oldest / kPageKeys], kv_head, oldest / kPageKeys * kPageKeys, oldest, last);
-    for (int page = oldest / kPageKeys; page < pages; ++page, stage ^= kHeld - 1) {
+    for (int page = oldest / kPageKeys; page * kPageKeys <= last; ++page, stage ^= kHeld - 1) {
       const int key0 = page * kPageKeys;
-      if (kHeld > 1 && page + 1 < pages) {
+      if (kHeld > 1 && (page + 1) * kPageKeys <= last) {
         request_page(copies, tiles + (stage ^ 1) * 2 * kPageKeys * kStride, args, table[page + 1], kv_head,
                      key0 + kPageKeys, oldest, last);
         copies.template wait<1>();
@@ -232,7 +231,7 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
         }
       }
       __syncthreads();  // the next page but one overwrites this one, or the next
-      if (kHeld == 1 && page + 1 < pages)
+      if (kHeld == 1 && (page + 1) * kPageKeys <= last)
         request_page(copies, tiles, args, table[page + 1], kv_head, key0 + kPageKeys, oldest, last);
     }
   }

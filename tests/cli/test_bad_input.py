@@ -80,12 +80,13 @@ class Usage(CommandTest):
                 "--max-tokens": ("0", "-1", "x", "1.5", "99999999999999999999"),
                 "--temperature": ("nan", "-1", "inf", "1e9", "warm"),
                 "--top-p": ("0", "2", "nan", "-0.5", "x"),
+                "--min-p": ("2", "nan", "-0.5", "x"),
                 "--top-k": ("-1", "99999999999", "x"),
                 "--seed": ("-1", "x", "99999999999999999999"),
                 "--max-context": ("-1", "x", "99999999999")}.items():
             for value in values:
                 self.assert_usage([option, value[:1]], *generate("--prompt-ids", "1", option, value))
-        for option, value in (("--min-p", "2"), ("--repetition-penalty", "0"), ("--presence-penalty", "1000")):
+        for option, value in (("--repetition-penalty", "0"), ("--presence-penalty", "1000")):
             self.assert_usage([option[2:].replace("-", "_"), value], *generate("--prompt-ids", "1", option, value))
             self.assert_usage([option[2:].replace("-", "_"), value], *on_device("run", MODEL, option, value))
         for option, value in (("--logit-bias", "5"), ("--logit-bias", "5=x"), ("--stop-token-ids", "9999"),

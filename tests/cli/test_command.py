@@ -173,14 +173,15 @@ class Generate(CommandTest):
         self.assertEqual(1, len(stories))
 
     def test_several_steps_in_a_launch_tell_the_same_story_to_its_end(self):
-        words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "300", "--seed", "5")
+        words = on_device("generate", DEMO, "--prompt", "Once upon a time", "--max-tokens", "300", "--seed", "5",
+                          "--min-p", "0.02")
         done = run(*words, "--stats")
         self.assertRegex(done.stderr.decode(), r"(?m)^end +stop: ")  # an end of its own
         for steps in (["7"], ["64", "--until-ended"], ["300", "--until-ended"]):
             self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
         for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
                              (["1", "--until-ended"], ["--until-ended and --steps-per-launch"]),
-                             (["4", "--min-p", "0.1"], ["--steps-per-launch and", "min-p"]),
+                             (["4", "--repetition-penalty", "1.1"], ["--steps-per-launch and", "repetition-penalty"]),
                              *((["4", *option.split()], ["--steps-per-launch and " + option.split()[0]]) for option in
                                ("--log steps.jsonl", "--step-tokens 8", "--prefill eager", "--schedule drained", "--pages 9",
                                 "--products-from 1", "--step-timeout 5", "--no-prefix-cache", "--no-pipelining"))):
