@@ -23,7 +23,7 @@ void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choi
   if (choice.needs_choices() || choice.ends)
     throw Error({.doing = "use together",
                  .object = "--steps-per-launch and the choice of tokens",
-                 .detail = "such a launch knows temperature, top-k and top-p, and this text asks for more: min-p, "
+                 .detail = "such a launch knows temperature, min-p, top-k and top-p, and this text asks for more: "
                            "penalties, biases, stop strings or a grammar, on the command line or in "
                            "generation_config.json",
                  .advice = "no --steps-per-launch",

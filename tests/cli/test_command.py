@@ -181,7 +181,7 @@ class Generate(CommandTest):
             self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", *steps), steps)
         for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
                              (["1", "--until-ended"], ["--until-ended and --steps-per-launch"]),
-                             (["4", "--repetition-penalty", "1.1"], ["--steps-per-launch and", "repetition-penalty"]),
+                             (["4", "--repetition-penalty", "1.1"], ["--steps-per-launch and", "penalties"]),
                              *((["4", *option.split()], ["--steps-per-launch and " + option.split()[0]]) for option in
                                ("--log steps.jsonl", "--step-tokens 8", "--prefill eager", "--schedule drained", "--pages 9",
                                 "--products-from 1", "--step-timeout 5", "--no-prefix-cache", "--no-pipelining"))):
