@@ -15,13 +15,14 @@ struct Shared {
   ScoredToken *own_list, *list;  // [kMostListed] of the block, in place of its own bins; of the row, in place of sums
   uint32_t* keys;                // [kMostListed] of the row's list, in place of sums, too
   unsigned long long* weights;   // [kMostListed] where the block's own list has been
-  unsigned long long* sums;      // [32]
-  ScoredToken* scratch;          // [32]
-  ScoredToken* parts;            // [kMostBlocksOfRow]
-  ScoredToken* best;             // [1]
-  int* listed;                   // [1]
-  NoiseState* noise;             // [1]
-  KeptSums* kept;                // [1]
+  SavedQuads saved;
+  unsigned long long* sums;  // [32]
+  ScoredToken* scratch;      // [32]
+  ScoredToken* parts;        // [kMostBlocksOfRow]
+  ScoredToken* best;         // [1]
+  int* listed;               // [1]
+  NoiseState* noise;         // [1]
+  KeptSums* kept;            // [1]
 };
 
 NODEWRIGHT_DEVICE Shared shared_of_block() {
@@ -37,6 +38,8 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   shared.list = reinterpret_cast<ScoredToken*>(shared.bins.count_sum());
   shared.keys = reinterpret_cast<uint32_t*>(shared.list + kMostListed);
   shared.weights = reinterpret_cast<unsigned long long*>(kParts > 1 ? shared.own_list : shared.list);
+  shared.saved.quads = reinterpret_cast<float4*>(take(kSampleSavedQuads * sizeof(float4)));
+  shared.saved.places = reinterpret_cast<int*>(take(kSampleSavedQuads * sizeof(int)));
   shared.sums = reinterpret_cast<unsigned long long*>(take(32 * 8));
   shared.scratch = reinterpret_cast<ScoredToken*>(take(32 * sizeof(ScoredToken)));
   shared.parts = reinterpret_cast<ScoredToken*>(take(kMostBlocksOfRow * sizeof(ScoredToken)));
@@ -44,6 +47,7 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   shared.listed = reinterpret_cast<int*>(take(8));
   shared.noise = reinterpret_cast<NoiseState*>(take(sizeof(NoiseState)));
   shared.kept = reinterpret_cast<KeptSums*>(take(sizeof(KeptSums)));
+  shared.saved.count = reinterpret_cast<int*>(take(8));
   return shared;
 }
 
@@ -158,14 +162,16 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
     sampled.inverse = 1.0f / temperature;
     sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
     if (threadIdx.x == 0) {
-      *shared.listed = 0;
+      *shared.listed = *shared.saved.count = 0;
       *shared.noise = NoiseState{args.seed.data[row], static_cast<uint32_t>(args.output_index.data[row])};
     }
     __syncthreads();
     KeptBins kept;
     if (sampled.has_limits())
-      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab, shared.kept);
-    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.own_list, shared.listed), sampled, kept.last, shared);
+      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab, shared.saved,
+                       shared.kept);
+    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed), sampled,
+                          kept.last, shared);
   }
   if (threadIdx.x == 0 && part == 0) {
     const int token = best.token == kNotANumber ? -1 : best.token;

@@ -28,9 +28,12 @@ struct Sample {
 
 inline constexpr unsigned kSampleThreads = kLogitRowThreads;
 
+inline constexpr unsigned kSampleSavedQuads = 512;  // of a block, that may hold a kept token
+
 // Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.
 constexpr LaunchShape sample_shape(unsigned rows, unsigned blocks_of_row = 1) {
-  constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin, kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 72;
+  constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin,
+                     kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 80 + kSampleSavedQuads * 20;
   return {{blocks_of_row, rows, 1}, {kSampleThreads, 1, 1}, kBinsBytes + kScratchBytes, {blocks_of_row, 1, 1}};
 }
 

@@ -73,6 +73,21 @@ struct KeptSums {
   unsigned long long weight;                                  // of all that top-p counts
 };
 
+// The quads that hold what may be kept, so that they are read once more and not the whole part.
+constexpr int kMostSaved = static_cast<int>(kSampleSavedQuads);
+struct SavedQuads {
+  float4* quads;  // [kMostSaved]
+  int* places;    // [kMostSaved] in the block's part
+  int* count;     // [1]; more than kMostSaved: some are missing
+
+  NODEWRIGHT_DEVICE void save(float4 quad, int place) const {
+    const int next = atomicAdd(count, 1);
+    if (next >= kMostSaved) return;
+    quads[next] = quad;
+    places[next] = place;
+  }
+};
+
 // The sum over all threads of all blocks.
 template <int kBlocks>
 NODEWRIGHT_DEVICE unsigned long long sum_of_weights(const WeightedBins<kBlocks>& bins, unsigned long long weight) {
@@ -128,15 +143,16 @@ NODEWRIGHT_DEVICE KeptBins exactly_kept(const SampledRow& row, const WeightedBin
 // All threads of all blocks; each gets the same.
 template <int kBlocks>
 NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<kBlocks>& bins, float top_of_thread,
-                                     int vocab, KeptSums* sums) {
+                                     int vocab, const SavedQuads& saved, KeptSums* sums) {
   const int cut = last_bin(row, bins, top_of_thread, vocab);
   const bool weighs = row.p < 1.0f;
   bins.clear();
   unsigned long long behind = 0;
   // What lies lower neither counts nor weighs: exp(-23) is below 2^-32.
   const float least = fmaxf(row.least, row.k > 0 ? row.least_of(cut) : row.top - 23.0f * row.temperature);
-  for_each_quad(row.logits, row.count, [&](float4 quad, int, int n) {
+  for_each_quad(row.logits, row.count, [&](float4 quad, int i, int n) {
     if (largest_of(quad) < least) return;
+    saved.save(quad, i);
     NODEWRIGHT_NO_UNROLL
     for (int e = 0; e < n; ++e) {
       const float v = logit_at(quad, e), x = row.distance(v);
@@ -176,12 +192,16 @@ NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<k
 }
 
 // The best of what is surely kept; the rest that may be goes to `list`, as logit and token, and is counted.
-NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const KeptBins& kept, ScoredToken* list,
-                                               int* listed) {
+NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const KeptBins& kept, const SavedQuads& saved,
+                                               ScoredToken* list, int* listed) {
   ScoredToken best{-INFINITY, -1};
   const float least = fmaxf(row.least, row.least_of(max(kept.sure - 1, max(kept.high, kept.last))));
-  for_each_quad(row.logits, row.count, [&](float4 quad, int i, int n) {
+  const int* places = row.has_limits() && *saved.count <= kMostSaved ? saved.places : nullptr;
+  const float* from = places != nullptr ? &saved.quads->x : row.logits;
+  for_each_quad(from, places != nullptr ? 4 * *saved.count : row.count, [&](float4 quad, int i, int) {
     if (largest_of(quad) < least) return;
+    if (places != nullptr) i = places[i / 4];
+    const int n = min(4, row.count - i);
     const auto token = static_cast<uint32_t>(row.first + i);
     unsigned sure = 0;
     NODEWRIGHT_NO_UNROLL
@@ -196,12 +216,11 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
     }
     if (sure == 0) return;
     const uint4 words = noise_of_quad(row.noise, token / 4);
-    const float v[4] = {quad.x, quad.y, quad.z, quad.w};
-    NODEWRIGHT_UNROLL
-    for (int e = 0; e < 4; ++e) {
+    NODEWRIGHT_NO_UNROLL
+    for (int e = 0; e < n; ++e) {
       if ((sure >> e & 1u) == 0) continue;
-      const float score = row.distance(v[e]) + gumbel_noise(word_at(words, e));
-      if (score > best.score || best.token < 0) best = ScoredToken{score, static_cast<int32_t>(token) + e};
+      const float score = row.distance(logit_at(quad, e)) + gumbel_noise(word_at(words, e));
+      best = better(best, ScoredToken{score, static_cast<int32_t>(token) + e});  // quads come in any order
     }
   });
   return best;
