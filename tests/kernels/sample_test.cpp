@@ -136,6 +136,18 @@ TEST(Philox, GivesThePublishedWords) {
 }
 
 // Scores are fp32 of magnitude 20, so within 2^-18 of the host's: beyond a margin of 10^-4 the choice is the same.
+// Returns how many rows were compared.
+int agreed_with_host(const std::vector<SampleRow>& rows, const std::vector<int32_t>& tokens) {
+  int compared = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const HostChoice expected = host_choice(rows[i]);
+    if (expected.margin < 1e-4) continue;
+    EXPECT_EQ(tokens[i], expected.token) << "row " << i;
+    ++compared;
+  }
+  return compared;
+}
+
 TEST(Sample, ChoosesAsTheHostDoes) {
   SampleLaunch launch;
   for (uint64_t i = 0; i < 60; ++i) {
@@ -149,14 +161,7 @@ TEST(Sample, ChoosesAsTheHostDoes) {
     launch.rows.push_back(row);
   }
   const std::vector<int32_t> tokens = launch.run().tokens;
-  int compared = 0;
-  for (size_t i = 0; i < launch.rows.size(); ++i) {
-    const HostChoice expected = host_choice(launch.rows[i]);
-    if (expected.margin < 1e-4) continue;
-    EXPECT_EQ(tokens[i], expected.token) << "row " << i;
-    ++compared;
-  }
-  EXPECT_GE(compared, 58);
+  EXPECT_GE(agreed_with_host(launch.rows, tokens), 58);
 }
 
 // Rows whose limits fall among a few elements, among thousands of equal ones, behind all bins, or nowhere.
@@ -191,14 +196,7 @@ TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
   if (machine().device.properties().has_clusters()) {
     for (const unsigned blocks : {2u, 8u, kMostBlocksOfRow}) EXPECT_EQ(launch.run(blocks).tokens, tokens) << blocks;
   }
-  int compared = 0;
-  for (size_t i = 0; i < launch.rows.size(); ++i) {
-    const HostChoice expected = host_choice(launch.rows[i]);
-    if (expected.margin < 1e-4) continue;
-    EXPECT_EQ(tokens[i], expected.token) << "row " << i;
-    ++compared;
-  }
-  EXPECT_GE(compared, 22);
+  EXPECT_GE(agreed_with_host(launch.rows, tokens), 22);
 }
 
 TEST(SampleMinP, KeepsWhatIsNotBelowItsShareOfTheLargest) {
