@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/draft_counts.h"
 #include "engine/option_range.h"
 #include "engine/sampling_range.h"
 #include "engine/seeds.h"
@@ -590,10 +591,9 @@ void Engine::commit() {
   for (const CommittedToken& token : accepted) ++taken[token.request];
   tell_hidden(std::move(hidden), plan, taken);
   index_tokens(requests);
-  for (const auto& [request, count] : drafted) {
-    stats_.drafted += count;
-    if (taken.contains(request)) stats_.accepted_drafts += taken.at(request) - 1;
-  }
+  const DraftCounts drafts = count_drafts(drafted, accepted);
+  stats_.drafted += drafts.drafted;
+  stats_.accepted_drafts += drafts.accepted;
   for (const CommittedToken& token : accepted)
     if (const auto found = logprobs.find(token.request); found != logprobs.end())
       logprobs_.push_back(std::move(found->second));

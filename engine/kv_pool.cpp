@@ -482,6 +482,7 @@ void KvPool::drop_cache() {
   offers_.clear();
   evictable_.clear();
   cached_ = 0;
+  oldest_ = newest_ = -1;
   for (int32_t index = 0; index < pages_.total(); ++index) {
     window_.withdraw(index);
     Page& p = page(index);
@@ -504,30 +505,39 @@ int32_t KvPool::take_page() {
     return *pages_.take();
   }
   // All that is cached was given back by sequences that go on behind it.
-  int32_t oldest = -1;
-  for (int32_t index = 0; index < pages_.total(); ++index)
-    if (page(index).is_offered && page(index).owners == 0 &&
-        (oldest < 0 || page(index).last_use < page(oldest).last_use))
-      oldest = index;
-  withdraw_with_continuations(first_of_chain(oldest));
+  withdraw_with_continuations(first_of_chain(oldest_));
   stop_offering_withdrawn();
   return *pages_.take();
 }
 
 void KvPool::own(int32_t index) {
   Page& p = page(index);
-  if (p.owners++ > 0 || !p.is_offered) return;
-  --cached_;
-  evictable_.erase({p.last_use, index});
+  if (p.owners++ == 0 && p.is_offered) leave_cache(index);
 }
 
 void KvPool::disown(int32_t index) {
   Page& p = page(index);
   if (--p.owners > 0) return;
   if (!p.is_offered) return pages_.give_back(index);
-  ++cached_;
+  cache(index);
+}
+
+void KvPool::cache(int32_t index) {
+  Page& p = page(index);
   p.last_use = ++uses_;
+  p.older = std::exchange(newest_, index);
+  p.newer = -1;
+  (p.older >= 0 ? page(p.older).newer : oldest_) = index;
+  ++cached_;
   if (p.continuations == 0) evictable_.insert({p.last_use, index});
+}
+
+void KvPool::leave_cache(int32_t index) {
+  const Page& p = page(index);
+  (p.older >= 0 ? page(p.older).newer : oldest_) = p.newer;
+  (p.newer >= 0 ? page(p.newer).older : newest_) = p.older;
+  --cached_;
+  evictable_.erase({p.last_use, index});
 }
 
 // Of an offered page without continuations.
@@ -544,8 +554,7 @@ void KvPool::withdraw(int32_t index) {
   p.is_offered = false;
   p.offer = 0;
   if (p.owners > 0) return;
-  evictable_.erase({p.last_use, index});
-  --cached_;
+  leave_cache(index);
   pages_.give_back(index);
 }
 

@@ -180,8 +180,9 @@ class KvPool {
     int32_t next = -1, previous = -1;
     uint64_t offer = 0;  // a number of its own for each time that it was offered; otherwise 0
     uint64_t hash = 0;
-    uint64_t last_use = 0;        // when it last became cached
-    std::vector<int32_t> tokens;  // [page_tokens]
+    uint64_t last_use = 0;           // when it last became cached
+    int32_t older = -1, newer = -1;  // neighbours in the list of cached pages, by last use
+    std::vector<int32_t> tokens;     // [page_tokens]
   };
   struct Sequence {
     bool is_open = false;
@@ -236,6 +237,8 @@ class KvPool {
   void forget_from(Sequence& sequence, int64_t first);
   void offer_full_page(Sequence& sequence);
   void withdraw(int32_t index);
+  void cache(int32_t index);
+  void leave_cache(int32_t index);
   void link(int32_t index);
   void unlink(int32_t index);
   void withdraw_with_continuations(int32_t index);
@@ -254,7 +257,8 @@ class KvPool {
   std::deque<Closing> closing_;  // ascending by launch
   std::unordered_multimap<uint64_t, int32_t> offers_;
   std::set<std::pair<uint64_t, int32_t>> evictable_;  // cached and without continuation, by last use
-  int64_t cached_ = 0;
+  int64_t cached_ = 0;                                // pages, in a list from
+  int32_t oldest_ = -1, newest_ = -1;                 // to
   uint64_t uses_ = 0, offered_ = 0;
   uint64_t launched_ = 0, completed_ = 0;
   Stats stats_;

@@ -42,6 +42,15 @@ void KvPool::check() const {
     evictable += p.is_offered && p.owners == 0 && p.continuations == 0;
   }
   demand(cached == cached_, "cached pages", -1, "{} are counted as {}", cached, cached_);
+  int64_t listed = 0;
+  for (int32_t index = oldest_, older = -1; index >= 0; older = index, index = page(index).newer, ++listed) {
+    const Page& p = page(index);
+    demand(p.is_offered && p.owners == 0 && p.older == older && (older < 0 || page(older).last_use < p.last_use),
+           "page", index, "it stands behind page {} in the list of cached pages", older);
+    demand(p.newer >= 0 || index == newest_, "page", index, "the list of cached pages ends with it, and not with {}",
+           newest_);
+  }
+  demand(listed == cached, "cached pages", -1, "{} are listed as {}", cached, listed);
   demand(offered == static_cast<int64_t>(offers_.size()), "offers", -1, "{} for {} pages", offers_.size(), offered);
   demand(evictable == static_cast<int64_t>(evictable_.size()), "evictable pages", -1, "{} are listed as {}", evictable,
          evictable_.size());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/graph_builder.h"
+
 namespace nodewright {
 namespace {
 

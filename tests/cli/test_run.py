@@ -5,6 +5,7 @@ import math
 import os
 import pty
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -346,6 +347,22 @@ class Run(CommandTest):
         field = {"custom_id": "a", "prompt_token_ids": [1, 2], "max_completion_tokens": 4, "stop_token_ids": [3], "suppress_tokens": [5]}
         old = {"id": "a", "prompt_ids": [1, 2], "max_tokens": 4, "stop_ids": [3], "bad_ids": [5]}
         self.assertEqual(self.serve([field]), self.serve([old]))
+
+    def test_a_token_without_a_text_prints_nothing_and_ends_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:  # as a padded vocabulary: the model has one id more than the tokenizer
+            shutil.copytree(DEMO, folder, dirs_exist_ok=True)
+            with open(os.path.join(folder, "tokenizer.json")) as file:
+                tokenizer = json.load(file)
+            vocab = tokenizer["model"]["vocab"]
+            tokenizer["model"]["merges"].pop()
+            missing = vocab.pop(max(vocab, key=vocab.get))
+            with open(os.path.join(folder, "tokenizer.json"), "w") as file:
+                json.dump(tokenizer, file)
+            plain = {"prompt": "One day", "max_tokens": 4, "temperature": 0}
+            results = self.serve([{**plain, "id": "padded", "logit_bias": {str(missing): 100}}, {**plain, "id": "other"}], model=folder)
+        self.assertEqual(([missing] * 4, "", "length"),
+                         tuple(results['"padded"'][field] for field in ("token_ids", "text", "finish_reason")))
+        self.assertEqual((4, "length"), (len(results['"other"']["token_ids"]), results['"other"']["finish_reason"]))
 
     def test_results_count_their_tokens(self):
         prompt = [5] * 130  # two pages of 64 and some

@@ -5,6 +5,9 @@
 
 #include <random>
 
+#include "engine/draft_counts.h"
+#include "tests/support/processor_time.h"
+
 namespace nodewright {
 namespace {
 
@@ -67,6 +70,40 @@ TEST(NgramDraft, IsThatOfASearchThroughAllTokensAfterEachOfThem) {
         ASSERT_EQ(index.draft(6), searched(tokens, 6, longest)) << "token " << i;
       }
     }
+}
+
+// A search through the tokens would look at 2 * 10^10 of them. Of 200 000 tokens none but the first recurs.
+TEST(NgramDraft, TakesNoLongerInALongContext) {
+  constexpr int32_t kTokens = 200'000, kDrafts = 100'000;
+  NgramIndex index(3);
+  for (int32_t token = 0; token < kTokens; ++token) index.append(token);
+  index.append(0);
+  const double seconds = test::seconds_of([&] {
+    for (int32_t i = 0; i < kDrafts; ++i) ASSERT_EQ(index.draft(1), Drafts{1});
+  });
+  EXPECT_LT(seconds, test::allowed_seconds(0.2));
+}
+
+TEST(CountDrafts, CountsAllTokensButTheLastOfEachRequestThatHadDrafts) {
+  const std::vector<CommittedToken> tokens{{1, 7, {}}, {2, 7, {}}, {2, 8, {}}, {4, 9, {}}, {4, 9, {}}, {2, 9, {}}};
+  const DraftCounts counts = count_drafts({{1, 3}, {2, 2}, {3, 5}}, tokens);
+  EXPECT_EQ(counts.drafted, 10);
+  EXPECT_EQ(counts.accepted, 2);  // both of request 2
+}
+
+// Each row beside each token would be 10^10 comparisons.
+TEST(CountDrafts, TakesNoTimeInProportionToRowsTimesTokens) {
+  constexpr int32_t kRows = 100'000;
+  std::map<RequestId, int64_t> drafted;
+  std::vector<CommittedToken> tokens;
+  for (int32_t row = 0; row < kRows; ++row) {
+    drafted[static_cast<RequestId>(row)] = 1;
+    tokens.push_back({static_cast<RequestId>(row), 7, {}});
+  }
+  DraftCounts counts;
+  const double seconds = test::seconds_of([&] { counts = count_drafts(drafted, tokens); });
+  EXPECT_EQ(counts.accepted, 0);
+  EXPECT_LT(seconds, test::allowed_seconds(0.2));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/kv_pool.h"
 #include "runtime/error.h"
 #include "tests/support/error_text.h"
+#include "tests/support/processor_time.h"
 
 namespace nodewright {
 namespace {
@@ -121,6 +122,35 @@ TEST(KvPoolWindow, TakesWhatRunningSequencesGaveBackBeforeItIsShortOfPages) {
     for (int32_t s = 0; s < 2; ++s) run_launch(pool, s, ++launch, count_from(1000 * s + i, 8));
   EXPECT_GT(pool.stats().evicted_pages, 0);
   EXPECT_EQ(pool.known(0) + pool.known(1), 160);
+}
+
+// Pages that running sequences gave back are cached and have continuations, so that none can be evicted alone. A look
+// at all of them would take 250 times 600 000.
+TEST(KvPoolWindow, FindsTheOldestPageThatWasGivenBackWithoutALookAtAllOfThem) {
+  constexpr int32_t kShortOnes = 300, kEvictions = 250;
+  constexpr int64_t kPages = 600'000;
+  KvPool pool(windowed(kPages, kShortOnes + 1));
+  uint64_t launch = 0;
+  const auto run_on = [&](int32_t sequence, int32_t first_token) {
+    const int64_t at = pool.known(sequence);
+    ASSERT_TRUE(pool.reserve(sequence, at, at + kWindowChunk));
+    pool.launched(++launch);
+    pool.append(sequence, count_from(first_token + static_cast<int32_t>(at), kWindowChunk));
+    pool.completed(launch);
+  };
+  const int64_t longest = 2 * kPages * kWindowPage;
+  for (int32_t s = 0; s < kShortOnes; ++s) {
+    ASSERT_TRUE(pool.open(count_from(-s, 1), longest));
+    for (int i = 0; i < 4; ++i) run_on(s, 1000 * s);
+  }
+  const int32_t last = pool.open(count_from(1 << 30, 1), longest)->sequence;
+  while (pool.free_pages() > 0) run_on(last, 1 << 30);
+  ASSERT_EQ(pool.stats().evicted_pages, 0);
+  const double seconds = test::seconds_of([&] {
+    while (pool.stats().evicted_pages < kEvictions) run_on(last, 1 << 30);
+  });
+  EXPECT_LT(seconds, test::allowed_seconds(0.05));
+  pool.check();
 }
 
 // What a position was computed from: its token and all before it.

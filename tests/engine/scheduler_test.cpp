@@ -344,6 +344,29 @@ TEST_F(SchedulerTest, BringsAPauseToItsEnd) {
 }
 
 // The pages that a window promises hold a chunk, however large the bucket is.
+// Each page of a waiting prompt once, however often it is asked.
+TEST(SchedulerWithAQueue, HashesTheFirstWaitingPromptOnce) {
+  static int64_t hashed;
+  hashed = 0;
+  const auto hash = [](uint64_t parent, std::span<const int32_t> tokens) {
+    ++hashed;
+    return chained_page_hash(parent, tokens);
+  };
+  PipelineState state(KvPool({.pages = 64, .page_tokens = kTestPageTokens, .sequences = 1, .hash = hash}),
+                      {.max_context = 128});
+  const SchedulerOptions options{BucketSet({1}), BucketSet({64})};
+  state.submit({.prompt = counting(0, 40), .max_tokens = 8});
+  state.admit();
+  state.launch(select_next(state, options).step);
+  state.sample();
+  state.start_commit();
+  state.finish_commit(std::vector<RowResult>{{.token = 7}});  // its pages are on offer
+  state.submit({.prompt = counting(0, 40), .max_tokens = 8});
+  hashed = 0;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(select_next(state, options).action, Action::launch);
+  EXPECT_EQ(hashed, 40 / kTestPageTokens);
+}
+
 TEST(SchedulerWithAWindow, TakesNoMoreOfAPromptAtOnceThanThePoolExpects) {
   PipelineState state(KvPool({.pages = 64, .page_tokens = 4, .sequences = 2, .window = 8, .chunk = 5}),
                       {.max_context = 64});
