@@ -1,5 +1,6 @@
 # Writes a random checkpoint of a family (checkpoint_families.py) in the Hugging Face layout, in any shape and config
-# spelling, with weights that make wide logits and uneven attention, so that an arithmetic error shows. No tokenizer.
+# spelling, with weights that make wide logits and uneven attention, so that an arithmetic error shows. A released shape
+# gets a tokenizer of its size (checkpoint_tokenizer.py), any other with --tokenizer.
 import argparse
 import json
 import math
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from checkpoint_families import ARCHITECTURES, PRESETS, config, specs
+from checkpoint_tokenizer import write_tokenizer
 
 DEFAULTS = dict(family="llama", hidden=192, heads=6, kv_heads=2, head_dim=32, intermediate=320, layers=2, vocab=1003,
                 tied=True, rope="default", rope_theta=10000.0, eps=1e-5, max_position=1024, window=16, query_scalar=None,
@@ -85,6 +87,8 @@ def write_checkpoint(shape, folder):
     write_json(os.path.join(folder, "config.json"), values)
     write_json(os.path.join(folder, "generation_config.json"),
                {"bos_token_id": 0, "eos_token_id": values["eos_token_id"]})
+    if shape.tokenizer:
+        write_tokenizer(folder, shape.vocab, shape.max_position)
 
 
 def parse(arguments=None):
@@ -111,6 +115,8 @@ def parse(arguments=None):
                         help="of the residual stream; near sqrt(10 eps), a wrong eps shows in the logits")
     parser.add_argument("--activation", default="gelu_new", help="GPT-2's; nanoGPT's is gelu")
     parser.add_argument("--no-prefix", action="store_true", help="tensor names without model. or transformer.")
+    parser.add_argument("--tokenizer", action=argparse.BooleanOptionalAction,
+                        help="a byte-level tokenizer of the vocabulary's size, and a chat template (default: of a preset)")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--config-spelling", choices=["old", "new"], default="old")
@@ -120,6 +126,8 @@ def parse(arguments=None):
     for name, value in {**DEFAULTS, **PRESETS.get(options.preset, {})}.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    if options.tokenizer is None:
+        options.tokenizer = options.preset is not None
     if options.family == "gpt2":
         options.kv_heads, options.head_dim = options.heads, options.hidden // options.heads
     if options.heads % options.kv_heads:
