@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "runtime/error.h"
+#include "runtime/held_signals.h"
 
 extern char** environ;
 
@@ -42,7 +43,7 @@ const std::vector<std::string> kOptions = {"-std=c++20",
                                            "-ffp-contract=off",
                                            "-fno-math-errno"};
 
-// A folder that goes away with all that is in it.
+// A folder that goes away with all that is in it. Ctrl-C reaches this thread afterwards, and the compiler at once.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -61,8 +62,10 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   const fs::path& path() const { return path_; }
+  const sigset_t& signals_before() const { return signals_.before(); }
 
  private:
+  HeldSignals signals_;
   fs::path path_;
 };
 
@@ -87,8 +90,9 @@ struct Outcome {
   std::string output;
 };
 
-// Standard output and standard error go to `log`, so that nothing can block on a full pipe.
-Outcome run(const std::vector<std::string>& command, const fs::path& log) {
+// Standard output and standard error go to the file `name` of the folder, so that nothing can block on a full pipe.
+Outcome run(const std::vector<std::string>& command, const TemporaryFolder& folder, const char* name) {
+  const fs::path log = folder.path() / name;
   std::vector<char*> words;
   words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -98,8 +102,13 @@ Outcome run(const std::vector<std::string>& command, const fs::path& log) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &folder.signals_before());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
-  const int problem = posix_spawn(&child, words[0], &actions, nullptr, words.data(), environ);
+  const int problem = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) return {problem, strerror(problem)};
   int status = 0;
@@ -134,14 +143,14 @@ std::string first_lines(const std::string& text, size_t limit) {
 
 std::string describe_compiler(const std::string& path) {
   const TemporaryFolder folder;
-  const Outcome version = run({path, "--version"}, folder.path() / "version");
+  const Outcome version = run({path, "--version"}, folder, "version");
   if (version.status != 0)
     throw Error({.doing = "ask the host compiler for its version",
                  .object = path,
                  .detail = first_lines(version.output, 400),
                  .advice = "install g++, or set NODEWRIGHT_CXX to a C++20 compiler"});
   // What -march=native stands for on this machine, as the compiler's own macros say it.
-  const Outcome macros = run({path, "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"}, folder.path() / "macros");
+  const Outcome macros = run({path, "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"}, folder, "macros");
   uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (const char c : macros.output) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   char machine[24];
@@ -201,7 +210,7 @@ std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
   // Linked on its own: with -fsanitize=thread the driver program would link the sanitizer's library.
   const std::vector<std::string> link = {compiler, "-shared", "-Wl,-z,defs", object, "-o", image, "-lm"};
   for (const auto& command : {compile, link}) {
-    const Outcome outcome = run(command, root / "log");
+    const Outcome outcome = run(command, folder, "log");
     if (outcome.status == 0) continue;
     throw Error({.doing = request.checked ? "compile a checked kernel for the CPU driver"
                                           : "compile a kernel for the CPU driver",

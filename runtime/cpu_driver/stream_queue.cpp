@@ -9,6 +9,7 @@
 #include "runtime/cpu_driver/driver_state.h"
 #include "runtime/cpu_driver/graph_run.h"
 #include "runtime/cpu_driver/worker_pool.h"
+#include "runtime/held_signals.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -47,6 +48,7 @@ void complete(Completion& completion) {
 }
 
 Executor::Executor(State& state) : state_(state), random_(state.options.seed * 0x9e3779b97f4a7c15ull | 1) {
+  const HeldSignals held;  // Ctrl-C is for the program's threads: its own and the workers that it starts hold it back
   // By value: the caller holds the lock, the new thread does not.
   thread_ = std::thread([this, workers = state.options.workers, timeout_ms = state.options.launch_timeout_ms] {
     main(workers, timeout_ms);

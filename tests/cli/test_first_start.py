@@ -1,9 +1,11 @@
 # The first start with a model: it says that it compiles, once, and what is not kept; cut short, it leaves nothing behind.
+import glob
 import json
 import os
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from command import PROGRAM, CommandTest, golden_model, on_device
@@ -30,6 +32,23 @@ class FirstStart(CommandTest):
         self.assertEqual((0, b""), (done.returncode, done.stdout))
         self.assertRegex(done.stderr.decode(), r"\A%snodewright: what is compiled is not kept, [^\n]*/proc/nowhere[^\n]*NODEWRIGHT_CACHE[^\n]*\n\Z"
                          % (COMPILES % "/proc/nowhere"))
+
+    def test_a_cache_whose_files_cannot_be_written_is_told_once(self):
+        done = started(*LOGITS, NODEWRIGHT_CACHE="/proc/self")  # a folder, and nobody makes a file in it
+        self.assertEqual((0, b""), (done.returncode, done.stdout))
+        self.assertRegex(done.stderr.decode(), r"\A%snodewright: what is compiled is not kept, [^\n]*cannot create /proc/self/[^\n]*\n\Z"
+                         % (COMPILES % "/proc/self"))
+
+    def test_a_signal_during_the_only_compilation_leaves_no_folder(self):
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+                with subprocess.Popen([PROGRAM, "inspect", "--model", MODEL, "--device", "cpu"], stdout=subprocess.DEVNULL,
+                                      env={**os.environ, "NODEWRIGHT_CACHE": cache, "TMPDIR": folder}) as process:
+                    while process.poll() is None and not glob.glob(os.path.join(folder, "*", "kernels_src")):
+                        time.sleep(0.002)
+                    process.send_signal(asked)
+                    self.assertEqual(-asked, process.wait(timeout=100))
+                self.assertEqual([], os.listdir(folder))
 
     def test_cut_short_it_leaves_nothing_behind_and_tells_what_becomes_of_requests(self):
         request = b'{"prompt_ids": [1], "max_tokens": 1}\n'

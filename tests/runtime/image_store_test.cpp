@@ -1,6 +1,8 @@
 #include "runtime/image_store.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <thread>
 
@@ -73,6 +75,23 @@ TEST(ImageStore, WithoutAUsableFolderSaysWhyAndStaysShut) {
     EXPECT_EQ(store.read("k", kKey).found, Found::no);
     EXPECT_NE(store.write("k", kKey, bytes_of("image")), "");
   }
+}
+
+// A limit on a file's size fails the write as a full disk does, with some of the bytes written.
+TEST(ImageStore, OnAFullDiskReportsTheWriteAndLeavesNoPartOfTheFile) {
+  const ScratchFolder folder;
+  const ImageStore store(folder.path());
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string problem = store.write("k", kKey, bytes_of(std::string(10'000, 'x')));
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_NE(problem.find("cannot write " + folder.path().string()), std::string::npos) << problem;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(store.read("k", kKey).found, Found::no);
 }
 
 TEST(ImageStore, OfAFolderThatGoesAwayReportsTheWrite) {
