@@ -1,5 +1,9 @@
 #include "bench/node_bench.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "bench/decode_bench.h"
 #include "bench/read_bandwidth.h"
 #include "graph/node_timer.h"
@@ -36,6 +40,11 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
   for (int i = 0; i < options.block_launches; ++i)
     blocks.push_back(block_spans(timer.twin(), timer.stamps_of_one_launch()));
   return {decoder.options().max_context, decoder.step_plan(), std::move(timings), std::move(blocks)};
+}
+
+std::string twin_words(const PlanTimings& timings) {
+  const double more = (timings.step_us / timings.plain_step_us - 1) * 100;
+  return fmt::format("{:.1f}% {}", std::abs(more), more < 0 ? "less" : "longer");
 }
 
 }  // namespace nodewright

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/decoder.h"
 #include "graph/plan_timings.h"
@@ -25,10 +26,13 @@ struct NodeBenchOptions {
 
 struct NodeBench {
   int64_t max_context = 0;  // of the graph
-  Plan plan;  // of buffers that are gone: for names, bytes and edges
+  Plan plan;                // of buffers that are gone: for names, bytes and edges
   PlanTimings timings;
   std::vector<std::vector<BlockSpan>> blocks;  // of each of block_launches
 };
+
+// "5.2% longer" than the plain step, or "5.2% less" where a step's times vary by more than the twin adds.
+std::string twin_words(const PlanTimings& timings);
 
 // Measures the read bandwidth of the same minutes too. Throws Error (usage) on a CPU driver that overwrites what a step
 // has copied in: the same step is launched again and again.

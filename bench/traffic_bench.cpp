@@ -233,6 +233,7 @@ TrafficFigures measure_traffic(Device& device, Engine& engine, const TrafficOpti
   warm_up.requests.resize(std::min<size_t>(options.requests.size(), 4));
   warm_up.concurrency = 4;
   TrafficRound(engine, warm_up, static_cast<uint64_t>(options.rounds) + 1).run();
+  if (options.counts) options.counts(true);
   for (int round = 0; round < options.rounds; ++round) {
     const RoundOfTraffic traffic = TrafficRound(engine, options, static_cast<uint64_t>(round)).run();
     figures.seconds += traffic.seconds;
@@ -248,6 +249,7 @@ TrafficFigures measure_traffic(Device& device, Engine& engine, const TrafficOpti
     for (const PlannedRequest& planned : options.requests) figures.prompt_tokens += planned.prompt;
     figures.requests += static_cast<int64_t>(options.requests.size());
   }
+  if (options.counts) options.counts(false);
   figures.first_token_ms = tail_of(std::move(first));
   figures.between_tokens_ms = tail_of(std::move(between));
   figures.request_ms = tail_of(std::move(whole));
@@ -260,6 +262,7 @@ ArrivingPromptFigures measure_arriving_prompt(Engine& engine, std::vector<StepRe
   ArrivingPrompt arriving(engine, steps, options);
   std::vector<double> before, during, full, worst, alone, beside;
   for (int round = -1; round < options.rounds; ++round) {  // one warms up
+    if (round == 0 && options.counts) options.counts(true);
     const double rate_alone = arriving.run(0), rate_beside = arriving.run(options.decoders);
     if (round < 0) continue;
     alone.push_back(rate_alone);
@@ -269,6 +272,7 @@ ArrivingPromptFigures measure_arriving_prompt(Engine& engine, std::vector<StepRe
     during.insert(during.end(), arriving.gaps_during.begin(), arriving.gaps_during.end());
     worst.push_back(std::ranges::max(arriving.gaps_during));
   }
+  if (options.counts) options.counts(false);
   return {.prompt = options.prompt,
           .before_ms = tail_of(std::move(before)),
           .during_ms = tail_of(std::move(during)),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "bench/arrivals.h"
@@ -14,11 +15,12 @@ namespace nodewright {
 
 struct TrafficOptions {
   std::vector<PlannedRequest> requests;
-  int64_t concurrency = 0;  // requests that are open at once, whatever their arrival says; 0: by arrival
-  RowSampling sampling;     // of every request; its seed is the first one's
-  uint64_t seed = 0;        // of the prompts
-  int64_t vocab = 0;        // that prompts are drawn from
-  int rounds = 1;           // of the same requests with other tokens, whose figures are one sample
+  int64_t concurrency = 0;                // requests that are open at once, whatever their arrival says; 0: by arrival
+  RowSampling sampling;                   // of every request; its seed is the first one's
+  uint64_t seed = 0;                      // of the prompts
+  int64_t vocab = 0;                      // that prompts are drawn from
+  int rounds = 1;                         // of the same requests with other tokens, whose figures are one sample
+  std::function<void(bool)> counts = {};  // told true before what the figures are of, and false behind it
 };
 
 struct TrafficFigures {
@@ -38,12 +40,13 @@ struct TrafficFigures {
 TrafficFigures measure_traffic(Device& device, Engine& engine, const TrafficOptions& options);
 
 struct ArrivingPromptOptions {
-  int decoders = 8;       // requests that decode when the prompt arrives
-  int64_t prompt = 8192;  // tokens of it
-  RowSampling sampling;   // of the decoders
-  uint64_t seed = 0;      // of the prompts
-  int64_t vocab = 0;      // that prompts are drawn from
-  int rounds = 3;         // the prompt alone and beside the decoders, in turns
+  int decoders = 8;                       // requests that decode when the prompt arrives
+  int64_t prompt = 8192;                  // tokens of it
+  RowSampling sampling;                   // of the decoders
+  uint64_t seed = 0;                      // of the prompts
+  int64_t vocab = 0;                      // that prompts are drawn from
+  int rounds = 3;                         // the prompt alone and beside the decoders, in turns
+  std::function<void(bool)> counts = {};  // as above
 };
 
 // Tokens of a decoder's own prompt, and how many it may write beyond the tokens of the prompt that arrives.

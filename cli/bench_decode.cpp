@@ -8,7 +8,6 @@
 #include "bench/sampling_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
-#include "cli/output_file.h"
 #include "cli/row_sampling_words.h"
 #include "cli/session.h"
 #include "runtime/error.h"
@@ -23,8 +22,7 @@ struct DecodeOptions {
   std::vector<std::string> sampling;  // empty: greedy steps beside the read bandwidth
   int samples = 20, steps = 20;
   int64_t products_from = kProductsFromRows;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 nlohmann::ordered_json line_json(const DecodeBenchLine& line) {
@@ -51,8 +49,7 @@ void check_at_least(const char* option, const std::vector<int64_t>& values, int6
 }
 
 nlohmann::ordered_json decode_record(const DecodeOptions& options, Session& session) {
-  nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
-  file["model"] = options.session.model.filename().string();
+  nlohmann::ordered_json file = measurement_record(session.device(), options.record, options.session.model);
   file["edges"] = options.session.edges;
   file["products_from"] = options.products_from;
   file["samples"] = options.samples;
@@ -100,11 +97,10 @@ int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOption
                    l.over_greedy_us.least, l.over_greedy_us.most, l.sampling);
         std::fflush(stdout);
       });
-  if (options.out.empty()) return 0;
+  if (options.record.out.empty()) return 0;
   nlohmann::ordered_json file = decode_record(options, session);
-  file["lines"] = nlohmann::ordered_json::array();
-  for (const SamplingBenchLine& line : lines) file["lines"].push_back(sampling_line_json(line));
-  write_whole_file(options.out, file.dump(2) + "\n");
+  file["lines"] = json_list(lines, sampling_line_json);
+  write_record(options.record, file);
   return 0;
 }
 
@@ -137,13 +133,12 @@ int bench_decode_command(const DecodeOptions& options) {
                                                l.wall_ms.median, l.read_bytes_per_s.median / 1e12, l.share * 100);
                                     std::fflush(stdout);
                                   });
-  if (options.out.empty()) return 0;
+  if (options.record.out.empty()) return 0;
   nlohmann::ordered_json file = decode_record(options, session);
   file["steps_per_launch"] = options.session.steps.most;
   file["loop"] = options.session.steps.loop;
-  file["lines"] = nlohmann::ordered_json::array();
-  for (const DecodeBenchLine& line : lines) file["lines"].push_back(line_json(line));
-  write_whole_file(options.out, file.dump(2) + "\n");
+  file["lines"] = json_list(lines, line_json);
+  write_record(options.record, file);
   return 0;
 }
 
@@ -176,8 +171,7 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   decode->add_option("--steps", options->steps, "launches a sample")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  decode->add_option("--out", options->out, "JSON file");
-  decode->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
+  add_record_options(*decode, options->record);
   decode->callback([options, &chosen] { chosen = [options] { return bench_decode_command(*options); }; });
 }
 

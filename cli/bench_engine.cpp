@@ -8,7 +8,6 @@
 #include "bench/engine_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
-#include "cli/output_file.h"
 #include "cli/session.h"
 
 namespace nodewright::cli {
@@ -17,8 +16,7 @@ namespace {
 struct EngineBenchWords {
   SessionOptions session;
   EngineBenchOptions bench;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 struct NamedWay {
@@ -76,17 +74,15 @@ int bench_engine_command(const EngineBenchWords& words) {
                                     if (std::exchange(first, false)) print_head();
                                     print_engine_line(line);
                                   });
-  if (words.out.empty()) return 0;
-  nlohmann::ordered_json file = measurement_record(session.device(), words.commit);
-  file["model"] = words.session.model.filename().string();
+  if (words.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);
   file["mode"] = words.session.mode;
   file["prompt"] = bench.prompt;
   file["output"] = bench.output;
   file["busy_us"] = bench.busy_us;
   file["rounds"] = bench.rounds;
-  file["lines"] = nlohmann::ordered_json::array();
-  for (const EngineBenchLine& line : lines) file["lines"].push_back(engine_line_json(line));
-  write_whole_file(words.out, file.dump(2) + "\n");
+  file["lines"] = json_list(lines, engine_line_json);
+  write_record(words.record, file);
   return 0;
 }
 
@@ -104,8 +100,7 @@ void add_bench_engine(CLI::App& bench, Action& chosen) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   engine->add_option("--rounds", words->bench.rounds, "of each way")->check(CLI::Range(1, 1000))->capture_default_str();
-  engine->add_option("--out", words->out, "JSON file");
-  engine->add_option("--commit", words->commit, "what the JSON file calls the program's commit");
+  add_record_options(*engine, words->record);
   engine->callback([words, &chosen] { chosen = [words] { return bench_engine_command(*words); }; });
 }
 

@@ -11,7 +11,6 @@
 #include "cli/bench_record.h"
 #include "cli/graph_bench_tables.h"
 #include "cli/graph_targets.h"
-#include "cli/output_file.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
@@ -31,8 +30,7 @@ struct GraphBenchCommand {
   std::filesystem::path model;
   bool model_only = false, buckets = false, reserve = false, check = false;
   int64_t most_rows = 512, context = 1024;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 // Two decode slots: one step is prepared on the host while the other runs.
@@ -89,7 +87,7 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
   if (model) {
     measured.model = bench_model_graph(device, stream, kernels, *model,
                                        {.context = command.context, .repetitions = command.bench.repetitions});
-    write_standard_output(describe(*measured.model, command.model.filename().string()) + "\n");
+    write_standard_output(describe(*measured.model, folder_name(command.model)) + "\n");
   }
   for (const GraphCase& c : cases) measured.rows.push_back({bench_graph(device, stream, kernels, c, command.bench), 0});
 
@@ -111,24 +109,22 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
   return measured;
 }
 
-std::string record(const GraphBenchCommand& command, const Device& device, const Measured& measured,
-                   const std::vector<Target>& targets) {
-  nlohmann::ordered_json file = measurement_record(device, command.commit);
+nlohmann::ordered_json record_of(const GraphBenchCommand& command, const Device& device, const Measured& measured,
+                                 const std::vector<Target>& targets) {
+  nlohmann::ordered_json file = measurement_record(device, command.record);
   file["units"] = "us: microseconds of the whole graph (loop: of one round); bytes: of device memory";
   file["repetitions"] = command.bench.repetitions;
   file["nodes_a_sample"] = command.bench.nodes_a_sample;
   file["first_build"] = json_of(measured.first);
-  file["cases"] = nlohmann::ordered_json::array();
-  for (const GraphBenchRow& row : measured.rows) file["cases"].push_back(json_of(row));
+  file["cases"] = json_list(measured.rows, [](const GraphBenchRow& row) { return json_of(row); });
   if (measured.model) {
     file["model"] = json_of(*measured.model);
-    file["model"]["name"] = command.model.filename().string();
+    file["model"]["name"] = folder_name(command.model);
     file["model"]["context"] = command.context;
   }
   if (measured.buckets) file["buckets"] = json_of(*measured.buckets);
-  file["targets"] = nlohmann::ordered_json::array();
-  for (const Target& target : targets) file["targets"].push_back(json_of(target));
-  return file.dump(1) + "\n";
+  file["targets"] = json_list(targets, [](const Target& target) { return json_of(target); });
+  return file;
 }
 
 int run_bench_graph(const GraphBenchCommand& command) {
@@ -146,7 +142,7 @@ int run_bench_graph(const GraphBenchCommand& command) {
   const Measured measured = measure(device, stream, kernels, command);
   const std::vector<Target> targets = graph_targets(measured.lines(), measured.buckets ? &*measured.buckets : nullptr);
   for (const Target& target : targets) write_standard_output(describe(target));
-  if (!command.out.empty()) write_whole_file(command.out, record(command, device, measured, targets));
+  if (!command.record.out.empty()) write_record(command.record, record_of(command, device, measured, targets));
   const bool all_met = std::all_of(targets.begin(), targets.end(), [](const Target& target) { return target.met(); });
   return command.check && !all_met ? 1 : 0;
 }
@@ -182,8 +178,7 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
   graph->add_option("--context", command->context, "keys a row of the decode plan attends to")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  graph->add_option("--out", command->out, "JSON file");
-  graph->add_option("--commit", command->commit, "what the JSON file calls the program's commit");
+  add_record_options(*graph, command->record);
   graph->add_flag("--check", command->check, "exit 1 unless every target was measured and met");
   graph->callback([command, &chosen] { chosen = [command] { return run_bench_graph(*command); }; });
 }

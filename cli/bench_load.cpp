@@ -6,9 +6,9 @@
 #include "bench/load_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
-#include "cli/output_file.h"
 #include "cli/progress_bar.h"
 #include "cli/session.h"
+#include "engine/byte_size.h"
 #include "runtime/device_selection.h"
 
 namespace nodewright::cli {
@@ -19,8 +19,7 @@ struct LoadOptions {
   std::string device = "auto";
   LoadBenchOptions load;
   uint64_t chunk_mib = load.form.chunk_bytes >> 20;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 int bench_load_command(LoadOptions options) {
@@ -32,17 +31,14 @@ int bench_load_command(LoadOptions options) {
   const LoadBenchResult r = bench_load(*opened.device, stream, options.model, options.load,
                                        {.report = [&](uint64_t done, uint64_t total) { bar.show(done, total); }});
   bar.wipe();
-  fmt::print("link   {:.2f} GB/s from pinned memory (median of {}, {:.2f} to {:.2f})\n",
-             r.link_bytes_per_s.median / 1e9, options.load.samples, r.link_bytes_per_s.least / 1e9,
-             r.link_bytes_per_s.most / 1e9);
-  fmt::print(
-      "load   {:.1f} MB in {:.2f} ms: {:.2f} GB/s, {:.1f} % of the link ({:.2f} to {:.2f} ms, out of the page cache)\n",
-      static_cast<double>(r.device_bytes) / 1e6, r.load_ms.median, r.load_bytes_per_s.median / 1e9, r.share * 100,
-      r.load_ms.least, r.load_ms.most);
-  fmt::print("first  {:.2f} ms, for {:.1f} MB of files\n", r.first_ms, static_cast<double>(r.file_bytes) / 1e6);
-  if (options.out.empty()) return 0;
-  nlohmann::ordered_json file = measurement_record(*opened.device, options.commit);
-  file["model"] = options.model.filename().string();
+  fmt::print("link   {}/s from pinned memory (median of {}, {}/s to {}/s)\n", byte_size_text(r.link_bytes_per_s.median),
+             options.load.samples, byte_size_text(r.link_bytes_per_s.least), byte_size_text(r.link_bytes_per_s.most));
+  fmt::print("load   {} in {:.2f} ms: {}/s, {:.1f} % of the link ({:.2f} to {:.2f} ms, out of the page cache)\n",
+             byte_size_text(r.device_bytes), r.load_ms.median, byte_size_text(r.load_bytes_per_s.median), r.share * 100,
+             r.load_ms.least, r.load_ms.most);
+  fmt::print("first  {:.2f} ms, for {} of files\n", r.first_ms, byte_size_text(r.file_bytes));
+  if (options.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(*opened.device, options.record, options.model);
   file["samples"] = options.load.samples;
   file["chunk_mib"] = options.chunk_mib;
   file["chunks"] = options.load.form.chunks;
@@ -54,7 +50,7 @@ int bench_load_command(LoadOptions options) {
   file["load_bytes_per_s"] = spread_json(r.load_bytes_per_s);
   file["share_of_link"] = r.share;
   file["first_ms"] = r.first_ms;
-  write_whole_file(options.out, file.dump(2) + "\n");
+  write_record(options.record, file);
   return 0;
 }
 
@@ -77,8 +73,7 @@ void add_bench_load(CLI::App& bench, Action& chosen) {
   load->add_option("--readers", options->load.form.readers, "threads that read")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  load->add_option("--out", options->out, "JSON file");
-  load->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
+  add_record_options(*load, options->record);
   load->callback([options, &chosen] { chosen = [options] { return bench_load_command(*options); }; });
 }
 

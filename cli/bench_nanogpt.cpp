@@ -9,7 +9,6 @@
 #include "bench/nanogpt_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
-#include "cli/output_file.h"
 #include "cli/session.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
@@ -21,8 +20,7 @@ struct NanogptOptions {
   std::string device = "auto", edges = "programmatic";
   std::vector<int64_t> lengths = nanogpt_sweep_lengths();
   int samples = 20;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 constexpr uint64_t kWeightSeed = 1;             // of tests/golden/nanogpt
@@ -111,17 +109,15 @@ nlohmann::ordered_json json_of(const NanogptLine& line) {
 void write_json(const NanogptOptions& options, const Device& device, const NanogptWeights& weights, const Plan& step,
                 const std::vector<NanogptLine>& named, const std::vector<NanogptLine>& sweep) {
   const NanogptConfig& c = weights.config();
-  nlohmann::ordered_json file = measurement_record(device, options.commit);
+  nlohmann::ordered_json file = measurement_record(device, options.record);
   file["model"] = {{"layers", c.layers},      {"heads", c.heads}, {"n_embd", c.embedding},
                    {"block_size", c.context}, {"vocab", c.vocab}, {"parameters", weights.parameters()}};
   file["edges"] = options.edges;
   file["samples"] = options.samples;
   file["nodes"] = step.nodes.size();
-  for (const auto& [key, lines] : {std::pair{"named", &named}, {"sweep", &sweep}}) {
-    file[key] = nlohmann::ordered_json::array();
-    for (const NanogptLine& line : *lines) file[key].push_back(json_of(line));
-  }
-  write_whole_file(options.out, file.dump(2) + "\n");
+  file["named"] = json_list(named, json_of);
+  file["sweep"] = json_list(sweep, json_of);
+  write_record(options.record, file);
 }
 
 int bench_nanogpt_command(const NanogptOptions& options) {
@@ -148,7 +144,7 @@ int bench_nanogpt_command(const NanogptOptions& options) {
   print_build(named);
   print_notes(bench.step_plan());
   std::fflush(stdout);
-  if (!options.out.empty()) write_json(options, device, weights, bench.step_plan(), named, sweep);
+  if (!options.record.out.empty()) write_json(options, device, weights, bench.step_plan(), named, sweep);
 
   for (const auto& list : {named, sweep})
     for (const NanogptLine& line : list)
@@ -173,8 +169,7 @@ void add_bench_nanogpt(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   nanogpt->add_option("--lengths", options->lengths, "tokens generated in the sweep, one or more")
       ->capture_default_str();
-  nanogpt->add_option("--out", options->out, "JSON file");
-  nanogpt->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
+  add_record_options(*nanogpt, options->record);
   nanogpt->callback([options, &chosen] { chosen = [options] { return bench_nanogpt_command(*options); }; });
 }
 

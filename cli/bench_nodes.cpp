@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,8 +22,8 @@ struct NodesOptions {
   SessionOptions session;
   int64_t context = 1024;
   int samples = 30, launches = 10;
-  std::filesystem::path out, timeline, blocks;
-  std::string commit = "unknown";  // of the program, for the record
+  std::filesystem::path timeline, blocks;
+  RecordOptions record;
 };
 
 // Nodes that do the same in different layers: "l0.qkv" and "l15.qkv" are "*.qkv".
@@ -127,16 +126,14 @@ void print_totals(const NodeBench& bench, const Totals& totals) {
   fmt::print("critical path      {:>10.3f} us, {} of {} nodes\n", totals.path.time_us, totals.path.nodes.size(),
              t.nodes.size());
   fmt::print("twin's step        {:>10.3f} us\n", t.step_us);
-  const double more = (t.step_us / t.plain_step_us - 1) * 100;  // below 0 where a step's times vary by more
-  fmt::print("plain step         {:>10.3f} us, the twin takes {:.1f}% {}\n", t.plain_step_us, std::abs(more),
-             more < 0 ? "less" : "longer");
+  fmt::print("plain step         {:>10.3f} us, the twin takes {}\n", t.plain_step_us, twin_words(t));
   fmt::print("read peak {:.1f} GB/s, empty bracket {:.3f} us, clock step {:.3f} us, {} samples\n",
              t.peak_bytes_per_s * 1e-9, t.bracket_us, t.clock_step_us, t.samples);
 }
 
-std::string json_text(const NodesOptions& options, const Device& device, const NodeBench& bench, const Totals& totals) {
-  nlohmann::ordered_json file = measurement_record(device, options.commit);
-  file["model"] = options.session.model.filename().string();
+nlohmann::ordered_json record_of(const NodesOptions& options, const Device& device, const NodeBench& bench,
+                                 const Totals& totals) {
+  nlohmann::ordered_json file = measurement_record(device, options.record, options.session.model);
   file["edges"] = options.session.edges;
   file["context"] = options.context;
   file["max_context"] = bench.max_context;
@@ -144,7 +141,7 @@ std::string json_text(const NodesOptions& options, const Device& device, const N
   file["critical_path_us"] = totals.path.time_us;
   file["critical_path"] = totals.path.nodes;
   file.update(nlohmann::ordered_json::parse(to_json(bench.timings, bench.plan)));
-  return file.dump(2) + "\n";
+  return file;
 }
 
 // Microseconds since the first block of the launch started.
@@ -183,7 +180,7 @@ int bench_nodes_command(const NodesOptions& options) {
   print_nodes(bench);
   fmt::print("\n");
   print_totals(bench, totals);
-  if (!options.out.empty()) write_whole_file(options.out, json_text(options, session.device(), bench, totals));
+  if (!options.record.out.empty()) write_record(options.record, record_of(options, session.device(), bench, totals));
   const TimedPlan timed[] = {{&bench.plan, &bench.timings}};
   if (!options.timeline.empty()) write_whole_file(options.timeline, to_trace(timed));
   if (!options.blocks.empty()) write_whole_file(options.blocks, csv_of_blocks(bench));
@@ -207,11 +204,10 @@ void add_bench_nodes(CLI::App& bench, Action& chosen) {
   nodes->add_option("--launches", options->launches, "launches a sample")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  nodes->add_option("--out", options->out, "JSON file of the times");
+  add_record_options(*nodes, options->record, "JSON file of the times");
   nodes->add_option("--timeline", options->timeline, "file for Perfetto (ui.perfetto.dev) or chrome://tracing");
   nodes->add_option("--blocks", options->blocks,
                     "CSV file: when and on which multiprocessor each block ran, of a sample's launches");
-  nodes->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
   nodes->callback([options, &chosen] { chosen = [options] { return bench_nodes_command(*options); }; });
 }
 

@@ -7,7 +7,6 @@
 #include "bench/prefill_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
-#include "cli/output_file.h"
 #include "cli/session.h"
 #include "engine/option_range.h"
 #include "runtime/error.h"
@@ -19,8 +18,7 @@ struct PrefillOptions {
   SessionOptions session;
   PrefillBenchOptions bench;
   std::vector<std::string> forms{"graph", "piecewise", "eager"};
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 nlohmann::ordered_json prefill_line_json(const PrefillBenchLine& line) {
@@ -59,16 +57,14 @@ int bench_prefill_command(const PrefillOptions& options) {
                    flops * 1e-12, flops / seconds * 1e-12, l.share * 100);
         std::fflush(stdout);
       });
-  if (options.out.empty()) return 0;
-  nlohmann::ordered_json file = measurement_record(session.device(), options.commit);
-  file["model"] = options.session.model.filename().string();
+  if (options.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(session.device(), options.record, options.session.model);
   file["edges"] = options.session.edges;
   file["numerics"] = options.session.numerics;
   file["samples"] = bench.samples;
   file["products_from"] = bench.products_from;
-  file["lines"] = nlohmann::ordered_json::array();
-  for (const PrefillBenchLine& line : lines) file["lines"].push_back(prefill_line_json(line));
-  write_whole_file(options.out, file.dump(2) + "\n");
+  file["lines"] = json_list(lines, prefill_line_json);
+  write_record(options.record, file);
   return 0;
 }
 
@@ -89,8 +85,7 @@ void add_bench_prefill(CLI::App& bench, Action& chosen) {
   prefill->add_option("--samples", options->bench.samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  prefill->add_option("--out", options->out, "JSON file");
-  prefill->add_option("--commit", options->commit, "what the JSON file calls the program's commit");
+  add_record_options(*prefill, options->record);
   prefill->callback([options, &chosen] { chosen = [options] { return bench_prefill_command(*options); }; });
 }
 

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/output_file.h"
+#include "cli/session.h"
+
 namespace nodewright::cli {
 namespace {
 
@@ -27,12 +30,28 @@ std::string today() {
   return text;
 }
 
-nlohmann::ordered_json measurement_record(const Device& device, const std::string& commit) {
+void add_record_options(CLI::App& command, RecordOptions& options, const std::string& what) {
+  command.add_option("--out", options.out, what);
+  command.add_option("--commit", options.commit, "what the JSON file calls the program's commit");
+}
+
+nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options) {
   return {{"gpu", device.name()},
           {"driver", device.driver().version()},
           {"date", today()},
-          {"commit", commit},
+          {"commit", options.commit},
           {"command", command_line()}};
+}
+
+nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options,
+                                          const std::filesystem::path& model) {
+  nlohmann::ordered_json record = measurement_record(device, options);
+  record["model"] = folder_name(model);
+  return record;
+}
+
+void write_record(const RecordOptions& options, const nlohmann::ordered_json& record) {
+  write_whole_file(options.out, record.dump(2) + "\n");
 }
 
 nlohmann::ordered_json spread_json(const Spread& s) {

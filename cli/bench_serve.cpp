@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +14,6 @@
 #include "cli/engine_options.h"
 #include "cli/length_mix.h"
 #include "cli/option_pairs.h"
-#include "cli/output_file.h"
 #include "cli/row_sampling_words.h"
 #include "cli/session.h"
 #include "cli/whole_number.h"
@@ -36,8 +36,7 @@ struct ServeWords {
   std::vector<std::string> sampling{"greedy"};
   uint64_t seed = 0;
   int rounds = 1;
-  std::filesystem::path out;
-  std::string commit = "unknown";  // of the program, for the record
+  RecordOptions record;
 };
 
 void check_serve_words(const ServeWords& words) {
@@ -87,7 +86,8 @@ void print_tail_head(const std::string& title) {
 }
 
 nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, Engine& engine,
-                                     const RowSampling& sampling, const LengthMix& prompts, const LengthMix& outputs) {
+                                     const RowSampling& sampling, const LengthMix& prompts, const LengthMix& outputs,
+                                     const std::function<void(bool)>& counts) {
   const int64_t count = words.requests.value_or(kUsualRequests);
   const TrafficFigures f =
       measure_traffic(session.device(), engine,
@@ -96,7 +96,8 @@ nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, 
                        .sampling = sampling,
                        .seed = words.seed,
                        .vocab = session.config().vocab,
-                       .rounds = words.rounds});
+                       .rounds = words.rounds,
+                       .counts = counts});
   print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
   print_tail("first token", "ms", f.first_token_ms);
   print_tail("between two tokens", "ms", f.between_tokens_ms);
@@ -120,14 +121,15 @@ nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, 
 
 nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& session, Engine& engine,
                                              std::vector<StepRecord>& steps, const RowSampling& sampling,
-                                             int64_t prompt) {
+                                             int64_t prompt, const std::function<void(bool)>& counts) {
   const ArrivingPromptFigures f = measure_arriving_prompt(engine, steps,
                                                           {.decoders = *words.decoders,
                                                            .prompt = prompt,
                                                            .sampling = sampling,
                                                            .seed = words.seed,
                                                            .vocab = session.config().vocab,
-                                                           .rounds = words.rounds});
+                                                           .rounds = words.rounds,
+                                                           .counts = counts});
   print_tail_head(
       fmt::format("{}: {} decoders, and a prompt of {} tokens arrives", sampling.name, *words.decoders, prompt));
   print_tail("tokens before it", "ms", f.before_ms);
@@ -169,6 +171,9 @@ int bench_serve_command(const ServeWords& words) {
          .advice = "fewer of them",
          .fault = Fault::usage});
   std::vector<StepRecord> steps;
+  bool counts = false;
+  engine_settings.logs = [&counts] { return counts; };
+  const auto set_counts = [&counts](bool now) { counts = now; };
   if (words.decoders) engine_settings.engine.stepped = [&steps](const StepRecord& step) { steps.push_back(step); };
   const bool choices = std::ranges::any_of(settings, &ChoiceOptions::shapes, &RowSampling::choice);
   const std::unique_ptr<Engine> engine = make_engine(engine_settings, words.session, session,
@@ -179,14 +184,13 @@ int bench_serve_command(const ServeWords& words) {
   for (const RowSampling& sampling : settings) {
     if (words.decoders)
       for (const LengthRange& range : prompts)
-        lines.push_back(serve_arriving_prompt(words, session, *engine, steps, sampling, range.most));
+        lines.push_back(serve_arriving_prompt(words, session, *engine, steps, sampling, range.most, set_counts));
     else
-      lines.push_back(serve_traffic(words, session, *engine, sampling, prompts, outputs));
+      lines.push_back(serve_traffic(words, session, *engine, sampling, prompts, outputs, set_counts));
     std::fflush(stdout);
   }
-  if (words.out.empty()) return 0;
-  nlohmann::ordered_json file = measurement_record(session.device(), words.commit);
-  file["model"] = words.session.model.filename().string();
+  if (words.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);
   file["max_batch"] = engine_settings.engine.max_batch;
   if (words.rate) file["rate"] = *words.rate;
   if (words.concurrency) file["concurrency"] = *words.concurrency;
@@ -196,7 +200,7 @@ int bench_serve_command(const ServeWords& words) {
   file["seed"] = words.seed;
   file["tuned"] = session.tuning() != nullptr;
   file["lines"] = std::move(lines);
-  write_whole_file(words.out, file.dump(2) + "\n");
+  write_record(words.record, file);
   return 0;
 }
 
@@ -237,8 +241,7 @@ void add_bench_serve(CLI::App& bench, Action& chosen) {
   serve->add_option("--rounds", words->rounds, "of the same requests with other tokens")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  serve->add_option("--out", words->out, "JSON file");
-  serve->add_option("--commit", words->commit, "what the JSON file calls the program's commit");
+  add_record_options(*serve, words->record);
   serve->callback([words, &chosen] { chosen = [words] { return bench_serve_command(*words); }; });
 }
 

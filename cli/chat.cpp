@@ -189,7 +189,7 @@ int chat(const ChatOptions& options) {
                              .sampling = options.sampling});
   if (isatty(STDIN_FILENO) != 0)
     fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
-               options.session.model.filename().string(), session.device().name());
+               folder_name(options.session.model), session.device().name());
   catch_interruption();
   return talk(conversation, sampling_of(options.sampling, config.generation), options.stats);
 }

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/byte_size.h"
 #include "cli/command.h"
+#include "engine/byte_size.h"
 #include "models/step_tuning.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cli/bench_record.h"
-#include "cli/byte_size.h"
 #include "cli/progress_bar.h"
 #include "cli/step_log.h"
 #include "cli/whole_number.h"
+#include "engine/byte_size.h"
 #include "engine/option_range.h"
 #include "runtime/error.h"
 
@@ -77,7 +77,7 @@ StepLogHead head_of_log(const EngineOptions& options, const SessionOptions& word
   for (const BuiltBucket& graph : engine.slots().built().graphs)
     if (graph.bucket > 0) buckets.insert(graph.bucket);
   return {.device = session.device().name(),
-          .model = words.model.filename().string(),
+          .model = folder_name(words.model),
           .date = today(),
           .max_batch = options.max_batch,
           .step_tokens = options.step_tokens,
@@ -197,8 +197,8 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   const std::shared_ptr<StepLogWriter> log =
       settings.log.empty() ? nullptr : std::make_shared<StepLogWriter>(settings.log);
   if (log)
-    engine.stepped = [log, told = engine.stepped](const StepRecord& step) {
-      log->write(step);
+    engine.stepped = [log, logs = settings.logs, told = engine.stepped](const StepRecord& step) {
+      if (!logs || logs()) log->write(step);
       if (told) told(step);
     };
   auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);

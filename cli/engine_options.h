@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,8 @@ struct EngineSettings {
   std::optional<int64_t> products_from;
   std::string prefill = "graph", schedule = "mixed", memory_limit;
   bool no_prefix_cache = false, no_pipelining = false;
-  std::filesystem::path log;  // of each step; empty: none
+  std::filesystem::path log;   // of each step; empty: none
+  std::function<bool()> logs;  // whether a step that is committed now is written to it; empty: every one is
 };
 
 // --step-tokens, --schedule, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages,

@@ -22,6 +22,7 @@
 #include "cli/several_steps.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
+#include "engine/byte_size.h"
 #include "engine/chat_template.h"
 #include "engine/engine_report.h"
 #include "engine/tokenizer.h"
@@ -159,8 +160,8 @@ int generate(const GenerateOptions& options) {
     if (!options.stats) return;
     RequestOutcome told = outcome;
     told.first_s += std::chrono::duration<double>(encoding).count();
-    fmt::print(stderr, "load      {:.0f} ms, {:.1f} MB of weights\ntuning    {}\n{}{}", session.model().upload_ms(),
-               static_cast<double>(session.model().weights().bytes()) / 1e6, session.tuning_words(), of_start,
+    fmt::print(stderr, "load      {:.0f} ms, {} of weights\ntuning    {}\n{}{}", session.model().upload_ms(),
+               byte_size_text(session.model().weights().bytes()), session.tuning_words(), of_start,
                outcome_report(told));
   };
   if (takes_several(options)) {

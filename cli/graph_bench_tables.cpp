@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/bench_record.h"
+#include "engine/byte_size.h"
 
 namespace nodewright::cli {
 namespace {
@@ -176,16 +177,16 @@ std::string describe_totals(const BucketsResult& result) {
       "kernels: {} for all buckets, {} compiled, {:.1f} ms in all\n"
       "first graph, before all others: {:.3f} ms, {:.2f} us a node\n"
       "one graph of as many nodes as all others, built and destroyed before them: {}\n"
-      "{} graphs, {} nodes: {:.1f} ms, {:.2f} us a node (median {:.2f}, {:.2f} to {:.2f}); {:.1f} MB of device memory, "
+      "{} graphs, {} nodes: {:.1f} ms, {:.2f} us a node (median {:.2f}, {:.2f} to {:.2f}); {} of device memory, "
       "{:.0f} B a node; each launched once with no live row: {:.1f} ms\n"
       "set by set: {:.1f} ms; the longest single build: {:.2f} us a node\n"
-      "estimated before they were built, without planning: {:.1f} ms, {:.1f} MB\n",
+      "estimated before they were built, without planning: {:.1f} ms, {}\n",
       result.kernels, result.kernels_compiled, result.kernels_ms, result.first.total_us() * 1e-3,
       us_of_node(result.first), result.reserve_ms > 0 ? fmt::format("{:.1f} ms", result.reserve_ms) : "none",
       result.lines.size(), nodes, us * 1e-3, us / static_cast<double>(nodes), spread.median, spread.least, spread.most,
-      static_cast<double>(result.free_fell_bytes) * 1e-6,
+      byte_size_text(static_cast<double>(result.free_fell_bytes)),
       static_cast<double>(result.free_fell_bytes) / static_cast<double>(nodes), result.launch_all_ms,
-      fmt::join(result.set_ms, ", "), longest_us, estimated_ms, static_cast<double>(estimated_bytes) * 1e-6);
+      fmt::join(result.set_ms, ", "), longest_us, estimated_ms, byte_size_text(estimated_bytes));
 }
 
 nlohmann::ordered_json json_of(const GraphBenchRow& row) {

@@ -6,12 +6,13 @@
 
 #include "bench/read_bandwidth.h"
 #include "bench/spread.h"
-#include "cli/byte_size.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/tokenizer_outline.h"
 #include "cli/tuning_choice.h"
+#include "engine/byte_size.h"
+#include "engine/engine.h"
 #include "models/checkpoint.h"
 #include "models/model_config.h"
 #include "models/model_summary.h"
@@ -80,6 +81,18 @@ ordered_json tokenizer_json(const std::filesystem::path& folder) {
 
 // ---- The device ------------------------------------------------------------------------------------------------
 
+// That a sequence holds in a layer with a window, where the engine's options are those that it has by itself.
+int64_t window_pages(const ModelConfig& config) {
+  const KvPool pool({.page_tokens = kPageTokens,
+                     .sequences = 1,
+                     .window = config.window_of_all(),
+                     .chunk = kStepTokens,
+                     .chunks_follow = true,
+                     .side_window = config.page_groups() > 1 ? config.window : 0,
+                     .longest = config.max_position});
+  return config.page_groups() > 1 ? pool.window_pages().total() : pool.most_pages(config.max_position);
+}
+
 ordered_json device_json(const std::string& name, const ModelSummary& summary, const ModelConfig& config) {
   const OpenedDevice opened = open_device(name);
   Device& device = *opened.device;
@@ -91,9 +104,10 @@ ordered_json device_json(const std::string& name, const ModelSummary& summary, c
   for (int i = 0; i < kBandwidthSamples; ++i) samples.push_back(bandwidth.sample());
   const double read = spread_of(samples).median;
 
+  const int64_t held = window_pages(config);
   ordered_json fits = ordered_json::array();
   for (const int64_t sequences : kSequences) {
-    const ContextFit fit = context_fit(summary, config, free_bytes, sequences);
+    const ContextFit fit = context_fit(summary, config, free_bytes, sequences, held);
     fits.push_back({{"sequences", fit.sequences},
                     {"tokens_each", fit.tokens},
                     {"least_step_ms", static_cast<double>(fit.short_bytes) / read * 1e3},
@@ -124,6 +138,8 @@ ordered_json inspect(const InspectOptions& options) {
   report["device_bytes"] = summary.device_bytes;
   report["weight_bytes_per_token"] = summary.bytes_per_token;
   report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
+  report["window"] = summary.windowed_kv_bytes_per_token > 0 ? ordered_json(config.window) : ordered_json(nullptr);
+  report["windowed_kv_bytes_per_token"] = summary.windowed_kv_bytes_per_token;
   report["tokenizer"] = tokenizer_json(options.model);
   report["chat_template"] = chat_template_file(options.model);
   report["device"] = nullptr;
@@ -196,7 +212,11 @@ std::string text_of(const ordered_json& r) {
   text += share_lines(r["kinds"], r["parameters"]) + "stored as\n" + share_lines(r["file_dtypes"], r["parameters"]);
   text += fmt::format("on a device   {} of weights, {} of them moved by a step of one token\n",
                       size_text(r["device_bytes"]), size_text(r["weight_bytes_per_token"]));
-  text += fmt::format("cache         {} a token\n", size_text(r["kv_bytes_per_token"]));
+  text +=
+      fmt::format("cache         {} a token{}\n", size_text(r["kv_bytes_per_token"]),
+                  r["window"].is_null() ? ""
+                                        : fmt::format(", {} of them only of the last {} tokens",
+                                                      size_text(r["windowed_kv_bytes_per_token"]), number("window")));
   text += fmt::format("tokenizer     {}; bos {}, eos {}; chat template {}\n", tokenizer_text(r["tokenizer"]),
                       r["bos"].is_null() ? "none" : number("bos"), ids_text(r["eos"]),
                       chat.empty() ? "none" : "in " + chat);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/byte_size.h"
+#include "engine/byte_size.h"
 
 namespace nodewright::cli {
 

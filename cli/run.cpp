@@ -149,6 +149,9 @@ void add_run(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
   add_session_options(*command, options->session);
   add_mode_option(*command, options->session);
+  command->get_option("--max-context")
+      ->description(fmt::format(
+          "tokens of the longest sequence (default: as needed; through a pipe that stays open, {})", kOpenContext));
   command
       ->add_option(
           "--requests", options->requests,

@@ -209,6 +209,10 @@ void check_model_folder(const std::filesystem::path& folder) {
                .fault = Fault::usage});
 }
 
+std::string folder_name(const std::filesystem::path& folder) {
+  return folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
+}
+
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {
   std::vector<int32_t> ids;
   size_t begin = 0;

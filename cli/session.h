@@ -93,6 +93,8 @@ Numerics numerics_of(const std::string& word);
 
 // Throws Error naming a --model that is no folder.
 void check_model_folder(const std::filesystem::path& folder);
+// The last name of its path, also where a slash stands behind it.
+std::string folder_name(const std::filesystem::path& folder);
 
 // "1,2,3" as token ids. Throws Error (usage) naming `option` and the word that is not a number, or an empty list.
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <utility>
 
-#include "cli/byte_size.h"
 #include "cli/interruption.h"
+#include "engine/byte_size.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -76,13 +76,20 @@ RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const
   return outcome;
 }
 
+// "2 nodes, 1 edges; inside them 24 nodes, 23 edges".
+std::string size_words(const Plan& plan) {
+  std::string text = fmt::format("{} nodes, {} edges", plan.nodes.size(), plan.edges.size());
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) text += "; inside " + node.name + " " + size_words(*body);
+  return text;
+}
+
 std::string decoder_report(Decoder& decoder) {
   const Decoder::Stats& stats = decoder.stats();
   std::string text = fmt::format(
       "kernels   {:.0f} ms\n"
-      "graph     {} nodes, {} edges, built in {:.2f} ms, {} of device memory\n",
-      stats.kernels_ms, decoder.step_plan().nodes.size(), decoder.step_plan().edges.size(), stats.build_ms,
-      byte_size_text(stats.graph_bytes));
+      "graph     {}, built in {:.2f} ms, {} of device memory\n",
+      stats.kernels_ms, size_words(decoder.step_plan()), stats.build_ms, byte_size_text(stats.graph_bytes));
   return text + fmt::format("memory    {} of state, {} of key/value cache\n", byte_size_text(stats.state_bytes),
                             byte_size_text(stats.cache_bytes));
 }

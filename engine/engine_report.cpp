@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/byte_size.h"
+
 namespace nodewright {
 namespace {
-
-double in_mb(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 double percent(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
@@ -26,8 +26,9 @@ std::string start_report(const BuiltGraphs& built, const MemoryUse& memory) {
     BuiltBucket sum = *one;
     for (auto other = one + 1; other != next; ++other)
       sum.nodes += other->nodes, sum.bytes += other->bytes, sum.ms += other->ms;
-    text += fmt::format("bucket    {}: {} nodes, about {:.2f} MB, {:.1f} ms\n",
-                        sum.bucket == 0 ? "eager" : std::to_string(sum.bucket), sum.nodes, in_mb(sum.bytes), sum.ms);
+    text += fmt::format("bucket    {}: {} nodes, about {}, {:.1f} ms\n",
+                        sum.bucket == 0 ? "eager" : std::to_string(sum.bucket), sum.nodes, byte_size_text(sum.bytes),
+                        sum.ms);
     nodes += sum.nodes;
     if (sum.bucket > 0) graphs += static_cast<size_t>(next - one);
     one = next;
@@ -35,15 +36,13 @@ std::string start_report(const BuiltGraphs& built, const MemoryUse& memory) {
   if (built.products > 0)
     text += fmt::format("products  {} of a library, their kernels loaded in {:.1f} ms\n", built.products,
                         built.products_ms);
-  text +=
-      fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms on {} threads; {:.1f} MB free before, {:.1f} after\n",
-                  graphs, kSlots, nodes, built.ms, built.threads, in_mb(built.free_before), in_mb(built.free_after));
+  text += fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms on {} threads; {} free before, {} after\n", graphs,
+                      kSlots, nodes, built.ms, built.threads, byte_size_text(built.free_before),
+                      byte_size_text(built.free_after));
   if (built.choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", built.choice_ms);
-  return text + fmt::format(
-                    "memory    {:.1f} MB: {:.1f} of weights, {:.1f} of state, about {:.1f} of graphs, {:.1f} of "
-                    "key/value pages\n",
-                    in_mb(memory.total()), in_mb(memory.weights), in_mb(memory.state), in_mb(memory.graphs),
-                    in_mb(memory.pages));
+  return text + fmt::format("memory    {}: {} of weights, {} of state, about {} of graphs, {} of key/value pages\n",
+                            byte_size_text(memory.total()), byte_size_text(memory.weights),
+                            byte_size_text(memory.state), byte_size_text(memory.graphs), byte_size_text(memory.pages));
 }
 
 std::string serving_report(const Engine& engine) {

@@ -59,19 +59,27 @@ ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) 
   for (const auto& [name, share] : dtypes) append(summary.dtypes, name, share);
   summary.device_bytes = footprint.bytes;
   summary.bytes_per_token = footprint.bytes_per_token;
-  summary.kv_bytes_per_token = static_cast<uint64_t>(config.layers) * KvCache::page_bytes(config) / kPageTokens;
+  const uint64_t of_layer = KvCache::page_bytes(config) / kPageTokens;
+  summary.kv_bytes_per_token = static_cast<uint64_t>(config.layers) * of_layer;
+  summary.windowed_kv_bytes_per_token = static_cast<uint64_t>(config.sliding_layers()) * of_layer;
   return summary;
 }
 
-ContextFit context_fit(const ModelSummary& summary, const ModelConfig& config, uint64_t free_bytes, int64_t sequences) {
-  const uint64_t left = free_bytes > summary.device_bytes ? free_bytes - summary.device_bytes : 0;
-  const uint64_t pages = left / (summary.kv_bytes_per_token * kPageTokens) / static_cast<uint64_t>(sequences);
+ContextFit context_fit(const ModelSummary& summary, const ModelConfig& config, uint64_t free_bytes, int64_t sequences,
+                       int64_t window_pages) {
+  const auto all = static_cast<uint64_t>(sequences), most_windowed = static_cast<uint64_t>(window_pages);
+  const uint64_t left = free_bytes > summary.device_bytes ? (free_bytes - summary.device_bytes) / all : 0;
+  const uint64_t windowed = summary.windowed_kv_bytes_per_token, full = summary.kv_bytes_per_token - windowed;
+  uint64_t pages = left / (summary.kv_bytes_per_token * kPageTokens);
+  if (windowed > 0 && pages >= most_windowed)  // a longer sequence needs no more for its windows
+    pages =
+        full == 0 ? UINT64_MAX / kPageTokens : (left - most_windowed * windowed * kPageTokens) / (full * kPageTokens);
   ContextFit fit{.sequences = sequences};
   // A sequence's last page may be part empty: the context the model was made for need not be whole pages.
   fit.tokens = static_cast<int64_t>(std::min(pages * kPageTokens, static_cast<uint64_t>(config.max_position)));
   fit.short_bytes = summary.bytes_per_token;
-  fit.filled_bytes =
-      summary.bytes_per_token + static_cast<uint64_t>(sequences * fit.tokens) * summary.kv_bytes_per_token;
+  const auto tokens = static_cast<uint64_t>(fit.tokens), seen = std::min(tokens, static_cast<uint64_t>(config.window));
+  fit.filled_bytes = summary.bytes_per_token + all * (tokens * full + seen * windowed);
   return fit;
 }
 

@@ -6,7 +6,8 @@ import unittest
 
 from command import DEMO, DEVICE, USAGE, CommandTest, run
 
-WORDS = ("bench", "serve", "--model", DEMO, "--device", DEVICE)
+WORDS = ("bench", "serve", "--device", DEVICE)
+MODEL = (*WORDS, "--model", DEMO)
 TAILS = ("first_token_ms", "between_tokens_ms", "request_ms", "idle_us")
 
 
@@ -15,7 +16,7 @@ class BenchServe(CommandTest):
         """Standard output, and the JSON file."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "serve.json")
-            text = self.succeed(*WORDS, *words, "--out", path, "--commit", "c0ffee")
+            text = self.succeed(*(WORDS if "--model" in words else MODEL), *words, "--out", path, "--commit", "c0ffee")
             with open(path) as file:
                 return text, json.load(file)
 
@@ -69,24 +70,45 @@ class BenchServe(CommandTest):
                                    line["share_of_alone"])
             self.assertIn("%.1f alone" % line["prompt_tokens_per_s_alone"]["median"], text)
 
+    def steps_of(self, *words):
+        """The figures, and the steps of the log."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "steps.jsonl")
+            _, record = self.record(*words, "--log", path)
+            with open(path) as file:
+                return record["lines"], [json.loads(line) for line in file][1:]
+
+    def test_its_log_holds_the_steps_that_the_figures_are_of_and_no_warm_up(self):
+        (line,), steps = self.steps_of("--concurrency", "2", "--requests", "5", "--prompt-tokens", "5", "--output-tokens", "4", "--rounds", "2")
+        self.assertEqual(line["steps"], len(steps))
+        self.assertEqual(line["prompt_tokens"], sum(step["prompt_tokens"] for step in steps))
+        _, steps = self.steps_of("--decoders", "2", "--prompt-tokens", "40", "--rounds", "2")
+        own = 16  # of a decoder
+        self.assertEqual(2 * (40 + 40 + 2 * own), sum(step["prompt_tokens"] for step in steps))
+
+    def test_the_model_is_named_by_its_folder_with_and_without_a_slash_behind_it(self):
+        for folder in (DEMO, DEMO + "/"):
+            _, record = self.record("--model", folder, "--concurrency", "1", "--requests", "1", "--prompt-tokens", "2", "--output-tokens", "2")
+            self.assertEqual("demo", record["model"])
+
     def test_the_mode_is_obeyed(self):
         for mode, launched in (("eager", False), ("explicit", True)):
-            done = run(*WORDS, "--concurrency", "1", "--requests", "1", "--prompt-tokens", "2", "--output-tokens", "2",
+            done = run(*MODEL, "--concurrency", "1", "--requests", "1", "--prompt-tokens", "2", "--output-tokens", "2",
                        "--mode", mode, "--trace")
             self.assertEqual(0, done.returncode)
             self.assertEqual(launched, b"cuGraphLaunch" in done.stderr, mode)
 
     def test_what_cannot_be_served_is_named(self):
-        self.assert_refused(USAGE, ["--rate", "--concurrency", "--decoders"], *WORDS)
-        self.assert_refused(USAGE, ["one of --rate"], *WORDS, "--rate", "1", "--decoders", "2")
-        self.assert_refused(USAGE, ["--rate", "0 requests"], *WORDS, "--rate", "0")
-        self.assert_refused(USAGE, ["--buckets and --max-batch"], *WORDS, "--rate", "1", "--buckets", "2")
-        self.assert_refused(USAGE, ["--decoders and --requests"], *WORDS, "--decoders", "2", "--requests", "3")
-        self.assert_refused(USAGE, ["--decoders and --max-batch"], *WORDS, "--decoders", "2", "--max-batch", "2")
-        self.assert_refused(USAGE, ["--prompt-tokens and --output-tokens", "1024"], *WORDS, "--rate", "1",
+        self.assert_refused(USAGE, ["--rate", "--concurrency", "--decoders"], *MODEL)
+        self.assert_refused(USAGE, ["one of --rate"], *MODEL, "--rate", "1", "--decoders", "2")
+        self.assert_refused(USAGE, ["--rate", "0 requests"], *MODEL, "--rate", "0")
+        self.assert_refused(USAGE, ["--buckets and --max-batch"], *MODEL, "--rate", "1", "--buckets", "2")
+        self.assert_refused(USAGE, ["--decoders and --requests"], *MODEL, "--decoders", "2", "--requests", "3")
+        self.assert_refused(USAGE, ["--decoders and --max-batch"], *MODEL, "--decoders", "2", "--max-batch", "2")
+        self.assert_refused(USAGE, ["--prompt-tokens and --output-tokens", "1024"], *MODEL, "--rate", "1",
                             "--prompt-tokens", "1000", "--output-tokens", "25")
         for words in ("", "x", "1,", "5-2", "0", "3:0", "3:x", "1-x", "9999999999"):
-            self.assert_refused(USAGE, ["--prompt-tokens", "100-2000"], *WORDS, "--rate", "1", "--prompt-tokens", words)
+            self.assert_refused(USAGE, ["--prompt-tokens", "100-2000"], *MODEL, "--rate", "1", "--prompt-tokens", words)
 
 
 if __name__ == "__main__":

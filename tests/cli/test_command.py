@@ -68,6 +68,11 @@ class Generate(CommandTest):
         self.assertEqual(story, self.succeed(*self.STORY, "--seed", "1"))
         self.assertNotEqual(story, self.succeed(*self.STORY, "--seed", "2"))
 
+    def test_without_a_seed_each_story_is_another(self):
+        words = ("generate", DEMO, "--prompt", "Once", "--max-tokens", "30", "--temperature", "2")
+        self.assertNotEqual(self.succeed(*on_device(*words)), self.succeed(*on_device(*words)))
+        self.assertEqual(1, len({self.succeed(*on_device(*words, "--seed", "7")) for _ in range(2)}))
+
     def test_greedy_choices_ignore_the_seed_and_equal_those_of_one_candidate(self):
         greedy = self.succeed(*self.STORY, "--greedy")
         for words in (["--greedy", "--seed", "7"], ["--top-k", "1", "--seed", "7"], ["--temperature", "0"],
@@ -330,6 +335,10 @@ class Graph(CommandTest):
                 self.assertEqual([], violations)
             else:
                 self.assertEqual(["inputs", "steps"], names)
+                body = plan["nodes"][1]["bodies"][0]
+                told = run(*on_device("generate", DEMO, "--prompt", "Once", "--max-tokens", "2", "--stats", "--steps-per-launch", *steps))
+                self.assertRegex(told.stderr.decode(), r"(?m)^graph +2 nodes, 1 edges; inside steps %d nodes, %d edges, built in"
+                                 % (len(body["nodes"]), len(body["edges"])))
 
     def test_edges_follow_their_option(self):
         types = {}

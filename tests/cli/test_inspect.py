@@ -180,6 +180,19 @@ class Inspect(CommandTest):
                      r" +8 +1024 +\d+\.\d{3} ms +\d+\.\d{3} ms"):
             self.assertRegex(text, re.compile("^" + line + "$", re.MULTILINE))
 
+    def test_layers_with_a_window_count_for_the_pages_that_they_hold(self):
+        model = golden_model("gemma3/window_16")  # six layers of seven see 16 tokens
+        report = self.inspect(model, "--device", DEVICE)
+        self.assertEqual((16, 7 * report["windowed_kv_bytes_per_token"]), (report["window"], 6 * report["kv_bytes_per_token"]))
+        text = self.succeed("inspect", "--model", model, "--device", "none")
+        self.assertRegex(text, r"(?m)^cache +[\d.]+ \w+ a token, [\d.]+ \w+ of them only of the last 16 tokens$")
+        step, = [fit for fit in report["device"]["fits"] if fit["sequences"] == 64]
+        self.assertEqual(256, step["tokens_each"])  # the context the model was made for
+        of_layer = report["kv_bytes_per_token"] / 7
+        moved = report["weight_bytes_per_token"] + 64 * of_layer * (256 + 6 * 16)
+        self.assertAlmostEqual(1, step["filled_step_ms"] * 1e-3 * report["device"]["read_bytes_per_s"] / moved, places=6)
+        self.assertIsNone(self.inspect(DEMO, "--device", "none")["window"])
+
     def test_hostile_checkpoints_are_refused_as_loading_refuses_them(self):
         with tempfile.TemporaryDirectory() as holder:
             for name, model, change, named in HOSTILE:

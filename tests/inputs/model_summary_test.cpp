@@ -87,7 +87,7 @@ TEST(ContextFit, GivesEachSequenceWholePagesOfWhatTheWeightsLeave) {
   config.max_position = 100'000;
   const uint64_t page = 10 * static_cast<uint64_t>(kPageTokens);
   const auto tokens = [&](uint64_t free, int64_t sequences) {
-    return context_fit(summary, config, free, sequences).tokens;
+    return context_fit(summary, config, free, sequences, 0).tokens;
   };
   EXPECT_EQ(tokens(1000 + 3 * page, 1), 3 * kPageTokens);
   EXPECT_EQ(tokens(1000 + 3 * page - 1, 1), 2 * kPageTokens);
@@ -99,10 +99,35 @@ TEST(ContextFit, GivesEachSequenceWholePagesOfWhatTheWeightsLeave) {
   EXPECT_EQ(tokens(0, 64), 0);
   config.max_position = 100;  // no multiple of a page
   EXPECT_EQ(tokens(1000 + 50 * page, 1), 100);
-  const ContextFit fit = context_fit(summary, config, 1000 + 50 * page, 8);
+  const ContextFit fit = context_fit(summary, config, 1000 + 50 * page, 8, 0);
   EXPECT_EQ(fit.tokens, 100);
   EXPECT_EQ(fit.short_bytes, 900u);
   EXPECT_EQ(fit.filled_bytes, 900u + 8 * 100 * 10);
+}
+
+TEST(ContextFit, CountsForLayersWithAWindowThePagesThatASequenceHoldsThere) {
+  ModelSummary summary;
+  summary.device_bytes = 1000;
+  summary.bytes_per_token = 900;
+  summary.kv_bytes_per_token = 10;
+  summary.windowed_kv_bytes_per_token = 8;
+  ModelConfig config;
+  config.max_position = 100'000;
+  config.window = 70;
+  constexpr int64_t kHeld = 3;
+  const uint64_t page = kPageTokens;  // of a byte a token
+  const auto fit = [&](uint64_t free, int64_t sequences) {
+    return context_fit(summary, config, 1000 + free, sequences, kHeld);
+  };
+  EXPECT_EQ(fit(2 * 10 * page, 1).tokens, 2 * kPageTokens);
+  EXPECT_EQ(fit(3 * 10 * page + 2 * page - 1, 1).tokens, 3 * kPageTokens);
+  EXPECT_EQ(fit(3 * 10 * page + 5 * 2 * page, 1).tokens, 8 * kPageTokens);
+  EXPECT_EQ(fit(4 * (3 * 10 * page + 5 * 2 * page), 4).tokens, 8 * kPageTokens);
+  EXPECT_EQ(fit(3 * 10 * page + 5 * 2 * page, 1).filled_bytes, 900u + 8 * page * 2 + 70 * 8);
+  EXPECT_EQ(fit(10 * page, 1).filled_bytes, 900u + page * 2 + page * 8);
+  summary.windowed_kv_bytes_per_token = 10;  // all layers
+  EXPECT_EQ(fit(3 * 10 * page, 1).tokens, 100'000);
+  EXPECT_EQ(fit(3 * 10 * page - 1, 1).tokens, 2 * kPageTokens);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cli/byte_size.h"
+#include "engine/byte_size.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace nodewright::cli {
+namespace nodewright {
 namespace {
 
 // Bytes of a unit, upper or lower case; 0 for a word that is none.
@@ -46,4 +46,4 @@ std::string byte_size_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : bytes < 10 ? 2 : bytes < 100 ? 1 : 0, units[unit]);
 }
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

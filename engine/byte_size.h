@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace nodewright::cli {
+namespace nodewright {
 
 // "8GB", "7.5 GiB", "8000000000", "8G" as 8GB. Nothing where it is no size, or more than 2^63 bytes.
 std::optional<uint64_t> parse_byte_size(std::string_view text);
@@ -16,4 +16,4 @@ std::optional<uint64_t> parse_byte_size(std::string_view text);
 std::string byte_size_text(double bytes);
 inline std::string byte_size_text(uint64_t bytes) { return byte_size_text(static_cast<double>(bytes)); }
 
-}  // namespace nodewright::cli
+}  // namespace nodewright
