@@ -11,6 +11,12 @@
 namespace nodewright {
 namespace {
 
+// "2.00 MB less": three digits of what is left would hide what a few graphs take.
+std::string change_words(const BuiltGraphs& built) {
+  if (built.free_after > built.free_before) return byte_size_text(built.free_after - built.free_before) + " more";
+  return byte_size_text(built.free_before - built.free_after) + " less";
+}
+
 double percent(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -37,8 +43,7 @@ std::string start_report(const BuiltGraphs& built, const MemoryUse& memory) {
     text += fmt::format("products  {} of a library, their kernels loaded in {:.1f} ms\n", built.products,
                         built.products_ms);
   text += fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms on {} threads; {} free before, {} after\n", graphs,
-                      kSlots, nodes, built.ms, built.threads, byte_size_text(built.free_before),
-                      byte_size_text(built.free_after));
+                      kSlots, nodes, built.ms, built.threads, byte_size_text(built.free_before), change_words(built));
   if (built.choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", built.choice_ms);
   return text + fmt::format("memory    {}: {} of weights, {} of state, about {} of graphs, {} of key/value pages\n",
                             byte_size_text(memory.total()), byte_size_text(memory.weights),

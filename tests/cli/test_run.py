@@ -245,7 +245,7 @@ class Run(CommandTest):
         done = run(*on_device("run", ODD, "--greedy", "--stats", "--chunk", "8"), stdin=lines_of(REQUESTS))
         self.assertEqual(0, done.returncode, done.stderr)
         text = done.stderr.decode()
-        for words in ("bucket    8: 28 nodes", "MB free before", "graphs    8 in 2 slots: 112 nodes", "of key/value pages", "rows      8 (explicit)",
+        for words in ("bucket    8: 28 nodes", " free before, ", "graphs    8 in 2 slots: 112 nodes", "of key/value pages", "rows      8 (explicit)",
                       "in use at most, 0 preemptions", "idle      ", "buckets   ", "requests  6 in", "6 length", "50 chosen", "first     token", "next      token"):
             self.assertIn(words, text)
 
