@@ -31,6 +31,7 @@ set(public_headers
   graph/hazard_check.h
   graph/hazard_tracker.h
   graph/host_call.h
+  graph/launch_arguments.h
   graph/name_table.h
   graph/node.h
   graph/node_timer.h
@@ -41,6 +42,7 @@ set(public_headers
   graph/product_operands.h
   graph/timed_twin.h
   graph/timing_trace.h
+  graph/uses.h
   kernels_src/args.h
   kernels_src/block_stamps.h
   kernels_src/field_visit.h
@@ -55,7 +57,9 @@ set(public_headers
   runtime/driver_entries.h
   runtime/error.h
   runtime/event.h
+  runtime/foreign_kernel.h
   runtime/host_heap.h
+  runtime/host_stand_in.h
   runtime/image_store.h
   runtime/inline_kernel.h
   runtime/interposer.h
@@ -65,6 +69,7 @@ set(public_headers
   runtime/matmul_library.h
   runtime/matmul_plan.h
   runtime/memory.h
+  runtime/parameter_layout.h
   runtime/stream.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)

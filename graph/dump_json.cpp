@@ -127,6 +127,14 @@ Json scalar_value(ElementType type, const std::byte* bytes) {
   return nullptr;
 }
 
+// How many elements a memory argument has: a role field says it, and of a foreign kernel's pointer the use.
+uint64_t elements_of(const PlanNode& node, const FieldInfo& field) {
+  if (field.bytes == sizeof(RoleField)) return load<RoleField>(node.arguments.data() + field.offset).count;
+  for (const Use& use : node.uses)
+    if (use.field == field.name) return use.bytes / field.element_bytes;
+  return 0;
+}
+
 Json arguments_of(const PlanNode& node) {
   Json arguments = Json::array();
   for (const FieldInfo& field : node.fields) {
@@ -135,7 +143,7 @@ Json arguments_of(const PlanNode& node) {
     if (field.role == Role::scalar)
       argument["value"] = scalar_value(field.element, bytes);
     else if (field.role != Role::condition)
-      argument["count"] = load<In<std::byte>>(bytes).count;
+      argument["count"] = elements_of(node, field);
     arguments.push_back(std::move(argument));
   }
   return arguments;

@@ -76,16 +76,18 @@ class EagerRun {
     LaunchAttributes attributes;
     const CUlaunchConfig config = launch_config(node, stream_.get(), programmatic, attributes);
     if (!sets_conditions(node)) {
-      void* argument = argument_address(node.arguments);
-      check(driver_.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx", node);
+      ParameterPointers parameters(node);
+      check(driver_.cuLaunchKernelEx(&config, node.kernel->function, parameters.get(), nullptr), "cuLaunchKernelEx",
+            node);
       return;
     }
     std::vector<std::byte> arguments(node.arguments.begin(), node.arguments.end());
     replace_conditions(node, arguments, [&](uint64_t address) {
       return Condition{0, conditions_.at(address)->as<uint32_t>().data()};
     });
-    void* argument = arguments.data();
-    check(driver_.cuLaunchKernelEx(&config, node.kernel->function, &argument, nullptr), "cuLaunchKernelEx", node);
+    ParameterPointers parameters(node, arguments);
+    check(driver_.cuLaunchKernelEx(&config, node.kernel->function, parameters.get(), nullptr), "cuLaunchKernelEx",
+          node);
   }
 
   void submit_copy(const PlanNode& node) {

@@ -119,23 +119,15 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
                                 const KernelAttributes& attributes, std::span<const std::byte> arguments,
                                 std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
                                 const std::optional<Traffic>& traffic, std::span<const NodeId> after) {
-  PlanNode node = new_node(name, NodeKind::kernel);
-  if (kernel == nullptr) refuse(node, "it has no kernel", "make the kernel with typed_kernel");
-  node.kernel = kernel;
+  if (kernel == nullptr)
+    refuse(new_node(name, NodeKind::kernel), "it has no kernel", "make the kernel with typed_kernel");
+  PlanNode node = kernel_node(name, *kernel, shape, attributes);
   node.waits_for_inputs = kernel->waits_for_inputs;
-  node.shape = shape;
-  node.attributes = attributes;
-  if (node.attributes.cluster == KernelAttributes{}.cluster)
-    std::copy(std::begin(shape.cluster), std::end(shape.cluster), node.attributes.cluster.begin());
-  if (node.attributes.shared_carveout_percent < 0)
-    node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
   if (kernel->args_bytes != arguments.size())
     refuse(node,
            fmt::format("the arguments have {} bytes and kernel '{}' takes {}", arguments.size(), kernel->name,
                        kernel->args_bytes),
            "launch the kernel with the struct that it was compiled with");
-  if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
-    refuse(node, std::move(problem), "change the launch shape or the attributes");
   node.arguments.assign(arguments.begin(), arguments.end());
   node.fields = fields;
 
@@ -149,6 +141,40 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     use = wide;
   }
   return add(std::move(node), addressed_, traffic, after);
+}
+
+PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
+                                   const KernelAttributes& attributes) const {
+  PlanNode node = new_node(name, NodeKind::kernel);
+  node.kernel = &kernel;
+  node.shape = shape;
+  node.attributes = attributes;
+  if (node.attributes.cluster == KernelAttributes{}.cluster)
+    std::copy(std::begin(shape.cluster), std::end(shape.cluster), node.attributes.cluster.begin());
+  if (node.attributes.shared_carveout_percent < 0)
+    node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
+  if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
+    refuse(node, std::move(problem), "change the launch shape or the attributes");
+  return node;
+}
+
+NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
+                                        std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
+                                        std::span<const ArgumentUse> uses) {
+  PlanNode node = kernel_node(name, kernel, how.shape, how.attributes);
+  node.waits_for_inputs = how.waits_for_inputs;
+  if (std::string problem = parameter_problem(kernel, fields); !problem.empty())
+    refuse(node, std::move(problem), "pass the arguments that the kernel's source declares");
+  node.arguments.assign(arguments.begin(), arguments.end());
+  node.fields = fields;
+
+  addressed_.clear();
+  for (const ArgumentUse& use : uses) {
+    const AddressedUse own = elements_use(node, use, use.address, use.count);
+    addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
+    check_envelope(node, own, addressed_.back());
+  }
+  return add(std::move(node), addressed_, how.traffic, how.after);
 }
 
 CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
@@ -314,18 +340,25 @@ GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const 
   std::memcpy(&value, arguments.data() + field.offset, sizeof value);
   if (field.role == Role::condition)  // its second member means nothing yet
     return {field.name, value.address, value.address == 0 ? 0 : kConditionBytes, Access::out, 1};
-  if (value.count > std::numeric_limits<uint64_t>::max() / field.element_bytes ||
-      value.address > std::numeric_limits<uint64_t>::max() - value.count * field.element_bytes)
+  AddressedUse use = elements_use(node,
+                                  {.field = field.name,
+                                   .element_bytes = field.element_bytes,
+                                   .align_bytes = field.element_bytes,
+                                   .access = access_of(field.role)},
+                                  value.address, value.count);
+  use.settled = field.role != Role::frozen && reads_before_wait(field.role);
+  return use;
+}
+
+GraphBuilder::AddressedUse GraphBuilder::elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address,
+                                                      uint64_t count) const {
+  if (count > std::numeric_limits<uint64_t>::max() / use.element_bytes ||
+      address > std::numeric_limits<uint64_t>::max() - count * use.element_bytes)
     refuse(node,
-           fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", field.name,
-                       value.count, field.element_bytes, value.address),
+           fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", use.field, count,
+                       use.element_bytes, address),
            "pass a view of a declared buffer");
-  return {field.name,
-          value.address,
-          value.count * field.element_bytes,
-          access_of(field.role),
-          field.element_bytes,
-          field.role != Role::frozen && reads_before_wait(field.role)};
+  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes};
 }
 
 void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const {

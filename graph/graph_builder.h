@@ -23,6 +23,7 @@
 
 #include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
+#include "graph/launch_arguments.h"
 #include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
@@ -45,21 +46,6 @@ struct LaunchOptions {
   KernelAttributes attributes = {};
 };
 
-// One end of a copy: device memory, or pinned host memory.
-struct CopyEnd {
-  uint64_t address = 0, bytes = 0;
-  bool host = false;
-
-  template <class T>
-  CopyEnd(const View<T>& view) : address(view.address()), bytes(view.bytes()) {}
-  template <class T>
-  CopyEnd(const Weight<T>& weight) : address(weight.address()), bytes(weight.bytes()) {}
-  CopyEnd(const DeviceBuffer& buffer) : address(buffer.address()), bytes(buffer.bytes()) {}
-  CopyEnd(const PinnedBuffer& buffer)
-      : address(reinterpret_cast<uint64_t>(buffer.data())), bytes(buffer.bytes()), host(true) {}
-  CopyEnd(uint64_t address, uint64_t bytes, bool host) : address(address), bytes(bytes), host(host) {}
-};
-
 // `rows` rows of `bytes` bytes each, from rows that lie `from_pitch` bytes apart to rows that lie `to_pitch` apart.
 struct CopyRows {
   uint64_t bytes = 0, rows = 1, to_pitch = 0, from_pitch = 0;
@@ -68,14 +54,6 @@ struct CopyRows {
 // `rows` rows of `count` elements each, which begin `pitch` bytes apart.
 struct FillRows {
   uint64_t count = 0, rows = 1, pitch = 0;
-};
-
-// What a node without an argument struct does with a range: the function of a host node, the streams on the other side
-// of an event.
-struct DeclaredUse {
-  std::string_view field;  // a literal: it is kept by reference
-  CopyEnd range;
-  Access access = Access::in;
 };
 
 // How a child plan gets into the graph. moved: its kernels, copies and fills can be patched one by one, and it can be
@@ -148,6 +126,24 @@ class GraphBuilder {
     return Node<A>{add_kernel(name, kernel.loaded, kernel.shape, options.attributes, argument_bytes(args),
                               options.envelope ? argument_bytes(*options.envelope) : std::span<const std::byte>(),
                               fields_of<A>(), options.traffic, options.after)};
+  }
+
+  // Adds a node of a kernel that takes any number and type of parameters (graph/launch_arguments.h says what an
+  // argument may be). Edges around it are full unless the launch declares that the kernel waits. Refused, beside the
+  // above: another number, size or alignment of arguments than the code has. An argument that does not say what the
+  // kernel does with memory does not compile.
+  template <class... P>
+  ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const ForeignLaunch& how,
+                           const P&... arguments) {
+    (check_argument<P>(), ...);
+    using Block = ArgumentBlock<P...>;
+    const Block block(arguments...);
+    return {add_foreign_kernel(name, kernel.loaded(), how, block.bytes, Block::kFields, block.uses)};
+  }
+  template <class... P>
+  ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const LaunchShape& shape,
+                           const P&... arguments) {
+    return launch(name, kernel, ForeignLaunch{.shape = shape}, arguments...);
   }
 
   // Copies the first `bytes` of `from` over the first `bytes` of `to`. Not from host to host.
@@ -270,6 +266,11 @@ class GraphBuilder {
                     const KernelAttributes& attributes, std::span<const std::byte> arguments,
                     std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
                     const std::optional<Traffic>& traffic, std::span<const NodeId> after);
+  NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
+                            std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
+                            std::span<const ArgumentUse> uses);
+  PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
+                       const KernelAttributes& attributes) const;
   // `bytes`: from `to` to the end of the view.
   FillNode add_fill(std::string_view name, uint64_t to, uint64_t bytes, const FillRows& shape,
                     std::span<const unsigned char> pattern, const std::vector<NodeId>& after);
@@ -281,6 +282,8 @@ class GraphBuilder {
   NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
              std::span<const NodeId> after);
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
+  // Of `count` elements at `address`.
+  AddressedUse elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address, uint64_t count) const;
   void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
   void check_rows(const PlanNode& node, std::string_view field, const Rows& rows, uint64_t held_bytes) const;
   void check_overlaps(const PlanNode& node) const;

@@ -78,14 +78,15 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
                                     std::span<const CUgraphEdgeData> types) {
   if (node.kind == NodeKind::child) return add_child(node, graph, before, types);
   if (node.kind == NodeKind::conditional) return add_conditional(node, graph, before, types);
-  void* argument = argument_address(node.arguments);
+  std::span<const std::byte> arguments = node.arguments;
   std::vector<std::byte> with_handles;
   if (sets_conditions(node)) {
     with_handles.assign(node.arguments.begin(), node.arguments.end());
     replace_conditions(node, with_handles, [&](uint64_t address) { return Condition{condition(address), nullptr}; });
-    argument = with_handles.data();
+    arguments = with_handles;
   }
-  CUgraphNodeParams parameters = graph_node_parameters(node, plan_->device->context(), &argument);
+  ParameterPointers pointers(node, arguments);
+  CUgraphNodeParams parameters = graph_node_parameters(node, plan_->device->context(), pointers.get());
   CUgraphNode added = nullptr;
   driver_->label(node.name);
   const CUresult result =

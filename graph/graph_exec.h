@@ -19,6 +19,7 @@
 #include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
 #include "graph/host_call.h"
+#include "graph/launch_arguments.h"
 #include "graph/node.h"
 #include "graph/product_form.h"
 #include "runtime/memory.h"
@@ -72,6 +73,22 @@ class ExplicitGraph {
     patch_field(node, sizeof(A), offset_of(field), &value, sizeof(F));
   }
 
+  // The same of an argument of a foreign kernel, by its place or its name: patch<1>(node, view),
+  // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryUse::within); a
+  // struct with_uses, whose uses stay within theirs.
+  template <size_t kIndex, class... P>
+  void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template Argument<kIndex>::Patch& argument) {
+    using Argument = typename ForeignNode<P...>::template Argument<kIndex>;
+    const auto passed = Argument::passed(argument);
+    patch_argument(node, ArgumentBlock<P...>::kFields, kIndex, &passed, Argument::uses(argument));
+  }
+  template <FixedName kName, class... P>
+  void patch(ForeignNode<P...> node,
+             const typename ForeignNode<P...>::template Argument<ForeignNode<P...>::template index_of<kName>()>::Patch&
+                 argument) {
+    patch<ForeignNode<P...>::template index_of<kName>()>(node, argument);
+  }
+
   // The plan of a child, moved or cloned, made anew: the same nodes, kernels, attributes, ranges and edges under the
   // same name, with other scalars, shapes or functions. Patches made inside it before are gone.
   void patch_child(ChildNode node, Plan plan);
@@ -118,6 +135,9 @@ class ExplicitGraph {
   BuiltPlan& built_plan_of(NodeId node) const;
   static BuiltPlan::NodeState& state_of(BuiltPlan& built, const PlanNode& node, const ExplicitGraph& exec);
   void patch_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
+  void patch_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
+                      std::span<const ArgumentUse> uses);
+  void set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field, const void* value);
 
   std::shared_ptr<const Plan> plan_;
   GraphBudget::Share share_;

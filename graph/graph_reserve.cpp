@@ -16,8 +16,8 @@ void reserve_graphs(const Plan& like, size_t graphs) {
   for (size_t i = 0; i < graphs; ++i)
     for (const PlanNode& node : like.nodes) {
       if (node.kind != NodeKind::kernel || sets_conditions(node)) continue;
-      void* argument = argument_address(node.arguments);
-      CUgraphNodeParams parameters = graph_node_parameters(node, like.device->context(), &argument);
+      ParameterPointers pointers(node);
+      CUgraphNodeParams parameters = graph_node_parameters(node, like.device->context(), pointers.get());
       CUgraphNode added = nullptr;
       const size_t edges = last == nullptr ? 0 : 1;
       driver.check(driver.cuGraphAddNode(&added, graph.get(), &last, &full, edges, &parameters), "cuGraphAddNode",

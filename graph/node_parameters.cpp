@@ -9,15 +9,20 @@
 
 namespace nodewright {
 
-void* argument_address(std::span<const std::byte> arguments) {
-  return const_cast<std::byte*>(arguments.data());  // the driver's structs know no const
+ParameterPointers::ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments) {
+  auto* first = const_cast<std::byte*>(arguments.data());  // the driver's structs know no const
+  few_[0] = first;
+  if (node.kernel == nullptr) return;
+  const std::span<const KernelParameter> parameters = node.kernel->parameters;
+  if (parameters.size() > few_.size()) many_.resize(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) get()[i] = first + parameters[i].offset;
 }
 
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** argument) {
-  return kernel_parameters(node, node.shape, argument);
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters) {
+  return kernel_parameters(node, node.shape, parameters);
 }
 
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** argument) {
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters) {
   CUDA_KERNEL_NODE_PARAMS kernel{};
   kernel.func = node.kernel->function;
   kernel.gridDimX = shape.grid[0];
@@ -27,7 +32,7 @@ CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShap
   kernel.blockDimY = shape.block[1];
   kernel.blockDimZ = shape.block[2];
   kernel.sharedMemBytes = shape.shared_bytes;
-  kernel.kernelParams = argument;
+  kernel.kernelParams = parameters;
   return kernel;
 }
 
@@ -130,11 +135,11 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
   return result;
 }
 
-CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** argument) {
+CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** parameters) {
   CUgraphNodeParams result{};
   switch (node.kind) {
     case NodeKind::kernel: {
-      const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(node, argument);
+      const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(node, parameters);
       result.type = CU_GRAPH_NODE_TYPE_KERNEL;
       result.kernel.func = kernel.func;
       result.kernel.gridDimX = kernel.gridDimX;

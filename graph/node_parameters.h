@@ -7,20 +7,33 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "graph/node.h"
 
 namespace nodewright {
 
-// The one kernel parameter is the argument struct; the driver copies it when the node is added or launched.
-// `argument` must stay where it is while the result is in use.
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** argument);
+// Where each of a kernel's parameters lies in `arguments`, the node's own or others of its layout, as the driver's
+// structs want it; the driver copies them when the node is added or launched, and writes nothing there. Both must stay
+// where they are while the pointers are in use. Other kinds of nodes have none.
+class ParameterPointers {
+ public:
+  ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments);
+  explicit ParameterPointers(const PlanNode& node) : ParameterPointers(node, node.arguments) {}
+  ParameterPointers(const ParameterPointers&) = delete;
+  ParameterPointers& operator=(const ParameterPointers&) = delete;
 
-// The address of the argument struct as the driver's structs want it. The driver does not write there.
-void* argument_address(std::span<const std::byte> arguments);
+  void** get() { return many_.empty() ? few_.data() : many_.data(); }
+
+ private:
+  std::array<void*, 16> few_;
+  std::vector<void*> many_;  // where there are more
+};
+
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters);
 
 // The same of a shape that differs from the node's, for patches.
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** argument);
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters);
 
 // What a kernel's attributes are in the driver's words; only those that differ from the default.
 struct LaunchAttributes {
@@ -52,7 +65,7 @@ CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy);
 CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 
 // For cuGraphAddNode, and kinds that hold no plan and are no product: all bytes that the kind does not use are zero.
-CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** argument);
+CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** parameters);
 
 // For cuGraphInstantiateWithParams.
 cuuint64_t instantiation_flags(const Plan& plan);

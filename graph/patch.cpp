@@ -28,22 +28,20 @@ const Use* use_of(const PlanNode& node, std::string_view field) {
   return found == node.uses.end() ? nullptr : &*found;
 }
 
-void check_within_envelope(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
-  RoleField wanted;
-  std::memcpy(&wanted, value, sizeof wanted);
+void check_within_envelope(const Plan& plan, const PlanNode& node, const ArgumentUse& wanted) {
   if (wanted.count == 0) return;
   const auto refuse = [&](std::string detail) {
     refuse_patch(node,
-                 fmt::format("field '{}' to {} elements of {} bytes at {:#x}: {}", field.name, wanted.count,
-                             field.element_bytes, wanted.address, detail),
+                 fmt::format("field '{}' to {} elements of {} bytes at {:#x}: {}", wanted.field, wanted.count,
+                             wanted.element_bytes, wanted.address, detail),
                  "build the node with an envelope that contains the new range");
   };
-  const Use* use = use_of(node, field.name);
+  const Use* use = use_of(node, wanted.field);
   if (use == nullptr) refuse("it was empty when the node was built");
   const uint64_t begin = plan.buffers[use->buffer].range.address + use->offset;
-  if (wanted.address % field.element_bytes != 0) refuse("not aligned to its element");
+  if (wanted.address % wanted.align_bytes != 0) refuse("not aligned to its element");
   if (wanted.address < begin || wanted.address - begin > use->bytes ||
-      wanted.count > (use->bytes - (wanted.address - begin)) / field.element_bytes)
+      wanted.count > (use->bytes - (wanted.address - begin)) / wanted.element_bytes)
     refuse(fmt::format("outside its envelope {}, {:#x} + {} bytes",
                        describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes));
 }
@@ -52,7 +50,15 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
   if (field.role == Role::condition)
     refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
                  "let the kernel set another value");
-  if (field.role != Role::scalar) check_within_envelope(plan, node, field, value);
+  if (field.role == Role::scalar) return;
+  RoleField wanted;
+  std::memcpy(&wanted, value, sizeof wanted);
+  check_within_envelope(plan, node,
+                        {.field = field.name,
+                         .address = wanted.address,
+                         .count = wanted.count,
+                         .element_bytes = field.element_bytes,
+                         .align_bytes = field.element_bytes});
 }
 
 void check_arguments(const PlanNode& node, size_t args_bytes) {
@@ -61,6 +67,19 @@ void check_arguments(const PlanNode& node, size_t args_bytes) {
                  fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
                              node.arguments.size(), args_bytes),
                  "pass what launch() of this plan's builder returned");
+}
+
+// The argument that a foreign node's handle names, with its uses within those it was built with.
+const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::span<const FieldInfo> fields, size_t index,
+                                std::span<const ArgumentUse> uses) {
+  const auto same = [](const FieldInfo& a, const FieldInfo& b) {
+    return a.name == b.name && a.offset == b.offset && a.bytes == b.bytes && a.role == b.role && a.element == b.element;
+  };
+  if (!std::equal(node.fields.begin(), node.fields.end(), fields.begin(), fields.end(), same))
+    refuse_patch(node, fmt::format("it is of kind {} and has other arguments", to_string(node.kind)),
+                 "pass what launch() of this plan's builder returned");
+  for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
+  return node.fields[index];
 }
 
 // One end of a copy, against the range that it was built with.
@@ -103,8 +122,8 @@ CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext contex
     const CUDA_MEMSET_NODE_PARAMS parameters = fill_parameters(state.fill);
     return driver.cuGraphExecMemsetNodeSetParams(exec, handle, &parameters, context);
   }
-  void* argument = argument_address(state.arguments);
-  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, state.shape, &argument);
+  ParameterPointers pointers(node, state.arguments);
+  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, state.shape, pointers.get());
   return driver.cuGraphExecKernelNodeSetParams(exec, handle, &parameters);
 }
 
@@ -162,16 +181,29 @@ void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, con
   check_arguments(node, args_bytes);
   const FieldInfo& field = field_at(node, offset, bytes);
   check_field_value(*built.plan, node, field, value);
+  set_argument_bytes(built, node, field, value);
+}
+
+void ExplicitGraph::patch_argument(NodeId id, std::span<const FieldInfo> fields, size_t index, const void* value,
+                                   std::span<const ArgumentUse> uses) {
+  BuiltPlan& built = built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  set_argument_bytes(built, node, check_argument(*built.plan, node, fields, index, uses), value);
+}
+
+void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field,
+                                       const void* value) {
   BuiltPlan::NodeState& state = state_of(built, node, *this);
-  constexpr size_t kMostBytes = 64;
-  std::array<std::byte, kMostBytes> before;
-  if (bytes > before.size()) refuse_patch(node, fmt::format("field '{}' has {} bytes", field.name, bytes), "");
-  std::memcpy(before.data(), state.arguments.data() + offset, bytes);
-  std::memcpy(state.arguments.data() + offset, value, bytes);
+  std::byte* held = state.arguments.data() + field.offset;
+  std::array<std::byte, 64> few;
+  std::vector<std::byte> many(field.bytes <= few.size() ? 0 : field.bytes);
+  std::byte* before = many.empty() ? few.data() : many.data();
+  std::memcpy(before, held, field.bytes);
+  std::memcpy(held, value, field.bytes);
   const CUresult result =
       set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
   if (result == CUDA_SUCCESS) return;
-  std::memcpy(state.arguments.data() + offset, before.data(), bytes);
+  std::memcpy(held, before, field.bytes);
   driver_->check(result, "cuGraphExecKernelNodeSetParams", "patch node", node.name,
                  fmt::format("field '{}'", field.name));
 }
@@ -198,11 +230,22 @@ void PatchSet::set_field(NodeId id, size_t args_bytes, size_t offset, const void
   const BuiltPlan& built = exec_->built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
   check_arguments(node, args_bytes);
-  check_field_value(*built.plan, node, field_at(node, offset, bytes), value);
+  const FieldInfo& field = field_at(node, offset, bytes);
+  check_field_value(*built.plan, node, field, value);
+  set_bytes(id, field, value);
+}
+
+void PatchSet::set_argument(NodeId id, std::span<const FieldInfo> fields, size_t index, const void* value,
+                            std::span<const ArgumentUse> uses) {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  set_bytes(id, check_argument(*built.plan, built.plan->nodes[id.index], fields, index, uses), value);
+}
+
+void PatchSet::set_bytes(NodeId id, const FieldInfo& field, const void* value) {
   Change& change = change_of(id);
   const auto* first = static_cast<const std::byte*>(value);
-  std::erase_if(change.fields, [&](const Change::FieldBytes& field) { return field.offset == offset; });
-  change.fields.push_back({offset, std::vector<std::byte>(first, first + bytes)});
+  std::erase_if(change.fields, [&](const Change::FieldBytes& bytes) { return bytes.offset == field.offset; });
+  change.fields.push_back({field.offset, std::vector<std::byte>(first, first + field.bytes)});
 }
 
 void PatchSet::shape(NodeId id, const LaunchShape& shape) {

@@ -33,6 +33,20 @@ class PatchSet {
     set_field(node, sizeof(A), ExplicitGraph::offset_of(field), &value, sizeof(F));
   }
 
+  // One argument of a foreign kernel; the rules of ExplicitGraph::patch.
+  template <size_t kIndex, class... P>
+  void set(ForeignNode<P...> node, const typename ForeignNode<P...>::template Argument<kIndex>::Patch& argument) {
+    using Argument = typename ForeignNode<P...>::template Argument<kIndex>;
+    const auto passed = Argument::passed(argument);
+    set_argument(node, ArgumentBlock<P...>::kFields, kIndex, &passed, Argument::uses(argument));
+  }
+  template <FixedName kName, class... P>
+  void set(ForeignNode<P...> node,
+           const typename ForeignNode<P...>::template Argument<ForeignNode<P...>::template index_of<kName>()>::Patch&
+               argument) {
+    set<ForeignNode<P...>::template index_of<kName>()>(node, argument);
+  }
+
   // Grid, block and shared bytes of a kernel node, within the limits of kernel, device and the node's attributes. Its
   // cluster stays.
   void shape(NodeId node, const LaunchShape& shape);
@@ -79,6 +93,9 @@ class PatchSet {
   CUresult apply(const Change& change, const BuiltPlan::NodeState& state) const;
   BuiltPlan::NodeState state_after(const Change& change) const;
   void set_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
+  void set_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
+                    std::span<const ArgumentUse> uses);
+  void set_bytes(NodeId node, const FieldInfo& field, const void* value);
 
   ExplicitGraph* exec_;
   std::vector<Change> changes_;                                      // one a node

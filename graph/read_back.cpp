@@ -211,8 +211,8 @@ class Comparison {
   void compare_kernel(const PlanNode& node) {
     CUDA_KERNEL_NODE_PARAMS held{};
     check(driver_.cuGraphKernelNodeGetParams(handle(node), &held), "cuGraphKernelNodeGetParams");
-    void* argument = argument_address(node.arguments);
-    const CUDA_KERNEL_NODE_PARAMS planned = kernel_parameters(node, &argument);
+    ParameterPointers pointers(node);
+    const CUDA_KERNEL_NODE_PARAMS planned = kernel_parameters(node, pointers.get());
     if (planned.func != held.func) differences_.push_back(fmt::format("node '{}': another function", node.name));
     expect(node, "grid x", planned.gridDimX, held.gridDimX);
     expect(node, "grid y", planned.gridDimY, held.gridDimY);
@@ -221,20 +221,37 @@ class Comparison {
     expect(node, "block y", planned.blockDimY, held.blockDimY);
     expect(node, "block z", planned.blockDimZ, held.blockDimZ);
     expect(node, "shared bytes", planned.sharedMemBytes, held.sharedMemBytes);
-    if (held.kernelParams == nullptr || held.kernelParams[0] == nullptr) {
-      differences_.push_back(fmt::format("node '{}': the driver holds no arguments", node.name));
-      return;
+    if (node.kernel->parameters.empty() && !node.fields.empty()) {
+      if (held.kernelParams == nullptr || held.kernelParams[0] == nullptr)
+        differences_.push_back(fmt::format("node '{}': the driver holds no arguments", node.name));
+      else
+        compare_fields(node, static_cast<const std::byte*>(held.kernelParams[0]));
+    } else {
+      compare_parameters(node, held.kernelParams);
     }
-    // Field by field: bytes between fields mean nothing.
-    for (const FieldInfo& field : node.fields) {
-      if (field.role == Role::condition) {
-        compare_condition(node, field, static_cast<const std::byte*>(held.kernelParams[0]));
-        continue;
-      }
-      const auto* bytes = static_cast<const std::byte*>(held.kernelParams[0]) + field.offset;
-      if (std::memcmp(bytes, node.arguments.data() + field.offset, field.bytes) != 0)
-        differences_.push_back(fmt::format("node '{}': argument '{}' differs", node.name, field.name));
-    }
+  }
+
+  // Field by field: bytes between fields mean nothing.
+  void compare_fields(const PlanNode& node, const std::byte* held) {
+    for (const FieldInfo& field : node.fields)
+      if (field.role == Role::condition)
+        compare_condition(node, field, held);
+      else
+        compare_argument(node, field, held + field.offset);
+  }
+
+  void compare_parameters(const PlanNode& node, void** held) {
+    for (size_t i = 0; i < node.fields.size(); ++i)
+      if (held == nullptr || held[i] == nullptr)
+        differences_.push_back(
+            fmt::format("node '{}': the driver holds no argument '{}'", node.name, node.fields[i].name));
+      else
+        compare_argument(node, node.fields[i], static_cast<const std::byte*>(held[i]));
+  }
+
+  void compare_argument(const PlanNode& node, const FieldInfo& field, const std::byte* held) {
+    if (std::memcmp(held, node.arguments.data() + field.offset, field.bytes) != 0)
+      differences_.push_back(fmt::format("node '{}': argument '{}' differs", node.name, field.name));
   }
 
   void compare_condition(const PlanNode& node, const FieldInfo& field, const std::byte* held) {

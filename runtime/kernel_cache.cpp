@@ -269,15 +269,19 @@ void KernelCache::allow_shared(const LoadedKernel& kernel, unsigned bytes) {
   const std::lock_guard lock(mutex_);
   unsigned& allowed = shared_allowed_[kernel.function];
   if (bytes <= allowed) return;
-  Driver& driver = device_.driver();
+  allow_dynamic_shared(device_, kernel, bytes);
+  allowed = bytes;
+}
+
+void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes) {
+  Driver& driver = device.driver();
   driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          static_cast<int>(bytes)),
                "cuFuncSetAttribute", "reserve shared memory for kernel", kernel.name,
                "needs " + std::to_string(bytes) + " dynamic and " + std::to_string(kernel.static_shared_bytes) +
-                   " static bytes a block, " + device_.name() + " has " +
-                   std::to_string(device_.properties().shared_optin_bytes),
+                   " static bytes a block, " + device.name() + " has " +
+                   std::to_string(device.properties().shared_optin_bytes),
                "launch it with less shared memory");
-  allowed = bytes;
 }
 
 KernelCache::Stats KernelCache::stats() const {

@@ -21,6 +21,7 @@
 #include "runtime/device.h"
 #include "runtime/image_store.h"
 #include "runtime/kernel_request.h"
+#include "runtime/parameter_layout.h"
 
 namespace nodewright {
 
@@ -34,9 +35,15 @@ struct LoadedKernel {
   int registers = 0;                 // per thread
   uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0
   uint64_t static_shared_bytes = 0;  // per block
-  uint64_t args_bytes = 0;           // size of the one argument struct, as the built code sees it
-  int max_threads = 0;               // per block
+  uint64_t args_bytes = 0;           // size of the one argument struct, as the built code sees it; or of all parameters
+  // Of a kernel that takes other than one argument struct (runtime/foreign_kernel.h).
+  std::vector<KernelParameter> parameters;
+  int max_threads = 0;  // per block
 };
+
+// Lets `kernel` be launched with `bytes` of dynamic shared memory: a driver call, which more than 48 KiB need. Throws
+// Error with the device's limit.
+void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes);
 
 struct KernelCacheOptions {
   std::filesystem::path folder;  // empty: ImageStore::default_folder()

@@ -35,7 +35,7 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*);
 namespace nodewright {
 namespace {
 
-constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.12"};
+constexpr const char* kNvrtcFiles[] = {"libnvrtc.so.13", "libnvrtc.so", "libnvrtc.so.12"};
 constexpr int kLogLines = 6;
 
 // NVRTC opens libnvrtc-builtins.so.<version> by its bare name at the first compilation, and pip's wheels are not on the
@@ -67,7 +67,7 @@ struct Nvrtc::Table {
 #undef NODEWRIGHT_ENTRY
 };
 
-std::vector<std::string> Nvrtc::candidates() { return cuda_library_places(kFiles, "NODEWRIGHT_NVRTC"); }
+std::vector<std::string> Nvrtc::candidates() { return cuda_library_places(kNvrtcFiles, "NODEWRIGHT_NVRTC"); }
 
 std::unique_ptr<Nvrtc> Nvrtc::load() {
   std::string tried;

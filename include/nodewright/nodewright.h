@@ -23,6 +23,7 @@
 #include "nodewright/version.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
+#include "runtime/foreign_kernel.h"
 #include "runtime/host_heap.h"
 #include "runtime/inline_kernel.h"
 #include "runtime/kernel_cache.h"

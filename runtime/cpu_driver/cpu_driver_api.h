@@ -28,6 +28,24 @@ struct CpuDriverOptions {
   uint64_t launch_timeout_ms = 0;
 };
 
+// One parameter in a kernel's parameter block.
+struct CpuKernelParameter {
+  uint32_t offset, bytes;
+};
+
+// An image for cuLibraryLoadData: a function of the program as a kernel. A launch calls it once.
+struct CpuHostKernel {
+  char magic[16] = "nodewright host";
+  const char* name;
+  const CpuKernelParameter* parameters;
+  size_t parameter_count;
+  const void* function;  // the driver keeps a copy of it, and of all that stands above
+  // Null, or what went wrong; valid until the thread's next call.
+  const char* (*run)(const void* function, const void* arguments);
+  void* (*copy)(const void* function);
+  void (*release)(void* function);
+};
+
 }  // namespace nodewright
 
 extern "C" {

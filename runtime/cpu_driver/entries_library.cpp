@@ -82,9 +82,10 @@ CUresult set_attribute(State& s, const std::shared_ptr<LoadedImage>& loaded, CUf
 
 CUresult get_parameter(const std::shared_ptr<LoadedImage>& loaded, size_t index, size_t* offset, size_t* bytes) {
   if (loaded == nullptr) return no_kernel();
-  if (offset == nullptr || index > 0) return CUDA_ERROR_INVALID_VALUE;  // one struct, and no more
-  *offset = 0;
-  if (bytes != nullptr) *bytes = loaded->image->args_bytes;
+  const auto& parameters = loaded->image->parameters;
+  if (offset == nullptr || index >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = parameters[index].offset;
+  if (bytes != nullptr) *bytes = parameters[index].bytes;
   return CUDA_SUCCESS;
 }
 

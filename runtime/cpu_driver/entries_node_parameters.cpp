@@ -29,7 +29,9 @@ CUresult keep_attributes(const State& s, const KernelWork& changed, KernelWork& 
 // The pointers returned are the node's own and last until its parameters change.
 CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS* out) {
   return read_node<KernelWork>(handle, out, [](State&, KernelWork& work, CUDA_KERNEL_NODE_PARAMS& params) {
-    work.params[0] = work.args.data();
+    work.params.clear();
+    for (const CpuKernelParameter& parameter : work.loaded->image->parameters)
+      work.params.push_back(work.args.data() + parameter.offset);
     work.extra_bytes = work.args.size();
     void* const extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, work.args.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
                            &work.extra_bytes, CU_LAUNCH_PARAM_END};
@@ -42,7 +44,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE
               work.block.y,
               work.block.z,
               work.shared_bytes,
-              work.by_extra ? nullptr : work.params,
+              work.by_extra ? nullptr : work.params.data(),
               work.by_extra ? work.extra : nullptr,
               work.by_kernel ? work.loaded->kernel : nullptr,
               primary_context()};

@@ -1,4 +1,4 @@
-// Through an anonymous file and dlopen, so that nothing is left on disk.
+// A shared object goes through an anonymous file and dlopen, so that nothing is left on disk.
 #include "runtime/cpu_driver/kernel_image.h"
 
 #include <dlfcn.h>
@@ -15,6 +15,8 @@
 
 namespace nodewright::cpu {
 namespace {
+
+constexpr uint32_t kMostThreadsOfBlock = 1024;  // CUDA C++ Programming Guide, "Technical specifications"
 
 // The size of the ELF file at `code`: its section headers come last. 0: no ELF shared object of this machine.
 size_t image_bytes(const void* code) {
@@ -75,7 +77,24 @@ Extent mapped_extent(void* library) {
 
 }  // namespace
 
+std::unique_ptr<KernelImage> KernelImage::of_host_function(const CpuHostKernel& kernel) {
+  std::unique_ptr<KernelImage> image(new KernelImage);
+  image->name = kernel.name;
+  image->parameters.assign(kernel.parameters, kernel.parameters + kernel.parameter_count);
+  for (const CpuKernelParameter& parameter : image->parameters)
+    image->args_bytes = std::max(image->args_bytes, parameter.offset + parameter.bytes);
+  image->max_threads = kMostThreadsOfBlock;
+  image->waits = true;  // it is called when all before it has completed
+  image->function_ = kernel.copy(kernel.function);
+  image->run_ = kernel.run;
+  image->release_ = kernel.release;
+  return image;
+}
+
 std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
+  static const CpuHostKernel host{};
+  if (memcmp(code, host.magic, sizeof host.magic) == 0)
+    return of_host_function(*static_cast<const CpuHostKernel*>(code));
   const size_t bytes = image_bytes(code);
   if (bytes == 0) return nullptr;
   std::unique_ptr<KernelImage> image(new KernelImage);
@@ -87,6 +106,7 @@ std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
   image->name = descriptor->name;
   image->entry = descriptor->entry;
   image->args_bytes = descriptor->args_bytes;
+  image->parameters = {{0, descriptor->args_bytes}};
   image->max_threads = descriptor->max_threads;
   image->checked = descriptor->checked != 0;
   image->waits = std::find(descriptor->waits_begin, descriptor->waits_end, 1) != descriptor->waits_end;
@@ -103,6 +123,7 @@ std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
 
 KernelImage::~KernelImage() {
   if (library_ != nullptr) dlclose(library_);
+  if (function_ != nullptr) release_(function_);
 }
 
 }  // namespace nodewright::cpu

@@ -49,8 +49,8 @@ std::pair<uint64_t, uint64_t> declared_memory(const KernelField& field, const Ke
   return {words[1], by_handle ? 0 : 1};
 }
 
-// "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 'scores' ...), block
-// (0,0,0), thread (5,0,0)"
+// "node 'l0.qkv', kernel gemv: a store through In, 4 bytes, field 'x' +128 (0x..., at byte 128 of buffer 'scores' ...),
+// block (0,0,0), thread (5,0,0)"
 std::string describe(const State& state, const std::string& label, const KernelWork& work, const BlockFailure& f) {
   const KernelImage& image = *work.loaded->image;
   std::string line = node_text(label, image.name) + ": " + f.what;
@@ -111,8 +111,18 @@ AccessRules rules_for(const State& state, const KernelWork& work) {
 
 uint32_t blocks_of(const emulation::Index3& size) { return size.x * size.y * size.z; }
 
+void run_host_function(State& state, Lock& lock, const std::string& label, const KernelWork& work) {
+  const std::shared_ptr<LoadedImage> keep = work.loaded;
+  lock.unlock();
+  const char* problem = keep->image->run_host_function(work.args.data());
+  lock.lock();
+  if (problem != nullptr)
+    state.fail(CUDA_ERROR_LAUNCH_FAILED, node_text(label, keep->image->name) + ": its stand-in threw: " + problem);
+}
+
 void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& label, KernelWork& work) {
   const KernelImage& image = *work.loaded->image;
+  if (image.is_host_function()) return run_host_function(state, lock, label, work);
   AccessRules rules;
   const bool check = state.options.check_accesses && image.checked;
   if (check) rules = rules_for(state, work);

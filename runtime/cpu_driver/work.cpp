@@ -177,17 +177,21 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
   if (params.ctx != nullptr && params.ctx != primary_context()) return bad("a context that is not the primary one");
   if (params.extra != nullptr && params.kernelParams != nullptr) return bad("arguments in two ways");
   work.by_extra = params.extra != nullptr;
-  const std::byte* from = nullptr;
   if (work.by_extra) {
+    const std::byte* from = nullptr;
     size_t bytes = 0;
     if (!read_extra(params.extra, from, bytes)) return bad("`extra` does not name a buffer and its size");
     if (bytes != image.args_bytes)
       return bad(number(bytes) + " argument bytes through `extra`, it takes " + number(image.args_bytes));
+    work.args.assign(from, from + image.args_bytes);
   } else {
-    if (params.kernelParams == nullptr || params.kernelParams[0] == nullptr) return bad("no argument struct");
-    from = static_cast<const std::byte*>(params.kernelParams[0]);
+    work.args.assign(image.args_bytes, std::byte{0});
+    for (size_t i = 0; i < image.parameters.size(); ++i) {
+      if (params.kernelParams == nullptr || params.kernelParams[i] == nullptr)
+        return bad("no parameter " + number(i) + " of " + number(image.parameters.size()));
+      memcpy(work.args.data() + image.parameters[i].offset, params.kernelParams[i], image.parameters[i].bytes);
+    }
   }
-  work.args.assign(from, from + image.args_bytes);
   work.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   work.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
   work.shared_bytes = params.sharedMemBytes;

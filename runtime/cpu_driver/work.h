@@ -39,9 +39,9 @@ struct KernelWork {
   uint32_t shared_bytes = 0;
   std::vector<std::byte> args;
   KernelAttributes attributes;
-  bool by_kernel = false;  // named by `kern`, not `func`
-  bool by_extra = false;   // arguments came through `extra`, not `kernelParams`
-  void* params[1] = {};    // what cuGraphKernelNodeGetParams points at: params or extra, set there
+  bool by_kernel = false;     // named by `kern`, not `func`
+  bool by_extra = false;      // arguments came through `extra`, not `kernelParams`
+  std::vector<void*> params;  // what cuGraphKernelNodeGetParams points at: params or extra, set there
   void* extra[5] = {};
   size_t extra_bytes = 0;
 };

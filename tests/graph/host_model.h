@@ -142,6 +142,8 @@ class HostModel {
       const auto args = arguments_of<Accumulate>(node);
       for (uint64_t i = 0; i < std::min(reached, args.y.count); ++i)
         element(args.y, i) = element(args.y, i) * 31u + element(args.x, i % args.x.count) + args.salt;
+    } else if (node.kernel_name() == "foreign_blend") {
+      run_foreign_blend(node);
     } else if (node.kernel_name() == "decide") {
       const auto args = arguments_of<Decide>(node);
       conditions_.at(args.condition.handle) = element(args.value, 0) % args.modulus + args.base;
@@ -161,6 +163,21 @@ class HostModel {
     } else {
       throw std::logic_error("the model does not know kernel " + std::string(node.kernel_name()));
     }
+  }
+
+  // Its launches cover all elements.
+  void run_foreign_blend(const PlanNode& node) {
+    const auto argument = [&]<class T>(size_t index, T value) {
+      std::memcpy(&value, node.arguments.data() + node.fields[index].offset, sizeof value);
+      return value;
+    };
+    const auto shift = argument(0, uint8_t{});
+    const auto [a, a_count] = argument(1, RoleField{});
+    const auto key = argument(2, uint64_t{}), y = argument(4, uint64_t{}), n = argument(5, uint64_t{});
+    const auto salt = argument(3, uint32_t{});
+    const auto at_index = [&](uint64_t address, uint64_t i) -> uint32_t& { return word(address + 4 * i); };
+    for (uint64_t i = 0; i < n; ++i)
+      at_index(y, i) = at_index(y, i) * 31u + ((at_index(a, i % a_count) << shift) ^ salt) + word(key);
   }
 
   std::map<uint64_t, std::vector<std::byte>> memory_;  // by first address

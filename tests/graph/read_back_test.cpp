@@ -108,8 +108,8 @@ TEST_F(ReadBackTest, AnotherArgumentShapeOrFunctionIsReported) {
   const auto set = [&](const BuiltPlan& built, std::string_view name, const auto& change) {
     PlanNode node = node_of(built, name);
     change(node);
-    void* argument = argument_address(node.arguments);
-    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, &argument);
+    ParameterPointers pointers(node);
+    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, pointers.get());
     return driver().cuGraphKernelNodeSetParams(handle_of(built, name), &parameters);
   };
   for (const char* plan : kPlans) {
@@ -271,8 +271,8 @@ TEST_F(ReadBackTest, ChildrenInsideAClonedChildAreReadToo) {
     innermost.graph = graph;
     PlanNode add = node_of(innermost, "add");
     reinterpret_cast<Accumulate*>(add.arguments.data())->salt = 2;
-    void* argument = argument_address(add.arguments);
-    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(add, &argument);
+    ParameterPointers pointers(add);
+    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(add, pointers.get());
     ASSERT_EQ(driver().cuGraphKernelNodeSetParams(handle_of(innermost, "add"), &parameters), CUDA_SUCCESS);
     const auto lines = read_back(exec);
     ASSERT_EQ(lines.size(), 1u);

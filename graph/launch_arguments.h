@@ -1,0 +1,342 @@
+// The arguments of a foreign kernel: what each passes to the code, and what the kernel does with memory through it.
+//
+//   g.launch("saxpy", saxpy, shape, n, value<"a">(3.0f), reads<"x">(x), updates<"y">(y));
+//
+// An argument is a scalar, a struct that can hold no pointer, or one of
+//   reads(view), writes(view), updates(view), frozen(weight)   a pointer to the view's first element (graph/uses.h)
+//   opaque(pointer)                                            a pointer that the kernel does not use in this launch
+//   with_uses(value, reads(x), ...)                            a struct that holds pointers, and what is done there
+//   value<"name">(scalar)                                      a scalar that dumps and patches call by name
+// Arguments without a name are called by their place: "0", "1".
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "graph/uses.h"
+#include "runtime/foreign_kernel.h"
+#include "runtime/parameter_layout.h"
+
+namespace nodewright {
+
+// How a foreign kernel is launched, beside its arguments.
+struct ForeignLaunch {
+  LaunchShape shape;
+  std::optional<Traffic> traffic = {};  // default: the bytes of the uses
+  std::vector<NodeId> after = {};       // orders that no buffer shows
+  KernelAttributes attributes = {};
+  // The author's word that every thread executes griddepcontrol.wait (cudaGridDependencySynchronize) before it touches
+  // memory and before it ends: then edges into the node may be programmatic. Otherwise they are full.
+  bool waits_for_inputs = false;
+};
+
+template <class T, FixedName kName>
+struct ValueArgument {
+  T value;
+};
+template <FixedName kName, class T>
+ValueArgument<T, kName> value(const T& scalar) {
+  return {scalar};
+}
+
+template <FixedName kName>
+struct OpaqueArgument {
+  const void* pointer = nullptr;
+};
+template <FixedName kName = "">
+OpaqueArgument<kName> opaque(const void* pointer) {
+  return {pointer};
+}
+
+template <class S, FixedName kName, class... Uses>
+struct StructArgument {
+  S value;
+  std::tuple<Uses...> uses;
+};
+template <FixedName kName = "", class S, class... Uses>
+StructArgument<S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
+  return {value, {uses...}};
+}
+
+// A range that an argument names, before it is known which buffer it lies in.
+struct ArgumentUse {
+  std::string_view field;
+  uint64_t address = 0, count = 0;                // elements
+  uint64_t widest_address = 0, widest_count = 0;  // what patches may reach
+  uint64_t element_bytes = 1, align_bytes = 1;
+  Access access = Access::in;
+};
+
+// Why an argument of this type is refused, if it is.
+enum class ArgumentProblem : uint8_t { none, raw_pointer, bare_view, not_bytes, perhaps_pointers };
+
+namespace launch_arguments_detail {
+
+template <class T>
+inline constexpr bool kIsView = false;
+template <class T>
+inline constexpr bool kIsView<View<T>> = true;
+template <class T>
+inline constexpr bool kIsView<Weight<T>> = true;
+template <>
+inline constexpr bool kIsView<DeviceBuffer> = true;
+template <>
+inline constexpr bool kIsView<PinnedBuffer> = true;
+
+constexpr Role role_of(Access access) {
+  return access == Access::frozen ? Role::frozen
+         : access == Access::in   ? Role::in
+         : access == Access::out  ? Role::out
+                                  : Role::in_out;
+}
+
+// Text made while compiling.
+struct Text {
+  char chars[64]{};
+  size_t length = 0;
+  constexpr void add(std::string_view more) {
+    for (const char c : more) chars[length++] = c;
+  }
+  constexpr void add(size_t number) {
+    if (number >= 10) add(number / 10);
+    chars[length++] = static_cast<char>('0' + number % 10);
+  }
+  constexpr std::string_view view() const { return {chars, length}; }
+};
+
+// The name of argument kIndex, and that of use kUse inside it.
+template <size_t kIndex, FixedName kGiven>
+struct Name {
+  static constexpr Text kText = [] {
+    Text text;
+    if (kGiven.view().empty())
+      text.add(kIndex);
+    else
+      text.add(kGiven.view());
+    return text;
+  }();
+};
+template <size_t kIndex, FixedName kGiven, class Use, size_t kUse>
+struct InnerName {
+  static constexpr Text kText = [] {
+    Text text;
+    text.add(Name<kIndex, kGiven>::kText.view());
+    text.add(".");
+    if (Use::kField.empty())
+      text.add(kUse);
+    else
+      text.add(Use::kField);
+    return text;
+  }();
+};
+
+template <class Use>
+ArgumentUse argument_use(std::string_view field, const Use& use) {
+  using T = typename Use::element;
+  return {field, use.address, use.count, use.widest_address, use.widest_count, sizeof(T), alignof(T), Use::kAccess};
+}
+
+// A scalar or a struct without pointers.
+template <class P, size_t kIndex>
+struct Argument {
+  using Passed = P;
+  using Patch = P;
+  using NameOf = Name<kIndex, "">;
+  static constexpr Role kRole = Role::scalar;
+  static constexpr size_t kElementBytes = 0;
+  static constexpr ElementType kElement = element_type<P>();
+  static constexpr size_t kUses = 0;
+  static Passed passed(const P& argument) { return argument; }
+  static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
+};
+
+template <class T, FixedName kName, size_t kIndex>
+struct Argument<ValueArgument<T, kName>, kIndex> : Argument<T, kIndex> {
+  using NameOf = Name<kIndex, kName>;
+  using Argument<T, kIndex>::passed;
+  using Argument<T, kIndex>::uses;
+  static T passed(const ValueArgument<T, kName>& argument) { return argument.value; }
+  static std::array<ArgumentUse, 0> uses(const ValueArgument<T, kName>&) { return {}; }
+};
+
+template <class T, Access kAccess, FixedName kName, size_t kIndex>
+struct Argument<MemoryUse<T, kAccess, kName>, kIndex> {
+  using Passed = uint64_t;
+  using Patch = std::conditional_t<kAccess == Access::frozen, Weight<T>, View<T>>;
+  using NameOf = Name<kIndex, kName>;
+  static constexpr Role kRole = role_of(kAccess);
+  static constexpr size_t kElementBytes = sizeof(T);
+  static constexpr ElementType kElement = element_type<T>();
+  static constexpr size_t kUses = 1;
+  static Passed passed(const MemoryUse<T, kAccess, kName>& argument) { return argument.address; }
+  static Passed passed(const Patch& patch) { return patch.address(); }
+  static std::array<ArgumentUse, 1> uses(const MemoryUse<T, kAccess, kName>& argument) {
+    return {argument_use(NameOf::kText.view(), argument)};
+  }
+  static std::array<ArgumentUse, 1> uses(const Patch& patch) {
+    return uses(MemoryUse<T, kAccess, kName>{patch.address(), patch.count, patch.address(), patch.count});
+  }
+};
+
+template <FixedName kName, size_t kIndex>
+struct Argument<OpaqueArgument<kName>, kIndex> : Argument<uint64_t, kIndex> {
+  using Patch = OpaqueArgument<kName>;
+  using NameOf = Name<kIndex, kName>;
+  static constexpr ElementType kElement = ElementType::other;  // an address means nothing in a dump
+  static uint64_t passed(const Patch& argument) { return reinterpret_cast<uint64_t>(argument.pointer); }
+  static std::array<ArgumentUse, 0> uses(const Patch&) { return {}; }
+};
+
+template <class S, FixedName kName, class... Uses, size_t kIndex>
+struct Argument<StructArgument<S, kName, Uses...>, kIndex> {
+  using Passed = S;
+  using Patch = StructArgument<S, kName, Uses...>;
+  using NameOf = Name<kIndex, kName>;
+  static constexpr Role kRole = Role::scalar;
+  static constexpr size_t kElementBytes = 0;
+  static constexpr ElementType kElement = ElementType::other;
+  static constexpr size_t kUses = sizeof...(Uses);
+  static Passed passed(const Patch& argument) { return argument.value; }
+  static std::array<ArgumentUse, kUses> uses(const Patch& argument) {
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return std::array<ArgumentUse, kUses>{
+          argument_use(InnerName<kIndex, kName, Uses, I>::kText.view(), std::get<I>(argument.uses))...};
+    }(std::index_sequence_for<Uses...>());
+  }
+};
+
+template <class P>
+constexpr ArgumentProblem bytes_problem() {
+  if constexpr (std::is_pointer_v<P> || std::is_array_v<P> || std::is_null_pointer_v<P>)
+    return ArgumentProblem::raw_pointer;
+  else if constexpr (kIsView<P>)
+    return ArgumentProblem::bare_view;
+  else if constexpr (!std::is_trivially_copyable_v<P>)
+    return ArgumentProblem::not_bytes;
+  else if constexpr (std::is_arithmetic_v<P> || std::is_enum_v<P> || alignof(P) < alignof(void*))
+    return ArgumentProblem::none;
+  else
+    return ArgumentProblem::perhaps_pointers;
+}
+template <class P>
+struct ProblemOf {
+  static constexpr ArgumentProblem kProblem = bytes_problem<P>();
+};
+template <class T, FixedName kName>
+struct ProblemOf<ValueArgument<T, kName>> : ProblemOf<T> {};
+template <class T, Access kAccess, FixedName kName>
+struct ProblemOf<MemoryUse<T, kAccess, kName>> {
+  static constexpr ArgumentProblem kProblem = ArgumentProblem::none;
+};
+template <FixedName kName>
+struct ProblemOf<OpaqueArgument<kName>> {
+  static constexpr ArgumentProblem kProblem = ArgumentProblem::none;
+};
+template <class S, FixedName kName, class... Uses>
+struct ProblemOf<StructArgument<S, kName, Uses...>> {
+  static constexpr ArgumentProblem kProblem =
+      std::is_trivially_copyable_v<S> ? ArgumentProblem::none : ArgumentProblem::not_bytes;
+};
+
+}  // namespace launch_arguments_detail
+
+template <class P>
+constexpr ArgumentProblem argument_problem() {
+  return launch_arguments_detail::ProblemOf<P>::kProblem;
+}
+
+// Stops the compiler at an argument that is refused.
+template <class P>
+constexpr void check_argument() {
+  constexpr ArgumentProblem problem = argument_problem<P>();
+  static_assert(problem != ArgumentProblem::raw_pointer,
+                "a raw pointer says nothing about what the kernel does there: pass reads(view), writes(view) or "
+                "updates(view), or opaque(pointer) for memory that this launch does not use");
+  static_assert(problem != ArgumentProblem::bare_view,
+                "say what the kernel does with the view: reads(view), writes(view), updates(view) or frozen(weight)");
+  static_assert(problem != ArgumentProblem::not_bytes, "a kernel's arguments are trivially copyable");
+  static_assert(problem != ArgumentProblem::perhaps_pointers,
+                "a struct that is aligned like a pointer may hold one: pass with_uses(value, reads(x), ...), or "
+                "with_uses(value) when it holds none");
+}
+
+namespace launch_arguments_detail {
+
+template <class Indices, class... P>
+struct BlockOf;
+template <size_t... I, class... P>
+struct BlockOf<std::index_sequence<I...>, P...> {
+  static constexpr auto layout() { return parameter_layout<typename Argument<P, I>::Passed...>(); }
+  static constexpr std::array<FieldInfo, sizeof...(P)> fields() {
+    return {FieldInfo{Argument<P, I>::NameOf::kText.view(), layout()[I].offset, layout()[I].bytes,
+                      Argument<P, I>::kRole, Argument<P, I>::kElementBytes, Argument<P, I>::kElement}...};
+  }
+  static constexpr size_t uses() { return (Argument<P, I>::kUses + ... + 0); }
+  // The place of the argument called `name`; how many there are when there is none.
+  static constexpr size_t index_of(std::string_view name) {
+    size_t index = 0;
+    (void)((Argument<P, I>::NameOf::kText.view() == name || (++index, false)) || ...);
+    return index;
+  }
+  static constexpr bool names_differ() { return ((index_of(Argument<P, I>::NameOf::kText.view()) == I) && ...); }
+};
+
+}  // namespace launch_arguments_detail
+
+// The arguments P as the parameter block of a kernel.
+template <class... P>
+struct ArgumentBlock {
+  using Of = launch_arguments_detail::BlockOf<std::index_sequence_for<P...>, P...>;
+  template <size_t I>
+  using Argument = launch_arguments_detail::Argument<std::tuple_element_t<I, std::tuple<P...>>, I>;
+
+  static constexpr auto kLayout = Of::layout();
+  static constexpr auto kFields = Of::fields();
+  static constexpr size_t kBytes = kLayout.empty() ? 0 : kLayout.back().end();
+  static_assert(Of::names_differ(), "two arguments of a launch have the same name");
+
+  std::array<std::byte, kBytes> bytes{};
+  std::array<ArgumentUse, Of::uses()> uses{};
+
+  explicit ArgumentBlock(const P&... arguments) {
+    [&]<size_t... I>(std::index_sequence<I...>) { (set<I>(arguments), ...); }(std::index_sequence_for<P...>());
+  }
+
+ private:
+  template <size_t I>
+  void set(const std::tuple_element_t<I, std::tuple<P...>>& argument) {
+    const auto passed = Argument<I>::passed(argument);
+    std::memcpy(bytes.data() + kLayout[I].offset, &passed, sizeof passed);
+    for (const ArgumentUse& use : Argument<I>::uses(argument)) uses[next_use_++] = use;
+  }
+  size_t next_use_ = 0;
+};
+
+// Why a kernel cannot take such arguments: another number, size or place of a parameter than its code has. Empty when
+// it can.
+std::string parameter_problem(const LoadedKernel& kernel, std::span<const FieldInfo> arguments);
+
+// A node whose kernel was launched with arguments of the types P. Patches name an argument by its place or its name.
+template <class... P>
+struct ForeignNode : NodeId {
+  template <size_t I>
+  using Argument = typename ArgumentBlock<P...>::template Argument<I>;
+  template <FixedName kName>
+  static constexpr size_t index_of() {
+    constexpr size_t index = ArgumentBlock<P...>::Of::index_of(kName.view());
+    static_assert(index < sizeof...(P), "the launch has no argument of this name");
+    return index;
+  }
+};
+
+}  // namespace nodewright

@@ -1,0 +1,87 @@
+// What a node that brings no argument struct does with memory: reads(x), writes(y), updates(z), frozen(w). For the
+// arguments of foreign kernels (graph/launch_arguments.h) and for nodes that list their uses.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "graph/node.h"
+#include "runtime/memory.h"
+
+namespace nodewright {
+
+// A name as part of a type: reads<"x">(view). It lasts as long as the program.
+template <size_t N>
+struct FixedName {
+  char text[N];
+  consteval FixedName(const char (&literal)[N]) { std::copy_n(literal, N, text); }
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+// One end of a copy: device memory, or pinned host memory.
+struct CopyEnd {
+  uint64_t address = 0, bytes = 0;
+  bool host = false;
+
+  template <class T>
+  CopyEnd(const View<T>& view) : address(view.address()), bytes(view.bytes()) {}
+  template <class T>
+  CopyEnd(const Weight<T>& weight) : address(weight.address()), bytes(weight.bytes()) {}
+  CopyEnd(const DeviceBuffer& buffer) : address(buffer.address()), bytes(buffer.bytes()) {}
+  CopyEnd(const PinnedBuffer& buffer)
+      : address(reinterpret_cast<uint64_t>(buffer.data())), bytes(buffer.bytes()), host(true) {}
+  CopyEnd(uint64_t address, uint64_t bytes, bool host) : address(address), bytes(bytes), host(host) {}
+};
+
+// What a node without arguments does with a range: the function of a host node, the streams on the other side of an
+// event.
+struct DeclaredUse {
+  std::string_view field;  // a literal: it is kept by reference
+  CopyEnd range;
+  Access access = Access::in;
+};
+
+// `count` elements of T at `address`, what the node does with them, and the name that reports call them by; "" for
+// their place in the list.
+template <class T, Access kDoes, FixedName kName>
+struct MemoryUse {
+  using element = T;
+  static constexpr Access kAccess = kDoes;
+  static constexpr std::string_view kField = kName.view();
+
+  uint64_t address = 0, count = 0;
+  uint64_t widest_address = 0, widest_count = 0;  // what patches may reach: edges come from this range
+
+  // Lets patches take any part of `range`, which contains the elements.
+  MemoryUse within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
+
+  operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes}; }
+};
+
+template <FixedName kName = "", class T>
+MemoryUse<T, Access::in, kName> reads(const View<T>& view) {
+  return {view.address(), view.count, view.address(), view.count};
+}
+template <FixedName kName = "", class T>
+MemoryUse<T, Access::in, kName> reads(const Weight<T>& weight) {
+  return {weight.address(), weight.count, weight.address(), weight.count};
+}
+// Every byte is written, and none read.
+template <FixedName kName = "", class T>
+MemoryUse<T, Access::out, kName> writes(const View<T>& view) {
+  return {view.address(), view.count, view.address(), view.count};
+}
+// Read and written.
+template <FixedName kName = "", class T>
+MemoryUse<T, Access::inout, kName> updates(const View<T>& view) {
+  return {view.address(), view.count, view.address(), view.count};
+}
+// Read; nothing in the plan writes it.
+template <FixedName kName = "", class T>
+MemoryUse<T, Access::frozen, kName> frozen(const Weight<T>& weight) {
+  return {weight.address(), weight.count, weight.address(), weight.count};
+}
+
+}  // namespace nodewright

@@ -1,0 +1,11 @@
+// A kernel that knows nothing of Nodewright: six parameters, one of them a struct that holds a pointer.
+struct ForeignSource {
+  const unsigned* words;
+  unsigned long long count;
+};
+
+extern "C" __global__ void foreign_blend(unsigned char shift, ForeignSource a, const unsigned* key, unsigned salt,
+                                         unsigned* y, unsigned long long n) {
+  const unsigned long long i = blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = y[i] * 31u + ((a.words[i % a.count] << shift) ^ salt) + key[0];
+}
