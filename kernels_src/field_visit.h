@@ -180,32 +180,42 @@ constexpr auto field_pointers(A& a) {
 #undef NODEWRIGHT_FIELDS
 }
 
-#ifndef __clang__
+// An A that is never made: only the addresses of its members are named.
 template <class A>
-extern const A declared_only;  // never defined: only the addresses of its members are named
+union NeverMade {
+  char nothing;
+  A args;
+  constexpr NeverMade() : nothing() {}
+};
+template <class A>
+inline const NeverMade<A> never_made;
 
-template <auto Pointer>
+// A pointer to a member of an object as a template argument: clang takes it inside a struct alone.
+template <class F>
+struct FieldPointer {
+  const F* pointer;
+};
+
+template <class F>
+FieldPointer(const F*) -> FieldPointer<F>;
+
+template <FieldPointer kPointer>
 constexpr std::string_view name_of_pointer() {
-  // g++: "... [with auto Pointer = (& declared_only<Args>.Args::weight); ...]"
+  // g++: "... kPointer = ...::FieldPointer<float>{(& never_made<Args>.NeverMade<Args>::args.Args::weight)}; ...]"
+  // clang: "... [kPointer = FieldPointer<float>{&never_made.args.weight}]"
   constexpr std::string_view text = __PRETTY_FUNCTION__;
-  constexpr size_t end = text.find(");", text.find("Pointer = "));
-  constexpr size_t begin = text.rfind(':', end) + 1;
+#ifdef __clang__
+  constexpr size_t end = text.rfind("}]");
+#else
+  constexpr size_t end = text.find(")}", text.find("{(&"));
+#endif
+  constexpr size_t begin = text.find_last_of(".:", end) + 1;
   return text.substr(begin, end - begin);
 }
 
 template <class A, size_t I>
-constexpr auto pointer_to_field() {
-  return std::get<I>(field_pointers(declared_only<A>));
-}
-#endif
-
-template <class A, size_t I>
 constexpr std::string_view field_name() {
-#ifdef __clang__  // clang 14 (clang-tidy) rejects pointers to subobjects as template arguments
-  return "field";
-#else
-  return name_of_pointer<pointer_to_field<A, I>()>();
-#endif
+  return name_of_pointer<FieldPointer{std::get<I>(field_pointers(never_made<A>.args))}>();
 }
 
 }  // namespace field_visit_detail
@@ -213,9 +223,40 @@ constexpr std::string_view field_name() {
 template <class A>
 concept KernelArgs = std::is_aggregate_v<A> && std::is_trivially_copyable_v<A>;
 
+template <KernelArgs A>
+constexpr bool holds_raw_pointers();
+
+namespace field_visit_detail {
+
+// Whether a field is a pointer, or a struct that holds one or may: nothing would say what the kernel does there.
+template <class F>
+constexpr bool may_be_pointer() {
+  using Element = std::remove_all_extents_t<F>;
+  if constexpr (RoleOf<F>::role != Role::scalar || (!std::is_pointer_v<Element> && alignof(Element) < alignof(void*)))
+    return false;
+  else if constexpr (std::is_class_v<Element> && KernelArgs<Element>)
+    return holds_raw_pointers<Element>();
+  else
+    return !std::is_arithmetic_v<Element> && !std::is_enum_v<Element>;
+}
+
+}  // namespace field_visit_detail
+
+// Whether a field of A is memory without a role: such a struct does not compile as a kernel's arguments.
+template <KernelArgs A>
+constexpr bool holds_raw_pointers() {
+  using Pointers = decltype(field_visit_detail::field_pointers(std::declval<A&>()));
+  return []<class... F>(std::type_identity<std::tuple<F*...>>) {
+    return (field_visit_detail::may_be_pointer<F>() || ...);
+  }(std::type_identity<Pointers>());
+}
+
 // Calls f(FieldInfo, const Field&) for every field of `args`, in order.
 template <KernelArgs A, class Function>
 void for_each_field(const A& args, Function&& f) {
+  static_assert(!holds_raw_pointers<A>(),
+                "a field is a raw pointer, or a struct that may hold one, and says nothing about what the kernel does "
+                "there: make it Frozen<T>, In<T>, Out<T>, InOut<T>, Settled<T> or SettledInOut<T>");
   const auto pointers = field_visit_detail::field_pointers(args);
   [&]<size_t... I>(std::index_sequence<I...>) {
     (
@@ -229,8 +270,7 @@ void for_each_field(const A& args, Function&& f) {
             field);
         }(),
         ...);
-  }
-  (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+  }(std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
 }
 
 // The fields of an A, in order; static.

@@ -61,6 +61,20 @@ std::vector<std::string> cuda_library_places(std::span<const char* const> files,
   return places;
 }
 
+std::vector<std::string> cuda_include_folders(const std::string& header) {
+  for (const std::string& folder : library_folders()) {
+    if (folder.empty()) continue;
+    for (const std::string& found : files_matching(folder + "../include")) {
+      const std::string include = std::filesystem::canonical(found).string();
+      std::vector<std::string> both = {include, include + "/cccl"};  // where CUDA 13 keeps CUB
+      std::erase_if(both, [](const std::string& path) { return !std::filesystem::is_directory(path); });
+      for (const std::string& path : both)
+        if (std::filesystem::exists(path + "/" + header)) return both;
+    }
+  }
+  return {};
+}
+
 std::vector<std::string> files_matching(const std::string& pattern) {
   std::vector<std::string> files;
   glob_t found{};

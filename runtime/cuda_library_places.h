@@ -13,6 +13,11 @@ namespace nodewright {
 // the loader's path, /usr/local/cuda*, and Python's wheels (nvidia/*/lib, torch/lib).
 std::vector<std::string> cuda_library_places(std::span<const char* const> files, const char* override_variable);
 
+// The folders that hold the toolkit's headers, `header` ("cub/cub.cuh") among them, for KernelRequest::include_folders:
+// of $CUDA_HOME, $CUDA_PATH, /usr/local/cuda* or Python's wheels (nvidia/*/include), the first that has it. Empty when
+// none has.
+std::vector<std::string> cuda_include_folders(const std::string& header);
+
 // Existing files that match a shell pattern, sorted.
 std::vector<std::string> files_matching(const std::string& pattern);
 

@@ -157,4 +157,10 @@ ForeignKernel load_kernel_file(Device& device, const std::filesystem::path& file
   return load_kernel(device, std::as_bytes(std::span(bytes)), symbol, stand_in);
 }
 
+ForeignKernel compile_kernel(KernelCache& kernels, const KernelRequest& request, const HostStandIn& stand_in) {
+  Device& device = kernels.device();
+  if (device.driver().is_cpu()) return load_kernel(device, {}, request.name, stand_in);
+  return load_kernel(device, kernels.image(request), request.name, stand_in);
+}
+
 }  // namespace nodewright

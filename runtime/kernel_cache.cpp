@@ -73,6 +73,7 @@ struct KernelCache::Compiler {
     if (on_cpu) {
       HostCompileRequest host{
           .kernel = request.name, .sources = {}, .prelude = program.prelude, .checked = checked, .extra = {}};
+      for (const std::string& folder : program.include_folders) host.extra.push_back("-I" + folder);
       host.sources.emplace(program.source.path, program.source.text);
       for (const EmbeddedSource& header : program.headers) host.sources.emplace(header.path, header.text);
       return compile_for_cpu(host);
@@ -81,7 +82,9 @@ struct KernelCache::Compiler {
     NvrtcSource source{path, program.prelude + "#line 1 \"" + path + "\"\n" + std::string(program.source.text), {}};
     for (const EmbeddedSource& header : program.headers)
       source.headers.push_back({std::string(header.path), std::string(header.text)});
-    return nvrtc->compile(source, options).cubin;
+    std::vector<std::string> all = options;
+    for (const std::string& folder : program.include_folders) all.push_back("--include-path=" + folder);
+    return nvrtc->compile(source, all).cubin;
   }
 
   bool on_cpu;
@@ -107,16 +110,17 @@ const LoadedKernel& KernelCache::get(const KernelRequest& request) {
   const std::string key = to_string(request);
   if (const LoadedKernel* kernel = find_loaded(key)) return *kernel;
   const auto start = std::chrono::steady_clock::now();
-  const Source source = source_of(request);
-  std::optional<std::vector<std::byte>> image = image_on_disk(request, source);
-  if (!image) {
-    if (options_.compiles) options_.compiles(1);
-    image = compiled_image(request, source);
-  }
-  const LoadedKernel& kernel = keep(key, load(request, *image));
+  const LoadedKernel& kernel = keep(key, load(request, image(request)));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
   return kernel;
+}
+
+std::vector<std::byte> KernelCache::image(const KernelRequest& request) {
+  const Source source = source_of(request);
+  if (std::optional<std::vector<std::byte>> image = image_on_disk(request, source)) return *std::move(image);
+  if (options_.compiles) options_.compiles(1);
+  return compiled_image(request, source);
 }
 
 void KernelCache::prepare(std::span<const KernelRequest> requests) { prepare(requests, Failures::thrown); }
@@ -248,6 +252,14 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   driver.check(driver.cuKernelGetParamInfo(kernel.kernel, 0, &offset, &bytes), "cuKernelGetParamInfo",
                "read the parameters of kernel", object, "parameter 0", "give the kernel exactly one argument struct");
   kernel.args_bytes = bytes;
+  const CUresult second = driver.cuKernelGetParamInfo(kernel.kernel, 1, &offset, &bytes);
+  if (second == CUDA_SUCCESS)
+    throw Error({.doing = "load kernel",
+                 .object = object,
+                 .detail = "it takes a second parameter, of " + std::to_string(bytes) + " bytes",
+                 .advice = "give the kernel exactly one argument struct, or launch it as a ForeignKernel"});
+  if (second != CUDA_ERROR_INVALID_VALUE)  // which says that there is none
+    driver.check(second, "cuKernelGetParamInfo", "read the parameters of kernel", object, "parameter 1");
   if (device_.properties().has_clusters())  // of more than 8 blocks, which not every device of 9.0 need take
     driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                  "cuFuncSetAttribute", "allow large clusters of kernel", object);

@@ -75,6 +75,9 @@ class KernelCache {
   // The same without those that cannot be compiled: get() says why.
   void prepare_what_compiles(std::span<const KernelRequest> requests);
 
+  // The image alone, read from disk or compiled, for whoever loads it. Thread-safe, and makes no driver call.
+  std::vector<std::byte> image(const KernelRequest& request);
+
   // Lets `kernel` be launched with `bytes` of dynamic shared memory. A driver call only the first time that a kernel
   // needs more than 48 KiB. Throws Error with the device's limit.
   void allow_shared(const LoadedKernel& kernel, unsigned bytes);

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <map>
 #include <ranges>
 
 #include "runtime/error.h"
+#include "runtime/include_lines.h"
 
 namespace nodewright {
 namespace {
@@ -24,26 +28,52 @@ const EmbeddedSource* find_source(std::string_view path, std::span<const Embedde
   return nullptr;
 }
 
-// The paths of `#include "..."` lines, whatever conditions they stand under.
-std::vector<std::string_view> includes_of(std::string_view text) {
-  std::vector<std::string_view> paths;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    const auto skip_blanks = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
-    skip_blanks();
-    if (!line.starts_with('#')) continue;
-    line.remove_prefix(1);
-    skip_blanks();
-    if (!line.starts_with("include")) continue;
-    line.remove_prefix(std::string_view("include").size());
-    skip_blanks();
-    if (!line.starts_with('"')) continue;
-    line.remove_prefix(1);
-    if (const size_t quote = line.find('"'); quote != std::string_view::npos) paths.push_back(line.substr(0, quote));
-  }
-  return paths;
+// As the program has it: a float with all its bits.
+std::string declaration_of(const Constant& constant) {
+  const auto define = [&](const char* type, const std::string& value) {
+    return std::string("constexpr ") + type + " " + constant.name + " = " + value + ";\n";
+  };
+  const auto real = [&](double value, const char* form) {
+    if (!std::isfinite(value))
+      throw Error({.doing = "specialise kernel", .object = constant.name, .detail = "its value is no finite number"});
+    char text[48];
+    std::snprintf(text, sizeof text, form, value);
+    return std::string(text);
+  };
+  return std::visit(
+      [&]<class T>(const T& value) {
+        if constexpr (std::is_same_v<T, TypeName>)
+          return "using " + constant.name + " = " + value.name + ";\n";
+        else if constexpr (std::is_same_v<T, Expression>)
+          return define("auto", value.text);
+        else if constexpr (std::is_same_v<T, bool>)
+          return define("bool", value ? "true" : "false");
+        else if constexpr (std::is_same_v<T, float>)
+          return define("float", real(static_cast<double>(value), "%af"));
+        else if constexpr (std::is_same_v<T, double>)
+          return define("double", real(value, "%a"));
+        else
+          return define("long long", value == INT64_MIN ? "-9223372036854775807LL - 1" : std::to_string(value));
+      },
+      constant.value.held);
+}
+
+// As reports call it: a number by its shortest text that reads back as the same.
+std::string value_text(const Constant& constant) {
+  return std::visit(
+      []<class T>(const T& value) {
+        if constexpr (std::is_same_v<T, TypeName>) {
+          return value.name;
+        } else if constexpr (std::is_same_v<T, Expression>) {
+          return value.text;
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return std::string(value ? "true" : "false");
+        } else {
+          char text[48];
+          return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+        }
+      },
+      constant.value.held);
 }
 
 std::string known_kernels(std::span<const EmbeddedSource> extra) {
@@ -66,8 +96,11 @@ std::string known_kernels(std::span<const EmbeddedSource> extra) {
 std::string to_string(const KernelRequest& request) {
   std::string text = request.name;
   for (const Constant& constant : request.constants)
-    text += (text.size() == request.name.size() ? "[" : ",") + constant.name + "=" + std::to_string(constant.value);
+    text += (text.size() == request.name.size() ? "[" : ",") + constant.name + "=" + value_text(constant);
   if (!request.constants.empty()) text += "]";
+  for (const Define& define : request.defines) text += " -D" + define.name + "=" + define.value;
+  for (const std::string& header : request.headers) text += " <" + header + ">";
+  for (const std::string& folder : request.include_folders) text += " -I" + folder;
   return request.timed ? text + " timed" : text;
 }
 
@@ -78,6 +111,11 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
       throw Error({.doing = "specialise kernel",
                    .object = request.name,
                    .detail = "'" + constant.name + "' is no name for a constant"});
+  for (const Define& define : request.defines)
+    if (!is_identifier(define.name))
+      throw Error({.doing = "specialise kernel",
+                   .object = request.name,
+                   .detail = "'" + define.name + "' is no name for a macro"});
   const EmbeddedSource* source =
       is_identifier(request.name) ? find_source("kernels_src/" + request.name + ".cu", extra) : nullptr;
   if (source == nullptr)
@@ -92,8 +130,8 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
   while (!open.empty()) {
     const EmbeddedSource current = open.back();
     open.pop_back();
-    for (const std::string_view path : includes_of(current.text)) {
-      if (reached.contains(path) || (!skipped_folder.empty() && path.starts_with(skipped_folder))) continue;
+    for (const auto& [path, quoted] : include_lines(current.text)) {
+      if (!quoted || reached.contains(path) || (!skipped_folder.empty() && path.starts_with(skipped_folder))) continue;
       const EmbeddedSource* header = find_source(path, extra);
       if (header == nullptr) continue;  // the compiler will say so, if the line is not under a false condition
       reached.emplace(path, *header);
@@ -103,12 +141,14 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
   for (const auto& [path, header] : reached) program.headers.push_back(header);
 
   program.prelude = request.timed ? "#define NODEWRIGHT_TIMED 1\n" : "";
+  for (const Define& define : request.defines) program.prelude += "#define " + define.name + " " + define.value + "\n";
+  for (const std::string& header : request.headers) program.prelude += "#include <" + header + ">\n";
   program.prelude += "namespace nodewright {\n";
-  for (const Constant& constant : request.constants)
-    program.prelude += "constexpr long long " + constant.name + " = " +
-                       (constant.value == INT64_MIN ? "-9223372036854775807LL - 1" : std::to_string(constant.value)) +
-                       ";\n";
+  for (const Constant& constant : request.constants) program.prelude += declaration_of(constant);
   program.prelude += "}\n";
+  program.include_folders = request.include_folders;
+  if (!program.include_folders.empty())
+    program.files = hash_included_files({program.prelude, std::string(source->text)}, program.include_folders);
   return program;
 }
 
@@ -122,6 +162,9 @@ Digest hash_of(const KernelProgram& program, std::string_view compiler) {
     hash.add_field(header.path);
     hash.add_field(header.text);
   }
+  for (const std::string& folder : program.include_folders) hash.add_field(folder);
+  if (!program.include_folders.empty())
+    hash.add_field({reinterpret_cast<const char*>(program.files.data()), program.files.size()});
   return hash.finish();
 }
 

@@ -2,10 +2,13 @@
 // constants. Compiles nothing.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "kernels_src/kernel_sources.h"
@@ -14,11 +17,43 @@
 
 namespace nodewright {
 
-// Becomes `constexpr long long name = value;` in namespace nodewright, before the first line of the kernel's source.
+// A type by its name in the program: {"Element", TypeName{"__half"}} becomes `using Element = __half;`.
+struct TypeName {
+  std::string name;
+  bool operator==(const TypeName&) const = default;
+};
+// Text of the program, such as an enumerator: {"kLayout", Expression{"Layout::rows"}} becomes
+// `constexpr auto kLayout = Layout::rows;`.
+struct Expression {
+  std::string text;
+  bool operator==(const Expression&) const = default;
+};
+
+// An integer of any type is a `long long` in the program.
+struct ConstantValue {
+  template <std::integral T>
+  ConstantValue(T value) : held(static_cast<int64_t>(value)) {}
+  ConstantValue(bool value) : held(value) {}
+  ConstantValue(float value) : held(value) {}
+  ConstantValue(double value) : held(value) {}
+  ConstantValue(TypeName value) : held(std::move(value)) {}
+  ConstantValue(Expression value) : held(std::move(value)) {}
+  bool operator==(const ConstantValue&) const = default;
+
+  std::variant<int64_t, bool, float, double, TypeName, Expression> held;
+};
+
+// Becomes `constexpr long long name = value;`, or bool, float or double, in namespace nodewright, before the first line
+// of the kernel's source and behind the headers that the request includes.
 struct Constant {
   std::string name;
-  int64_t value;
+  ConstantValue value;
   bool operator==(const Constant&) const = default;
+};
+
+struct Define {
+  std::string name, value;  // #define name value
+  bool operator==(const Define&) const = default;
 };
 
 // Those that a launch shape asks for, then the others.
@@ -35,6 +70,9 @@ struct KernelRequest {
   std::string name;
   std::vector<Constant> constants;
   bool timed = false;  // the form that stamps its blocks' times: takes Timed<Args> (kernels_src/block_stamps.h)
+  std::vector<Define> defines = {};               // before all else
+  std::vector<std::string> headers = {};          // then `#include <...>` of each: "cuda_fp16.h"
+  std::vector<std::string> include_folders = {};  // where the compiler looks: cuda_include_folders() for the toolkit's
   bool operator==(const KernelRequest&) const = default;
 };
 
@@ -46,6 +84,8 @@ struct KernelProgram {
   EmbeddedSource source;                // the .cu file
   std::vector<EmbeddedSource> headers;  // whatever it includes, directly or not, that is known; sorted by path
   std::string prelude;                  // the constants and the form
+  std::vector<std::string> include_folders;
+  Digest files{};  // of what is included from these folders, as far as plain #include lines say
 };
 
 // Looks in `extra` first, then in the embedded sources. Headers under `skipped_folder` (the other device's) are left

@@ -171,6 +171,26 @@ TEST_F(ForeignKernelTest, MemoryRulesHoldAsForKernelsOfOurs) {
       {"field 'key'", "not a multiple"});
 }
 
+TEST_F(ForeignKernelTest, AnOpaquePointerUsesNothingAndFrozenMemoryIsWrittenByNobody) {
+  GraphBuilder g(device(), "opaque");
+  declare_all(g);
+  const Weight<uint32_t> key{key_.data, key_.count};
+  const ForeignSource source{x_.data, x_.count};
+  g.launch("frozen", foreign(), over(n), uint8_t{1}, with_uses(source, frozen(Weight<uint32_t>{x_.data, x_.count})),
+           frozen(key), 1u, updates(y_), uint64_t{n});
+  expect_error([&] { g.fill("fill", key_, 0u); }, {"fill", "node 'frozen' declares frozen"});
+  expect_error([&] { g.fill("fill", x_, 0u); }, {"fill", "node 'frozen' declares frozen"});
+  // No element is computed, so the kernel follows no pointer.
+  g.launch("opaque", foreign(), over(1), uint8_t{1}, with_uses(ForeignSource{}), opaque(nullptr), 1u, opaque(y_.data),
+           uint64_t{0});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.nodes[1].uses.size(), 0u);
+  EXPECT_EQ(plan.edges.size(), 0u);
+  const auto arguments = nlohmann::json::parse(to_json(plan))["nodes"][1]["arguments"];
+  EXPECT_EQ(arguments[2], nlohmann::json::parse(R"({"field": "2", "role": "scalar", "type": "other", "value": null})"));
+  expect_runs(plan, kAllRuns);
+}
+
 TEST_F(ForeignKernelTest, AScalarAViewAndAStructArePatchedByPlaceAndByName) {
   Foreign node;
   const Plan plan = sandwich(node);

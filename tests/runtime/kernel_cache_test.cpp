@@ -11,6 +11,7 @@
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 #include "tests/runtime/small_kernels.h"
+#include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/test_device.h"
 
@@ -255,6 +256,25 @@ TEST_F(KernelCacheTest, EachDriverCallOfALoadMayFailAndLeavesNothingBehind) {
     }
     opened_.interposer->fail_none();
   }
+}
+
+// A driver that knows a second parameter of every kernel.
+class SecondParameter final : public CallObserver {
+ public:
+  std::optional<CUresult> before(const DriverCall& call) override {
+    const bool asked = call.entry == DriverEntry::cuKernelGetParamInfo && call.words[1] == 1;
+    return asked ? std::optional(CUDA_SUCCESS) : std::nullopt;
+  }
+  CUresult after(const DriverCall&, CUresult result) override { return result; }
+};
+
+TEST_F(KernelCacheTest, AKernelWithASecondParameterIsRefusedByName) {
+  KernelCache cache(device_, options());
+  SecondParameter observer;
+  driver_.observe(&observer);
+  expect_error([&] { cache.get(scale_); }, {"scale[kFactor=3]", "a second parameter", "ForeignKernel"});
+  driver_.observe(opened_.interposer.get());
+  EXPECT_EQ(cache.get(scale_).name, "scale");
 }
 
 TEST_F(KernelCacheTest, ReservesSharedMemoryOnceAndOnlyBeyond48KiB) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/error.h"
 #include "tests/runtime/small_kernels.h"
@@ -48,6 +49,45 @@ TEST(KernelProgram, StartsWithItsConstants) {
   EXPECT_EQ(program.prelude,
             "namespace nodewright {\nconstexpr long long kFactor = 3;\n"
             "constexpr long long kLeast = -9223372036854775807LL - 1;\n}\n");
+}
+
+TEST(KernelProgram, DefinesComeFirstThenHeadersThenConstantsOfEveryType) {
+  const KernelRequest request{.name = "scale",
+                              .constants = {{"kRows", 4},
+                                            {"kCausal", true},
+                                            {"kScale", 0.1f},
+                                            {"kLimit", -1.5},
+                                            {"Element", TypeName{"__half"}},
+                                            {"kLayout", Expression{"Layout::rows"}}},
+                              .defines = {{"WIDE", "1"}},
+                              .headers = {"cuda_fp16.h"}};
+  EXPECT_EQ(program_of(request, small_kernels(), "").prelude,
+            "#define WIDE 1\n#include <cuda_fp16.h>\nnamespace nodewright {\nconstexpr long long kRows = 4;\n"
+            "constexpr bool kCausal = true;\nconstexpr float kScale = 0x1.99999ap-4f;\n"
+            "constexpr double kLimit = -0x1.8p+0;\nusing Element = __half;\n"
+            "constexpr auto kLayout = Layout::rows;\n}\n");
+  EXPECT_EQ(to_string(request),
+            "scale[kRows=4,kCausal=true,kScale=0.1,kLimit=-1.5,Element=__half,kLayout=Layout::rows] -DWIDE=1 "
+            "<cuda_fp16.h>");
+  EXPECT_THROW(program_of({.name = "scale", .defines = {{"TWO WORDS", "1"}}}, small_kernels(), ""), Error);
+  EXPECT_THROW(program_of({"scale", {{"kScale", std::numeric_limits<float>::infinity()}}}, small_kernels(), ""), Error);
+}
+
+TEST(KernelProgram, HashFollowsTheFilesOfItsIncludeFolders) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder.path() / "inner");
+  folder.write("outer.h", "#include \"inner/beside.h\"\n");
+  folder.write("inner/beside.h", "# include \"last.h\"\n");
+  folder.write("inner/last.h", "int one;\n");
+  folder.write("unused.h", "int two;\n");
+  const KernelRequest request{.name = "scale", .headers = {"outer.h"}, .include_folders = {(folder.path()).string()}};
+  const auto hash = [&] { return hash_of(program_of(request, small_kernels(), ""), "nvrtc"); };
+  const Digest before = hash();
+  EXPECT_EQ(hash(), before);
+  folder.write("unused.h", "int three;\n");
+  EXPECT_EQ(hash(), before);
+  folder.write("inner/last.h", "int other;\n");
+  EXPECT_NE(hash(), before);
 }
 
 TEST(KernelProgram, HashChangesWithEveryPart) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/cubin_reader.h"
+#include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
 #include "tests/runtime/small_kernels.h"
 #include "tests/support/scratch_folder.h"
@@ -33,6 +34,41 @@ TEST(Nvrtc, CompilesTheDialectForBothTargetsWithoutACudaHeader) {
     ASSERT_EQ(kernels[0].parameters.size(), 1u);
     EXPECT_EQ(kernels[0].parameters[0].bytes, sizeof(Scale));
   }
+}
+
+constexpr std::string_view kHalfSums = R"(
+#include <cub/block/block_reduce.cuh>
+using namespace nodewright;
+extern "C" __global__ void half_sums(const Element* x, unsigned columns, float* sums) {
+  using Reduce = cub::BlockReduce<float, kThreads>;
+  __shared__ typename Reduce::TempStorage storage;
+  float sum = 0;
+  for (unsigned i = threadIdx.x; i < columns; i += kThreads) sum += static_cast<float>(x[i]);
+  sum = Reduce(storage).Sum(sum);
+  if (threadIdx.x == 0) *sums = kScaled ? SCALE * sum : sum;
+})";
+
+TEST(Nvrtc, CompilesTheToolkitsHeadersWithTypesMacrosAndConstants) {
+  const std::vector<std::string> folders = cuda_include_folders("cub/block/block_reduce.cuh");
+  if (folders.empty()) GTEST_SKIP() << "no headers of CUB on this machine";
+  KernelRequest request{.name = "half_sums",
+                        .constants = {{"kThreads", 128}, {"kScaled", true}, {"Element", TypeName{"__half"}}},
+                        .defines = {{"SCALE", "0.5f"}},
+                        .headers = {"cuda_fp16.h"},
+                        .include_folders = folders};
+  const EmbeddedSource source{"kernels_src/half_sums.cu", kHalfSums};
+  const auto compile = [&](const KernelRequest& of) {
+    const KernelProgram program = program_of(of, {&source, 1}, "");
+    std::vector<std::string> options = nvrtc_options(9, 0);
+    for (const std::string& folder : program.include_folders) options.push_back("--include-path=" + folder);
+    return Nvrtc::load()->compile({"half_sums.cu", program.prelude + std::string(kHalfSums), {}}, options);
+  };
+  const std::vector<CubinKernel> kernels = read_cubin(compile(request).cubin, "half_sums");
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].name, "half_sums");
+  EXPECT_EQ(kernels[0].parameters.size(), 3u);
+  request.constants.back().value = TypeName{"NoSuchType"};
+  EXPECT_THROW(compile(request), Error);
 }
 
 // The setter stays an undefined symbol of the cubin, which takes no relocatable device code: the driver has it.

@@ -1,0 +1,68 @@
+// What is known of an argument struct's fields, with every compiler: names, places, roles; and which structs are
+// refused.
+#include "kernels_src/field_visit.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nodewright {
+namespace {
+
+struct Visited {
+  Frozen<float> weight;
+  In<bf16> x, x2;
+  float scale;
+  bool on;
+};
+template <class T>
+struct VisitedOf {
+  In<T> first;
+  Condition more;
+};
+struct RawPointer {
+  float* data;
+  uint64_t count;
+};
+struct alignas(8) Inner {
+  float* data;
+};
+struct PointerInside {
+  Inner inner;
+  float scale;
+};
+
+static_assert(field_visit_detail::field_name<Visited, 0>() == "weight");
+static_assert(field_visit_detail::field_name<Visited, 1>() == "x");
+static_assert(field_visit_detail::field_name<Visited, 2>() == "x2");
+static_assert(field_visit_detail::field_name<Visited, 4>() == "on");
+static_assert(field_visit_detail::field_name<VisitedOf<Visited>, 1>() == "more");
+
+static_assert(!holds_raw_pointers<Visited>());
+static_assert(!holds_raw_pointers<VisitedOf<float>>());
+static_assert(holds_raw_pointers<RawPointer>());
+static_assert(holds_raw_pointers<PointerInside>());
+
+TEST(FieldVisitTest, FieldsAreInOrderWithNamePlaceAndRole) {
+  struct Local {
+    Out<double> y;
+    uint8_t flag;
+    uint32_t rows;
+  };
+  const std::span<const FieldInfo> fields = fields_of<Local>();
+  ASSERT_EQ(fields.size(), 3u);
+  const auto expect = [&](size_t i, std::string_view name, size_t offset, size_t bytes, Role role) {
+    EXPECT_EQ(fields[i].name, name);
+    EXPECT_EQ(fields[i].offset, offset);
+    EXPECT_EQ(fields[i].bytes, bytes);
+    EXPECT_EQ(fields[i].role, role);
+  };
+  expect(0, "y", 0, 16, Role::out);
+  expect(1, "flag", 16, 1, Role::scalar);
+  expect(2, "rows", 20, 4, Role::scalar);
+  EXPECT_EQ(fields[0].element_bytes, 8u);
+  EXPECT_EQ(fields[0].element, ElementType::float64);
+}
+
+}  // namespace
+}  // namespace nodewright
