@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/alternation.h"
+#include "bench/foreign_chain.h"
 #include "bench/measured_work.h"
 #include "graph/captured_run.h"
 #include "graph/eager_run.h"
@@ -60,6 +61,28 @@ Built build(Device& device, const SaxpyGraph& graph, EdgePolicy policy) {
   return built;
 }
 
+struct ForeignBuilt {
+  double launch_us = 0, build_us = 0, add_us = 0;
+  std::vector<ForeignChain::Node> nodes;
+  std::unique_ptr<ExplicitGraph> exec;
+};
+
+ForeignBuilt build(Device& device, const ForeignChain& chain) {
+  ForeignBuilt built;
+  std::optional<GraphBuilder> g;
+  built.launch_us = us_of([&] {
+    g.emplace(device, "foreign");
+    built.nodes = chain.add_to(*g, kStep);
+  });
+  std::optional<Plan> plan;
+  const double finish_us = us_of([&] { plan = std::move(*g).finish(EdgePolicy::full); });
+  g.reset();
+  built.add_us = us_of([&] { built.exec = std::make_unique<ExplicitGraph>(std::move(*plan)); }) -
+                 built.exec->stats().instantiate_ms * 1e3;
+  built.build_us = built.launch_us + finish_us + built.add_us;
+  return built;
+}
+
 double upload_us(ExplicitGraph& exec, const Stream& stream) {
   return us_of([&] {
     exec.upload(stream);
@@ -100,7 +123,10 @@ class CaseBench {
     measure_launches();
     measure_gpu_time();
     measure_changes();
-    if (line_.measured_case.shape == GraphShape::chain) measure_loops();
+    if (line_.measured_case.shape == GraphShape::chain) {
+      measure_loops();
+      measure_foreign();
+    }
     samples_.summarise(line_);
     line_.core_moves = core_.moves();
     return line_;
@@ -271,6 +297,45 @@ class CaseBench {
     run(variants);
   }
 
+  // A chain of foreign kernels, its turns beside those of ours, which count above.
+  void measure_foreign() {
+    ForeignChain chain(device_, graph_.launch_shape(), graph_.nodes());
+    const ForeignBuilt foreign = build(device_, chain);
+    foreign.exec->upload(stream_);
+    chain.reset();
+    graph_.reset();
+    foreign.exec->launch(stream_);
+    full_.launch(stream_);
+    stream_.synchronize();
+    if (const std::vector<float> ours = graph_.values(), theirs = chain.values();
+        !std::equal(theirs.begin(), theirs.end(), ours.begin()))
+      throw Error({.doing = "compare the ways of running",
+                   .object = graph_.name(),
+                   .detail = "a chain of foreign kernels leaves other values behind than one of ours"});
+    const int launches = std::max(1, options_.nodes_a_sample / graph_.nodes());
+    run({[&](bool) { build(device_, graph_, EdgePolicy::full); },
+         [&](bool counted) {
+           const ForeignBuilt built = build(device_, chain);
+           take(counted, F::foreign_launch, built.launch_us);
+           take(counted, F::foreign_add, built.add_us);
+           take(counted, F::foreign_build, built.build_us);
+         },
+         [&](bool counted) {
+           take(counted, F::gpu_foreign_full, gpu_us([&] { foreign.exec->launch(stream_); }, launches));
+         },
+         [&](bool counted) {
+           stream_.synchronize();
+           const float step = next_step();
+           const double us = us_of([&] {
+             for (size_t i = 0; i < kSinglePatches; ++i)
+               foreign.exec->patch<"a">(foreign.nodes[i * 37 % foreign.nodes.size()], step);
+           });
+           take(counted, F::patch_foreign_one, us / kSinglePatches);
+           foreign.exec->launch(stream_);
+           stream_.synchronize();
+         }});
+  }
+
   Device& device_;
   const Stream& stream_;
   const GraphBenchOptions& options_;
@@ -296,7 +361,7 @@ std::string_view to_string(GraphFigure figure) {
       "launch_captured", "submit_eager", "gpu_eager_full", "gpu_eager", "gpu_captured_full", "gpu_captured",
       "gpu_explicit_full", "gpu_explicit", "patch_first", "patch_one", "launch_after_one", "patch_tenth",
       "launch_after_tenth", "patch_all", "launch_after_all", "recapture", "update", "launch_after_update",
-      "loop_full", "loop"};
+      "loop_full", "loop", "foreign_launch", "foreign_add", "foreign_build", "gpu_foreign_full", "patch_foreign_one"};
   // clang-format on
   return kNames.at(static_cast<size_t>(figure));
 }

@@ -43,6 +43,7 @@ class SaxpyGraph {
   void reset();
   std::vector<float> values() const;  // of trunk, then of the branches
 
+  const LaunchShape& launch_shape() const { return saxpy_.shape; }
   int nodes() const { return static_cast<int>(names_.size()); }
   const std::string& name() const { return name_; }
 

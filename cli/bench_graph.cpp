@@ -103,9 +103,11 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
     for (const BucketLine& line : measured.buckets->lines) write_standard_output(describe(line));
     write_standard_output(describe_totals(*measured.buckets) + "\n");
   }
-  if (!cases.empty())
+  if (!cases.empty()) {
+    const std::string foreign = foreign_table(measured.rows);
     write_standard_output(build_table(measured.rows) + "\n" + run_table(measured.rows) + "\n" +
-                          change_table(measured.rows) + "\n");
+                          change_table(measured.rows) + "\n" + foreign + (foreign.empty() ? "" : "\n"));
+  }
   return measured;
 }
 

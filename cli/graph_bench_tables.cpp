@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/bench_record.h"
 #include "engine/byte_size.h"
@@ -118,6 +119,26 @@ std::string change_table(const std::vector<GraphBenchRow>& rows) {
        {"launch", F::launch_after_update, false},
        {"loop", F::loop_full, false},
        {"loop.p", F::loop, false}});
+}
+
+std::string foreign_table(const std::vector<GraphBenchRow>& rows) {
+  std::vector<GraphBenchRow> chains;
+  std::ranges::copy_if(rows, std::back_inserter(chains),
+                       [](const GraphBenchRow& row) { return row.line.has(F::foreign_build); });
+  if (chains.empty()) return "";
+  return table(
+      "foreign kernels (f.) beside ours: CPU us a node of a build; GPU us a node, full edges; CPU us of a patch",
+      chains,
+      {{"builder", F::builder_launch, true},
+       {"f.builder", F::foreign_launch, true},
+       {"add", F::driver_add, true},
+       {"f.add", F::foreign_add, true},
+       {"build", F::build, true},
+       {"f.build", F::foreign_build, true},
+       {"explicit", F::gpu_explicit_full, true},
+       {"f.expl.", F::gpu_foreign_full, true},
+       {"patch1", F::patch_one, false},
+       {"f.patch1", F::patch_foreign_one, false}});
 }
 
 std::string describe(const FirstBuild& first) {

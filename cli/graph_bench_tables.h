@@ -20,6 +20,7 @@ struct GraphBenchRow {
 std::string build_table(const std::vector<GraphBenchRow>& rows);
 std::string run_table(const std::vector<GraphBenchRow>& rows);
 std::string change_table(const std::vector<GraphBenchRow>& rows);
+std::string foreign_table(const std::vector<GraphBenchRow>& rows);  // empty when there is no chain
 std::string describe(const FirstBuild& first);
 std::string describe(const ModelGraphResult& result, const std::string& model);
 std::string bucket_heading();

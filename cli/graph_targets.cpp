@@ -29,7 +29,9 @@ std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, cons
         {.what = "adding a node of a chain of 1000, the builder's work included", .most = kMostAddUs, .unit = "us"},
         {.what = "steady CPU launch of that graph", .most = kMostLaunchUs, .unit = "us"},
         {.what = "GPU time of its nodes behind programmatic edges", .most = kMostNodeUs, .unit = "us"},
-        {.what = "patching one argument of it", .most = kMostPatchUs, .unit = "us"}};
+        {.what = "patching one argument of it", .most = kMostPatchUs, .unit = "us"},
+        {.what = "adding a foreign kernel node of such a chain", .most = kMostAddUs, .unit = "us"},
+        {.what = "patching one argument of that", .most = kMostPatchUs, .unit = "us"}};
   const auto chain = std::find_if(lines.begin(), lines.end(), [](const GraphBenchLine& line) {
     return line.measured_case.shape == GraphShape::chain && line.measured_case.width == KernelWidth::tiny &&
            line.measured_case.nodes == kChainNodes;
@@ -39,6 +41,8 @@ std::vector<Target> graph_targets(const std::vector<GraphBenchLine>& lines, cons
     targets[1] = with_value(targets[1], (*chain)[GraphFigure::launch_explicit].median);
     targets[2] = with_value(targets[2], (*chain)[GraphFigure::gpu_explicit].median / kChainNodes);
     targets[3] = with_value(targets[3], (*chain)[GraphFigure::patch_one].median);
+    targets[4] = with_value(targets[4], (*chain)[GraphFigure::foreign_build].median / kChainNodes);
+    targets[5] = with_value(targets[5], (*chain)[GraphFigure::patch_foreign_one].median);
   }
   if (buckets == nullptr) return targets;
 

@@ -51,6 +51,8 @@ set(public_headers
   kernels_src/reference_product.h
   kernels_src/saxpy.h
   runtime/content_hash.h
+  runtime/cuda_library_places.h
+  runtime/cuda_symbol.h
   runtime/device.h
   runtime/device_selection.h
   runtime/driver.h

@@ -40,8 +40,14 @@ struct ForeignLaunch {
   bool waits_for_inputs = false;
 };
 
+// What an argument is, by its type alone: nvcc does not match specialisations of types with names in them.
+enum class ArgumentKind : uint8_t { scalar, memory, opaque, structure };
+
 template <class T, FixedName kName>
 struct ValueArgument {
+  static constexpr ArgumentKind kKind = ArgumentKind::scalar;
+  static constexpr std::string_view kField = kName.view();
+  using Value = T;
   T value;
 };
 template <FixedName kName, class T>
@@ -51,6 +57,8 @@ ValueArgument<T, kName> value(const T& scalar) {
 
 template <FixedName kName>
 struct OpaqueArgument {
+  static constexpr ArgumentKind kKind = ArgumentKind::opaque;
+  static constexpr std::string_view kField = kName.view();
   const void* pointer = nullptr;
 };
 template <FixedName kName = "">
@@ -60,10 +68,15 @@ OpaqueArgument<kName> opaque(const void* pointer) {
 
 template <class S, FixedName kName, class... Uses>
 struct StructArgument {
+  static constexpr ArgumentKind kKind = ArgumentKind::structure;
+  static constexpr std::string_view kField = kName.view();
+  static constexpr size_t kUses = sizeof...(Uses);
+  using Value = S;
   S value;
   std::tuple<Uses...> uses;
 };
 template <FixedName kName = "", class S, class... Uses>
+requires(requires { Uses::kAccess; } && ...)
 StructArgument<S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
   return {value, {uses...}};
 }
@@ -114,23 +127,27 @@ struct Text {
   constexpr std::string_view view() const { return {chars, length}; }
 };
 
+template <class P>
+concept Named = requires { P::kField; };
+template <class P>
+concept Memory = requires { P::kAccess; };
+template <class P, ArgumentKind kWanted>
+concept OfKind = requires { P::kKind; } && P::kKind == kWanted;
+
 // The name of argument kIndex, and that of use kUse inside it.
-template <size_t kIndex, FixedName kGiven>
+template <class P, size_t kIndex>
 struct Name {
   static constexpr Text kText = [] {
     Text text;
-    if (kGiven.view().empty())
-      text.add(kIndex);
-    else
-      text.add(kGiven.view());
+    if constexpr (Named<P>) text.add(P::kField);
+    if (text.length == 0) text.add(kIndex);
     return text;
   }();
 };
-template <size_t kIndex, FixedName kGiven, class Use, size_t kUse>
+template <class P, size_t kIndex, class Use, size_t kUse>
 struct InnerName {
   static constexpr Text kText = [] {
-    Text text;
-    text.add(Name<kIndex, kGiven>::kText.view());
+    Text text = Name<P, kIndex>::kText;
     text.add(".");
     if (Use::kField.empty())
       text.add(kUse);
@@ -151,7 +168,6 @@ template <class P, size_t kIndex>
 struct Argument {
   using Passed = P;
   using Patch = P;
-  using NameOf = Name<kIndex, "">;
   static constexpr Role kRole = Role::scalar;
   static constexpr size_t kElementBytes = 0;
   static constexpr ElementType kElement = element_type<P>();
@@ -160,64 +176,77 @@ struct Argument {
   static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
 };
 
-template <class T, FixedName kName, size_t kIndex>
-struct Argument<ValueArgument<T, kName>, kIndex> : Argument<T, kIndex> {
-  using NameOf = Name<kIndex, kName>;
-  using Argument<T, kIndex>::passed;
-  using Argument<T, kIndex>::uses;
-  static T passed(const ValueArgument<T, kName>& argument) { return argument.value; }
-  static std::array<ArgumentUse, 0> uses(const ValueArgument<T, kName>&) { return {}; }
+template <class P, size_t kIndex>
+  requires OfKind<P, ArgumentKind::scalar>
+struct Argument<P, kIndex> : Argument<typename P::Value, kIndex> {
+  using Scalar = Argument<typename P::Value, kIndex>;
+  using Scalar::passed;
+  using Scalar::uses;
+  static typename P::Value passed(const P& argument) { return argument.value; }
+  static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
 };
 
-template <class T, Access kAccess, FixedName kName, size_t kIndex>
-struct Argument<MemoryUse<T, kAccess, kName>, kIndex> {
+template <class P, size_t kIndex>
+  requires Memory<P>
+struct Argument<P, kIndex> {
+  using T = typename P::element;
   using Passed = uint64_t;
-  using Patch = std::conditional_t<kAccess == Access::frozen, Weight<T>, View<T>>;
-  using NameOf = Name<kIndex, kName>;
-  static constexpr Role kRole = role_of(kAccess);
+  using Patch = std::conditional_t<P::kAccess == Access::frozen, Weight<T>, View<T>>;
+  static constexpr Role kRole = role_of(P::kAccess);
   static constexpr size_t kElementBytes = sizeof(T);
   static constexpr ElementType kElement = element_type<T>();
   static constexpr size_t kUses = 1;
-  static Passed passed(const MemoryUse<T, kAccess, kName>& argument) { return argument.address; }
+  static Passed passed(const P& argument) { return argument.address; }
   static Passed passed(const Patch& patch) { return patch.address(); }
-  static std::array<ArgumentUse, 1> uses(const MemoryUse<T, kAccess, kName>& argument) {
-    return {argument_use(NameOf::kText.view(), argument)};
+  static std::array<ArgumentUse, 1> uses(const P& argument) {
+    return {argument_use(Name<P, kIndex>::kText.view(), argument)};
   }
   static std::array<ArgumentUse, 1> uses(const Patch& patch) {
-    return uses(MemoryUse<T, kAccess, kName>{patch.address(), patch.count, patch.address(), patch.count});
+    return uses(P{patch.address(), patch.count, patch.address(), patch.count});
   }
 };
 
-template <FixedName kName, size_t kIndex>
-struct Argument<OpaqueArgument<kName>, kIndex> : Argument<uint64_t, kIndex> {
-  using Patch = OpaqueArgument<kName>;
-  using NameOf = Name<kIndex, kName>;
+template <class P, size_t kIndex>
+  requires OfKind<P, ArgumentKind::opaque>
+struct Argument<P, kIndex> : Argument<uint64_t, kIndex> {
+  using Patch = P;
   static constexpr ElementType kElement = ElementType::other;  // an address means nothing in a dump
-  static uint64_t passed(const Patch& argument) { return reinterpret_cast<uint64_t>(argument.pointer); }
-  static std::array<ArgumentUse, 0> uses(const Patch&) { return {}; }
+  static uint64_t passed(const P& argument) { return reinterpret_cast<uint64_t>(argument.pointer); }
+  static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
 };
 
-template <class S, FixedName kName, class... Uses, size_t kIndex>
-struct Argument<StructArgument<S, kName, Uses...>, kIndex> {
-  using Passed = S;
-  using Patch = StructArgument<S, kName, Uses...>;
-  using NameOf = Name<kIndex, kName>;
+template <class P, size_t kIndex>
+  requires OfKind<P, ArgumentKind::structure>
+struct Argument<P, kIndex> {
+  using Passed = typename P::Value;
+  using Patch = P;
   static constexpr Role kRole = Role::scalar;
   static constexpr size_t kElementBytes = 0;
   static constexpr ElementType kElement = ElementType::other;
-  static constexpr size_t kUses = sizeof...(Uses);
-  static Passed passed(const Patch& argument) { return argument.value; }
-  static std::array<ArgumentUse, kUses> uses(const Patch& argument) {
-    return [&]<size_t... I>(std::index_sequence<I...>) {
-      return std::array<ArgumentUse, kUses>{
-          argument_use(InnerName<kIndex, kName, Uses, I>::kText.view(), std::get<I>(argument.uses))...};
-    }(std::index_sequence_for<Uses...>());
+  static constexpr size_t kUses = P::kUses;
+  static Passed passed(const P& argument) { return argument.value; }
+  static std::array<ArgumentUse, kUses> uses(const P& argument) {
+    return uses(argument, std::make_index_sequence<kUses>());
+  }
+
+ private:
+  template <size_t... I>
+  static std::array<ArgumentUse, kUses> uses(const P& argument, std::index_sequence<I...>) {
+    return {
+        argument_use(InnerName<P, kIndex, std::remove_cvref_t<decltype(std::get<I>(argument.uses))>, I>::kText.view(),
+                     std::get<I>(argument.uses))...};
   }
 };
 
 template <class P>
-constexpr ArgumentProblem bytes_problem() {
-  if constexpr (std::is_pointer_v<P> || std::is_array_v<P> || std::is_null_pointer_v<P>)
+constexpr ArgumentProblem problem_of() {
+  if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque>)
+    return ArgumentProblem::none;
+  else if constexpr (OfKind<P, ArgumentKind::structure>)
+    return std::is_trivially_copyable_v<typename P::Value> ? ArgumentProblem::none : ArgumentProblem::not_bytes;
+  else if constexpr (OfKind<P, ArgumentKind::scalar>)
+    return problem_of<typename P::Value>();
+  else if constexpr (std::is_pointer_v<P> || std::is_array_v<P> || std::is_null_pointer_v<P>)
     return ArgumentProblem::raw_pointer;
   else if constexpr (kIsView<P>)
     return ArgumentProblem::bare_view;
@@ -228,31 +257,12 @@ constexpr ArgumentProblem bytes_problem() {
   else
     return ArgumentProblem::perhaps_pointers;
 }
-template <class P>
-struct ProblemOf {
-  static constexpr ArgumentProblem kProblem = bytes_problem<P>();
-};
-template <class T, FixedName kName>
-struct ProblemOf<ValueArgument<T, kName>> : ProblemOf<T> {};
-template <class T, Access kAccess, FixedName kName>
-struct ProblemOf<MemoryUse<T, kAccess, kName>> {
-  static constexpr ArgumentProblem kProblem = ArgumentProblem::none;
-};
-template <FixedName kName>
-struct ProblemOf<OpaqueArgument<kName>> {
-  static constexpr ArgumentProblem kProblem = ArgumentProblem::none;
-};
-template <class S, FixedName kName, class... Uses>
-struct ProblemOf<StructArgument<S, kName, Uses...>> {
-  static constexpr ArgumentProblem kProblem =
-      std::is_trivially_copyable_v<S> ? ArgumentProblem::none : ArgumentProblem::not_bytes;
-};
 
 }  // namespace launch_arguments_detail
 
 template <class P>
 constexpr ArgumentProblem argument_problem() {
-  return launch_arguments_detail::ProblemOf<P>::kProblem;
+  return launch_arguments_detail::problem_of<P>();
 }
 
 // Stops the compiler at an argument that is refused.
@@ -278,17 +288,17 @@ template <size_t... I, class... P>
 struct BlockOf<std::index_sequence<I...>, P...> {
   static constexpr auto layout() { return parameter_layout<typename Argument<P, I>::Passed...>(); }
   static constexpr std::array<FieldInfo, sizeof...(P)> fields() {
-    return {FieldInfo{Argument<P, I>::NameOf::kText.view(), layout()[I].offset, layout()[I].bytes,
-                      Argument<P, I>::kRole, Argument<P, I>::kElementBytes, Argument<P, I>::kElement}...};
+    return {FieldInfo{Name<P, I>::kText.view(), layout()[I].offset, layout()[I].bytes, Argument<P, I>::kRole,
+                      Argument<P, I>::kElementBytes, Argument<P, I>::kElement}...};
   }
   static constexpr size_t uses() { return (Argument<P, I>::kUses + ... + 0); }
   // The place of the argument called `name`; how many there are when there is none.
   static constexpr size_t index_of(std::string_view name) {
     size_t index = 0;
-    (void)((Argument<P, I>::NameOf::kText.view() == name || (++index, false)) || ...);
+    (void)((Name<P, I>::kText.view() == name || (++index, false)) || ...);
     return index;
   }
-  static constexpr bool names_differ() { return ((index_of(Argument<P, I>::NameOf::kText.view()) == I) && ...); }
+  static constexpr bool names_differ() { return ((index_of(Name<P, I>::kText.view()) == I) && ...); }
 };
 
 }  // namespace launch_arguments_detail

@@ -21,6 +21,7 @@
 #include "graph/timing_trace.h"
 #include "kernels_src/saxpy.h"
 #include "nodewright/version.h"
+#include "runtime/cuda_library_places.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
 #include "runtime/foreign_kernel.h"

@@ -66,9 +66,16 @@ class Synthetic(CommandTest):
         shown = re.search(r"^run: (?:.*\n){2}(?:chain +tiny +1 .*\n)chain +tiny +12 +(.*)$", self.text, re.MULTILINE)
         self.assertEqual("%.3f" % (chain["us"]["gpu_eager_full"]["median"] / 12), shown.group(1).split()[0])
 
+    def test_a_chain_of_foreign_kernels_stands_beside_ours(self):
+        chain = next(c for c in self.record["cases"] if (c["shape"], c["nodes"]) == ("chain", 12))
+        shown = re.search(r"^foreign kernels .*\n.*\n(?:chain .*\n)*?chain +tiny +12 +(.*)$", self.text, re.MULTILINE)
+        self.assertEqual("%.3f" % (chain["us"]["foreign_launch"]["median"] / 12), shown.group(1).split()[1])
+        self.assertEqual("%.2f" % chain["us"]["patch_foreign_one"]["median"], shown.group(1).split()[9])
+        self.assertFalse(any("foreign_build" in c["us"] for c in self.record["cases"] if c["shape"] != "chain"))
+
     def test_a_target_that_was_not_measured_is_not_met(self):
-        self.assertEqual(4, len(re.findall(r"not measured us +at most [\d.]+ +-$", self.text, re.MULTILINE)))
-        self.assertEqual([(None, False)] * 4, [(t["value"], t["met"]) for t in self.record["targets"]])
+        self.assertEqual(6, len(re.findall(r"not measured us +at most [\d.]+ +-$", self.text, re.MULTILINE)))
+        self.assertEqual([(None, False)] * 6, [(t["value"], t["met"]) for t in self.record["targets"]])
         words = ("bench", "graph", "--device", DEVICE, "--lengths", "1", "--shapes", "chain", "--widths", "tiny",
                  "--repetitions", "1", "--nodes-a-sample", "1")
         self.assertEqual(RUN_TIME, run(*words, "--check").returncode)
@@ -79,7 +86,9 @@ class Synthetic(CommandTest):
                                  "--repetitions", "1", "--nodes-a-sample", "1000")
         us = record["cases"][0]["us"]
         for target, value in zip(record["targets"], (us["build"]["median"] / 1000, us["launch_explicit"]["median"],
-                                                     us["gpu_explicit"]["median"] / 1000, us["patch_one"]["median"])):
+                                                     us["gpu_explicit"]["median"] / 1000, us["patch_one"]["median"],
+                                                     us["foreign_build"]["median"] / 1000,
+                                                     us["patch_foreign_one"]["median"])):
             self.assertAlmostEqual(value, target["value"])
             self.assertEqual(value <= target["most"], target["met"], target["what"])
             verdict = "met" if target["met"] else "MISSED"

@@ -14,6 +14,7 @@
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
+#include "tests/graph/foreign_blend.h"
 #include "tests/graph/host_model.h"
 #include "tests/graph/kernel_text.h"
 #include "tests/support/error_text.h"
@@ -39,6 +40,7 @@ class BlendMachine {
     decide = typed_kernel<Decide>(*kernels, {"decide", {}}, blend_shape(1));
     count = typed_kernel<Count>(*kernels, {"count", {}}, blend_shape(1));
     shared_probe = typed_kernel<SharedProbe>(*kernels, {"shared_probe", {}}, blend_shape(1));
+    foreign = std::make_unique<ForeignKernel>(load_foreign_blend(*opened.device));
   }
 
   // The kernel with the grid for `n` elements.
@@ -59,6 +61,7 @@ class BlendMachine {
   Kernel<Decide> decide;
   Kernel<Count> count;
   Kernel<SharedProbe> shared_probe;
+  std::unique_ptr<ForeignKernel> foreign;  // foreign_blend
 };
 
 // Words of device or pinned memory with names, their first values, and how they compare with the model's.

@@ -1,6 +1,7 @@
 // foreign_blend.cu for tests: loaded from a cubin on a GPU, a function of the host on the CPU driver.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "graph/graph_builder.h"
@@ -41,5 +42,9 @@ inline auto launch_foreign_blend(GraphBuilder& g, std::string_view name, const F
   return g.launch(name, kernel, how, shift, foreign_source(a), reads<"key">(key), value<"salt">(salt), updates<"y">(y),
                   y.count);
 }
+
+using ForeignBlendNode =
+    decltype(launch_foreign_blend(std::declval<GraphBuilder&>(), "", std::declval<ForeignKernel&>(), ForeignLaunch(),
+                                  View<uint32_t>(), View<uint32_t>(), View<uint32_t>(), 0));
 
 }  // namespace nodewright

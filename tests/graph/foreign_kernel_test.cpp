@@ -5,8 +5,8 @@
 #include "graph/node_parameters.h"
 #include "graph/patch.h"
 #include "graph/timed_twin.h"
+#include "runtime/cubin_reader.h"
 #include "tests/graph/blend_fixture.h"
-#include "tests/graph/foreign_blend.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {
@@ -37,16 +37,8 @@ static_assert(argument_problem<StructArgument<std::string, "">>() == ArgumentPro
 
 class ForeignKernelTest : public BlendTest {
  protected:
-  static void TearDownTestSuite() {
-    foreign_.reset();
-    BlendTest::TearDownTestSuite();
-  }
-  static const ForeignKernel& foreign() {
-    if (!foreign_) foreign_ = std::make_unique<ForeignKernel>(load_foreign_blend(device()));
-    return *foreign_;
-  }
-  using Foreign = decltype(launch_foreign_blend(std::declval<GraphBuilder&>(), "", foreign(), ForeignLaunch(), Words(),
-                                                Words(), Words(), 0));
+  static const ForeignKernel& foreign() { return *machine().foreign; }
+  using Foreign = ForeignBlendNode;
 
   static ForeignLaunch over(uint64_t n, bool waits = false) {
     return {.shape = blend_shape(n), .waits_for_inputs = waits};
@@ -79,9 +71,6 @@ class ForeignKernelTest : public BlendTest {
 
   static constexpr uint64_t n = 200;
   const Words a_ = words("a", 50), key_ = words("key", 4), x_ = words("x", n), y_ = words("y", n);
-
- private:
-  static inline std::unique_ptr<ForeignKernel> foreign_;
 };
 
 TEST_F(ForeignKernelTest, EveryRunComputesTheSameAndTheDriverHoldsThePlan) {
@@ -267,6 +256,16 @@ TEST_F(ForeignKernelTest, ATimedTwinBracketsItWithStamps) {
   reference.run(plan);
   ExplicitGraph(twin.plan).launch(stream_);
   EXPECT_EQ(difference(reference), "");
+}
+
+// Compiles for a GPU that need not be there.
+TEST_F(ForeignKernelTest, TheCompilerLaysParametersOutAsTheArgumentsAre) {
+  const NvrtcSource source{"foreign_blend.cu", kernel_text("foreign_blend.cu"), {}};
+  const auto kernels = read_cubin(Nvrtc::load()->compile(source, nvrtc_options(9, 0)).cubin, "foreign_blend");
+  std::vector<KernelParameter> compiled;
+  for (const CubinParameter& parameter : kernels.at(0).parameters)
+    compiled.push_back({parameter.offset, parameter.bytes});
+  EXPECT_EQ(compiled, HostStandIn(foreign_blend_on_host).parameters());
 }
 
 class ForeignStandInOnCpuDriver : public ForeignKernelTest {};

@@ -100,19 +100,19 @@ class HostModel {
   }
 
   void run_conditional(const PlanNode& node) {
-    const uint32_t& value = conditions_.at(node.condition);
+    const auto value = [&] { return conditions_.at(node.condition); };
     switch (node.conditional) {
       case ConditionalKind::if_:
-        if (const size_t chosen = value != 0 ? 0 : 1; chosen < node.bodies.size()) run_nodes(*node.bodies[chosen]);
+        if (const size_t chosen = value() != 0 ? 0 : 1; chosen < node.bodies.size()) run_nodes(*node.bodies[chosen]);
         return;
       case ConditionalKind::while_:
-        for (int round = 0; value != 0; ++round) {
+        for (int round = 0; value() != 0; ++round) {
           if (round == kMostRounds) throw std::logic_error("node '" + node.name + "' goes round without end");
           run_nodes(*node.bodies[0]);
         }
         return;
       case ConditionalKind::switch_:
-        if (value < node.bodies.size()) run_nodes(*node.bodies[value]);
+        if (value() < node.bodies.size()) run_nodes(*node.bodies[value()]);
         return;
     }
   }

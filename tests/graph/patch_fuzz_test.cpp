@@ -75,12 +75,29 @@ class PatchFuzzTest : public PlanFuzzTest {
     note(at, "the shape");
   }
 
+  template <FixedName kName, class Value>
+  void set_foreign(PatchSet& patches, const ChangeableNode& at, const Value& value) {
+    constexpr size_t index = ForeignBlendNode::index_of<kName>();
+    patches.set<kName>(ForeignBlendNode{at.id()}, value);
+    const auto passed = ForeignBlendNode::Argument<index>::passed(value);
+    std::memcpy(at.node->arguments.data() + at.node->fields[index].offset, &passed, sizeof passed);
+    note(at, "an argument of a foreign kernel");
+  }
+
+  void change_foreign(PatchSet& patches, const ChangeableNode& at, uint32_t what) {
+    if (what == 0) return set_foreign<"salt">(patches, at, below(1000));
+    if (what == 1) return set_foreign<"key">(patches, at, part_of(at, "key", 4).words());
+    if (what == 2) return set_foreign<"0">(patches, at, static_cast<uint8_t>(below(8)));
+    set_foreign<"a">(patches, at, foreign_source(part_of(at, "a.words", 4).words()));
+  }
+
   void change_kernel(PatchSet& patches, const ChangeableNode& at) {
     const uint32_t what = below(4);
     if (at.node->kernel_name() == "decide") {
       if (what % 2 == 0) return set(patches, at, &Decide::modulus, 1 + below(4));
       return set(patches, at, &Decide::base, below(3));
     }
+    if (at.node->kernel_name() == "foreign_blend") return change_foreign(patches, at, what);
     if (at.node->kernel_name() == "count") return set(patches, at, &Count::limit, below(5));
     if (at.node->kernel_name() == "accumulate") {
       if (what == 0) return change_shape(patches, at);

@@ -39,13 +39,14 @@ Edge remove_edge(Plan& plan, size_t index) {
 }
 
 TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
-  size_t nodes = 0, conditional_plans = 0;
+  size_t nodes = 0, conditional_plans = 0, foreign_nodes = 0;
   for (unsigned i = 0; i < plans(); ++i) {
     const unsigned seed = first_seed() + i;
     RandomPlanMaker maker(machine(), memory_, seed);
     const Plan plan = maker.make();
     nodes += plan.nodes.size();
     conditional_plans += maker.has_conditionals;
+    foreign_nodes += maker.foreign_nodes;
     std::string problem;
     try {
       std::mt19937 random(seed);
@@ -64,6 +65,7 @@ TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
   }
   RecordProperty("nodes", static_cast<int>(nodes));
   EXPECT_GE(conditional_plans, plans() / 10) << "the generator has lost its conditional nodes";
+  EXPECT_GE(foreign_nodes, plans() / 4) << "the generator has lost its foreign kernels";
 }
 
 // The planted bug: one edge of each plan is gone.

@@ -26,7 +26,7 @@ struct RandomMemory {
 class RandomPlanMaker {
  public:
   RandomPlanMaker(BlendMachine& machine, const RandomMemory& memory, unsigned seed)
-      : machine_(machine), memory_(memory), random_(seed), seed_(seed) {}
+      : machine_(machine), memory_(memory), random_(seed), foreign_(seed), seed_(seed) {}
 
   Plan make() {
     GraphBuilder g(*machine_.opened.device, "fuzz." + std::to_string(seed_));
@@ -38,6 +38,7 @@ class RandomPlanMaker {
   // What the host nodes of the plan do to a model of its memory, by name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
   bool has_conditionals = false;
+  size_t foreign_nodes = 0;  // with those inside
 
  private:
   using Words = View<uint32_t>;
@@ -120,9 +121,14 @@ class RandomPlanMaker {
   }
 
   NodeId add_accumulate(GraphBuilder& g, const std::vector<NodeId>& after) {
-    const Words y = piece();
-    return g.launch(name(), machine_.accumulate_of(y.count), {.y = y, .x = piece_beside(y), .salt = below(1000)},
-                    {.after = after});
+    const Words y = piece(), x = piece_beside(y);
+    const uint32_t salt = below(1000);
+    if (foreign_() % 2 == 0) {
+      ++foreign_nodes;
+      return launch_foreign_blend(g, name(), *machine_.foreign, {.shape = blend_shape(y.count), .after = after}, x,
+                                  memory_.key, y, salt, static_cast<uint8_t>(foreign_() % 8));
+    }
+    return g.launch(name(), machine_.accumulate_of(y.count), {.y = y, .x = x, .salt = salt}, {.after = after});
   }
 
   NodeId add_fill(GraphBuilder& g, const std::vector<NodeId>& after) {
@@ -233,6 +239,7 @@ class RandomPlanMaker {
   BlendMachine& machine_;
   const RandomMemory& memory_;
   std::mt19937 random_;
+  std::mt19937 foreign_;  // which kernels are foreign: apart, so that a seed keeps the shape of its plan
   unsigned seed_;
   uint32_t names_ = 0;
 };
