@@ -74,7 +74,7 @@ class ExplicitGraph {
   }
 
   // The same of an argument of a foreign kernel, by its place or its name: patch<1>(node, view),
-  // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryUse::within); a
+  // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryArgument::within); a
   // struct with_uses, whose uses stay within theirs.
   template <size_t kIndex, class... P>
   void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template Argument<kIndex>::Patch& argument) {

@@ -46,7 +46,7 @@ struct DeclaredUse {
 // `count` elements of T at `address`, what the node does with them, and the name that reports call them by; "" for
 // their place in the list.
 template <class T, Access kDoes, FixedName kName>
-struct MemoryUse {
+struct MemoryArgument {
   using element = T;
   static constexpr Access kAccess = kDoes;
   static constexpr std::string_view kField = kName.view();
@@ -55,32 +55,32 @@ struct MemoryUse {
   uint64_t widest_address = 0, widest_count = 0;  // what patches may reach: edges come from this range
 
   // Lets patches take any part of `range`, which contains the elements.
-  MemoryUse within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
+  MemoryArgument within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
 
   operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes}; }
 };
 
 template <FixedName kName = "", class T>
-MemoryUse<T, Access::in, kName> reads(const View<T>& view) {
+MemoryArgument<T, Access::in, kName> reads(const View<T>& view) {
   return {view.address(), view.count, view.address(), view.count};
 }
 template <FixedName kName = "", class T>
-MemoryUse<T, Access::in, kName> reads(const Weight<T>& weight) {
+MemoryArgument<T, Access::in, kName> reads(const Weight<T>& weight) {
   return {weight.address(), weight.count, weight.address(), weight.count};
 }
 // Every byte is written, and none read.
 template <FixedName kName = "", class T>
-MemoryUse<T, Access::out, kName> writes(const View<T>& view) {
+MemoryArgument<T, Access::out, kName> writes(const View<T>& view) {
   return {view.address(), view.count, view.address(), view.count};
 }
 // Read and written.
 template <FixedName kName = "", class T>
-MemoryUse<T, Access::inout, kName> updates(const View<T>& view) {
+MemoryArgument<T, Access::inout, kName> updates(const View<T>& view) {
   return {view.address(), view.count, view.address(), view.count};
 }
 // Read; nothing in the plan writes it.
 template <FixedName kName = "", class T>
-MemoryUse<T, Access::frozen, kName> frozen(const Weight<T>& weight) {
+MemoryArgument<T, Access::frozen, kName> frozen(const Weight<T>& weight) {
   return {weight.address(), weight.count, weight.address(), weight.count};
 }
 
