@@ -135,6 +135,9 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   for (const FieldInfo& field : fields) {
     if (field.role == Role::scalar) continue;
     AddressedUse& use = addressed_.emplace_back(memory_use(node, field, arguments));
+    if (use.bytes == 0 && !field.optional && field.role != Role::condition)
+      refuse(node, fmt::format("field '{}' ({}) is empty", field.name, to_string(use.access)),
+             "pass a view of a declared buffer, or make the field Optional if the kernel does without");
     if (envelope.empty() || field.role == Role::condition) continue;
     const AddressedUse wide = memory_use(node, field, envelope);
     check_envelope(node, use, wide);

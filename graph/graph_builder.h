@@ -111,9 +111,10 @@ class GraphBuilder {
   };
   Scope scope(std::string_view name);
 
-  // Adds a kernel node with a copy of `args`. Refused: a name that is taken; a range outside every declared buffer, not
-  // aligned to its element, read before anything wrote it, or overlapping another field's when either writes; a frozen
-  // range that a node writes; a shape or an attribute that the device or the kernel does not allow.
+  // Adds a kernel node with a copy of `args`. Refused: a name that is taken; a memory field that is empty and not
+  // Optional; a range outside every declared buffer, not aligned to its element, read before anything wrote it, or
+  // overlapping another field's when either writes; a frozen range that a node writes; a shape or an attribute that the
+  // device or the kernel does not allow.
   template <KernelArgs A>
   Node<A> launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
                  std::optional<Traffic> traffic = std::nullopt) {

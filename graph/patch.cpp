@@ -53,6 +53,9 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
   if (field.role == Role::scalar) return;
   RoleField wanted;
   std::memcpy(&wanted, value, sizeof wanted);
+  if (wanted.count == 0 && !field.optional)
+    refuse_patch(node, fmt::format("field '{}' would be empty", field.name),
+                 "pass a view, or make the field Optional if the kernel does without");
   check_within_envelope(plan, node,
                         {.field = field.name,
                          .address = wanted.address,

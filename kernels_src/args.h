@@ -78,9 +78,22 @@ struct InOut {
   uint64_t count;
 };
 
+// Memory that a launch may leave out: `.bias = {}` or no word of it. Every other memory field is refused where it is
+// empty. In the kernel it is the role that it holds, with data null and count 0 when it was left out.
+template <class Role>
+struct Optional : Role {
+  Optional() = default;
+  // From whatever becomes a Role: a view, a weight, another field.
+  template <class From>
+  requires requires(const From& from, void take(Role)) { take(from); }
+  Optional(const From& from) : Role(static_cast<Role>(from)) {}
+  template <class Data>
+  Optional(Data* first, uint64_t elements) : Role{first, elements} {}
+};
+
 // A value that the kernel may set for the conditional node that obeys it: set_condition(args.field, value). Touches no
 // memory of the plan. With handle 0 the value goes to `slot` instead, for a run that evaluates conditions on the host;
-// an empty one, as other fields may be empty, is nobody's.
+// an empty one is nobody's.
 struct Condition {
   uint64_t handle;
   uint32_t* slot;

@@ -57,11 +57,18 @@ struct RoleOf<InOut<T>> {
   static constexpr Role role = Role::in_out;
   static constexpr size_t element_bytes = sizeof(T);
 };
+template <class R>
+struct RoleOf<Optional<R>> : RoleOf<R> {};
 template <>
 struct RoleOf<Condition> {
   static constexpr Role role = Role::condition;
   static constexpr size_t element_bytes = sizeof(uint32_t);
 };
+
+template <class F>
+inline constexpr bool is_optional = false;
+template <class R>
+inline constexpr bool is_optional<Optional<R>> = true;
 
 // What a scalar is, or what a role field points to. `other`: a struct or a type that dumps do not print.
 enum class ElementType : uint8_t {
@@ -107,8 +114,9 @@ struct FieldInfo {
   size_t offset;  // bytes from the start of the struct
   size_t bytes;   // sizeof the field
   Role role;
-  size_t element_bytes;  // sizeof the pointee for role fields, 0 for scalars
-  ElementType element;   // of the scalar itself, or of the pointee
+  size_t element_bytes;   // sizeof the pointee for role fields, 0 for scalars
+  ElementType element;    // of the scalar itself, or of the pointee
+  bool optional = false;  // memory that a launch may leave out
 };
 
 // What every role field holds, whatever its element type. Of a Condition only the first member is its own.
@@ -123,7 +131,9 @@ namespace field_visit_detail {
 
 struct AnyField {
   template <class T>
-  constexpr operator T() const;  // never defined: used in unevaluated contexts only
+  requires(!is_optional<T>)  // which takes what becomes its role
+      constexpr
+      operator T() const;  // never defined: used in unevaluated contexts only
 };
 
 template <class A, size_t... I>
@@ -266,7 +276,7 @@ void for_each_field(const A& args, Function&& f) {
           const auto offset =
               static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
           f(FieldInfo{field_visit_detail::field_name<A, I>(), offset, sizeof(Field), RoleOf<Field>::role,
-                      RoleOf<Field>::element_bytes, element_type<Field>()},
+                      RoleOf<Field>::element_bytes, element_type<Field>(), is_optional<Field>},
             field);
         }(),
         ...);

@@ -152,6 +152,18 @@ TEST_F(GraphBuilderTest, RefusesAUseOutsideEveryBufferWithTheNearestOne) {
   EXPECT_EQ(g.node_count(), 0u);
 }
 
+TEST_F(GraphBuilderTest, RefusesAMemoryFieldLeftEmptyUnlessItIsOptional) {
+  GraphBuilder g(device(), "empty");
+  const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");
+  expect_error([&] { g.launch("forgot_y", waiting, {.left = x, .right = x, .scale = 1}); },
+               {"'forgot_y'", "in plan 'empty'", "field 'y' (out) is empty", "Optional"});
+  expect_error([&] { g.launch("none", waiting, {.left = x.subview(3, 0), .right = x, .y = y, .scale = 1}); },
+               {"'none'", "field 'left' (in) is empty"});
+  EXPECT_EQ(g.node_count(), 0u);
+  g.launch("without_gain", waiting, {.left = x, .right = x, .y = y, .scale = 1});
+  EXPECT_EQ(std::move(g).finish(EdgePolicy::full).nodes.at(0).uses.size(), 3u);
+}
+
 TEST_F(GraphBuilderTest, RefusesAReadOfBytesThatNothingWrote) {
   GraphBuilder g(device(), "unwritten");
   const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");

@@ -247,6 +247,7 @@ TEST_F(PatchTest, WhatIsRefusedNamesTheNodeAndLeavesTheSetAsItWas) {
     };
     refused([&] { patches.set(nodes.blend, &Blend::a, h_); },
             {"'blend'", "field 'a'", "outside its envelope x[0,800)"});
+    refused([&] { patches.set(nodes.blend, &Blend::b, h_.subview(0, 0)); }, {"'blend'", "field 'b' would be empty"});
     refused([&] { patches.set(nodes.blend, &Blend::b, View<uint32_t>{h_.data, n + 1}); }, {"'blend'", "h[0,800)"});
     refused([&] { patches.set(nodes.blend, &Blend::key, Frozen<uint32_t>{h_.data, 1}); }, {"'blend'", "empty when"});
     refused([&] { patches.shape(nodes.blend, launch_shape_1d(1, 65)); }, {"'blend'", "at most 64 threads"});
