@@ -138,8 +138,6 @@ nlohmann::ordered_json record_of(const NodesOptions& options, const Device& devi
   file["context"] = options.context;
   file["max_context"] = bench.max_context;
   file["sum_us"] = totals.sum_us;
-  file["critical_path_us"] = totals.path.time_us;
-  file["critical_path"] = totals.path.nodes;
   file.update(nlohmann::ordered_json::parse(to_json(bench.timings, bench.plan)));
   return file;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "graph/graph_builder.h"
@@ -19,12 +20,23 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Of one member over the samples of one node.
-double median(const std::vector<NodeTiming>& samples, double NodeTiming::*member) {
-  std::vector<double> values;
-  values.reserve(samples.size());
-  for (const NodeTiming& sample : samples) values.push_back(sample.*member);
-  return median(std::move(values));
+// Of each time over the samples of one node. What some samples have not run is the median of the others.
+NodeTiming median(const std::vector<const NodeTiming*>& samples) {
+  NodeTiming result{.node = samples.front()->node, .bracketed = samples.front()->bracketed};
+  for (double NodeTiming::*member : {&NodeTiming::time_us, &NodeTiming::span_us, &NodeTiming::overlap_us,
+                                     &NodeTiming::start_us, &NodeTiming::end_us, &NodeTiming::waited_us}) {
+    std::vector<double> values;
+    for (const NodeTiming* sample : samples) values.push_back(sample->*member);
+    result.*member = median(std::move(values));
+  }
+  for (size_t body = 0; body < samples.front()->bodies.size(); ++body) {
+    std::map<uint32_t, std::vector<const NodeTiming*>> inside;
+    for (const NodeTiming* sample : samples)
+      for (const NodeTiming& timing : sample->bodies[body]) inside[timing.node].push_back(&timing);
+    std::vector<NodeTiming>& medians = result.bodies.emplace_back();
+    for (const auto& [id, list] : inside) medians.push_back(median(list));
+  }
+  return result;
 }
 
 double us_between(uint64_t from, uint64_t to) { return (static_cast<double>(to) - static_cast<double>(from)) * 1e-3; }
@@ -50,6 +62,36 @@ std::vector<std::vector<uint32_t>> predecessors(const Plan& plan) {
   std::vector<std::vector<uint32_t>> before(plan.nodes.size());
   for (const Edge& edge : plan.edges) before[edge.to].push_back(edge.from);
   return before;
+}
+
+// The nodes that ran, with times from the first start among them.
+std::vector<NodeTiming> timings_of(const Plan& plan, const std::vector<StampedNode>& layout,
+                                   std::span<const NodeSpan> spans, double bracket_us) {
+  uint64_t origin = UINT64_MAX;
+  for (const NodeSpan& span : spans)
+    if (span.end != 0) origin = std::min(origin, span.start);
+  const std::vector<std::vector<uint32_t>> before = predecessors(plan);
+  std::vector<NodeTiming> timings;
+  for (uint32_t id = 0; id < spans.size(); ++id) {
+    const NodeSpan& span = spans[id];
+    if (span.end == 0) continue;
+    NodeTiming timing{.node = id, .start_us = us_between(origin, span.start), .bracketed = layout[id].bracketed};
+    timing.span_us = us_between(span.start, span.end);
+    if (timing.bracketed) {
+      timing.time_us = timing.span_us = std::max(0.0, timing.span_us - bracket_us);
+    } else {
+      uint64_t ready = origin;  // its latest predecessor's end
+      for (const uint32_t earlier : before[id]) ready = std::max(ready, spans[earlier].end);
+      timing.time_us = us_between(ready, span.end);
+      timing.overlap_us = std::max(0.0, us_between(span.start, ready));
+      timing.waited_us = span.waited == 0 ? 0 : us_between(origin, span.waited);
+    }
+    timing.end_us = timing.start_us + timing.span_us;
+    for (size_t i = 0; i < span.bodies.size(); ++i)
+      timing.bodies.push_back(timings_of(*plan.nodes[id].bodies[i], layout[id].bodies[i], span.bodies[i], bracket_us));
+    timings.push_back(std::move(timing));
+  }
+  return timings;
 }
 
 }  // namespace
@@ -110,11 +152,9 @@ PlanTimings NodeTimer::measure(const NodeTimerOptions& options) {
                      .clock_step_us = static_cast<double>(clock_step) * 1e-3,
                      .samples = options.samples};
   for (const std::vector<NodeTiming>& of_node : samples) {
-    NodeTiming timing = of_node.front();
-    for (double NodeTiming::*member : {&NodeTiming::time_us, &NodeTiming::span_us, &NodeTiming::overlap_us,
-                                       &NodeTiming::start_us, &NodeTiming::end_us, &NodeTiming::waited_us})
-      timing.*member = median(of_node, member);
-    result.nodes.push_back(timing);
+    std::vector<const NodeTiming*> list;
+    for (const NodeTiming& timing : of_node) list.push_back(&timing);
+    result.nodes.push_back(median(list));
   }
   return result;
 }
@@ -197,27 +237,7 @@ Plan plan_as_patched(const ExplicitGraph& exec) {
 
 std::vector<NodeTiming> node_timings(const Plan& plan, const TimedTwin& twin, std::span<const NodeSpan> spans,
                                      double bracket_us) {
-  uint64_t origin = UINT64_MAX;
-  for (const NodeSpan& span : spans) origin = std::min(origin, span.start);
-  const std::vector<std::vector<uint32_t>> before = predecessors(plan);
-  std::vector<NodeTiming> timings;
-  for (uint32_t id = 0; id < spans.size(); ++id) {
-    const NodeSpan& span = spans[id];
-    NodeTiming timing{.node = id, .start_us = us_between(origin, span.start), .bracketed = twin.nodes[id].bracketed};
-    timing.span_us = us_between(span.start, span.end);
-    if (timing.bracketed) {
-      timing.time_us = timing.span_us = std::max(0.0, timing.span_us - bracket_us);
-    } else {
-      uint64_t ready = origin;  // its latest predecessor's end
-      for (const uint32_t earlier : before[id]) ready = std::max(ready, spans[earlier].end);
-      timing.time_us = us_between(ready, span.end);
-      timing.overlap_us = std::max(0.0, us_between(span.start, ready));
-      timing.waited_us = span.waited == 0 ? 0 : us_between(origin, span.waited);
-    }
-    timing.end_us = timing.start_us + timing.span_us;
-    timings.push_back(timing);
-  }
-  return timings;
+  return timings_of(plan, twin.nodes, spans, bracket_us);
 }
 
 uint64_t clock_step_ns(std::span<const BlockStamps> stamps) {
@@ -230,27 +250,6 @@ uint64_t clock_step_ns(std::span<const BlockStamps> stamps) {
   for (size_t i = 1; i < times.size(); ++i)
     if (const uint64_t step = times[i] - times[i - 1]; step != 0 && (least == 0 || step < least)) least = step;
   return least;
-}
-
-CriticalPath critical_path(const Plan& plan, const PlanTimings& timings) {
-  std::vector<const NodeTiming*> of(plan.nodes.size(), nullptr);
-  const NodeTiming* last = nullptr;
-  for (const NodeTiming& timing : timings.nodes) {
-    of.at(timing.node) = &timing;
-    if (last == nullptr || timing.end_us > last->end_us) last = &timing;
-  }
-  const std::vector<std::vector<uint32_t>> before = predecessors(plan);
-  CriticalPath path;
-  while (last != nullptr) {
-    path.nodes.push_back(last->node);
-    path.time_us += last->time_us;
-    const NodeTiming* latest = nullptr;
-    for (const uint32_t earlier : before[last->node])
-      if (of[earlier] != nullptr && (latest == nullptr || of[earlier]->end_us > latest->end_us)) latest = of[earlier];
-    last = latest;
-  }
-  std::reverse(path.nodes.begin(), path.nodes.end());
-  return path;
 }
 
 }  // namespace nodewright

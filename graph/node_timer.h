@@ -11,6 +11,8 @@
 // that path is the whole plan. In a plan that forks, nodes beside the path overlap it: critical_path() has the sum that
 // means something. (Medians of differences add up to within their noise.)
 //
+// A plan inside a node has times of its own: those of the last round that ran, from its own first start on.
+//
 // Brackets. A bracketed node's time is the stamp after it minus the stamp before it, minus what an empty bracket takes,
 // measured in the same samples (bracket_us). Each bracketed node lengthens the twin's step by up to two such brackets;
 // they belong to no node's time.
@@ -79,13 +81,5 @@ std::vector<NodeTiming> node_timings(const Plan& plan, const TimedTwin& twin, st
 
 // The smallest difference between two stamps that differ, ns; 0 when all are equal. What a time can be trusted to.
 uint64_t clock_step_ns(std::span<const BlockStamps> stamps);
-
-// From the node that ends last, back over each node's latest predecessor, in the order of running; and the sum of
-// their times.
-struct CriticalPath {
-  std::vector<uint32_t> nodes;
-  double time_us = 0;
-};
-CriticalPath critical_path(const Plan& plan, const PlanTimings& timings);
 
 }  // namespace nodewright

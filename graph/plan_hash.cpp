@@ -41,6 +41,10 @@ void add_plan(Hash& hash, const Plan& plan) {
     for (const unsigned size : node.shape.cluster) hash.add(size);
     hash.add(node.shape.shared_bytes);
     for (const unsigned size : node.attributes.cluster) hash.add(size);
+    hash.add(node.attributes.cooperative);
+    hash.add(node.attributes.priority);
+    hash.add(node.attributes.shared_carveout_percent);
+    hash.add(node.kernel == nullptr ? std::string() : to_string(node.kernel->request));
     hash.add(node.traffic.bytes_read);
     hash.add(node.traffic.bytes_written);
     hash.add(node.bodies.size());

@@ -1,5 +1,5 @@
-// Tells plans apart by what makes their times differ: kernels and how they are launched, bytes moved, edges. Buffers
-// may lie elsewhere and be larger.
+// Tells plans apart by what makes their times differ: kernels with their constants and how they are launched, bytes
+// moved, edges. Buffers may lie elsewhere and be larger, and scalar arguments may have other values.
 #pragma once
 
 #include <string>

@@ -39,7 +39,25 @@ uint32_t node_id(const Json& object, size_t index, const std::string& source) {
   return found->get<uint32_t>();
 }
 
-// Plans of two models may share a name and a size: the names of the nodes tell them apart.
+// Where the nodes of another plan first are others than this one's; empty where their names agree.
+std::string first_difference(const Json& all, const Plan& plan) {
+  const auto nodes = all.find("nodes");
+  if (nodes == all.end() || !nodes->is_array()) return "";
+  for (const Json& entry : *nodes) {
+    if (!entry.is_object() || !entry.contains("node") || !entry.contains("name")) return "";
+    const Json &id = entry["node"], &name = entry["name"];
+    if (!id.is_number_unsigned() || !name.is_string()) return "";
+    const auto index = id.get<uint64_t>();
+    if (index >= plan.nodes.size())
+      return fmt::format("it times node {}, and plan '{}' has {} nodes", index, plan.name, plan.nodes.size());
+    if (name.get_ref<const std::string&>() != plan.nodes[index].name)
+      return fmt::format("node {} is '{}' there and '{}' in plan '{}'", index, name.get_ref<const std::string&>(),
+                         plan.nodes[index].name, plan.name);
+  }
+  return "";
+}
+
+// The hash says that they are this plan's, and a name that they are of this node.
 void check_name(const Json& entry, const Plan& plan, uint32_t id, const std::string& source) {
   const auto name = entry.find("name");
   if (name == entry.end() || !name->is_string())
@@ -50,6 +68,8 @@ void check_name(const Json& entry, const Plan& plan, uint32_t id, const std::str
     refuse(source, fmt::format("node {} is '{}' there and '{}' in plan '{}'", id, name->get_ref<const std::string&>(),
                                plan.nodes[id].name, plan.name));
 }
+
+std::vector<NodeTiming> parse_nodes(const Json& object, const std::string& source, const Plan& plan);
 
 NodeTiming parse_node(const Json& entry, size_t index, const std::string& source, const Plan& plan) {
   const std::string where = fmt::format("entry {} of \"nodes\"", index);
@@ -65,38 +85,89 @@ NodeTiming parse_node(const Json& entry, size_t index, const std::string& source
   const auto bracketed = entry.find("bracketed");
   if (bracketed == entry.end() || !bracketed->is_boolean()) refuse(source, where + " does not say if it is bracketed");
   timing.bracketed = bracketed->get<bool>();
+  const auto bodies = entry.find("bodies");
+  if (bodies == entry.end()) return timing;
+  const PlanNode& node = plan.nodes[timing.node];
+  if (!bodies->is_array() || bodies->size() != node.bodies.size())
+    refuse(source, fmt::format("{} does not time the {} plans inside node '{}'", where, node.bodies.size(), node.name));
+  for (size_t i = 0; i < bodies->size(); ++i)
+    timing.bodies.push_back(parse_nodes((*bodies)[i], source, *node.bodies[i]));
   return timing;
+}
+
+std::vector<NodeTiming> parse_nodes(const Json& object, const std::string& source, const Plan& plan) {
+  const auto nodes = object.find("nodes");
+  if (nodes == object.end() || !nodes->is_array()) refuse(source, "it has no list \"nodes\"");
+  std::vector<NodeTiming> timings;
+  for (size_t i = 0; i < nodes->size(); ++i) timings.push_back(parse_node((*nodes)[i], i, source, plan));
+  return timings;
+}
+
+void check_time(const std::string& source, const std::string& of, std::string_view what, double value,
+                bool may_be_negative) {
+  if (!std::isfinite(value) || (value < 0 && !may_be_negative))
+    refuse(source, fmt::format("{} of {} is {}", what, of, value));
+}
+
+void check_nodes(const std::vector<NodeTiming>& nodes, const Plan& plan, const std::string& source) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeTiming& timing = nodes[i];
+    if (timing.node >= plan.nodes.size())
+      refuse(source,
+             fmt::format("they time node {}, and plan '{}' has {} nodes", timing.node, plan.name, plan.nodes.size()));
+    const PlanNode& node = plan.nodes[timing.node];
+    const std::string of = fmt::format("node '{}'", node.name);
+    if (i > 0 && timing.node <= nodes[i - 1].node)
+      refuse(source, fmt::format("{} comes after node '{}', and ids ascend", of, plan.nodes[nodes[i - 1].node].name));
+    check_time(source, of, "time_us", timing.time_us, false);
+    check_time(source, of, "span_us", timing.span_us, false);
+    check_time(source, of, "overlap_us", timing.overlap_us, false);
+    check_time(source, of, "start_us", timing.start_us, true);
+    check_time(source, of, "end_us", timing.end_us, true);
+    check_time(source, of, "waited_us", timing.waited_us, true);
+    if (!timing.bodies.empty() && timing.bodies.size() != node.bodies.size())
+      refuse(source,
+             fmt::format("{} plans inside {} are timed, and it has {}", timing.bodies.size(), of, node.bodies.size()));
+    for (size_t body = 0; body < timing.bodies.size(); ++body)
+      check_nodes(timing.bodies[body], *node.bodies[body], source);
+  }
 }
 
 void check(const PlanTimings& timings, const Plan& plan, const std::string& source) {
   if (timings.plan != plan.name)
     refuse(source, fmt::format("they are of plan '{}', not of '{}'", timings.plan, plan.name));
-  const auto check_time = [&](const std::string& of, std::string_view what, double value, bool may_be_negative) {
-    if (!std::isfinite(value) || (value < 0 && !may_be_negative))
-      refuse(source, fmt::format("{} of {} is {}", what, of, value));
-  };
-  check_time("the plan", "step_us", timings.step_us, false);
-  check_time("the plan", "plain_step_us", timings.plain_step_us, false);
-  check_time("the plan", "peak_bytes_per_s", timings.peak_bytes_per_s, false);
-  check_time("the plan", "bracket_us", timings.bracket_us, false);
-  check_time("the plan", "clock_step_us", timings.clock_step_us, false);
+  check_time(source, "the plan", "step_us", timings.step_us, false);
+  check_time(source, "the plan", "plain_step_us", timings.plain_step_us, false);
+  check_time(source, "the plan", "peak_bytes_per_s", timings.peak_bytes_per_s, false);
+  check_time(source, "the plan", "bracket_us", timings.bracket_us, false);
+  check_time(source, "the plan", "clock_step_us", timings.clock_step_us, false);
   if (timings.samples < 1) refuse(source, fmt::format("they are of {} samples", timings.samples));
-  for (size_t i = 0; i < timings.nodes.size(); ++i) {
-    const NodeTiming& timing = timings.nodes[i];
-    if (timing.node >= plan.nodes.size())
-      refuse(source,
-             fmt::format("they time node {}, and plan '{}' has {} nodes", timing.node, plan.name, plan.nodes.size()));
-    const std::string of = fmt::format("node '{}'", plan.nodes[timing.node].name);
-    if (i > 0 && timing.node <= timings.nodes[i - 1].node)
-      refuse(source,
-             fmt::format("{} comes after node '{}', and ids ascend", of, plan.nodes[timings.nodes[i - 1].node].name));
-    check_time(of, "time_us", timing.time_us, false);
-    check_time(of, "span_us", timing.span_us, false);
-    check_time(of, "overlap_us", timing.overlap_us, false);
-    check_time(of, "start_us", timing.start_us, true);
-    check_time(of, "end_us", timing.end_us, true);
-    check_time(of, "waited_us", timing.waited_us, true);
+  check_nodes(timings.nodes, plan, source);
+}
+
+Json json_of(const std::vector<NodeTiming>& timings, const Plan& plan, double peak) {
+  Json nodes = Json::array();
+  for (const NodeTiming& timing : timings) {
+    const PlanNode& node = plan.nodes[timing.node];
+    const double rate = bytes_per_s(node, timing);
+    Json& json = nodes.emplace_back(Json{{"node", timing.node},
+                                         {"name", node.name},
+                                         {"layer", node.layer()},
+                                         {"kernel", node.kernel_name()},
+                                         {"time_us", timing.time_us},
+                                         {"span_us", timing.span_us},
+                                         {"overlap_us", timing.overlap_us},
+                                         {"start_us", timing.start_us},
+                                         {"end_us", timing.end_us},
+                                         {"waited_us", timing.waited_us},
+                                         {"bracketed", timing.bracketed},
+                                         {"bytes", bytes_of(node)},
+                                         {"bytes_per_s", rate},
+                                         {"share_of_peak", share_of_peak(rate, peak)}});
+    for (size_t i = 0; i < timing.bodies.size(); ++i)
+      json["bodies"].push_back({{"nodes", json_of(timing.bodies[i], *node.bodies[i], peak)}});
   }
+  return nodes;
 }
 
 }  // namespace
@@ -119,27 +190,31 @@ std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timi
   return layers;
 }
 
+CriticalPath critical_path(const Plan& plan, const PlanTimings& timings) {
+  std::vector<const NodeTiming*> of(plan.nodes.size(), nullptr);
+  const NodeTiming* last = nullptr;
+  for (const NodeTiming& timing : timings.nodes) {
+    of.at(timing.node) = &timing;
+    if (last == nullptr || timing.end_us > last->end_us) last = &timing;
+  }
+  std::vector<std::vector<uint32_t>> before(plan.nodes.size());
+  for (const Edge& edge : plan.edges) before[edge.to].push_back(edge.from);
+  CriticalPath path;
+  while (last != nullptr) {
+    path.nodes.push_back(last->node);
+    path.time_us += last->time_us;
+    const NodeTiming* latest = nullptr;
+    for (const uint32_t earlier : before[last->node])
+      if (of[earlier] != nullptr && (latest == nullptr || of[earlier]->end_us > latest->end_us)) latest = of[earlier];
+    last = latest;
+  }
+  std::reverse(path.nodes.begin(), path.nodes.end());
+  return path;
+}
+
 std::string to_json(const PlanTimings& timings, const Plan& plan) {
   check_timings(timings, plan);
-  Json nodes = Json::array(), layers = Json::array();
-  for (const NodeTiming& timing : timings.nodes) {
-    const PlanNode& node = plan.nodes[timing.node];
-    const double rate = bytes_per_s(node, timing);
-    nodes.push_back({{"node", timing.node},
-                     {"name", node.name},
-                     {"layer", node.layer()},
-                     {"kernel", node.kernel_name()},
-                     {"time_us", timing.time_us},
-                     {"span_us", timing.span_us},
-                     {"overlap_us", timing.overlap_us},
-                     {"start_us", timing.start_us},
-                     {"end_us", timing.end_us},
-                     {"waited_us", timing.waited_us},
-                     {"bracketed", timing.bracketed},
-                     {"bytes", bytes_of(node)},
-                     {"bytes_per_s", rate},
-                     {"share_of_peak", share_of_peak(rate, timings.peak_bytes_per_s)}});
-  }
+  Json layers = Json::array();
   for (const LayerTiming& layer : layer_timings(plan, timings))
     layers.push_back({{"layer", layer.layer},
                       {"nodes", layer.nodes},
@@ -147,6 +222,7 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
                       {"bytes", layer.bytes},
                       {"bytes_per_s", layer.bytes_per_s()},
                       {"share_of_peak", share_of_peak(layer.bytes_per_s(), timings.peak_bytes_per_s)}});
+  const CriticalPath path = critical_path(plan, timings);
   const Json all = {{"plan", timings.plan},
                     {"plan_hash", plan_hash(plan)},
                     {"samples", timings.samples},
@@ -155,7 +231,9 @@ std::string to_json(const PlanTimings& timings, const Plan& plan) {
                     {"peak_bytes_per_s", timings.peak_bytes_per_s},
                     {"bracket_us", timings.bracket_us},
                     {"clock_step_us", timings.clock_step_us},
-                    {"nodes", std::move(nodes)},
+                    {"critical_path_us", path.time_us},
+                    {"critical_path", path.nodes},
+                    {"nodes", json_of(timings.nodes, plan, timings.peak_bytes_per_s)},
                     {"layers", std::move(layers)}};
   return all.dump(2) + "\n";
 }
@@ -166,10 +244,19 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
   const auto name = all.find("plan");
   if (name == all.end() || !name->is_string()) refuse(source, "it does not say which \"plan\" it is of");
   PlanTimings timings{.plan = name->get<std::string>()};
-  if (timings.plan != plan.name)
-    refuse(source, fmt::format("they are of plan '{}', not of '{}'", timings.plan, plan.name));
   const auto hash = all.find("plan_hash");
   if (hash == all.end() || !hash->is_string()) refuse(source, "it does not say the \"plan_hash\" of what was timed");
+  const std::string timed_hash = hash->get<std::string>(), own_hash = plan_hash(plan);
+  if (timings.plan != plan.name)
+    refuse(source,
+           fmt::format("they are of plan '{}' ({}), not of '{}' ({})", timings.plan, timed_hash, plan.name, own_hash));
+  if (timed_hash != own_hash) {
+    const std::string difference = first_difference(all, plan);
+    refuse(source, fmt::format("they are of plan '{}' with hash {}, and this '{}' has hash {}: {}", timings.plan,
+                               timed_hash, plan.name, own_hash,
+                               difference.empty() ? "kernels, their launches, the bytes they move or edges differ"
+                                                  : difference));
+  }
   timings.step_us = number(all, "step_us", "the file", source);
   timings.plain_step_us = number(all, "plain_step_us", "the file", source);
   timings.peak_bytes_per_s = number(all, "peak_bytes_per_s", "the file", source);
@@ -178,14 +265,8 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
   const double samples = number(all, "samples", "the file", source);
   if (!(samples >= 1 && samples <= 1e9)) refuse(source, fmt::format("they are of {} samples", samples));
   timings.samples = static_cast<int>(samples);
-  const auto nodes = all.find("nodes");
-  if (nodes == all.end() || !nodes->is_array()) refuse(source, "it has no list \"nodes\"");
-  for (size_t i = 0; i < nodes->size(); ++i) timings.nodes.push_back(parse_node((*nodes)[i], i, source, plan));
+  timings.nodes = parse_nodes(all, source, plan);
   check(timings, plan, source);
-  if (*hash != plan_hash(plan))
-    refuse(source, fmt::format("they are of another plan named '{}': its kernels, their launches, the bytes they move "
-                               "or its edges differ",
-                               plan.name));
   return timings;
 }
 

@@ -20,6 +20,9 @@ struct NodeTiming {
   double start_us = 0, end_us = 0;  // first block's start and last block's end, from the first stamp of the launch
   double waited_us = 0;             // when its last block's wait returned, likewise; 0: it does not wait
   bool bracketed = false;           // timed from outside, by the stamps of a kernel before it and one after it
+  // Of the plans inside it, in one round, from that round's first stamp; without the nodes that none has run. Empty
+  // where they were not timed.
+  std::vector<std::vector<NodeTiming>> bodies;
 };
 
 struct PlanTimings {
@@ -47,9 +50,18 @@ struct LayerTiming {
 // In order of each layer's first timed node.
 std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timings);
 
-// {"plan", "plan_hash" (graph/plan_hash.h), "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us", "clock_step_us",
+// From the node that ends last, back over each node's latest predecessor, in the order of running; and the sum of
+// their times.
+struct CriticalPath {
+  std::vector<uint32_t> nodes;
+  double time_us = 0;
+};
+CriticalPath critical_path(const Plan& plan, const PlanTimings& timings);
+
+// {"plan", "plan_hash" (graph/plan_hash.h), "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us",
+// "clock_step_us", "critical_path_us", "critical_path": [node],
 //  "nodes": [{"node", "name", "layer", "kernel", "time_us", "span_us", "overlap_us", "start_us", "end_us",
-//             "waited_us", "bracketed", "bytes", "bytes_per_s", "share_of_peak"}],
+//             "waited_us", "bracketed", "bytes", "bytes_per_s", "share_of_peak", "bodies": [{"nodes": the same}]}],
 //  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}
 // bytes are read and written together; bytes_per_s and share_of_peak, and all of "layers", follow from the rest and are
 // not read back; nor is kernel. share_of_peak is null where the peak was not measured. Throws Error as check_timings

@@ -32,70 +32,85 @@ KernelRequest timed_form(const PlanNode& node) {
   return request;
 }
 
-std::vector<KernelRequest> requests_of(const Plan& plan) {
-  std::vector<KernelRequest> requests;
-  for (const PlanNode& node : plan.nodes)
-    if (stamps_itself(node))
-      requests.push_back(timed_form(node));
-    else
-      requests.push_back({"stamp", {}});
-  return requests;
+void add_requests(const Plan& plan, std::vector<KernelRequest>& requests) {
+  for (const PlanNode& node : plan.nodes) {
+    requests.push_back(stamps_itself(node) ? timed_form(node) : KernelRequest{"stamp", {}});
+    for (const auto& body : node.bodies) add_requests(*body, requests);
+  }
 }
 
 // Which slots and which of the twin's nodes each node gets.
-std::vector<StampedNode> layout_of(const Plan& plan) {
-  std::vector<StampedNode> layout;
-  uint32_t twin_nodes = 0;
-  uint64_t slots = 0;
-  for (const PlanNode& node : plan.nodes) {
-    StampedNode stamped{.bracketed = !stamps_itself(node), .first_node = twin_nodes, .first_slot = slots};
-    stamped.last_node = twin_nodes + (stamped.bracketed ? 2 : 0);
-    stamped.slots = stamped.bracketed ? 2 : node.shape.blocks();
-    if (stamped.slots > kMostSlots - slots)
-      refuse(plan, fmt::format("with node '{}' there are more than {} blocks to stamp", node.name, kMostSlots),
-             "time a plan of smaller grids");
-    slots += stamped.slots;
-    twin_nodes = stamped.last_node + 1;
-    layout.push_back(stamped);
+class Layout {
+ public:
+  std::vector<StampedNode> of(const Plan& plan) {
+    std::vector<StampedNode> layout;
+    uint32_t twin_nodes = 0;
+    for (const PlanNode& node : plan.nodes) {
+      StampedNode stamped{.name = node.name, .bracketed = !stamps_itself(node), .first_node = twin_nodes};
+      stamped.last_node = twin_nodes + (stamped.bracketed ? 2 : 0);
+      stamped.slots = stamped.bracketed ? 2 : node.shape.blocks();
+      stamped.first_slot = slots_;
+      if (stamped.slots > kMostSlots - slots_)
+        refuse(plan, fmt::format("with node '{}' there are more than {} blocks to stamp", node.name, kMostSlots),
+               "time a plan of smaller grids");
+      slots_ += stamped.slots;
+      for (const auto& body : node.bodies) stamped.bodies.push_back(of(*body));
+      stamped.inner_slots = slots_ - stamped.first_slot - stamped.slots;
+      twin_nodes = stamped.last_node + 1;
+      layout.push_back(std::move(stamped));
+    }
+    return layout;
   }
-  return layout;
-}
+  uint64_t slots() const { return slots_; }
+
+ private:
+  uint64_t slots_ = 0;
+};
 
 class TwinMaker {
  public:
-  TwinMaker(const Plan& plan, KernelCache& kernels, TimedTwin& twin) : plan_(plan), kernels_(kernels), twin_(twin) {}
+  // `layout`: of `plan`, which is the twin's or lies inside it.
+  TwinMaker(const Plan& plan, const std::vector<StampedNode>& layout, KernelCache& kernels, TimedTwin& twin)
+      : plan_(plan), layout_(layout), kernels_(kernels), twin_(twin), made_(plan) {}
 
-  void run() {
-    Plan& made = twin_.plan;
-    made = plan_;
-    made.name += ".timed";
-    made.nodes.clear();
-    made.edges.clear();
+  Plan run() && {
+    made_.name += ".timed";
+    made_.nodes.clear();
+    made_.edges.clear();
     if (twin_.stamps.bytes() != 0)
-      made.buffers.push_back({{twin_.stamps.name(), twin_.stamps.address(), twin_.stamps.bytes(), "workspace"}});
+      made_.buffers.push_back({{twin_.stamps.name(), twin_.stamps.address(), twin_.stamps.bytes(), "workspace"}});
     for (const PlanNode& node : plan_.nodes) {
-      twin_.names.push_back(node.name);
-      const StampedNode& stamped = twin_.nodes[node.id];
+      const StampedNode& stamped = layout_[node.id];
       if (!stamped.bracketed) {
         add(timed(node, stamped));
         continue;
       }
       add(stamp_node(node, "begin", stamped.first_slot));
-      add(node);
+      add(with_timed_bodies(node, stamped));
       add(stamp_node(node, "end", stamped.first_slot + 1));
     }
     add_edges();
+    return std::move(made_);
   }
 
  private:
   void add(PlanNode node) {
-    node.id = static_cast<uint32_t>(twin_.plan.nodes.size());
-    twin_.plan.nodes.push_back(std::move(node));
+    node.id = static_cast<uint32_t>(made_.nodes.size());
+    made_.nodes.push_back(std::move(node));
+  }
+
+  PlanNode with_timed_bodies(const PlanNode& node, const StampedNode& stamped) {
+    PlanNode made = node;
+    for (size_t i = 0; i < node.bodies.size(); ++i)
+      made.bodies[i] =
+          std::make_shared<const Plan>(TwinMaker(*node.bodies[i], stamped.bodies[i], kernels_, twin_).run());
+    if (stamped.inner_slots != 0) made.uses.push_back(use_of(stamped.first_slot + stamped.slots, stamped.inner_slots));
+    return made;
   }
 
   Use use_of(uint64_t first_slot, uint64_t slots) const {
     return {.field = "stamps",
-            .buffer = static_cast<uint32_t>(twin_.plan.buffers.size() - 1),
+            .buffer = static_cast<uint32_t>(made_.buffers.size() - 1),
             .offset = first_slot * sizeof(BlockStamps),
             .bytes = slots * sizeof(BlockStamps),
             .access = Access::out};
@@ -149,15 +164,15 @@ class TwinMaker {
 
   // A bracket begins when all that its node waits for has completed, hence the full edges.
   void add_edges() {
-    std::vector<Edge>& edges = twin_.plan.edges;
+    std::vector<Edge>& edges = made_.edges;
     for (Edge edge : plan_.edges) {
-      const StampedNode &from = twin_.nodes[edge.from], &to = twin_.nodes[edge.to];
+      const StampedNode &from = layout_[edge.from], &to = layout_[edge.to];
       if (from.bracketed || to.bracketed) edge.type = EdgeType::full;
       edge.from = from.last_node;
       edge.to = to.first_node;
       edges.push_back(std::move(edge));
     }
-    for (const StampedNode& stamped : twin_.nodes)
+    for (const StampedNode& stamped : layout_)
       for (uint32_t id = stamped.first_node; id < stamped.last_node; ++id)
         edges.push_back({id, id + 1, EdgeType::full, {Reason{.hazard = Hazard::declared}}});
     std::sort(edges.begin(), edges.end(),
@@ -165,8 +180,10 @@ class TwinMaker {
   }
 
   const Plan& plan_;
+  const std::vector<StampedNode>& layout_;
   KernelCache& kernels_;
   TimedTwin& twin_;
+  Plan made_;
 };
 
 // The first start and the last end of a node's blocks. `index`: of the first slot, for errors.
@@ -193,6 +210,26 @@ NodeSpan span_of(const std::string& name, std::span<const BlockStamps> slots) {
   return span;
 }
 
+// A node of a body that no round has run has left nothing, and has no span.
+std::vector<NodeSpan> spans_of(const std::vector<StampedNode>& layout, std::span<const BlockStamps> stamps,
+                               bool inside) {
+  std::vector<NodeSpan> spans;
+  for (const StampedNode& node : layout) {
+    const std::span<const BlockStamps> slots = stamps.subspan(node.first_slot, node.slots);
+    NodeSpan span;
+    const bool ran = std::ranges::any_of(slots, [](const BlockStamps& block) { return block.ended != 0; });
+    if (!inside || ran) {
+      if (node.bracketed)
+        span = {.start = span_of(node.name, slots.first(1)).end, .end = span_of(node.name, slots.last(1)).end};
+      else
+        span = span_of(node.name, slots);
+    }
+    for (const std::vector<StampedNode>& body : node.bodies) span.bodies.push_back(spans_of(body, stamps, true));
+    spans.push_back(std::move(span));
+  }
+  return spans;
+}
+
 }  // namespace
 
 TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
@@ -200,15 +237,17 @@ TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
   for (const PlanNode& node : plan.nodes)
     if (node.kernel != nullptr && node.kernel->request.timed)
       refuse(plan, fmt::format("node '{}' runs a timed kernel already", node.name), "pass the plan, not its twin");
-  std::vector<StampedNode> layout = layout_of(plan);
-  const uint64_t slots = layout.empty() ? 0 : layout.back().first_slot + layout.back().slots;
-  kernels.prepare(requests_of(plan));
-  TimedTwin twin{.plan = {},
-                 .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", slots * sizeof(BlockStamps)),
-                 .nodes = std::move(layout),
-                 .names = {},
-                 .fields = {}};
-  TwinMaker(plan, kernels, twin).run();
+  Layout layout;
+  std::vector<StampedNode> nodes = layout.of(plan);
+  std::vector<KernelRequest> requests;
+  add_requests(plan, requests);
+  kernels.prepare(requests);
+  TimedTwin twin{
+      .plan = {},
+      .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", layout.slots() * sizeof(BlockStamps)),
+      .nodes = std::move(nodes),
+      .fields = {}};
+  twin.plan = TwinMaker(plan, twin.nodes, kernels, twin).run();
   check_plan(twin.plan);
   if (const std::vector<MissingOrder> missing = missing_orders(twin.plan); !missing.empty())
     refuse(plan, fmt::format("{} orders are missing, the first: {}", missing.size(), describe(missing[0])),
@@ -217,18 +256,7 @@ TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
 }
 
 std::vector<NodeSpan> node_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps) {
-  std::vector<NodeSpan> spans;
-  for (size_t id = 0; id < twin.nodes.size(); ++id) {
-    const StampedNode& node = twin.nodes[id];
-    if (!node.bracketed) {
-      spans.push_back(span_of(twin.names[id], stamps.subspan(node.first_slot, node.slots)));
-      continue;
-    }
-    const NodeSpan before = span_of(twin.names[id], stamps.subspan(node.first_slot, 1));
-    const NodeSpan after = span_of(twin.names[id], stamps.subspan(node.first_slot + 1, 1));
-    spans.push_back({.start = before.end, .waited = 0, .end = after.end});
-  }
-  return spans;
+  return spans_of(twin.nodes, stamps, false);
 }
 
 std::vector<BlockSpan> block_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps) {
@@ -237,7 +265,7 @@ std::vector<BlockSpan> block_spans(const TimedTwin& twin, std::span<const BlockS
     const StampedNode& node = twin.nodes[id];
     if (node.bracketed) continue;
     const std::span<const BlockStamps> slots = stamps.subspan(node.first_slot, node.slots);
-    span_of(twin.names[id], slots);  // refuses what is missing
+    span_of(node.name, slots);  // refuses what is missing
     for (uint64_t b = 0; b < node.slots; ++b)
       spans.push_back({.node = id,
                        .block = b,

@@ -6,6 +6,8 @@
 // - What cannot stamp itself (copies, fills, empty nodes, kernels that no KernelCache made) is bracketed: a stamp
 // kernel
 //   before it, one after it, full edges between, its in-edges moved to the first and its out-edges to the second.
+// - A plan inside a node, bracketed as that is, becomes a twin too: its slots hold the last round that ran it, and
+// nothing where none did.
 //
 // Slots need no order among nodes: each belongs to one node, is written by that node alone, and is read when the launch
 // is over. That is why a timed kernel may write its start before its wait, where programmatic edges do not order it
@@ -25,9 +27,12 @@ namespace nodewright {
 
 // How one node of the original plan left its times in the twin.
 struct StampedNode {
+  std::string name;  // of the original, for errors
   bool bracketed = false;
   uint32_t first_node = 0, last_node = 0;  // of the twin's nodes: the node itself, or the two of its bracket
   uint64_t first_slot = 0, slots = 0;      // one for each block; of a bracket: before, after
+  uint64_t inner_slots = 0;                // behind those: of the plans inside it
+  std::vector<std::vector<StampedNode>> bodies;
 };
 
 struct TimedTwin {
@@ -35,7 +40,6 @@ struct TimedTwin {
   DeviceBuffer stamps;
   std::vector<StampedNode> nodes;  // by the original plan's ids
 
-  std::vector<std::string> names;  // of the original's nodes, for errors
   // The fields of the timed argument structs, by those of the plain ones; the twin's nodes refer to them.
   std::map<const FieldInfo*, std::vector<FieldInfo>> fields;
 };
@@ -53,6 +57,7 @@ struct NodeSpan {
   uint64_t start = 0;   // the first block's start
   uint64_t waited = 0;  // the last block's wait returned; 0 for kernels that do not wait, and for brackets
   uint64_t end = 0;     // the last block's end; of a bracketed node: the end of the stamp after it
+  std::vector<std::vector<NodeSpan>> bodies;  // of the plans inside it, by their ids; end 0: no round ran the node
 };
 
 // By the original plan's ids, from one launch's slots. Throws Error naming a node of which a block has left no stamps,

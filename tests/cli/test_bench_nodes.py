@@ -65,7 +65,7 @@ class BenchNodes(CommandTest):
                 self.succeed("bench", "nodes", "--model", DEMO, "--device", "cpu", "--bucket", bucket, *FEW, "--out", path)
                 self.assertIn("<html", self.succeed(*page))  # of the same context, without being told
                 for words in (["--edges", "serial"], ["--max-context", "512"]):
-                    self.assert_refused(RUN_TIME, [path, "another plan named"], *page, *words)
+                    self.assert_refused(RUN_TIME, [path, "with hash", "has hash"], *page, *words)
 
     def test_a_driver_that_overwrites_inputs_is_refused(self):
         self.assert_refused(USAGE, ["overwrites pinned memory"],

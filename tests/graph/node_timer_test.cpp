@@ -71,6 +71,51 @@ TEST_P(NodeTimerTest, PlansWithoutKernelsOrWithoutNodesAreTimed) {
   EXPECT_TRUE(empty.measure(few()).nodes.empty());
 }
 
+TEST_P(NodeTimerTest, PlansInsideANodeHaveTimesOfTheirOwn) {
+  GraphBuilder part(device(), "part"), g(device(), "outer");
+  declare_all(part);
+  declare_all(g);
+  const auto x = view(0), a = view(1), b = view(2), y = view(4);
+  g.copy("load", x, staging_, x.bytes());
+  g.fill("clear_a", a, 0.0f);
+  g.fill("clear_b", b, 0.0f);
+  g.if_else(
+      "choose", g.condition("which", 1),
+      [&](GraphBuilder& body) {
+        body.launch("quick", machine().waiting, {.left = x, .right = x, .y = a, .scale = 1});
+        body.launch("slow", machine().slow, {.left = a, .right = x, .y = b, .scale = 1});
+      },
+      [&](GraphBuilder& body) { body.fill("never", b, 0.0f); });
+  part.fill("half", y, 0.5f);
+  g.child("part", std::move(part).finish(EdgePolicy::full));
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  NodeTimer timer(plan, kernels(), stream_);
+  EXPECT_EQ(read_back(timer.twin_graph()), std::vector<std::string>{});
+  PlanTimings timings = timer.measure(few());
+  check_timings(timings, plan);
+  const NodeTiming &load = timings.nodes.at(0), &choose = timings.nodes.at(3), &child = timings.nodes.at(4);
+  EXPECT_TRUE(load.bodies.empty());
+  ASSERT_EQ(choose.bodies.size(), 2u);
+  ASSERT_EQ(choose.bodies[0].size(), 2u);
+  EXPECT_EQ(choose.bodies[0][0].start_us, 0);
+  EXPECT_GT(choose.bodies[0][1].time_us, 2 * choose.bodies[0][0].time_us);
+  EXPECT_LE(choose.bodies[0][1].end_us, choose.span_us * 1.5);
+  EXPECT_TRUE(choose.bodies[1].empty()) << "it has not run";
+  ASSERT_EQ(child.bodies.size(), 1u);
+  EXPECT_EQ(child.bodies[0].size(), 1u);
+
+  const std::string written = to_json(timings, plan);
+  const PlanTimings read = parse_timings(written, "t.json", plan);
+  EXPECT_EQ(read.nodes.at(3).bodies.at(0).at(1).time_us, choose.bodies[0][1].time_us);
+  EXPECT_TRUE(read.nodes.at(3).bodies.at(1).empty());
+  auto spoiled = nlohmann::json::parse(written);
+  spoiled["nodes"][3]["bodies"].erase(1);
+  expect_error([&] { parse_timings(spoiled.dump(), "t.json", plan); },
+               {"does not time the 2 plans inside node 'choose'"});
+  timings.nodes[3].bodies[0][1].time_us = -1;
+  expect_error([&] { check_timings(timings, plan); }, {"time_us of node 'slow' is -1"});
+}
+
 TEST_P(NodeTimerTest, APatchedGraphIsTimedWithItsPatches) {
   Node<Mix> join;
   ExplicitGraph exec(fork_join(EdgePolicy::full, machine().hasty, 2, &join));

@@ -15,7 +15,7 @@ TEST_F(NodeTimesTest, TheTimesOfAChainAddUpToItsLengthHoweverItsNodesOverlap) {
   g.launch("third", waiting, {.left = z, .right = z, .gain = {}, .y = w, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
   TimedTwin twin{
-      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .names = {}, .fields = {}};
+      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
   const std::vector<NodeSpan> spans = {{1000, 0, 5000}, {3000, 5500, 9000}, {2000, 9500, 12000}};
   PlanTimings timings{.plan = "chain", .nodes = node_timings(plan, twin, spans, 0), .samples = 1};
   EXPECT_EQ(timings.nodes[0].time_us, 4);
@@ -40,7 +40,7 @@ TEST_F(NodeTimesTest, InAForkTheCriticalPathTakesTheSlowerBranch) {
   g.launch("join", waiting, {.left = y, .right = z, .gain = {}, .y = w, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
   TimedTwin twin{
-      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .names = {}, .fields = {}};
+      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
   const std::vector<NodeSpan> spans = {{1000, 0, 2000}, {1000, 0, 8000}, {9000, 0, 10000}};
   PlanTimings timings{.plan = "fork", .nodes = node_timings(plan, twin, spans, 0), .samples = 1};
   EXPECT_EQ(timings.nodes[2].time_us, 2) << "the gap before it counts";

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "graph/plan_hash.h"
 #include "tests/graph/sketch.h"
 #include "tests/support/error_text.h"
 
@@ -90,10 +91,9 @@ TEST_F(PlanTimingsTest, ThoseOfAnotherPlanAreRefusedWithBothNames) {
   other_name.name = "chain.b2";
   other_node.nodes[1].name = "l0.else";
   fewer.nodes.pop_back();
-  EXPECT_EQ(
-      error_of([&] { parse_timings(written, "t.json", other_name); }),
-      "cannot read timings 't.json': they are of plan 'chain.b1', not of 'chain.b2'; try: time this plan again and "
-      "pass the file that is written then");
+  EXPECT_EQ(error_of([&] { parse_timings(written, "t.json", other_name); }),
+            "cannot read timings 't.json': they are of plan 'chain.b1' (" + plan_hash(plan) + "), not of 'chain.b2' (" +
+                plan_hash(other_name) + "); try: time this plan again and pass the file that is written then");
   EXPECT_NE(error_of([&] {
               parse_timings(written, "t.json", other_node);
             }).find("node 1 is 'l0.first' there and 'l0.else' in plan 'chain.b1'"),
@@ -122,11 +122,29 @@ TEST_F(PlanTimingsTest, OfAPlanWithTheSameNamesThatRunsOtherwiseAreRefused) {
       [](Plan& other) { other.nodes[1].traffic.bytes_read += 1; },
       [](Plan& other) { other.nodes[2].traffic.bytes_written += 1; },
       [](Plan& other) { other.nodes[2].kernel = nullptr; },
+      [](Plan& other) { other.nodes[1].attributes.priority = -1; },
+      [](Plan& other) { other.nodes[1].attributes.shared_carveout_percent = 50; },
       [](Plan& other) { other.edges.back().type = EdgeType::programmatic; },
       [](Plan& other) { other.edges.pop_back(); },
   };
-  for (const auto& spoil : differences)
-    EXPECT_NE(spoiled(spoil).find("they are of another plan named 'chain.b1'"), std::string::npos);
+  for (const auto& spoil : differences) {
+    Plan other = chain();
+    spoil(other);
+    expect_words(spoiled(spoil), {"they are of plan 'chain.b1' with hash " + plan_hash(plan),
+                                  "this 'chain.b1' has hash " + plan_hash(other)});
+  }
+}
+
+TEST_F(PlanTimingsTest, OfAPlanWhoseKernelsHaveOtherConstantsAreRefused) {
+  Plan plan = chain(), other = chain();
+  LoadedKernel of_plan = named_kernel("mix", true), of_other = of_plan;
+  of_plan.request = {"mix", {{"kStages", 2}}};
+  of_other.request = {"mix", {{"kStages", 3}}};
+  plan.nodes[1].kernel = &of_plan;
+  other.nodes[1].kernel = &of_other;
+  const std::string written = to_json(timings(), plan);
+  EXPECT_EQ(error_of([&] { parse_timings(written, "t.json", plan); }), "");
+  expect_error([&] { parse_timings(written, "t.json", other); }, {plan_hash(plan), plan_hash(other)});
 }
 
 TEST_F(PlanTimingsTest, AFileThatIsNoneIsRefusedByWhatItLacks) {
