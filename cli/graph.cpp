@@ -1,5 +1,5 @@
-// nodewright graph: the plan of a decode step, as text, DOT, JSON or a page, checked for hazards; or what the driver
-// holds once it is built, compared with the plan.
+// nodewright graph: the plan of a decode step, as text, DOT, JSON or a page, checked for hazards; what the driver holds
+// once it is built, compared with the plan; or two plans compared with each other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,14 +9,17 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/session.h"
 #include "cli/standard_output.h"
+#include "graph/captured_run.h"
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
+#include "graph/plan_diff.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -26,6 +29,8 @@ struct GraphOptions {
   SessionOptions session;
   std::string format = "text";
   std::filesystem::path out, timings;
+  std::vector<std::filesystem::path> diff;  // none, or two dumps
+  std::string commit;
   bool full = false, verify = false;
 };
 
@@ -33,9 +38,9 @@ struct GraphOptions {
 // takes.
 constexpr int64_t kDumpContext = 4096;
 
-std::string read_timings_file(const std::filesystem::path& path) {
+std::string read_file(const char* doing, const std::filesystem::path& path) {
   const auto refuse = [&](const char* detail) {
-    throw Error({.doing = "read timings", .object = path.string(), .detail = detail});
+    throw Error({.doing = doing, .object = path.string(), .detail = detail, .fault = Fault::usage});
   };
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
@@ -44,20 +49,51 @@ std::string read_timings_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Tokens that the timed plan was made for; 0 where the file does not say.
-int64_t context_of_timings(const std::string& text) {
+// What `bench nodes` says of the times in its file beside them.
+struct TimedBy {
+  int64_t context = 0;  // tokens that the timed plan was made for; 0 where the file does not say
+  std::string commit, gpu, date;
+};
+
+TimedBy timed_by(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("max_context") || !json["max_context"].is_number_unsigned()) return 0;
-  return static_cast<int64_t>(std::min(json["max_context"].get<uint64_t>(), uint64_t{1} << 30));
+  TimedBy by;
+  if (!json.is_object()) return by;
+  if (json.contains("max_context") && json["max_context"].is_number_unsigned())
+    by.context = static_cast<int64_t>(std::min(json["max_context"].get<uint64_t>(), uint64_t{1} << 30));
+  const auto text_of = [&](const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
+  };
+  by.commit = text_of("commit");
+  by.gpu = text_of("gpu");
+  by.date = text_of("date");
+  return by;
 }
 
-std::string dump(const Plan& plan, const GraphOptions& options, const std::string& timings_text) {
-  if (options.format == "json") return to_json(plan);
+// The head of a page, and of a comparison.
+PlanFacts facts_of(const GraphOptions& options, const Session& session, int64_t context, const TimedBy& timed) {
+  const std::filesystem::path folder = std::filesystem::absolute(options.session.model).lexically_normal();
+  PlanFacts facts = {{"model", (folder.has_filename() ? folder : folder.parent_path()).filename().string()},
+                     {"context", std::to_string(context)},
+                     {"edges", options.session.mode == "captured" ? "as captured" : options.session.edges},
+                     {"numerics", options.session.numerics},
+                     {"tuning", session.tuning_words()}};
+  if (options.session.steps.most > 1) facts.push_back({"steps a launch", std::to_string(options.session.steps.most)});
+  if (!options.commit.empty()) facts.push_back({"commit", options.commit});
+  const std::string timed_on = timed.gpu + (timed.date.empty() ? "" : ", " + timed.date);
+  if (!timed_on.empty()) facts.push_back({"timed on", timed_on});
+  if (!timed.commit.empty() && timed.commit != "unknown") facts.push_back({"timed at commit", timed.commit});
+  return facts;
+}
+
+std::string dump(const Plan& plan, const GraphOptions& options, const std::string& timings_text,
+                 const PlanFacts& facts) {
   if (options.format == "dot") return to_dot(plan);
   if (options.format == "text") return to_text(plan, options.full ? Fold::none : Fold::layers);
   std::optional<PlanTimings> timings;
   if (!options.timings.empty()) timings = parse_timings(timings_text, options.timings.string(), plan);
-  return to_html(plan, timings ? &*timings : nullptr);
+  const PlanTimings* given = timings ? &*timings : nullptr;
+  return options.format == "json" ? to_json(plan, given, facts) : to_html(plan, given, facts);
 }
 
 void show(const std::string& text, const std::filesystem::path& out) {
@@ -78,27 +114,53 @@ int verify(const Plan& plan) {
   return differences.empty() ? 0 : 1;
 }
 
+// The exit code of --diff: 1 when the plans differ.
+int diff(const GraphOptions& options) {
+  const auto name = [](const std::filesystem::path& path) { return path.string(); };
+  if (options.format == "dot")
+    throw Error({.doing = "compare plans in",
+                 .object = "--format dot",
+                 .detail = "a drawing has no form for it",
+                 .advice = "--format text, json or html",
+                 .fault = Fault::usage});
+  const std::string before_text = read_file("compare the plan in", options.diff[0]),
+                    after_text = read_file("compare the plan in", options.diff[1]);
+  const DumpText before{before_text, name(options.diff[0])}, after{after_text, name(options.diff[1])};
+  const PlanDiff found = diff_plans(before, after);
+  show(options.format == "html"   ? to_html(before, after)
+       : options.format == "json" ? to_json(found)
+                                  : to_text(found, options.full),
+       options.out);
+  return found.equal() ? 0 : 1;
+}
+
 int graph(const GraphOptions& options) {
-  if (!options.timings.empty() && options.format != "html")
+  if (!options.diff.empty()) return diff(options);
+  const bool shows_timings = options.format == "html" || options.format == "json";
+  if (!options.timings.empty() && !shows_timings)
     throw Error({.doing = "show timings in",
                  .object = "--format " + options.format,
-                 .detail = "only the page shows them",
-                 .advice = "--format html",
+                 .detail = "only the page and JSON have them",
+                 .advice = "--format html, or --format json",
                  .fault = Fault::usage});
   check_steps(options.session);
-  const std::string timings = options.timings.empty() ? "" : read_timings_file(options.timings);
-  const int64_t timed_context = context_of_timings(timings);
+  const std::string timings = options.timings.empty() ? "" : read_file("read timings", options.timings);
+  const TimedBy timed = timed_by(timings);
   Session session(options.session);
   // A timed step has a sequence in every row.
-  const int64_t context = options.session.max_context == 0 && timed_context > 0 ? timed_context : kDumpContext;
+  const int64_t wanted = options.session.max_context == 0 && timed.context > 0 ? timed.context : kDumpContext;
   const int64_t sequences = options.timings.empty() ? 1 : options.session.bucket;
-  const auto decoder = session.make_decoder(std::min(session.context_limit(), context), sequences);
+  const auto decoder = session.make_decoder(std::min(session.context_limit(), wanted), sequences);
   const Plan& plan = decoder->step_plan();
   if (session.tuning() != nullptr && options.session.tuning == "auto")  // which nobody named
     fmt::print(stderr, "nodewright: tuned: {}\n", session.tuning_words());
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
-  if (!options.verify || !options.out.empty()) show(dump(plan, options, timings), options.out);
+  const PlanFacts facts = facts_of(options, session, decoder->options().max_context, timed);
+  if (!options.verify || !options.out.empty()) {
+    const bool captured = options.session.mode == "captured";
+    show(dump(captured ? plan_as_captured(plan, session.stream()) : plan, options, timings, facts), options.out);
+  }
   return options.verify ? verify(plan) : 0;
 }
 
@@ -116,10 +178,21 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");
   command->add_flag("--full", options->full, "text of every node; without it, layers that are the same are shown once");
-  command->add_option("--timings", options->timings, "file of measured node times, for --format html");
+  command->add_option("--timings", options->timings, "file of measured node times, for --format html and json");
+  command->add_option("--commit", options->commit, "what the dump calls the program's commit");
   command->add_flag("--verify", options->verify,
                     "build the graph and compare what the driver holds with the plan; dumps only with --out");
-  command->callback([options, &chosen] { chosen = [options] { return graph(*options); }; });
+  CLI::Option* model = command->get_option("--model")->required(false);
+  command->add_option("--diff", options->diff, "compare two files of --format json instead; exit code 1: they differ")
+      ->type_name("FILE FILE")
+      ->expected(2)
+      ->excludes(model)
+      ->excludes("--verify")
+      ->excludes("--timings");
+  command->callback([options, model, &chosen] {
+    if (options->diff.empty() && model->empty()) throw CLI::RequiredError("--model");
+    chosen = [options] { return graph(*options); };
+  });
 }
 
 }  // namespace nodewright::cli

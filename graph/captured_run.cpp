@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "graph/eager_run.h"
 #include "graph/node_parameters.h"
@@ -58,6 +60,45 @@ void check_capturable(const Plan& plan) {
   }
 }
 
+[[noreturn]] void refuse_reading(const Plan& plan, std::string detail) {
+  throw Error({.doing = "read the captured graph of plan",
+               .object = plan.name,
+               .detail = std::move(detail),
+               .advice = "dump the plan as it is, without --mode captured"});
+}
+
+struct HeldEdges {
+  std::vector<CUgraphNode> from, to;
+  std::vector<CUgraphEdgeData> data;
+};
+
+HeldEdges edges_of(const Driver& driver, CUgraph graph, const std::string& name) {
+  size_t count = 0;
+  driver.check(driver.cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges", "read graph", name);
+  HeldEdges held{std::vector<CUgraphNode>(count), std::vector<CUgraphNode>(count), std::vector<CUgraphEdgeData>(count)};
+  if (count != 0)
+    driver.check(driver.cuGraphGetEdges(graph, held.from.data(), held.to.data(), held.data.data(), &count),
+                 "cuGraphGetEdges", "read graph", name);
+  return held;
+}
+
+// The captured nodes in the order of the stream, which is that of the plan: one stream makes a chain.
+std::vector<CUgraphNode> chain_of(const Plan& plan, const Driver& driver, CUgraph graph, const HeldEdges& edges) {
+  size_t count = 0;
+  driver.check(driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes", "read graph", plan.name);
+  std::vector<CUgraphNode> held(count), chain;
+  if (count != 0)
+    driver.check(driver.cuGraphGetNodes(graph, held.data(), &count), "cuGraphGetNodes", "read graph", plan.name);
+  std::map<CUgraphNode, CUgraphNode> next;
+  for (size_t i = 0; i < edges.from.size(); ++i) next.emplace(edges.from[i], edges.to[i]);
+  const auto is_first = [&](CUgraphNode node) { return std::ranges::find(edges.to, node) == edges.to.end(); };
+  if (const auto first = std::ranges::find_if(held, is_first); first != held.end()) chain.push_back(*first);
+  while (!chain.empty() && next.contains(chain.back())) chain.push_back(next.at(chain.back()));
+  if (chain.size() != held.size() || edges.from.size() + 1 != std::max<size_t>(held.size(), 1))
+    refuse_reading(plan, fmt::format("its {} nodes and {} edges are no chain", held.size(), edges.from.size()));
+  return chain;
+}
+
 }  // namespace
 
 CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
@@ -90,6 +131,33 @@ void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
                  fmt::format("update result {} (CUgraphExecUpdateResult)", static_cast<int>(info.result)));
   stats_.update_ms = watch.lap_ms();
   graph_ = std::move(graph);
+}
+
+Plan plan_as_captured(const Plan& plan, const Stream& stream) {
+  check_capturable(plan);
+  Plan captured = plan;
+  std::erase_if(captured.nodes, [](const PlanNode& node) { return node.kind == NodeKind::empty; });
+  for (uint32_t id = 0; id < captured.nodes.size(); ++id) {
+    PlanNode& node = captured.nodes[id];
+    if (node.kind == NodeKind::child || node.kind == NodeKind::product)
+      refuse_reading(plan,
+                     fmt::format("node '{}' is a {}, and may be several nodes there", node.name, to_string(node.kind)));
+    node.id = id;
+  }
+  const GraphHandle graph = capture(plan, stream);
+  const Driver& driver = stream.device().driver();
+  const HeldEdges edges = edges_of(driver, graph.get(), plan.name);
+  const std::vector<CUgraphNode> chain = chain_of(plan, driver, graph.get(), edges);
+  if (chain.size() != captured.nodes.size())
+    refuse_reading(plan, fmt::format("it has {} nodes, and the plan {}", chain.size(), captured.nodes.size()));
+  std::map<CUgraphNode, EdgeType> type_into;
+  for (size_t i = 0; i < edges.to.size(); ++i)
+    type_into[edges.to[i]] =
+        edges.data[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ? EdgeType::programmatic : EdgeType::full;
+  captured.edges.clear();
+  for (uint32_t id = 1; id < chain.size(); ++id)
+    captured.edges.push_back({id - 1, id, type_into.at(chain[id]), {Reason{.hazard = Hazard::serial}}});
+  return captured;
 }
 
 void CapturedGraph::launch(const Stream& stream) const {

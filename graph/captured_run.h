@@ -39,4 +39,10 @@ class CapturedGraph {
   Stats stats_;
 };
 
+// The plan with the edges that stream capture makes of it, to be dumped beside the plan's own: captures as
+// CapturedGraph does and reads the driver's edges. They give no reason but the stream's order ("serial"). Empty nodes
+// leave none, and are left out. Nothing runs. Throws Error for a plan with conditional nodes, children or products,
+// whose nodes cannot be told in the captured graph.
+Plan plan_as_captured(const Plan& plan, const Stream& stream);
+
 }  // namespace nodewright

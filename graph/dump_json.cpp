@@ -7,7 +7,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "graph/buffer_lifetimes.h"
 #include "graph/graph_dump.h"
+#include "graph/plan_fold.h"
 #include "graph/plan_hash.h"
 #include "graph/plan_json.h"
 #include "graph/product_node.h"
@@ -211,6 +213,7 @@ Json json_of(const Plan& plan, const PlanNode& node) {
   if (node.kind == NodeKind::kernel) {
     json["waits_for_inputs"] = node.waits_for_inputs;
     if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
+    if (!node.kernel->request.name.empty()) json["request"] = nodewright::to_string(node.kernel->request);
     if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);
     json["arguments"] = arguments_of(node);
   }
@@ -232,27 +235,67 @@ Json json_of(const Plan& plan, const Edge& edge) {
           {"reasons", std::move(reasons)}};
 }
 
+Json buffers_of(const Plan& plan) {
+  const auto lifetimes = buffer_lifetimes(plan);
+  Json buffers = Json::array();
+  for (size_t id = 0; id < plan.buffers.size(); ++id) {
+    const Buffer& buffer = plan.buffers[id];
+    Json& json = buffers.emplace_back(Json{{"name", buffer.range.name},
+                                           {"bytes", buffer.range.bytes},
+                                           {"kind", buffer.range.kind},
+                                           {"live_in", buffer.live_in},
+                                           {"live_out", buffer.live_out}});
+    if (lifetimes[id]) json["needed"] = {lifetimes[id]->first, lifetimes[id]->last};
+  }
+  return buffers;
+}
+
+// From node `first`, `times` blocks of `count` nodes that are the same; and the same for each plan inside a node.
+Json folds_of(const Plan& plan) {
+  Json runs = Json::array(), bodies = Json::object();
+  for (const BlockRun& run : fold_layers(plan))
+    if (run.blocks.size() > 1)
+      runs.push_back({{"first", run.blocks[0].first}, {"count", run.blocks[0].count}, {"times", run.blocks.size()}});
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) bodies[std::to_string(node.id)].push_back(folds_of(*body));
+  return {{"runs", std::move(runs)}, {"bodies", std::move(bodies)}};
+}
+
+std::string describe(const Device& device) {
+  const DeviceProperties& properties = device.properties();
+  return fmt::format("{}, compute capability {}.{}, {} SMs", properties.name, properties.cc_major, properties.cc_minor,
+                     properties.sm_count);
+}
+
 }  // namespace
 
 nlohmann::ordered_json json_of(const Plan& plan) {
-  Json buffers = Json::array(), nodes = Json::array(), edges = Json::array();
-  for (const Buffer& buffer : plan.buffers)
-    buffers.push_back({{"name", buffer.range.name},
-                       {"bytes", buffer.range.bytes},
-                       {"kind", buffer.range.kind},
-                       {"live_in", buffer.live_in},
-                       {"live_out", buffer.live_out}});
+  Json nodes = Json::array(), edges = Json::array();
   for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
-  return {{"name", plan.name},         {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
-          {"hash", plan_hash(plan)},   {"buffers", std::move(buffers)},
-          {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};
+  const MemoryPeak peak = memory_peak(plan);
+  return {{"name", plan.name},           {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
+          {"hash", plan_hash(plan)},     {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}},
+          {"buffers", buffers_of(plan)}, {"nodes", std::move(nodes)},
+          {"edges", std::move(edges)}};
+}
+
+nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts) {
+  Json json = json_of(plan);
+  json["device"] = plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device));
+  json["about"] = Json::object();
+  for (const auto& [what, is] : facts) json["about"][what] = is;
+  json["folds"] = folds_of(plan);
+  json["timings"] = timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan));
+  return json;
 }
 
 std::string print(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string to_json(const Plan& plan) { return print(json_of(plan), 2) + "\n"; }
+std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts) {
+  return print(document_of(plan, timings, facts), 2) + "\n";
+}
 
 }  // namespace nodewright

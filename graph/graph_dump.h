@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/node.h"
 #include "graph/plan_timings.h"
@@ -23,21 +25,33 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 // One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// {"name", "bucket", "hash" (graph/plan_hash.h), "buffers": [{"name", "bytes", "kind", "live_in", "live_out"}], "nodes": [{"id", "name", "kind",
-// "kernel", "layer", "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer",
-// "offset", "bytes", "access"}]}], "edges": [{"from", "to", "type", "reasons"}]}
-// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "attributes" {"cluster", "cooperative", "priority",
+// What is known of a plan beside itself, in the order in which a page shows it: {"model", "demo"}, {"commit",
+// "03c575c"}.
+using PlanFacts = std::vector<std::pair<std::string, std::string>>;
+
+// {"name", "bucket", "hash" (graph/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
+// "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
+// "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
+// "access"}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about": the facts, "folds", "timings": as
+// graph/plan_timings.h has them, or null}
+// "peak" and "needed" are those of graph/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds" is
+// {"runs": [{"first", "count", "times"}], "bodies": {node id: [the same for each plan inside it]}}: from node `first`,
+// `times` blocks of `count` nodes that are the same (graph/plan_fold.h).
+// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "request" (the kernel with its
+// constants) where a KernelCache made it, "attributes" {"cluster", "cooperative", "priority",
 // "shared_carveout_percent"} where one of them is set, and "arguments": [{"field", "role", "type", "value"}] for
 // scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has "copy":
 // {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
 // "conditional":
-// {"type", "default_value", "reset_each_launch"}; a child "patchable_inside"; both have "bodies": plans in this form.
-// A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is "other" null.
-std::string to_json(const Plan& plan);
+// {"type", "default_value", "reset_each_launch"}; a child "patchable_inside"; both have "bodies": plans in this form up
+// to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is
+// "other" null. Throws Error as check_timings does.
+std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& facts = {});
 
 // One page for a browser, without any further file and without network: the plan folded by layer, every node's kernel,
-// arguments and edges, every buffer's writers and readers, coloured by bytes, or by time where `timings` are given.
+// arguments and edges, every buffer's lifetime, writers and readers, coloured by bytes, or by time where `timings` are
+// given, then also with a timeline and the critical path.
 // Throws Error as check_timings does.
-std::string to_html(const Plan& plan, const PlanTimings* timings = nullptr);
+std::string to_html(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& facts = {});
 
 }  // namespace nodewright

@@ -31,7 +31,8 @@ function bytes_text(bytes) {
   const power = bytes < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(bytes) / 3));
   return power === 0 ? `${bytes} B` : `${digits(bytes / 1000 ** power)} ${["", "k", "M", "G", "T"][power]}B`;
 }
-const time_text = us => us >= 1000 ? `${digits(us / 1000)} ms` : `${digits(us)} µs`;
+const time_text = us => us >= 1000 ? `${digits(us / 1000)} ms`
+  : us === 0 || us >= 0.1 ? `${digits(us)} µs` : `${digits(us * 1000)} ns`;
 const shape_text = size => size.join("×").replace(/(×1)+$/, "");
 const times = (count, one, many = one + "s") => `${count_text(count)} ${count === 1 ? one : many}`;
 
@@ -74,7 +75,7 @@ function choose_shade(name) {
 function lay_out() {
   rows = rows_of(top_scope);
   lanes = lanes_of(rows);
-  if (chosen && chosen.kind !== "node" && chosen.kind !== "buffer" && rows[chosen.row] !== chosen) choose(null);
+  if (chosen && ["block", "run", "scope"].includes(chosen.kind) && rows[chosen.row] !== chosen) choose(null);
   by_id("canvas").style.height = `${rows.length * kRow + 24}px`;
   const all = nodes.concat(top_scope.items).filter(can_open).concat(...nodes.map(node => node.scopes));
   const closed = all.some(item => !item.open);
@@ -115,6 +116,7 @@ function dots_between(first, last) {
     if (lanes.dots[row] === undefined) continue;
     const item = rows[row], at = { cx: lane_x(lanes.dots[row]), cy: row * kRow + kRow / 2 };
     const list = item.kind === "node" ? [item] : item.nodes;
+    if (item.critical) out.push(make("circle", { ...at, r: 9, class: "critical" }));
     if (item.kind !== "node") out.push(make("circle", { ...at, cy: at.cy + 3, r: 5.5, class: "dot back" }));
     out.push(make("circle", { ...at, r: 6, class: `dot ${mark_of(item)} ${item === chosen ? "on" : ""}`,
                               style: { fill: shade_of(list) } }));
@@ -123,12 +125,14 @@ function dots_between(first, last) {
 }
 
 function row_element(item, row) {
+  if (item.kind === "gone") return gone_row(item, row);
   const list = item.kind === "node" ? [item] : item.nodes;
   const group = item.kind !== "node";
   const chevron = can_open(item) &&
     make("span", { class: `chevron${item.open ? " open" : ""}`, "aria-hidden": true });
   return make("div", {
-    class: `row ${group ? `group ${item.kind}` : "node"} ${item === chosen ? "on" : mark_of(item)}`, role: "treeitem",
+    class: `row ${group ? `group ${item.kind}` : "node"} ${item === chosen ? "on" : mark_of(item)} ${change_of(item)}`,
+    role: "treeitem",
     "aria-level": item.depth + (group ? 1 : 2), "aria-selected": item === chosen,
     "aria-expanded": can_open(item) ? item.open : null, "data-row": row, title: group ? null : item.name,
     style: { transform: `translateY(${row * kRow}px)` } },
@@ -137,7 +141,35 @@ function row_element(item, row) {
     make("span", { class: "shape" }, group || item.type !== "kernel" ? ""
       : `${shape_text(item.grid)} · ${shape_text(item.block)}`),
     make("span", { class: "shared end" }, !group && item.shared_bytes ? bytes_text(item.shared_bytes) : ""),
-    group && item.open ? "" : [measure_element("bytes", list), timings && measure_element("time", list)]);
+    group && item.open && item.kind !== "scope" ? ""
+      : [measure_element("bytes", item), timings && [measure_element("time", item), ...rate_elements(list)]]);
+}
+
+// What a comparison says of a row: "added", "changed" or "". A closed row speaks for what it hides.
+function change_of(item) {
+  if (!diff) return "";
+  const own = item.kind === "node" ? [item] : item.open ? [] : item.nodes;
+  const found = own.map(node => node.change?.how).filter(Boolean);
+  if (own.some(node => node.gone.length > 0 && item.kind !== "node")) found.push("changed");
+  return found.length === 0 ? "" : found.every(how => how === "added") ? "added" : "changed";
+}
+
+function gone_row(item, row) {
+  return make("div", { class: `row node gone ${item === chosen ? "on" : ""}`, role: "treeitem", "aria-level": 2,
+                       "aria-selected": item === chosen, "data-row": row, title: `${item.name}, removed`,
+                       style: { transform: `translateY(${row * kRow}px)` } },
+    make("span", { class: "name", style: { paddingLeft: `${gutter()}px` } }, item.name),
+    make("span", { class: "kernel" }, item.node.kernel || item.node.type));
+}
+
+const percent_text = part => `${digits(100 * part)} %`;
+
+function rate_elements(list) {
+  const cell = (name, value, text) => make("span", { class: `end ${name}` }, value > 0 ? text(value) : "");
+  const inside = list.some(node => node.depth > 0);  // where times are of one round
+  return [cell("share", inside ? 0 : share_of(list), percent_text),
+          cell("rate", rate_of(list), value => digits(value / 1e9)),
+          cell("floor", time_of(list) > 0 ? floor_of(list) : 0, time_text)];
 }
 
 function name_of(item) {
@@ -160,14 +192,21 @@ function layers_text(run) {
   return first === last ? first : `${first} \u2026 ${last}`;
 }
 
-function measure_element(what, list) {
-  const value = measure[what](list), most = what === "time" ? most_time : most_bytes;
-  return make("span", { class: `measure ${what}` }, make("b", {}, value ? measure_text[what](value) : ""),
-    value > 0 && make("i", { style: { width: `${100 * Math.min(1, value / list.length / most)}%`,
+// Of layers that are the same the text has their number and the mean, and the bar is the mean's.
+function measure_element(what, item) {
+  const list = item.kind === "node" ? [item] : item.nodes, blocks = item.blocks?.length ?? 1;
+  const value = measure[what](list) / blocks, was = item.was && measure[what]([item.was]);
+  const text = value ? `${blocks > 1 ? `${blocks} × ` : ""}${measure_text[what](Math.round(value * 1e3) / 1e3)}` : "";
+  return make("span", { class: `measure ${what}` },
+    make("b", {}, was > 0 && was !== value && make("s", {}, measure_text[what](was)), text),
+    value > 0 && make("i", { style: { width: `${100 * Math.min(1, value / most[what])}%`,
                                       background: what === shade ? shade_of(list) : "" } }));
 }
-const most_time = nodes.reduce((most, node) => Math.max(most, node.timing?.time_us ?? 0), 0);
-const most_bytes = nodes.reduce((most, node) => Math.max(most, node.bytes), 0);
+const groups = top_scope.items.flatMap(item => item.kind === "run" ? item.blocks : item.kind === "block" ? [item] : []);
+const most = {};
+for (const what of ["time", "bytes"])
+  most[what] = [...nodes.map(node => [node]), ...groups.map(block => block.nodes)]
+    .reduce((largest, list) => Math.max(largest, measure[what](list)), 0);
 
 // What the chosen buffer's users do: "writes", "reads" or "".
 function mark_of(item) {
@@ -186,7 +225,7 @@ function choose(item, { reveal = true, keep_marks = false } = {}) {
   if (item?.kind === "buffer") {
     for (const { node, use } of item.uses)
       if (marks.get(node) !== "writes") marks.set(node, writes(use.access) ? "writes" : "reads");
-  } else if (item && reveal) {
+  } else if (item && reveal && item.row !== undefined) {
     const closed = item.kind === "node" ? containers_of(item).filter(one => !one.open) : [];
     closed.forEach(one => { one.open = true; });
     if (closed.length > 0) lay_out();
@@ -194,7 +233,9 @@ function choose(item, { reveal = true, keep_marks = false } = {}) {
     if (top < graph.scrollTop || top + kRow > graph.scrollTop + height) graph.scrollTop = top - height / 2;
   }
   show_panel(item);
+  show_link(item);
   draw();
+  draw_timeline();
 }
 
 function toggle(item, open = !item.open) {
@@ -208,20 +249,24 @@ graph.addEventListener("click", event => {
   if (!element) return;
   const item = rows[Number(element.dataset.row)];
   if (item.kind !== "node" || event.target.closest(".chevron")) toggle(item);
-  if (item.kind !== "scope") choose(item, { reveal: false });
+  choose(item, { reveal: false });
 });
 graph.addEventListener("scroll", draw, { passive: true });
-addEventListener("resize", draw);
+addEventListener("resize", () => { draw(); draw_timeline(); });
 dark.addEventListener("change", () => choose_shade(shade));
 
 const key_does = {
   "/": () => search.select(),
   Escape: () => choose(null),
+  b: () => choose(kBuffers),
+  t: () => toggle_timeline(),
   ArrowDown: () => step(1),
   ArrowUp: () => step(-1),
   ArrowRight: () => chosen && toggle(chosen, true),
   ArrowLeft: () => chosen && (can_open(chosen) && chosen.open ? toggle(chosen, false) : choose_outer(chosen)),
   Enter: () => chosen && toggle(chosen),
+  "+": () => scale_timeline(2),
+  "-": () => scale_timeline(0.5),
 };
 function step(by) {
   const at = chosen?.row === undefined ? (by > 0 ? -1 : rows.length) : chosen.row;

@@ -13,6 +13,7 @@ const range_of = use => `[${use.offset},${use.offset + use.bytes})`;
 
 function show_panel(item) {
   const content = item === null ? plan_panel() : item.kind === "node" ? node_panel(item)
+    : item.kind === "gone" ? node_panel(item.node) : item.kind === "buffers" ? buffers_panel()
     : item.kind === "buffer" ? buffer_panel(item) : group_panel(item);
   panel.replaceChildren(...content.flat(Infinity).filter(Boolean));
   panel.scrollTop = 0;
@@ -48,6 +49,7 @@ function node_panel(node) {
   return [
     heading(node.name, `${node.kernel ? `kernel ${node.kernel}` : node.type}, node ${node.id} of ` +
                        node.scope.nodes.length),
+    ...changes_of(node),
     facts([
       kernel && ["Grid", ...size_texts(node.grid, "block")],
       kernel && ["Block", ...size_texts(node.block, "thread")],
@@ -65,6 +67,7 @@ function node_panel(node) {
                                  (node.conditional.reset_each_launch ? " at each launch" : ""))],
       node.type === "child" && ["Inner nodes", node.patchable_inside ? "stay patchable" : "a copy, fixed"],
       node.product && ["Product", node.product],
+      node.request && node.request !== node.kernel && ["Built as", make("code", {}, node.request)],
       ["Reads", ...exact_bytes(node.bytes_read)],
       ["Writes", ...exact_bytes(node.bytes_written)],
     ]),
@@ -86,17 +89,20 @@ function size_texts(size, what) {
 const rows_text = ({ rows }) => rows > 1 ? `${times(rows, "row")} of ` : "";
 
 function timing_facts(node) {
-  const { time_us, span_us, overlap_us, start_us, end_us, bytes_per_s, share_of_peak } = node.timing;
-  const whole = timings.nodes.reduce((last, one) => Math.max(last, one.end_us), 0) || 1;
+  const { time_us, span_us, overlap_us, start_us, end_us } = node.timing, of = root_of(node).timings;
+  const bytes_per_s = node.bytes / time_us * 1e6, peak = of.peak_bytes_per_s;
+  const whole = node.scope.nodes.reduce((last, one) => Math.max(last, one.timing?.end_us ?? 0), 0) || 1;
   const part = (from, to, name) =>
     make("i", { class: name, style: { left: `${100 * from / whole}%`, width: `${100 * (to - from) / whole}%` } });
   return [
     facts([
-      ["Adds", time_text(time_us), small(`${digits(100 * time_us / (timings.step_us || whole))} % of the step`)],
+      ["Adds", time_text(time_us), small(`${percent_text(time_us / (of.step_us || whole))} of the step`)],
       ["Runs for", time_text(span_us),
        overlap_us > 0 && small(`${time_text(overlap_us)} of it before its inputs are ready`)],
-      bytes_per_s > 0 && ["Moves", `${bytes_text(Math.round(bytes_per_s))}/s`,
-                          share_of_peak !== null && small(`${digits(100 * share_of_peak)} % of the peak`)],
+      time_us > 0 && node.bytes > 0 && ["Moves", `${bytes_text(Math.round(bytes_per_s))}/s`,
+                                        peak > 0 && small(`${percent_text(bytes_per_s / peak)} of the peak`)],
+      peak > 0 && node.bytes > 0 && ["Floor", time_text(node.bytes / peak * 1e6), small("its bytes at the peak")],
+      ["Critical path", node.critical ? "on it" : "beside it"],
     ]),
     make("div", { class: "strip", title: `from ${time_text(start_us)} to ${time_text(end_us)} of ${time_text(whole)}` },
          part(start_us, end_us - time_us, "overlap"), part(end_us - time_us, end_us, "")),
@@ -110,16 +116,32 @@ const role_element = access =>
 const buffer_link = (node, name, range) =>
   [go(node.scope.buffers.get(name), name), " ", make("span", { class: "range mono" }, range)];
 
+function root_of(node) {
+  let scope = node.scope;
+  while (scope.owner) scope = scope.owner.scope;
+  return scope;
+}
+
+// What a comparison says of a node or a buffer.
+function changes_of(item) {
+  if (!item.change) return [];
+  if (item.change.how === "added") return [make("p", { class: "told added" }, "Only the later plan has it.")];
+  return section("Differs", table_of(["", "Before", "After"], item.change.changes.map(({ what, before, after }) =>
+    [what, make("code", { class: "was" }, before), make("code", {}, after)])));
+}
+
 function arguments_table(node) {
   const use_of = new Map(node.uses.map(use => [use.field, use]));
   const fields = node.arguments ?? node.uses.map(use => ({ field: use.field, role: use.access, type: "" }));
   if (fields.length === 0) return make("p", { class: "none" }, "none");
-  return table_of(["", "Field", "Type", "Value"], fields.map(({ field, role, type, value }) => {
-    const use = use_of.get(field);
-    const shown = role === "scalar" ? (value === null ? "not printed" : String(value)) : "empty";
+  const is_empty = ({ field, role }) => !use_of.has(field) && role !== "scalar" && role !== "condition";
+  const left_out = fields.filter(is_empty);
+  return [table_of(["", "Field", "Type", "Value"], fields.filter(one => !is_empty(one)).map(one => {
+    const { field, role, type, value } = one, use = use_of.get(field);
+    const shown = role === "scalar" ? (value === null ? "not printed" : String(value)) : "nobody's";
     return [role_element(use?.access ?? role), make("code", {}, field), make("code", {}, type),
             use ? buffer_link(node, use.buffer, range_of(use)) : make("code", {}, shown)];
-  }));
+  })), left_out.length > 0 && make("p", { class: "none" }, `left empty: ${left_out.map(one => one.field).join(", ")}`)];
 }
 
 function edge_list(edges, other) {
@@ -144,9 +166,9 @@ function group_panel(group) {
     heading(title, sub),
     facts([
       ["Nodes", count_text(group.nodes.length)],
-      ["Moves", bytes_text(bytes_of(group.nodes)),
+      ["Moves", bytes_text(bytes_of(group.nodes)), group.kind === "scope" && small("a round"),
        blocks.length > 1 && small(`${bytes_text(Math.round(bytes_of(group.nodes) / blocks.length))} a layer`)],
-      timings && ["Time", time_text(time_of(group.nodes)),
+      time_of(group.nodes) > 0 && ["Time", time_text(time_of(group.nodes)), group.kind === "scope" && small("a round"),
                   last > 0 && small(`${time_text(per_layer[0])} to ${time_text(per_layer[last])} a layer`)],
     ]),
     section("Nodes", list_of(blocks[0].nodes, node => make("li", {}, go(node, node.name), " ",
@@ -161,8 +183,10 @@ function buffer_panel(buffer) {
   const writers = buffer.uses.filter(({ use }) => writes(use.access)).length;
   return [
     heading(buffer.name, `${buffer.of} buffer`),
+    ...changes_of(buffer),
     facts([
       ["Size", ...exact_bytes(buffer.bytes)],
+      buffer.needed && ["Needed", needed_text(buffer), small(`${times(buffer.needed[1] - buffer.needed[0] + 1, "node")}`)],
       ["Outside the plan", live.join(", ") || "not used"],
       ["Written", times(writers, "time")],
       ["Read", times(buffer.uses.filter(({ use }) => use.access !== "out").length, "time")],
@@ -195,13 +219,17 @@ function plan_panel() {
   const key = (name, does) => [make("kbd", {}, name), does];
   return [
     make("h2", {}, "The plan"), make("p", { class: "sub" }, "Choose a node, or find a buffer."),
+    ...diff_sections(),
     section("Kernels", table_of(["", ">Nodes", ">Moved", timings ? ">Time" : ""], kernels.map(([name, list]) =>
       [make("button", { type: "button", class: "go mono", onclick: () => find(name) }, name), count_text(list.length),
        bytes_text(bytes_of(list)), timings ? time_text(time_of(list)) : ""]))),
     section("Buffers", table_of(["", ">Buffers", ">Size"], kinds.map(([kind, list]) =>
-      [kind, count_text(list.length), bytes_text(sum(list, one => one.bytes))]))),
+      [make("button", { type: "button", class: "go", onclick: () => choose_buffers(kind) }, kind),
+       count_text(list.length), bytes_text(sum(list, one => one.bytes))])),
+      facts([["Peak", bytes_text(data.plan.peak.bytes), small("needed at once")]])),
     section("Keys", table_of(["", ""], [
-      key("/", "find a node, kernel or buffer"), key("↑ ↓", "the node above or below"),
+      key("/", "find a node, kernel or buffer"), key("b", "all buffers"),
+      ...(timings ? [key("t", "the timeline"), key("+ −", "its scale")] : []), key("↑ ↓", "the node above or below"),
       key("→ ←", "unfold, fold"), key("Esc", "close, and back to the plan")])),
   ];
 }
@@ -262,33 +290,3 @@ search.addEventListener("keydown", event => {
 document.addEventListener("pointerdown", event => {
   if (!event.target.closest(".search, #panel")) found.hidden = true;
 });
-
-// Start
-
-function start() {
-  by_id("plan-name").textContent = data.plan.name;
-  by_id("device").textContent = data.device ?? "";
-  const programmatic = links.filter(link => link.type === "programmatic").length;
-  const total = (value, name, note) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value, note && small(note)));
-  by_id("totals").replaceChildren(...[
-    total(count_text(top_scope.nodes.length), "nodes", nodes.length > top_scope.nodes.length &&
-          `and ${count_text(nodes.length - top_scope.nodes.length)} inside`),
-    total(count_text(links.length), "edges", programmatic > 0 && `${count_text(programmatic)} programmatic`),
-    total(count_text(data.plan.buffers.length), "buffers"),
-    total(bytes_text(sum(top_scope.nodes, node => node.bytes_read)), "read"),
-    total(bytes_text(sum(top_scope.nodes, node => node.bytes_written)), "written"),
-    data.plan.bucket !== null && total(data.plan.bucket, "bucket"),
-    timings && total(time_text(timings.plain_step_us), "a step", `${time_text(timings.step_us)} timed`),
-  ].filter(Boolean));
-  document.body.classList.toggle("untimed", !timings);
-  by_id("columns").replaceChildren(
-    ...["Node", "Kernel", "Grid · block", ">Shared"].map(head => make("span", numeric(head), head.replace(/^>/, ""))),
-    ...["Moved", timings && "Time"].filter(Boolean).map(head => make("span", { class: "measure" }, head)));
-  rows = rows_of(top_scope);
-  lanes = lanes_of(rows);
-  choose_shade(shade);
-  lay_out();
-  show_panel(null);
-}
-start();

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/graph_dump.h"
+#include "graph/plan_diff.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {
@@ -40,9 +41,10 @@ TEST_F(DumpHtmlTest, ThePageCarriesThePlanAsJsonPrintsIt) {
   const Plan plan = two_layers("");
   const Json data = Json::parse(data_text(to_html(plan)));
   EXPECT_EQ(data["plan"], Json::parse(to_json(plan)));
-  EXPECT_EQ(data["folds"]["runs"], Json::parse(R"([{"first": 0, "count": 2, "times": 2}])"));
-  EXPECT_TRUE(data["timings"].is_null());
-  EXPECT_NE(data["device"].get<std::string>().find(device().name()), std::string::npos);
+  EXPECT_EQ(data["plan"]["folds"]["runs"], Json::parse(R"([{"first": 0, "count": 2, "times": 2}])"));
+  EXPECT_TRUE(data["plan"]["timings"].is_null());
+  EXPECT_TRUE(data["before"].is_null());
+  EXPECT_NE(data["plan"]["device"].get<std::string>().find(device().name()), std::string::npos);
 }
 
 TEST_F(DumpHtmlTest, ThePageCarriesTheTimingsItIsGiven) {
@@ -53,8 +55,10 @@ TEST_F(DumpHtmlTest, ThePageCarriesTheTimingsItIsGiven) {
                             .plain_step_us = 3,
                             .peak_bytes_per_s = 1e12,
                             .samples = 5};
-  const Json data = Json::parse(data_text(to_html(plan, &timings)));
-  EXPECT_EQ(data["timings"], Json::parse(to_json(timings, plan)));
+  const Json data = Json::parse(data_text(to_html(plan, &timings, {{"model", "demo"}, {"commit", "abc"}})));
+  EXPECT_EQ(data["plan"]["timings"], Json::parse(to_json(timings, plan)));
+  EXPECT_EQ(data["plan"]["about"], Json::parse(R"({"model": "demo", "commit": "abc"})"));
+  EXPECT_EQ(data["plan"]["timings"]["critical_path"], Json::parse("[1]"));
   PlanTimings of_another = timings;
   of_another.plan = "other.b1";
   EXPECT_THROW(to_html(plan, &of_another), Error);
@@ -67,7 +71,19 @@ TEST_F(DumpHtmlTest, PlansInsideANodeCarryTheirOwnFolds) {
   const Json expected = Json::parse(R"({"runs": [], "bodies": {"1": [
       {"runs": [{"first": 0, "count": 2, "times": 2}], "bodies": {}},
       {"runs": [], "bodies": {}}]}})");
-  EXPECT_EQ(data["folds"], expected);
+  EXPECT_EQ(data["plan"]["folds"], expected);
+}
+
+TEST_F(DumpHtmlTest, AComparisonCarriesBothPlansAndWhatDiffers) {
+  Plan later = two_layers("");
+  later.nodes[2].shape.grid[0] = 7;
+  const std::string before = to_json(two_layers("")), after = to_json(later);
+  const Json data = Json::parse(data_text(to_html({before, "a.json"}, {after, "b.json"})));
+  EXPECT_EQ(data["before"], Json::parse(before));
+  EXPECT_EQ(data["plan"], Json::parse(after));
+  EXPECT_EQ(data["diff"], Json::parse(to_json(diff_plans({before, "a.json"}, {after, "b.json"}))));
+  EXPECT_EQ(data["diff"]["nodes"].size(), 1u);
+  EXPECT_THROW(to_html({before, "a.json"}, {"{}", "b.json"}), Error);
 }
 
 TEST_F(DumpHtmlTest, NamesCannotLeaveTheirPlace) {
@@ -101,7 +117,7 @@ TEST_F(DumpHtmlTest, ThePageNamesNoAddressOnANetwork) {
 TEST_F(DumpHtmlTest, ADeviceIsNotNeeded) {
   Plan plan = two_layers("");
   plan.device = nullptr;
-  EXPECT_TRUE(Json::parse(data_text(to_html(plan)))["device"].is_null());
+  EXPECT_TRUE(Json::parse(data_text(to_html(plan)))["plan"]["device"].is_null());
 }
 
 }  // namespace

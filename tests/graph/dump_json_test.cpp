@@ -104,5 +104,22 @@ TEST_F(DumpJsonTest, MemoryHasItsElementsAndNoAddress) {
   EXPECT_EQ(y, nlohmann::json::parse(R"({"field": "y", "role": "out", "type": "bf16", "count": 64})"));
 }
 
+TEST_F(DumpJsonTest, BuffersSayFromWhichNodeToWhichTheyAreNeededAndThePlanItsPeak) {
+  const auto json = nlohmann::json::parse(to_json(nested_plan()));
+  EXPECT_EQ(json["buffers"][0]["name"], "x");
+  EXPECT_EQ(json["buffers"][0]["needed"], nlohmann::json::parse("[0, 2]"));
+  EXPECT_EQ(json["peak"], nlohmann::json::parse(R"({"bytes": 2048, "node": 0})"));
+}
+
+TEST_F(DumpJsonTest, AKernelSaysWithWhichConstantsItWasBuilt) {
+  Plan plan = nested_plan();
+  LoadedKernel built = named_kernel("mix", true);
+  built.request = {"mix", {{"kStages", 2}}};
+  plan.nodes[0].kernel = &built;
+  const auto json = nlohmann::json::parse(to_json(plan));
+  EXPECT_EQ(json["nodes"][0]["request"], "mix[kStages=2]");
+  EXPECT_FALSE(json["nodes"][2].contains("request"));
+}
+
 }  // namespace
 }  // namespace nodewright

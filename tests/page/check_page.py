@@ -30,15 +30,16 @@ class Check:
         self.browser, self.folder, self.timeout_ms = browser, folder, timeout_ms
         self.faults, self.figures = [], {}
 
-    def visit(self, page, scheme="light"):
+    def visit(self, page, scheme="light", link=""):
         path = os.path.join(self.folder, "page.html")
         with open(path, "w") as file:
             file.write(page)
         self.context = self.browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
         self.page = self.context.new_page()
         self.page.set_default_timeout(self.timeout_ms)
-        url = pathlib.Path(path).as_uri()
-        self.page.on("request", lambda request: self.expect(request.url == url, "asks for " + request.url))
+        url = pathlib.Path(path).as_uri() + link
+        self.page.on("request", lambda request: self.expect(request.url.split("#")[0] == url.split("#")[0],
+                                                            "asks for " + request.url))
         self.page.on("console", lambda line: self.expect(False, "console: " + line.text))
         self.page.on("pageerror", lambda error: self.expect(False, "script error: %s" % error))
         self.page.goto(url, timeout=TIMEOUT_MS)
@@ -58,6 +59,9 @@ class Check:
 
     def panel(self):
         return self.page.inner_text("#panel")
+
+    def link(self):
+        return self.page.evaluate("location.hash")
 
     def find(self, text):
         self.page.keyboard.press("/")
@@ -90,13 +94,18 @@ def check_folding(check, plan):
     check.page.click("#fold-all")
 
 
+def kilobytes(value):
+    """As the page writes some thousands of bytes: three digits."""
+    return "%.*f kB" % (2 if value < 1e4 else 1 if value < 1e5 else 0, value / 1000)
+
+
 def check_node(check, plan):
     node = next(node for node in plan["nodes"] if node["name"] == "l0.attend")
     check.row("l0.attend").click()
     text = check.panel()
     grid = [n for n in node["grid"] if n > 1] or [1]
     shape = ("×".join(map(str, node["grid"][:2])), "%d blocks" % math.prod(grid), "%d threads" % math.prod(node["block"]),
-             "%.1f kB" % (node["shared_bytes"] / 1000))
+             kilobytes(node["shared_bytes"]))
     for words in ("l0.attend", "kernel rope_flash_decode", *shape, "on every path"):
         check.expect(words in text, "the node's panel lacks " + words)
     for use in node["uses"]:
@@ -176,15 +185,28 @@ def check_colours(check, page, timed):
 
 def check_nested(check, page):
     check.visit(synthetic.with_data(page, synthetic.nested()))
-    check.expect_equal(3, check.page.locator("#rows .row").count(), "rows of a plan with one inside a node")
-    check.page.click('.row[title="loop"] .chevron')
     shown = " ".join(check.rows())
     check.expect("loop.body" in shown and "2 × same block" in shown, "the body is not shown folded: " + shown)
+    body = check.page.locator("#rows .row.scope").first
+    moved = sum(node["bytes_read"] + node["bytes_written"] for node in synthetic.nested()["plan"]["nodes"][1]["bodies"][0]["nodes"])
+    check.expect(kilobytes(moved) in body.inner_text(), "the body's row lacks its bytes: " + body.inner_text())
+    body.click()
+    check.expect("a round" in check.panel(), "the body's panel does not say that its bytes are of a round")
+    body.click()
+    check.page.click('.row[title="loop"] .chevron')
+    check.expect_equal(3, check.page.locator("#rows .row").count(), "rows of a plan with a closed one inside a node")
     check.find("innermost")
     check.expect(check.row("innermost").count() == 1, "a node of a child in a body is not shown when found")
     check.expect("kernel mix" in check.panel(), "a node of a child in a body does not open")
     check.find("loop")
     check.expect("while" in check.panel(), "the conditional node's panel does not say what it is")
+    check.context.close()
+    check.visit(synthetic.with_data(page, synthetic.nested_timed()))
+    row = check.page.locator("#rows .row.scope").first
+    check.expect("28.0 µs" in row.inner_text(), "the body's row lacks the time of a round: " + row.inner_text())
+    check.expect("40.0 µs" in check.row("loop").inner_text(), "the loop's row lacks its time")
+    check.row("l0.down").click()
+    check.expect("2.00 µs" in check.panel(), "a node of a body has no time")
     check.context.close()
 
 
@@ -214,8 +236,139 @@ def check_large(check, page):
     check.context.close()
 
 
+def check_head(check, plan):
+    head = check.page.inner_text("#about")
+    for what in ("model", "context", "edges", "numerics", "tuning"):
+        check.expect(what in head and plan["about"][what] in head, "the head lacks the " + what)
+
+
+def check_all_buffers(check, plan):
+    check.page.keyboard.press("b")
+    text = re.sub(r"\s+", " ", check.panel())
+    check.expect("%d buffers" % len(plan["buffers"]) in text, "b does not open the list of buffers")
+    names = check.page.locator("#panel li.buffer .go").all_inner_texts()
+    by_size = [one["name"] for one in sorted(plan["buffers"], key=lambda one: -one["bytes"])]
+    check.expect_equal(sorted(by_size), sorted(names), "listed buffers")
+    check.expect_equal(by_size[0], names[0], "the largest buffer")
+    check.expect(check.page.locator("#panel .curve path").count() == 1, "no curve of memory")
+    check.expect(plan["nodes"][plan["peak"]["node"]]["name"] in text, "the peak's node is not named")
+    strip = check.page.locator('#panel li.buffer:has(.go:text-is("logits")) .strip i')
+    first, last = next(one["needed"] for one in plan["buffers"] if one["name"] == "logits")
+    found = strip.evaluate("strip => [parseFloat(strip.style.left), parseFloat(strip.style.width)]")
+    count = len(plan["nodes"])
+    check.expect(math.isclose(found[0], 100 * first / count, rel_tol=1e-3)
+                 and math.isclose(found[1], 100 * (last - first + 1) / count, rel_tol=1e-3),
+                 "the lifetime of logits is drawn at %s" % found)
+    check.page.click("#panel >> text=by name")
+    names = check.page.locator("#panel li.buffer .go").all_inner_texts()
+    check.expect_equal("activated", names[0], "the first buffer by name")
+    check.page.click('#panel [role=group] >> text=kv')
+    names = check.page.locator("#panel li.buffer .go").all_inner_texts()
+    check.expect_equal(["kv.l0", "kv.l1", "kv.l2", "kv.l3"], names, "buffers of kind kv")
+    check.page.click('#panel [role=group] >> text=all')
+    check.page.click('#panel li.buffer .go:text-is("logits")')
+    check.expect("Needed" in check.panel() and "logits to sample" in check.panel(), "a listed buffer does not open")
+    check.page.keyboard.press("Escape")
+
+
+def check_links(check, page):
+    check.visit(page)
+    check.find("l2.attend")
+    check.expect_equal("#node=l2.attend", check.link(), "the link to a node")
+    check.page.keyboard.press("Escape")
+    check.expect_equal("", check.link(), "the link to nothing")
+    check.context.close()
+    for link, words in (("#node=l2.attend", "kernel rope_flash_decode"), ("#buffer=kv.l3", "kv buffer"),
+                        ("#layer=l3", "5 nodes"), ("#layers=l1", "3 layers"), ("#buffers", "by size"),
+                        ("#node=nothing", "Choose a node"), ("#node=%", "Choose a node")):
+        check.visit(page, link=link)
+        check.expect(words in check.panel(), "the link %s does not open its place" % link)
+        check.context.close()
+    check.visit(page, link="#node=l2.attend")
+    check.expect_equal(1, check.page.locator('#rows .row.on[title="l2.attend"]').count(), "rows of a link's node")
+    check.page.evaluate("location.hash = 'buffer=residual'")
+    check.page.wait_for_selector("#panel h2:text-is('residual')")
+    check.context.close()
+
+
+def check_times(check, timed, plan):
+    check.visit(timed)
+    heads = check.page.inner_text("#columns")
+    for head in ("Of step", "GB/s", "Floor"):
+        check.expect(head in heads, "no column " + head)
+    node = plan["nodes"][3]
+    moved, step = node["bytes_read"] + node["bytes_written"], sum(1 + i for i in range(len(plan["nodes"])))
+    row = re.sub(r"\s+", " ", check.row(node["name"]).inner_text())
+    for what, value in (("share", 100 * 4 / step), ("rate", moved / 4e-6 / 1e9), ("floor", moved / 4.66e12 * 1e6)):
+        found = check.row(node["name"]).locator("." + what).inner_text()
+        number = float(found.split()[0]) / (1000 if "ns" in found else 1)
+        check.expect(math.isclose(number, value, rel_tol=0.02),
+                     "%s of %s is %s, not %.3f (%s)" % (what, node["name"], found, value, row))
+    check.row(node["name"]).click()
+    for words in ("Floor", "Critical path", "on it", "of the step"):
+        check.expect(words in check.panel(), "the timed node's panel lacks " + words)
+    check.expect(not check.page.is_visible("#timeline"), "the timeline is open at first")
+    check.page.keyboard.press("t")
+    bars = check.page.locator("#timeline .bar")
+    check.expect_equal(len(plan["nodes"]), bars.count(), "bars of the timeline")
+    check.expect_equal(len(plan["nodes"]), check.page.locator("#timeline .bar.critical").count(), "critical bars of a chain")
+    check.expect_equal(1, check.page.locator("#timeline .bar.on").count(), "bars of the chosen node")
+    wide = bars.nth(5).evaluate("bar => bar.getBoundingClientRect().width")
+    check.page.keyboard.press("+")
+    check.expect(bars.nth(5).evaluate("bar => bar.getBoundingClientRect().width") > 1.5 * wide, "+ does not zoom")
+    check.page.keyboard.press("-")
+    bars.nth(4).click()
+    check.expect_equal(plan["nodes"][4]["name"], check.page.inner_text("#panel h2"), "the node of a bar")
+    check.page.keyboard.press("ArrowDown")
+    check.expect_equal(plan["nodes"][5]["name"], check.page.locator("#timeline .bar.on").get_attribute("data-node"),
+                       "the bar of the node below")
+    check.page.click("#timeline-button")
+    check.expect(not check.page.is_visible("#timeline"), "the timeline does not close")
+    check.context.close()
+
+
+def check_compared(check, compared):
+    check.visit(compared)
+    diff, text = synthetic.data_of(compared)["diff"], re.sub(r"\s+", " ", check.panel())
+    for words in ("decode.b1", "decode.b8", "bucket", "Same plan", "bytes read"):
+        check.expect(words in text, "the comparison lacks " + words)
+    for what in ("Nodes", "Edges", "Buffers"):
+        count = len(diff[what.lower()])
+        check.expect(count == 0 or "%s (%d difference" % (what, count) in text, "the comparison lacks its " + what)
+    changed = [one["name"] for one in diff["nodes"] if one["how"] == "changed"]
+    check.page.click("#fold-all")
+    for name in changed[:5]:
+        check.expect(check.page.locator('#rows .row.changed[title="%s"]' % name).count() == 1, name + " is not marked")
+    change = next(one for one in diff["nodes"] if one["name"] == "l0.qkv")
+    check.row("l0.qkv").click()
+    text = check.panel()
+    check.expect("Differs" in text, "a changed node does not say what differs")
+    for one in change["changes"]:
+        for words in one.values():
+            check.expect(words in text, "the changed node's panel lacks " + words)
+    check.expect(check.row("l0.qkv").locator(".measure s").count() > 0, "a row does not say what was moved before")
+    check.context.close()
+    data = synthetic.data_of(compared)
+    data["before"], data["plan"] = data["plan"], data["before"]
+    data["before"]["nodes"][3]["name"] = "l0.gone"
+    data["diff"]["nodes"] = [{"how": "removed", "plan": "", "name": "l0.gone", "words": "kernel x", "changes": []},
+                             {"how": "added", "plan": "", "name": "l0.attend", "words": "kernel y", "changes": []}]
+    check.visit(synthetic.with_data(compared, data))
+    rows = check.page.locator("#rows .row").evaluate_all("rows => rows.map(row => row.title)")
+    check.expect("l0.gone, removed" in rows and rows.index("l0.gone, removed") == rows.index("l0.qkv") + 1,
+                 "a removed node has no row behind the one that it followed: %s" % rows)
+    check.expect_equal(1, check.page.locator('#rows .row.added[title="l0.attend"]').count(), "rows of added nodes")
+    check.page.click(".row.gone")
+    check.expect("kernel rope_flash_decode" in check.panel(), "a removed node does not open")
+    check.row("l0.attend").click()
+    check.expect("Only the later plan has it" in check.panel(), "an added node does not say so")
+    check.context.close()
+
+
 def check_model(check, page, plan):
     check.visit(page)
+    check_head(check, plan)
+    check_all_buffers(check, plan)
     check_folding(check, plan)
     check_node(check, plan)
     check_buffer(check, plan)
@@ -223,9 +376,11 @@ def check_model(check, page, plan):
     check.context.close()
 
 
-def faults_of(check, page, timed, plan, only=None):
+def faults_of(check, page, timed, compared, plan, only=None):
     """(faults, figures). A step that the page does not survive is one fault more."""
     steps = {"model": lambda: check_model(check, page, plan), "colours": lambda: check_colours(check, page, timed),
+             "times": lambda: check_times(check, timed, plan), "links": lambda: check_links(check, page),
+             "compared": lambda: check_compared(check, compared),
              "nested": lambda: check_nested(check, page), "large": lambda: check_large(check, page)}
     for name, step in steps.items():
         if only not in (None, name):
@@ -249,6 +404,21 @@ PLANTED = [
     ("Escape: () => choose(null)", "Escape: () => 0", "model", "Escape"),
     ("Math.log(value / scale.low) / Math.log(scale.high / scale.low)", "1", "colours", "one colour"),
     ("item.open ? show(inner)", "false ? show(inner)", "nested", "body is not shown"),
+    ("Object.entries(data.plan.about)", "[]", "model", "head lacks"),
+    ("b: () => choose(kBuffers)", "b: () => 0", "model", "list of buffers|text=by name"),
+    ("left: `${100 * needed[0] / all}%`", "left: 0", "model", "lifetime of logits"),
+    ("history.replaceState(null", "(() => 0)(null", "links", "link to a node"),
+    ("  follow_link();\n}\nstart", "}\nstart", "links", "does not open its place"),
+    ('addEventListener("hashchange", follow_link)', "0", "links", "wait_for_selector"),
+    ('cell("floor", time_of(list) > 0 ? floor_of(list)', 'cell("floor", time_of(list) > 0 ? 2 * floor_of(list)', "times",
+     "floor of"),
+    ("node.critical = true", "break", "times", "critical bars|lacks on it"),
+    ("onclick: () => choose(node) });\n    return element", "});\n    return element", "times", "the node of a bar"),
+    ("  t: () => toggle_timeline(),", "", "times", "bars of the timeline"),
+    (".change = change;\n  }\n  for", ".chang = change;\n  }\n  for", "compared", "is not marked"),
+    ("...changes_of(node),", "", "compared", "what differs"),
+    ("item.gone.forEach(show);", "", "compared", "removed node has no row"),
+    ("set_timings(node.scopes[i], body.nodes)", "0", "nested", "time of a round"),
     ("rows.slice(first, last)", "rows.slice()", "large", "rows of %d" % LARGE),
     ("function choose(item,", "function choose(item, ...rest) { const end = performance.now() + 300;"
      " while (performance.now() < end); return really_choose(item, ...rest); }\nfunction really_choose(item,",
@@ -266,6 +436,18 @@ def find_browser():
 def dumped(*words):
     done = run(*on_device("graph", DEMO, *words))
     if done.returncode != 0:
+        sys.exit("check_page: " + done.stderr.decode())
+    return done.stdout.decode()
+
+
+def compare(folder):
+    """The page of the plans of 1 and 8 rows."""
+    paths = []
+    for bucket in ("1", "8"):
+        paths.append(os.path.join(folder, bucket + ".json"))
+        dumped("--format", "json", "--bucket", bucket, "--out", paths[-1])
+    done = run("graph", "--diff", *paths, "--format", "html")
+    if done.returncode != 1:
         sys.exit("check_page: " + done.stderr.decode())
     return done.stdout.decode()
 
@@ -289,17 +471,18 @@ def main():
         with open(path, "w") as file:
             json.dump(synthetic.timings_of(plan), file)
         timed = dumped("--format", "html", "--timings", path)
+        compared = compare(folder)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         print("check_page: Chromium %s" % browser.version)
         missed = []
         for old, new, step, words in PLANTED:
             assert old in page, old
-            faults, _ = faults_of(Check(browser, folder, timeout_ms=3000), page.replace(old, new),
-                                  timed.replace(old, new), plan, step)
+            faults, _ = faults_of(Check(browser, folder, timeout_ms=3000), *(
+                one.replace(old, new) for one in (page, timed, compared)), plan, step)
             caught = [fault for fault in faults if re.search(words, fault)]
             print("planted %-58s %s" % (old[:58], "found: " + caught[0][:90] if caught else "NOT FOUND"))
             missed += [] if caught else [old]
-        faults, figures = faults_of(Check(browser, folder), page, timed, plan)
+        faults, figures = faults_of(Check(browser, folder), page, timed, compared, plan)
         for what, ms in figures.items():
             print("%5.0f ms  %s" % (ms, what))
         for fault in faults:

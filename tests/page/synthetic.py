@@ -31,9 +31,16 @@ def edge(earlier, later, kind="programmatic", reason="RAW y[0,1024)"):
 
 
 def plan(name, nodes, edges):
-    buffers = [{"name": buffer, "bytes": 1024, "kind": "activation", "live_in": buffer == "x", "live_out": False}
-               for buffer in ("x", "y")]
-    return {"name": name, "bucket": None, "buffers": buffers, "nodes": nodes, "edges": edges}
+    buffers = [{"name": buffer, "bytes": 1024, "kind": "activation", "live_in": buffer == "x", "live_out": False,
+                "needed": [0, len(nodes) - 1]} for buffer in ("x", "y")]
+    return {"name": name, "bucket": None, "hash": "0", "peak": {"bytes": 2048, "node": 0}, "buffers": buffers,
+            "nodes": nodes, "edges": edges}
+
+
+def page_data(dumped, folds=None):
+    """What a page of one plan carries."""
+    dumped = {**dumped, "device": "none", "about": {}, "folds": folds or {"runs": [], "bodies": {}}, "timings": None}
+    return {"plan": dumped, "before": None, "diff": None}
 
 
 def fork_join(count, width=8):
@@ -46,8 +53,7 @@ def fork_join(count, width=8):
             edges += [edge(before, i, "full") for before in range(i - width, i)]
         elif i > hub:
             edges.append(edge(hub, i))
-    return {"device": "none", "plan": plan("synthetic.%d" % count, nodes, edges), "timings": None,
-            "folds": {"runs": [], "bodies": {}}}
+    return page_data(plan("synthetic.%d" % count, nodes, edges))
 
 
 def nested():
@@ -59,11 +65,28 @@ def nested():
     body = plan("nested/loop.body", inner + [child], [edge(i, i + 1) for i in range(6)])
     loop = {**node(1, "loop"), "kind": "conditional", "kernel": "", "bodies": [body],
             "conditional": {"type": "while", "default_value": 1, "reset_each_launch": True}}
-    return {"device": "none", "timings": None,
-            "plan": plan("nested", [node(0, "before"), loop, node(2, "after")],
-                         [edge(0, 1, "full"), edge(1, 2, "full")]),
-            "folds": {"runs": [], "bodies": {"1": [{"runs": [{"first": 0, "count": 2, "times": 3}],
-                                                    "bodies": {"6": [{"runs": [], "bodies": {}}]}}]}}}
+    return page_data(plan("nested", [node(0, "before"), loop, node(2, "after")],
+                          [edge(0, 1, "full"), edge(1, 2, "full")]),
+                     {"runs": [], "bodies": {"1": [{"runs": [{"first": 0, "count": 2, "times": 3}],
+                                                    "bodies": {"6": [{"runs": [], "bodies": {}}]}}]}})
+
+
+def nested_timed():
+    """The same with times: the loop takes 40 µs, and a round of its body 1 + 2 + ... + 7 µs."""
+    def times(names, start=0.0):
+        out = []
+        for index, name in enumerate(names):
+            out.append({"node": index, "name": name, "time_us": 1.0 + index, "span_us": 1.0 + index, "overlap_us": 0.0,
+                        "start_us": start, "end_us": start + 1.0 + index, "waited_us": 0.0, "bracketed": False})
+            start += 1.0 + index
+        return out
+    data = nested()
+    body = data["plan"]["nodes"][1]["bodies"][0]
+    nodes = times(["before", "loop", "after"])
+    nodes[1].update(time_us=40.0, span_us=40.0, end_us=41.0,
+                    bodies=[{"nodes": times([one["name"] for one in body["nodes"]])}])
+    data["plan"]["timings"] = {"step_us": 44.0, "plain_step_us": 43.0, "peak_bytes_per_s": 1e12, "nodes": nodes}
+    return data
 
 
 def timings_of(dumped):

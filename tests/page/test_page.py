@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from command import DEMO, RUN_TIME, USAGE, CommandTest, golden_model, on_device  # noqa: E402
+from command import DEMO, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run  # noqa: E402
 import synthetic  # noqa: E402
 
 VOID = {"meta", "link", "input", "path", "circle", "br", "img"}
@@ -84,8 +84,8 @@ class PageTest(CommandTest):
     def test_the_page_carries_the_plan_as_json_has_it(self):
         data = synthetic.data_of(self.page)
         self.assertEqual(self.plan, data["plan"])
-        self.assertIsNone(data["timings"])
-        self.assertEqual([{"first": 2, "count": 5, "times": 4}], data["folds"]["runs"])
+        self.assertIsNone(data["plan"]["timings"])
+        self.assertEqual([{"first": 2, "count": 5, "times": 4}], data["plan"]["folds"]["runs"])
         self.assertEqual(data, json.loads(Page(self.page).scripts[0][1]))
 
     def test_the_page_carries_the_timings_of_this_plan_alone(self):
@@ -98,17 +98,39 @@ class PageTest(CommandTest):
             other = golden_model("odd_sizes")
             self.assert_refused(RUN_TIME, ["t.json", "node 12 is 'l2.qkv' there and 'logits'"],
                                 *on_device("graph", other, "--format", "html", "--timings", path))
-            self.assert_refused(RUN_TIME, ["t.json", "'decode.b1', not of 'decode.b2'"],
+            self.assert_refused(RUN_TIME, ["t.json", "'decode.b1' (%s), not of 'decode.b2' (" % self.plan["hash"]],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", path, "--bucket", "2"))
+            for words in (("--edges", "serial"), ("--max-context", "512"), ("--numerics", "invariant")):
+                self.assert_refused(RUN_TIME, ["t.json", "'decode.b1' with hash %s" % self.plan["hash"], "has hash"],
+                                    *on_device("graph", DEMO, "--format", "html", "--timings", path, *words))
+            in_json = json.loads(self.succeed(*on_device("graph", DEMO, "--format", "json", "--timings", path)))
             self.assert_refused(USAGE, ["--format html"], *on_device("graph", DEMO, "--timings", path))
             self.assert_refused(USAGE, [folder, "folder"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", folder))
             self.assert_refused(USAGE, ["none.json", "there is no file"],
                                 *on_device("graph", DEMO, "--format", "html", "--timings", "none.json"))
-        found = synthetic.data_of(page)["timings"]
+        found = synthetic.data_of(page)["plan"]["timings"]
+        self.assertEqual(in_json["timings"], found)
+        self.assertEqual([node["id"] for node in self.plan["nodes"]], found["critical_path"])
         self.assertEqual([], faults_of(page))
         self.assertEqual(timings["step_us"], found["step_us"])
         self.assertEqual([one["time_us"] for one in timings["nodes"]], [one["time_us"] for one in found["nodes"]])
+
+    def test_the_head_names_model_context_edges_tuning_and_commit(self):
+        words = ("--edges", "full", "--max-context", "512", "--tuning", "none", "--commit", "abc123")
+        plan = json.loads(self.succeed(*on_device("graph", DEMO, "--format", "json", *words)))
+        self.assertEqual({"model": "demo", "context": "512", "edges": "full", "numerics": "fast",
+                          "tuning": "none, as --tuning says", "commit": "abc123"}, plan["about"])
+
+    def test_buffers_have_lifetimes_and_the_plan_its_peak(self):
+        last = len(self.plan["nodes"]) - 1
+        needed = {buffer["name"]: buffer["needed"] for buffer in self.plan["buffers"]}
+        self.assertEqual([0, last], needed["kv.l0"])
+        self.assertEqual([0, last - 1], needed["embedding"])  # the logits are its products
+        self.assertEqual("logits", self.plan["nodes"][needed["logits"][0]]["name"])
+        held = [sum(buffer["bytes"] for buffer in self.plan["buffers"]
+                    if buffer["needed"][0] <= node <= buffer["needed"][1]) for node in range(last + 1)]
+        self.assertEqual({"bytes": max(held), "node": held.index(max(held))}, self.plan["peak"])
 
     def test_text_is_folded_unless_all_of_it_is_asked_for(self):
         folded, full = (self.succeed(*on_device("graph", DEMO, *words)) for words in ((), ("--full",)))
@@ -125,6 +147,52 @@ class PageTest(CommandTest):
         self.assertEqual(counts, self.succeed(*on_device("graph", DEMO, "--verify")))
         for edges in ("full", "serial"):
             self.assertRegex(self.succeed(*on_device("graph", DEMO, "--verify", "--edges", edges)), r"\Averified: ")
+
+    def test_two_plans_are_compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            names = {}
+            for name, words in (("one", ()), ("again", ("--commit", "abc")), ("eight", ("--bucket", "8")),
+                                ("captured", ("--mode", "captured")), ("serial", ("--edges", "serial"))):
+                names[name] = os.path.join(folder, name + ".json")
+                self.succeed(*on_device("graph", DEMO, "--format", "json", "--out", names[name], *words))
+            same = self.succeed("graph", "--diff", names["one"], names["again"])
+            self.assertIn("about\n  ~ commit: none -> abc\n", same)
+            self.assertTrue(same.endswith("the plans are the same\n"), same)
+
+            text = self.differ("graph", "--diff", names["one"], names["eight"])
+            self.assertIn("~ bucket: 1 -> 8\n", text)
+            self.assertRegex(text, r"(?m)^  ~ \*\.attend: grid 1×2×1 -> 1×2×8; .* \| 4 layers: l0 \.\. l3$")
+            self.assertRegex(text, r"(?m)^  \+ gained: \d+ B activation$")
+            found = json.loads(self.differ("graph", "--diff", names["one"], names["eight"], "--format", "json"))
+            self.assertFalse(found["equal"])
+            page = self.differ("graph", "--diff", names["one"], names["eight"], "--format", "html")
+            self.assertEqual([], faults_of(page))
+            data = synthetic.data_of(page)
+            self.assertEqual(found, data["diff"])
+            with open(names["one"]) as one, open(names["eight"]) as eight:
+                self.assertEqual([json.load(one), json.load(eight)], [data["before"], data["plan"]])
+
+            captured = self.differ("graph", "--diff", names["one"], names["captured"])
+            self.assertRegex(captured, r"(?m)^  ~ edges: as captured|edges: programmatic -> as captured$")
+            self.assertIn("reasons RAW", captured)
+            self.assertNotIn("\nnodes\n", captured)
+            self.assertIn("type programmatic -> full", self.differ("graph", "--diff", names["one"], names["serial"]))
+
+            broken = os.path.join(folder, "broken.json")
+            with open(broken, "w") as file:
+                file.write("{}")
+            self.assert_refused(USAGE, ["broken.json", "no text \"name\""], "graph", "--diff", names["one"], broken)
+            self.assert_refused(USAGE, ["none.json"], "graph", "--diff", names["one"], "none.json")
+            self.assert_refused(USAGE, ["--format dot"], "graph", "--diff", names["one"], names["one"], "--format", "dot")
+            self.assert_refused(USAGE, ["--diff", "--model"], "graph", "--diff", names["one"], names["one"],
+                                "--model", DEMO)
+            self.assert_refused(USAGE, ["--model"], "graph")
+
+    def differ(self, *words):
+        """Standard output of a comparison that finds a difference."""
+        done = run(*words)
+        self.assertEqual((1, b""), (done.returncode, done.stderr), words)
+        return done.stdout.decode()
 
     def test_each_fault_of_a_page_is_found(self):
         for planted, words in (("<img src='https://example.org/x.png'>", "fetches https"), ("<div>", "is not closed"),
