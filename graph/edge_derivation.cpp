@@ -47,10 +47,10 @@ void enter_start(Reachability& at_start, const Reachability& before, const Edge&
 // and so before B completes. Frozen memory is written by no node of the plan (GraphBuilder refuses it), so it needs no
 // order.
 //   - A full edge A -> B gives it: B starts after A has completed.
-//   - A programmatic edge A -> B gives it when B waits unconditionally on every path: B may start early, but touches
-//     only frozen memory until its wait returns, and the wait returns after A has completed. No block of B completes
-//     without having waited, so B's completion still implies A's. A kernel that does not wait would break both halves;
-//     it gets full edges only, whatever its neighbours do, and so does every node that is no kernel.
+//   - A programmatic edge A -> B gives it when B waits: B may start early, but touches only frozen memory until its wait
+//     returns, and the wait returns after A has completed. No thread of B ends without having waited (NODEWRIGHT_KERNEL
+//     sees to that, or the author declares it), so B's completion still implies A's. A kernel that does not wait would
+//     break both halves; it gets full edges only, whatever its neighbours do, and so does every node that is no kernel.
 // Both give "B's completion implies A's", therefore "before" is transitive along paths of any mixture of the two types:
 // if A -> B and B -> C are edges, A has completed before B completes, and B before C touches anything. So the edge
 // A -> C is implied by any other path from A to C, and dropping it, whatever its type, loses no order. (It would, if B

@@ -142,7 +142,7 @@ struct PlanNode {
   uint32_t layer_chars = 0;  // of `name`: the outermost scope
   std::string name;          // with all its scopes: "l3.attend"
   NodeKind kind = NodeKind::empty;
-  bool waits_for_inputs = false;  // a kernel that waits on every path; everything else gets full in-edges only
+  bool waits_for_inputs = false;  // by construction or declared (edge_derivation.cpp); all else gets full in-edges
   Traffic traffic;
   std::pmr::vector<Use> uses;
 

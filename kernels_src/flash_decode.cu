@@ -18,7 +18,7 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   if constexpr (kInCluster != 0) cluster_arrive();
   wait_for_inputs();
   if (works) ring.start();
-  release_dependents();  // not before: the next kernel's weights would stand in the way
+  release_behind_wait();  // not before: the next kernel's weights would stand in the way
   if (!works) return;
 
   const float* q = args.q.data + (static_cast<int64_t>(row) * kHeads + tile * kTileHeads) * kHeadDim;

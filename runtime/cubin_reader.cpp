@@ -22,10 +22,9 @@ constexpr uint8_t kSymbolIsKernel = 0x10;  // st_other of an entry function, as 
 constexpr uint8_t kFormatSized = 4;  // the payload's length is in the entry; other formats have no payload
 constexpr uint8_t kAttrMaxThreads = 0x05, kAttrFrameSize = 0x11, kAttrKernelParam = 0x17, kAttrRegisterCount = 0x2f;
 
-// ACQBULK, unpredicated, is what griddepcontrol.wait becomes: low 16 bits 0x782e, the rest of the first word zero;
-// PREEXIT, of the opcode 0x82d, what launch_dependents does. Found with cuobjdump -sass on sm_90, sm_100 and sm_120
-// (CUDA 13.0, 2026-11-20; PREEXIT 2026-11-23); the second word is scheduling.
-constexpr uint64_t kAcqBulk = 0x782e, kPreExit = 0x82d, kOpcode = 0xfff;
+// What griddepcontrol.wait becomes, predicated or not. Found with cuobjdump -sass on sm_90, sm_100 and sm_120
+// (CUDA 13.0, 2026-11-20).
+constexpr uint64_t kAcqBulk = 0x82e, kOpcode = 0xfff;
 constexpr int kOldestSmThatWaits = 90;
 constexpr uint64_t kInstructionBytes = 16;
 
@@ -140,15 +139,11 @@ void for_each_info(const Reader& file, const Section* section, Function&& entry)
   }
 }
 
-// In the order of addresses, which is that of the source: both are volatile.
-void find_waits(const Reader& file, const Section& code, CubinKernel& kernel) {
-  bool releases = false;
-  for (uint64_t at = 0; at + kInstructionBytes <= code.bytes && !kernel.waits_for_inputs; at += kInstructionBytes) {
-    const auto word = file.at<uint64_t>(code.offset + at);
-    releases |= (word & kOpcode) == kPreExit;  // predicated, too
-    kernel.waits_for_inputs = word == kAcqBulk;
-  }
-  kernel.releases_after_wait = kernel.waits_for_inputs && !releases;
+int count_waits(const Reader& file, const Section& code) {
+  int waits = 0;
+  for (uint64_t at = 0; at + kInstructionBytes <= code.bytes; at += kInstructionBytes)
+    waits += (file.at<uint64_t>(code.offset + at) & kOpcode) == kAcqBulk ? 1 : 0;
+  return waits;
 }
 
 }  // namespace
@@ -176,7 +171,7 @@ std::vector<CubinKernel> read_cubin(std::span<const std::byte> image, std::strin
     const Section* code = sections.find(".text." + symbols[i].name);
     if (code == nullptr || code->type == kSectionNoBits) file.refuse("kernel " + symbols[i].name + " has no code");
     CubinKernel kernel{.name = symbols[i].name};
-    if (sm >= kOldestSmThatWaits) find_waits(file, *code, kernel);
+    if (sm >= kOldestSmThatWaits) kernel.waits = count_waits(file, *code);
     if (const Section* shared = sections.find(".nv.shared." + kernel.name)) {
       const uint64_t reserved = reserves_shared ? std::min(shared->bytes, kReservedSharedBytes) : 0;
       kernel.shared_bytes = shared->bytes - reserved;

@@ -1,5 +1,5 @@
-// Reads what a cubin (a 64-bit ELF) says about its kernels: resources, parameters, and whether the code waits for its
-// programmatic predecessors. Trusts nothing in the file: every offset and count is checked.
+// Reads what a cubin (a 64-bit ELF) says about its kernels: resources, parameters, and how often the code waits for its
+// programmatic predecessors. Trusts nothing in the file: every offset and count is checked. Plans do not rest on it.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,7 @@ struct CubinKernel {
   uint64_t stack_bytes = 0;                // per thread: local arrays and spilled registers
   uint64_t shared_bytes = 0;               // static, per block
   int max_threads = 0;                     // from __launch_bounds__; 0 when not given
-  bool waits_for_inputs = false;           // the code holds griddepcontrol.wait (SASS ACQBULK)
-  bool releases_after_wait = false;        // and no griddepcontrol.launch_dependents (PREEXIT) before it
+  int waits = 0;                           // griddepcontrol.wait (SASS ACQBULK) in the code, on whatever paths
   std::vector<CubinParameter> parameters;  // by ordinal
 };
 

@@ -1,7 +1,6 @@
 // The compiler runs as a child process on a private temporary folder; nothing of the project's source tree is needed.
 #include "runtime/host_compiler.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -24,10 +23,6 @@ namespace nodewright {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What NODEWRIGHT_NOTE_CALL of runtime/cpu_driver/emulation.h leaves in an image.
-constexpr std::string_view kWaitsSection = "nodewright_waits";
-constexpr char kWaitCall = 1, kReleaseCall = 2;
 
 // -ffp-contract=off: the same bits with and without fused multiply-add in the machine, and in checked images.
 // -O1, also for debug builds: at -O0 a small model decodes at 2 tokens/s, and -O2 is no faster but takes half as long
@@ -221,37 +216,6 @@ std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
   const std::string bytes = read_file(image);
   const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
   return {begin, begin + bytes.size()};
-}
-
-ImageWaits image_waits(std::span<const std::byte> image) {
-  const auto read = [&]<class T>(uint64_t offset, T& value) {
-    if (offset > image.size() || sizeof(T) > image.size() - offset) return false;
-    memcpy(&value, image.data() + offset, sizeof(T));
-    return true;
-  };
-  Elf64_Ehdr header;
-  if (!read(0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
-    return {};
-  const auto section = [&](uint64_t index, Elf64_Shdr& found) {
-    return index < header.e_shnum && read(header.e_shoff + index * sizeof(Elf64_Shdr), found);
-  };
-  Elf64_Shdr names, candidate, calls{};
-  if (!section(header.e_shstrndx, names)) return {};
-  for (uint64_t i = 0; i < header.e_shnum; ++i) {
-    char name[kWaitsSection.size() + 1];
-    if (!section(i, candidate) || !read(names.sh_offset + candidate.sh_name, name)) continue;
-    if (std::string_view(name, kWaitsSection.size()) == kWaitsSection && name[kWaitsSection.size()] == 0)
-      calls = candidate;
-  }
-  // One byte a call, in the order of the code, which is that of the source: both are volatile.
-  bool releases = false;
-  for (uint64_t i = 0; i < calls.sh_size; ++i) {
-    char call = 0;
-    if (!read(calls.sh_offset + i, call)) return {};
-    if (call == kWaitCall) return {true, !releases};
-    releases |= call == kReleaseCall;
-  }
-  return {};
 }
 
 }  // namespace nodewright

@@ -30,11 +30,4 @@ std::string host_compiler_path();
 // Path, version, target machine and the options: images of two identities do not mix. Part of the disk cache's key.
 std::string host_compiler_identity();
 
-// What the code of an image made by compile_for_cpu contains; nothing for anything else.
-struct ImageWaits {
-  bool for_inputs = false;      // a wait_for_inputs()
-  bool releases_after = false;  // and no release_dependents() before it
-};
-ImageWaits image_waits(std::span<const std::byte> image);
-
 }  // namespace nodewright

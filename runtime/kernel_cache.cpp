@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
-#include "runtime/cubin_reader.h"
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
+#include "runtime/kernel_waits.h"
 #include "runtime/library.h"
 #include "runtime/nvrtc.h"
 #include "runtime/parallel.h"
@@ -47,6 +47,7 @@ struct KernelCache::Entry {
 struct KernelCache::Source {
   KernelProgram program;
   Digest key{};
+  KernelWaits waits;
   bool is_known = false;  // false where the request has no source
 };
 
@@ -69,7 +70,8 @@ struct KernelCache::Compiler {
     return program_of(request, extra, on_cpu ? std::string_view() : kCpuOnlyFolder);
   }
 
-  std::vector<std::byte> compile(const KernelRequest& request, const KernelProgram& program) const {
+  std::vector<std::byte> compile(const KernelRequest& request, const Source& from) const {
+    const KernelProgram& program = from.program;
     if (on_cpu) {
       HostCompileRequest host{
           .kernel = request.name, .sources = {}, .prelude = program.prelude, .checked = checked, .extra = {}};
@@ -80,6 +82,7 @@ struct KernelCache::Compiler {
     }
     const std::string path(program.source.path);
     NvrtcSource source{path, program.prelude + "#line 1 \"" + path + "\"\n" + std::string(program.source.text), {}};
+    if (from.waits.for_inputs) source.text += demand_of_macro(request.name);
     for (const EmbeddedSource& header : program.headers)
       source.headers.push_back({std::string(header.path), std::string(header.text)});
     std::vector<std::string> all = options;
@@ -110,14 +113,16 @@ const LoadedKernel& KernelCache::get(const KernelRequest& request) {
   const std::string key = to_string(request);
   if (const LoadedKernel* kernel = find_loaded(key)) return *kernel;
   const auto start = std::chrono::steady_clock::now();
-  const LoadedKernel& kernel = keep(key, load(request, image(request)));
+  const Source source = source_of(request);
+  const LoadedKernel& kernel = keep(key, load(request, source, image(request, source)));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
   return kernel;
 }
 
-std::vector<std::byte> KernelCache::image(const KernelRequest& request) {
-  const Source source = source_of(request);
+std::vector<std::byte> KernelCache::image(const KernelRequest& request) { return image(request, source_of(request)); }
+
+std::vector<std::byte> KernelCache::image(const KernelRequest& request, const Source& source) {
   if (std::optional<std::vector<std::byte>> image = image_on_disk(request, source)) return *std::move(image);
   if (options_.compiles) options_.compiles(1);
   return compiled_image(request, source);
@@ -170,7 +175,7 @@ void KernelCache::prepare(std::span<const KernelRequest> requests, Failures what
   for_all(absent, [&](size_t i) { images[i] = compiled_image(*missing[i], sources[i]); });
   // Loading is driver calls, in the order of the requests and on this thread: a trace repeats from run to run.
   for (size_t i = 0; i < missing.size(); ++i)
-    if (images[i]) keep(to_string(*missing[i]), load(*missing[i], *images[i]));
+    if (images[i]) keep(to_string(*missing[i]), load(*missing[i], sources[i], *images[i]));
   const std::lock_guard lock(mutex_);
   stats_.ms += ms_since(start);
 }
@@ -195,6 +200,7 @@ KernelCache::Source KernelCache::source_of(const KernelRequest& request) {
   }
   Source source{.program = compiler_->program(request, options_.extra_sources)};
   source.key = hash_of(source.program, compiler_->identity);
+  source.waits = waits_of(source.program);
   source.is_known = true;
   return source;
 }
@@ -211,7 +217,7 @@ std::optional<std::vector<std::byte>> KernelCache::image_on_disk(const KernelReq
 std::vector<std::byte> KernelCache::compiled_image(const KernelRequest& request, const Source& source) {
   std::vector<std::byte> image;
   try {
-    image = compiler_->compile(request, source.program);
+    image = compiler_->compile(request, source);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     if (to_string(request) != request.name) parts.object += " as " + to_string(request);
@@ -228,7 +234,8 @@ std::vector<std::byte> KernelCache::compiled_image(const KernelRequest& request,
   return image;
 }
 
-std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& request, std::span<const std::byte> image) {
+std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& request, const Source& source,
+                                                      std::span<const std::byte> image) {
   Driver& driver = device_.driver();
   const std::string object = to_string(request);
   auto entry = std::make_unique<Entry>(Entry{Library(device_, object, image), {}});
@@ -264,15 +271,8 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
     driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                  "cuFuncSetAttribute", "allow large clusters of kernel", object);
   if (device_.properties().cc_major < kOldestMajorThatWaits) return entry;
-  if (compiler_->on_cpu) {
-    const ImageWaits waits = image_waits(image);
-    kernel.waits_for_inputs = waits.for_inputs;
-    kernel.releases_after_wait = waits.releases_after;
-  } else {
-    const CubinKernel built = read_cubin(image, object).front();  // one kernel a file
-    kernel.waits_for_inputs = built.waits_for_inputs;
-    kernel.releases_after_wait = built.releases_after_wait;
-  }
+  kernel.waits_for_inputs = source.waits.for_inputs;
+  kernel.releases_after_wait = source.waits.releases_after;
   return entry;
 }
 

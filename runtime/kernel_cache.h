@@ -30,7 +30,7 @@ struct LoadedKernel {
   KernelRequest request;  // what it was made from; no name for a kernel that no cache has made
   CUfunction function = nullptr;
   CUkernel kernel = nullptr;
-  bool waits_for_inputs = false;     // the built code waits for its predecessors: a programmatic in-edge is allowed
+  bool waits_for_inputs = false;     // on every path (runtime/kernel_waits.h): a programmatic in-edge is allowed
   bool releases_after_wait = false;  // and lets dependents start only behind that, or when it ends
   int registers = 0;                 // per thread
   uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0
@@ -103,9 +103,10 @@ class KernelCache {
   void prepare(std::span<const KernelRequest> requests, Failures failures);
   struct Source;  // of a request, and what its image is called on disk
   Source source_of(const KernelRequest& request);
+  std::vector<std::byte> image(const KernelRequest& request, const Source& source);
   std::optional<std::vector<std::byte>> image_on_disk(const KernelRequest& request, const Source& source);
   std::vector<std::byte> compiled_image(const KernelRequest& request, const Source& source);
-  std::unique_ptr<Entry> load(const KernelRequest& request, std::span<const std::byte> image);
+  std::unique_ptr<Entry> load(const KernelRequest& request, const Source& source, std::span<const std::byte> image);
   const LoadedKernel* find_loaded(const std::string& key) const;
   const LoadedKernel& keep(const std::string& key, std::unique_ptr<Entry> entry);
 

@@ -8,8 +8,8 @@
 //     wait_for_inputs();
 //   }
 //
-// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body as a
-// function, between two stamps of each block, and Timed<Args> for an argument.
+// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body between
+// two stamps of each block, and Timed<Args> for an argument.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -21,20 +21,29 @@
 // NODEWRIGHT_KERNEL_OF says itself how many of its blocks an SM is to hold.
 #define NODEWRIGHT_BOUNDS(threads) (threads) >= 512 ? 1 : 512 / (threads)
 #define NODEWRIGHT_KERNEL(name, Args, threads) NODEWRIGHT_KERNEL_OF(name, Args, threads, NODEWRIGHT_BOUNDS(threads))
+// The body is a function, so that all its paths end in the kernel, which lets no thread end without having waited.
 #ifdef NODEWRIGHT_TIMED
 #define NODEWRIGHT_KERNEL_OF(name, Args, threads, blocks_of_an_sm)                  \
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args);               \
   extern "C" __global__ void __launch_bounds__(threads, blocks_of_an_sm)            \
       name(const __grid_constant__ ::nodewright::Timed<::nodewright::Args> timed) { \
+    ::nodewright::start_unwaited();                                                 \
     ::nodewright::stamp_start(timed.stamps.data);                                   \
     name##_body(timed.args);                                                        \
+    ::nodewright::end_waited();                                                     \
     ::nodewright::stamp_end(timed.stamps.data);                                     \
   }                                                                                 \
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args)
 #else
 #define NODEWRIGHT_KERNEL_OF(name, Args, threads, blocks_of_an_sm)       \
+  NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args);    \
   extern "C" __global__ void __launch_bounds__(threads, blocks_of_an_sm) \
-      name(const __grid_constant__ ::nodewright::Args args)
+      name(const __grid_constant__ ::nodewright::Args args) {            \
+    ::nodewright::start_unwaited();                                      \
+    name##_body(args);                                                   \
+    ::nodewright::end_waited();                                          \
+  }                                                                      \
+  NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args)
 #endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
 // Once in the code, however often it is called.
@@ -94,11 +103,28 @@ NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
 }
 #endif
 
+// Whether the thread has waited stands in a predicate register of the kernel, which asm declares where the kernel
+// begins. ptxas follows it: where all paths wait, it removes the register and the wait at the end, where one does not,
+// it keeps them. A function that waits is therefore inlined into the kernel (NODEWRIGHT_DEVICE); in another, ptxas
+// refuses the name of the register.
+NODEWRIGHT_DEVICE void start_unwaited() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(".reg .pred nodewright_waited;\n\tsetp.ne.u32 nodewright_waited, 0, 0;");
+#endif
+}
+
+// A block that has ended has waited: edges that follow from this one's are left out (graph/edge_derivation.cpp).
+NODEWRIGHT_DEVICE void end_waited() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("@!nodewright_waited griddepcontrol.wait;");
+#endif
+}
+
 // Blocks until every prerequisite grid has completed and its writes are visible (PTX ISA, griddepcontrol).
-// Every kernel calls it on every path, before any early return.
+// Every kernel calls it on every path, before any early return: a thread that has not waits when it ends.
 NODEWRIGHT_DEVICE void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n\tsetp.eq.u32 nodewright_waited, 0, 0;" ::: "memory");
 #endif
 #ifdef NODEWRIGHT_TIMED
   stamp_wait();
@@ -109,6 +135,17 @@ NODEWRIGHT_DEVICE void wait_for_inputs() {
 NODEWRIGHT_DEVICE void release_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// The same, once the thread has waited: a kernel that releases its dependents only so, or when it ends, settles for
+// them what it has waited for (Settled in args.h).
+NODEWRIGHT_DEVICE void release_behind_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "@!nodewright_waited griddepcontrol.wait;\n\tsetp.eq.u32 nodewright_waited, 0, 0;\n\t"
+      "griddepcontrol.launch_dependents;" ::
+          : "memory");
 #endif
 }
 

@@ -162,6 +162,8 @@ void fiber_main() {
   for (;;) {
     s.work->entry(s.work->args);
     Fiber* me = running_fiber();
+    if (s.work->threads_wait && !me->waited)
+      abandon_block({.fault = BlockFault::trap, .what = "a thread ends without wait_for_inputs()"});
     thread_ends(s, me);
     Fiber* next = pick(s, me->warp);
     if (next != nullptr && next->sp == nullptr && next->owner == &s) {

@@ -54,6 +54,7 @@ struct Grid {
   CpuSchedule schedule = CpuSchedule::forward;
   uint64_t seed = 0;
   const AccessRules* rules = nullptr;          // null: accesses are not checked
+  bool threads_wait = false;                   // checked: each of them, before it ends
   std::span<Conditional* const> conditionals;  // of the Condition arguments: what set_condition() may set
 
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }

@@ -13,7 +13,7 @@
 namespace nodewright::emulation {
 
 // Changes with every change of the structs below; the driver refuses other images.
-inline constexpr uint32_t kAbiVersion = 5;
+inline constexpr uint32_t kAbiVersion = 6;
 
 struct Index3 {
   unsigned x, y, z;
@@ -70,17 +70,15 @@ struct Descriptor {
   void (*entry)(const void* args);
   uint32_t args_bytes;
   uint32_t max_threads;
-  const char *waits_begin, *waits_end;  // one byte for each call of NODEWRIGHT_NOTE_CALL in the code
+  const char *waits_begin, *waits_end;  // one byte for each wait_for_inputs() in the code
   uint32_t (*fields)(FieldRecord* records, uint32_t capacity);
   Hooks* hooks;
 };
 
-// The section that holds those bytes: 1 for wait_for_inputs(), 2 for release_dependents(), assembled where they are
-// inlined, so that the image tells what its code really does, and in which order.
-#define NODEWRIGHT_WAITS_SECTION "nodewright_waits"
-#define NODEWRIGHT_NOTE_CALL(byte)                                                                              \
-  asm volatile(".pushsection " NODEWRIGHT_WAITS_SECTION ",\"a\",@progbits\n\t.byte " #byte "\n\t.popsection" :: \
-                   : "memory")
+// The section that holds those bytes, assembled where the calls are inlined, so that the image tells whether its code
+// really waits.
+#define NODEWRIGHT_NOTE_WAIT() \
+  asm volatile(".pushsection nodewright_waits,\"a\",@progbits\n\t.byte 1\n\t.popsection" ::: "memory")
 
 }  // namespace nodewright::emulation
 
@@ -403,14 +401,15 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 namespace nodewright {
 
 NODEWRIGHT_DEVICE void wait_for_inputs() {
-  NODEWRIGHT_NOTE_CALL(1);
+  NODEWRIGHT_NOTE_WAIT();
   emulation::view()->waited = true;
 #ifdef NODEWRIGHT_TIMED
   emulation::stamp_wait();
 #endif
 }
 NODEWRIGHT_DEVICE uint64_t clock_ns() { return emulation::clock_ns(); }
-NODEWRIGHT_DEVICE void release_dependents() { NODEWRIGHT_NOTE_CALL(2); }
+NODEWRIGHT_DEVICE void release_dependents() {}
+NODEWRIGHT_DEVICE void release_behind_wait() { emulation::view()->waited = true; }
 NODEWRIGHT_DEVICE unsigned char* shared_memory() { return emulation::view()->block->shared; }
 NODEWRIGHT_DEVICE float warp_max(float v) { return emulation::warp_max(v); }
 NODEWRIGHT_DEVICE int warp_min(int v) { return emulation::warp_min(v); }

@@ -109,7 +109,7 @@ std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
   image->parameters = {{0, descriptor->args_bytes}};
   image->max_threads = descriptor->max_threads;
   image->checked = descriptor->checked != 0;
-  image->waits = std::find(descriptor->waits_begin, descriptor->waits_end, 1) != descriptor->waits_end;
+  image->waits = descriptor->waits_begin != descriptor->waits_end;
   std::vector<emulation::FieldRecord> records(64);
   records.resize(descriptor->fields(records.data(), static_cast<uint32_t>(records.size())));
   for (const emulation::FieldRecord& record : records)

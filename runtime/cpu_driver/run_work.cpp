@@ -140,6 +140,7 @@ void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& l
             .schedule = state.options.schedule,
             .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,
             .rules = check ? &rules : nullptr,
+            .threads_wait = check && image.waits,
             .conditionals = settable};
   const std::shared_ptr<LoadedImage> keep = work.loaded;
   lock.unlock();

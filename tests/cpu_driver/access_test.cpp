@@ -22,6 +22,15 @@ struct Scale {
 }
 NODEWRIGHT_KERNEL(scale, Scale, 64) {
   const unsigned i = threadIdx.x;
+  if (args.planted == 13 && i == 5) return;                                  // an early return before the wait
+  if (args.planted == 14) {                                                  // a wait in one arm of an if
+    if (i != 6) wait_for_inputs();
+    return;
+  }
+  if (args.planted == 15) {                                                  // a wait in a loop of no turns
+    for (unsigned turn = 0; turn < i; ++turn) wait_for_inputs();
+    return;
+  }
   const float gain = args.gain.data[i];
   float early = args.offset.data[i] + args.pool.data[(i + 1) % 64];
   if (args.planted == 4) early = args.x.data[i];
@@ -110,6 +119,32 @@ TEST_F(AccessTest, AnAtomicOnAnOutFieldIsReported) { expect_reported(8, {"a read
 TEST_F(AccessTest, SharedMemoryIsCheckedToItsExactSize) {
   expect_reported(9, {"beyond the shared memory", "thread (32,0,0)"});
   expect_reported(10, {"beyond the shared memory", "thread (0,0,0)"});
+}
+
+TEST_F(AccessTest, AThreadThatEndsWithoutHavingWaitedIsReported) {
+  expect_reported(13, {"node 'l0.scale'", "kernel scale", "a thread ends without wait_for_inputs()", "block (0,0,0)",
+                       "thread (5,0,0)"});
+  expect_reported(14, {"node 'l0.scale'", "a thread ends without wait_for_inputs()", "thread (6,0,0)"});
+  expect_reported(15, {"node 'l0.scale'", "a thread ends without wait_for_inputs()", "thread (0,0,0)"});
+  EXPECT_OK(run(13, false));
+}
+
+TEST_F(AccessTest, AKernelThatReleasesBehindTheWaitHasWaited) {
+  start({.check_accesses = true});
+  const std::string text = "namespace nodewright { struct Idle { int64_t n; }; }\nNODEWRIGHT_KERNEL(idle, Idle, 64) {";
+  const CUfunction releases = load("idle", text + "if (args.n > 0) wait_for_inputs(); release_behind_wait(); }", true);
+  EXPECT_OK(launch(releases, 1, 64, int64_t{0}));
+  EXPECT_OK(synchronize());
+}
+
+TEST_F(AccessTest, AKernelThatNeverWaitsMayEndWithoutHavingWaited) {
+  start({.check_accesses = true});
+  const CUfunction idle = load("idle",
+                               "namespace nodewright { struct Idle { int64_t n; }; }\n"
+                               "NODEWRIGHT_KERNEL(idle, Idle, 64) { release_dependents(); }",
+                               true);
+  EXPECT_OK(launch(idle, 1, 64, int64_t{0}));
+  EXPECT_OK(synchronize());
 }
 
 TEST_F(AccessTest, AnUncheckedImageRunsUncheckedUntilAGuardPage) {

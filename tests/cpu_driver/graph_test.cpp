@@ -81,19 +81,6 @@ TEST_F(GraphTest, ALaunchKeepsTheParametersItWasMadeWith) {
 
 TEST_F(GraphTest, ProgrammaticEdgesJoinKernelsThatWaitAndNothingElse) {
   const CUfunction no_wait = load("no_wait", kNoWait);
-  EXPECT_TRUE(image_waits(image_of("add_one", kAddOne)).for_inputs);
-  EXPECT_FALSE(image_waits(image_of("no_wait", kNoWait)).for_inputs);
-  EXPECT_FALSE(image_waits({}).for_inputs);
-  const auto waits_of = [](const std::string& calls) {
-    return image_waits(
-        image_of("add_one", "#define WAIT " + calls + "\n" + kArgs + "NODEWRIGHT_KERNEL(add_one, AddOne, 64)" + kBody));
-  };
-  EXPECT_TRUE(image_waits(image_of("add_one", kAddOne)).releases_after) << "it never does";
-  EXPECT_TRUE(waits_of("wait_for_inputs(); release_dependents();").releases_after);
-  EXPECT_FALSE(waits_of("release_dependents(); wait_for_inputs();").releases_after);
-  EXPECT_TRUE(waits_of("release_dependents(); wait_for_inputs();").for_inputs);
-  EXPECT_FALSE(waits_of("release_dependents();").for_inputs);
-  EXPECT_FALSE(waits_of("release_dependents();").releases_after);
   const CUgraphNode first = add(a_, b_);
   const AddOne args{{b_, 64}, {c_, 64}, 64};
   add_kernel(graph_, no_wait, 1, 64, args, {first}, {kProgrammatic});

@@ -28,8 +28,6 @@ extern "C" __global__ void __launch_bounds__(128) waits(const __grid_constant__ 
 })";
 
 constexpr const char* kWait = "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");";
-constexpr const char* kRelease = "asm volatile(\"griddepcontrol.launch_dependents;\");";
-constexpr const char* kReleasePerhaps = "if (blockIdx.x < n) asm volatile(\"griddepcontrol.launch_dependents;\");";
 
 // A kernel that begins with these statements where the target knows them.
 std::string beginning_with(const std::string& statements) {
@@ -79,7 +77,7 @@ TEST_F(CubinReader, FindsNameThreadsAndParameters) {
     EXPECT_LT(kernel.registers, 40);
     EXPECT_EQ(kernel.stack_bytes, 0u);
     EXPECT_EQ(kernel.shared_bytes, 0u);
-    EXPECT_FALSE(kernel.waits_for_inputs);
+    EXPECT_EQ(kernel.waits, 0);
     ASSERT_EQ(kernel.parameters.size(), 2u);
     EXPECT_EQ(kernel.parameters[0].bytes, 8u);
     EXPECT_EQ(kernel.parameters[1].offset, 8u);
@@ -88,24 +86,20 @@ TEST_F(CubinReader, FindsNameThreadsAndParameters) {
 }
 
 TEST_F(CubinReader, SeesTheWaitWhereTheTargetHasOne) {
-  EXPECT_FALSE(only_kernel(kWaits, 8).waits_for_inputs);
+  EXPECT_EQ(only_kernel(kWaits, 8).waits, 0);
   const CubinKernel kernel = only_kernel(kWaits, 9);
-  EXPECT_TRUE(kernel.waits_for_inputs);
+  EXPECT_EQ(kernel.waits, 1);
   EXPECT_EQ(kernel.shared_bytes, 400u);
   ASSERT_EQ(kernel.parameters.size(), 1u);
   EXPECT_EQ(kernel.parameters[0].bytes, 40u);
   EXPECT_EQ(only_kernel(kWaits, 8).shared_bytes, 400u);
 }
 
-TEST_F(CubinReader, SeesWhetherDependentsAreReleasedBeforeTheWaitOrBehindIt) {
-  using Text = std::string;
-  for (const Text& early : {Text(kRelease) + kWait, Text(kReleasePerhaps) + kWait, Text(kRelease)})
-    EXPECT_FALSE(only_kernel(beginning_with(early).c_str(), 9).releases_after_wait) << early;
-  for (const Text& late : {Text(kWait) + kRelease, Text(kWait) + kReleasePerhaps, Text(kWait)}) {
-    EXPECT_TRUE(only_kernel(beginning_with(late).c_str(), 9).waits_for_inputs) << late;
-    EXPECT_TRUE(only_kernel(beginning_with(late).c_str(), 9).releases_after_wait) << late;
-    EXPECT_FALSE(only_kernel(beginning_with(late).c_str(), 8).releases_after_wait) << late;
-  }
+TEST_F(CubinReader, CountsWaitsWhateverTheirPredicates) {
+  EXPECT_EQ(only_kernel(beginning_with(kWait).c_str(), 9).waits, 1);
+  const std::string perhaps = std::string("if (blockIdx.x < n) { y[n] = 2; ") + kWait + " }" + kWait;
+  EXPECT_EQ(only_kernel(beginning_with(perhaps).c_str(), 9).waits, 2);
+  EXPECT_EQ(only_kernel(beginning_with(perhaps).c_str(), 8).waits, 0);
 }
 
 TEST_F(CubinReader, CountsDynamicSharedMemoryAsNone) {
@@ -123,7 +117,7 @@ TEST_F(CubinReader, FindsEveryKernelOfAFile) {
   const std::string both = std::string(kPlain) + kWaits;
   const std::vector<CubinKernel> kernels = read_cubin(compile(both.c_str(), 9), "both");
   ASSERT_EQ(kernels.size(), 2u);
-  for (const CubinKernel& kernel : kernels) EXPECT_EQ(kernel.waits_for_inputs, kernel.name == "waits");
+  for (const CubinKernel& kernel : kernels) EXPECT_EQ(kernel.waits, kernel.name == "waits" ? 1 : 0);
 }
 
 TEST_F(CubinReader, RefusesWhatIsNoCubin) {

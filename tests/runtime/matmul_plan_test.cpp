@@ -169,7 +169,7 @@ TEST(ReferenceProductSource, CompilesForBothTargetsInEveryElementType) {
       const NvrtcResult built = nvrtc->compile(source, nvrtc_options(cc_major, 0, Spills::refused));
       const std::vector<CubinKernel> kernels = read_cubin(built.cubin, "reference_product");
       ASSERT_EQ(kernels.size(), 1u);
-      EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+      EXPECT_EQ(kernels[0].waits, cc_major >= 9 ? 1 : 0);
       EXPECT_EQ(kernels[0].parameters.at(0).bytes, sizeof(ReferenceProduct));
     }
 }

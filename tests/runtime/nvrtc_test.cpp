@@ -30,7 +30,7 @@ TEST(Nvrtc, CompilesTheDialectForBothTargetsWithoutACudaHeader) {
     ASSERT_EQ(kernels.size(), 1u);
     EXPECT_EQ(kernels[0].name, "scale");
     EXPECT_EQ(kernels[0].max_threads, 128);
-    EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+    EXPECT_EQ(kernels[0].waits, cc_major >= 9 ? 1 : 0);
     ASSERT_EQ(kernels[0].parameters.size(), 1u);
     EXPECT_EQ(kernels[0].parameters[0].bytes, sizeof(Scale));
   }
@@ -81,7 +81,7 @@ TEST(Nvrtc, CompilesAKernelThatSetsAConditionForBothTargets) {
     const std::vector<CubinKernel> kernels = read_cubin(result.cubin, "count_down");
     ASSERT_EQ(kernels.size(), 1u);
     EXPECT_EQ(kernels[0].name, "count_down");
-    EXPECT_EQ(kernels[0].waits_for_inputs, cc_major >= 9);
+    EXPECT_EQ(kernels[0].waits, cc_major >= 9 ? 1 : 0);
     ASSERT_EQ(kernels[0].parameters.size(), 1u);
     EXPECT_EQ(kernels[0].parameters[0].bytes, sizeof(CountDown));
     const std::string_view bytes(reinterpret_cast<const char*>(result.cubin.data()), result.cubin.size());
