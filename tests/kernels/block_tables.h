@@ -7,10 +7,10 @@
 
 namespace nodewright::test {
 
-// Of rows and their sequences; nothing may follow a table that no row has, nor an entry of 1 << 30.
+// Of rows and their sequences, at least one; nothing may follow a table that no row has, nor an entry of 1 << 30.
 inline std::vector<int32_t> tables_of_sequences(const std::vector<int32_t>& of_rows,
                                                 const std::vector<int32_t>& sequences, int64_t table_stride) {
-  int32_t most = 0;
+  int32_t most = 1;
   for (const int32_t sequence : sequences)
     if (sequence < 1 << 30) most = std::max(most, sequence + 1);
   std::vector<int32_t> tables(static_cast<size_t>(most * table_stride), 1 << 30);
