@@ -452,6 +452,7 @@ void Engine::dispatch(const InFlightStep& step) {
   const StepInputs& in = slots_.inputs(step.slot, step.plan.bucket);
   const int64_t sampled = step.plan.chosen();
   int64_t next_sampled = 0, next_other = sampled;
+  scores_[static_cast<size_t>(step.slot)] = {};
   for (const RowPlan& row : step.plan.rows) {
     const Request& request = *pipeline_.find(row.request);
     RowInputs inputs{.sequence = request.sequence(), .output = row.output, .sampling = sampling_.at(row.request)};
@@ -467,7 +468,9 @@ void Engine::dispatch(const InFlightStep& step) {
         inputs.token = row.drafts[static_cast<size_t>(behind - 1)];
         inputs.output = row.output + behind;
       }
-      write_row(in, chooses ? next_sampled++ : next_other++, inputs);
+      int64_t& step_row = chooses ? next_sampled : next_other;
+      ask_for_score(step.slot, request, inputs.position, static_cast<int32_t>(step_row));
+      write_row(in, step_row++, inputs);
     }
   }
   std::vector<TablePages> tables;
@@ -484,13 +487,14 @@ void Engine::dispatch(const InFlightStep& step) {
                  .tables = tables,
                  .prompt = step.plan.kind == StepKind::prefill,
                  .chooses_again = std::ranges::any_of(step.plan.rows,
-                                                      [&](const RowPlan& row) { return needs_choices(row.request); }),
-                 .hidden = hidden});
+                                                      [&](const RowPlan& row) { return chooses_again(row.request); }),
+                 .hidden = hidden,
+                 .scored = scores_[static_cast<size_t>(step.slot)].rows});
 }
 
-bool Engine::needs_choices(RequestId id) const {
+bool Engine::chooses_again(RequestId id) const {
   const auto choice = choices_.find(id);
-  return choice != choices_.end() && choice->second.needs_choices();
+  return choice != choices_.end() && choice->second.shapes();
 }
 
 // The second choice of the forward's rows, in the order of the rows.
@@ -502,11 +506,9 @@ void Engine::sample() {
   int32_t step_row = 0, choices = 0;
   std::vector<MaskKey> masks;
   for (const RowPlan& row : step.plan.rows) {
-    for (int64_t position = row.first; position < row.first + row.scored; ++position)
-      choice_of.push_back(score_again(slot, row, position, step_row++, choices) ? choices++ : -1);
     if (!row.samples) continue;
     const bool again = choose_again(slot, row, step_row, choices, masks);
-    step_row += static_cast<int32_t>(row.chosen() - row.scored);
+    step_row += static_cast<int32_t>(row.chosen());
     choice_of.push_back(again ? choices++ : -1);
     choice_of.resize(static_cast<size_t>(step_row), -1);
   }
@@ -556,11 +558,10 @@ void Engine::commit() {
   try {
     const std::span<const int32_t> tokens = slots_.wait(step.slot, options_.step_timeout_ms);
     if (options_.stepped) told = record(step);
+    tell_scores(step.slot);
     size_t next = 0;
     for (const RowPlan& row : step.plan.rows) {
       results.emplace_back();
-      for (int64_t position = row.first; position < row.first + row.scored; ++position)
-        tell_score(step.slot, row, position, choice_of[next++]);
       if (row.samples) {
         RowResult& result = results.back();
         const int32_t choice = choice_of[next];
@@ -622,33 +623,30 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
   return result;
 }
 
-// The token that follows in the prompt is forced, so that its log probability is what the second choice records. False
-// where it has been told, or nobody waits for it.
-bool Engine::score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row) {
-  const Request& request = *pipeline_.find(row.request);
+// Of the token behind `position`, where the prompt has one, somebody waits for it and it has not been told: a prompt
+// that was preempted is computed again.
+void Engine::ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row) {
   const int64_t next = position + 1;
-  if (request.is_resolved() || next >= request.prompt_tokens() || next < told_[row.request].score) return false;
-  write_choice(slots_.choices(slot), choice_row,
-               {.step_row = step_row,
-                .sequence = request.sequence(),
-                .output = 0,
-                .sampling = {},
-                .options = {.logprobs = choices_.at(row.request).prompt_logprobs},
-                .stop_ids = {},
-                .forced = request.token_at(next)});
-  return true;
+  if (!request.spec().scores_prompt || request.is_resolved()) return;
+  if (next >= request.prompt_tokens() || next < told_[request.id()].score) return;
+  AskedScores& asked = scores_[static_cast<size_t>(slot)];
+  asked.rows.push_back({step_row, request.token_at(next), choices_.at(request.id()).prompt_logprobs});
+  asked.tokens.push_back({request.id(), next});
 }
 
-void Engine::tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice) {
-  if (choice < 0 || pipeline_.find(row.request)->is_resolved()) return;
-  const ChoiceOutputs& out = slots_.chosen(slot);
-  if (out.tokens.data[choice] < 0) {
-    pipeline_.fail_request(row.request, fmt::format("the logits behind token {} of the prompt hold a NaN", position));
-    return;
+void Engine::tell_scores(int slot) {
+  const std::vector<PromptToken>& asked = scores_[static_cast<size_t>(slot)].tokens;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto& [id, position] = asked[i];
+    if (pipeline_.find(id)->is_resolved()) continue;
+    const auto [out, row] = slots_.score(slot, i);
+    if (out.tokens.data[row] < 0) {
+      pipeline_.fail_request(id, fmt::format("the logits behind token {} of the prompt hold a NaN", position - 1));
+      continue;
+    }
+    told_[id].score = position + 1;
+    prompt_logprobs_.push_back(recorded(out, row, id, position, choices_.at(id).prompt_logprobs));
   }
-  told_[row.request].score = position + 2;
-  prompt_logprobs_.push_back(
-      recorded(out, choice, row.request, position + 1, choices_.at(row.request).prompt_logprobs));
 }
 
 // After a commit: of what its step gave, what the requests accepted and have not been told.

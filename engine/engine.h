@@ -152,9 +152,9 @@ class Engine {
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
   void sample();
-  bool needs_choices(RequestId id) const;
+  bool chooses_again(RequestId id) const;
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
-  bool score_again(int slot, const RowPlan& row, int64_t position, int32_t step_row, int32_t choice_row);
+  void ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row);
   void commit();
   void count(const StepPlan& plan);
   int64_t rows_of_plan(const StepPlan& plan) const;
@@ -162,7 +162,7 @@ class Engine {
   StepRecord record(const InFlightStep& step);
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
-  void tell_score(int slot, const RowPlan& row, int64_t position, int32_t choice);
+  void tell_scores(int slot);
   using Taken = std::map<RequestId, int64_t>;  // tokens of a step that its requests accepted
   void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, const Taken& taken);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
@@ -183,6 +183,16 @@ class Engine {
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
+  // Of the last step of each slot: what slots_ were asked, and of which token of a prompt.
+  struct PromptToken {
+    RequestId request = 0;
+    int64_t position = 0;
+  };
+  struct AskedScores {
+    std::vector<ScoredRow> rows;
+    std::vector<PromptToken> tokens;
+  };
+  std::array<AskedScores, kSlots> scores_;
   std::vector<CommittedToken> tokens_;
   std::vector<TokenLogprobs> logprobs_, prompt_logprobs_;
   std::vector<HiddenRows> hidden_;

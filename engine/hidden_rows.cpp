@@ -8,7 +8,7 @@ namespace {
 // Tokens of a row of the plan whose hidden states are asked for: its last ones.
 int64_t asked_tokens(HiddenStates hidden, const RowPlan& row) {
   if (hidden == HiddenStates::none) return 0;
-  return hidden == HiddenStates::full ? row.tokens : row.chosen() - row.scored;
+  return hidden == HiddenStates::full ? row.tokens : row.chosen();
 }
 
 // Calls visit(row of the plan, position, row of the step) for each token that is asked for. Rows that see the head come

@@ -252,11 +252,8 @@ std::string PipelineState::why_not_row(const StepPlan& plan, const RowPlan& row)
     if (row.tokens < 1 || row.tokens > request->prompt_left() || row.samples != is_last)
       return fmt::format("{} tokens of request {}, {}, and {} of its prompt are left", row.tokens, row.request,
                          row.samples ? "sampled" : "not sampled", request->prompt_left());
-    if (row.scored != (request->spec().scores_prompt ? row.tokens - row.samples : 0))
-      return fmt::format("{} of {} tokens of request {} see the head", row.scored, row.tokens, row.request);
     return "";
   }
-  if (row.scored != 0) return fmt::format("request {} has no prompt left to score", row.request);
   if (!request->can_decode())
     return fmt::format("request {} is {}, with {} of {} outputs and {} steps in flight", row.request,
                        name_of(request->phase()), request->outputs().size(), request->most_outputs(),

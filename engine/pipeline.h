@@ -46,10 +46,8 @@ struct RowPlan {
   bool samples = true;  // chooses the next token; not for a chunk that leaves some of the prompt
   int64_t output = 0;   // index of that token among the request's outputs: keys its random number and its mask
   std::vector<int32_t> drafts = {};  // what may follow the last output: accepted as far as it is what is chosen
-  // Of its tokens those before the one that chooses, all or none: the head sees them, too, for their log probabilities.
-  int64_t scored = 0;
-  // Tokens that see the head: its last ones.
-  int64_t chosen() const { return scored + (samples ? 1 + static_cast<int64_t>(drafts.size()) : 0); }
+  // Tokens that choose: its last ones.
+  int64_t chosen() const { return samples ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
   bool operator==(const RowPlan&) const = default;
 };
 

@@ -71,9 +71,7 @@ std::vector<int32_t> Request::tokens() const {
 }
 
 bool Request::can_decode() const {
-  // Every scored token of a prompt chooses, too: which of them the device keeps as the last is not said.
-  const bool is_last_known = !spec_.scores_prompt || known_tokens() > prefill_end_;
-  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && drafted_ == 0 && is_last_known &&
+  return phase_ == RequestPhase::decoding && in_flight_ < kMostInFlight && drafted_ == 0 &&
          next_output() < most_outputs_;
 }
 

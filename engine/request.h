@@ -32,7 +32,7 @@ struct RequestSpec {
   std::vector<int32_t> stop_ids;
   bool constrained = false;  // what each token may be depends on the token before it
   HiddenStates hidden = HiddenStates::none;
-  bool scores_prompt = false;  // every token of the prompt sees the head
+  bool scores_prompt = false;  // every token of the prompt is computed, and scored
   // A request submitted before with the same prompt. This one is admitted when that prompt is computed, and shares its
   // pages, a copy of the last one; as any other where that request has ended. 0: none.
   RequestId like = 0;

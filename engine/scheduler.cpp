@@ -130,12 +130,10 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   for (RequestId id : pipeline.admitted()) {
     const Request& request = *pipeline.find(id);
     const int64_t left = request.prompt_left();
-    const bool scores = request.spec().scores_prompt;
-    int64_t tokens = std::min({room, most, left, scores ? sampled : room});
+    int64_t tokens = std::min({room, most, left});
     if (tokens == left && sampled == 0) --tokens;  // the last waits for a step in which it may choose
     if (tokens <= 0) continue;
     RowPlan row{id, request.computed(), tokens, tokens == left, request.next_output()};
-    if (scores) row.scored = tokens - row.samples;
     room -= tokens;
     sampled -= row.chosen();
     plan.rows.push_back(std::move(row));

@@ -21,7 +21,7 @@ struct SchedulerOptions {
   // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
   // for. Depends on the request alone. Empty: none.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
-  int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that see the head
+  int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that choose
   // Tokens of a step with a prompt's, the rows that decode included; all of those take part, and one token of a prompt.
   int64_t step_tokens = std::numeric_limits<int64_t>::max();
 };

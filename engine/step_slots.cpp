@@ -36,6 +36,13 @@ DecodeLimits limits_of(const StepSlotsOptions& options) {
           .tuning = options.tuning};
 }
 
+// Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
+constexpr int64_t kRowsOfSliceOnCpu = 8;
+
+ScoreLimits score_limits_of(const Device& device, const DecoderModel& model, const StepSlotsOptions& options) {
+  return score_limits(model.config(), limits_of(options), device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
+}
+
 StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
   return step_shape(model.config(), limits_of(options), rows);
 }
@@ -78,16 +85,23 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .choices = !options.choices ? nullptr
                                  : i == 0         ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
                                                   : std::make_unique<ChoiceSlot>(*slots_[0].choices),
+                      .scores = nullptr,
                       .tables = nullptr,
                       .sampled = Event(device_, name + ".sampled"),
                       .copied = Event(device_, name + ".copied"),
                       .graphs = {}});
-    slots_.back().tables = std::make_unique<TableUpdates>(device_, kernels_, slots_.back().memory->state(1), compute_);
+    Slot& slot = slots_.back();
+    slot.tables = std::make_unique<TableUpdates>(device_, kernels_, slot.memory->state(1), compute_);
+    if (!options.choices) continue;
+    slot.scores = i == 0 ? std::make_unique<ScoreSlot>(device_, model.config(),
+                                                       score_limits_of(device_, model, options), *slot.memory)
+                         : std::make_unique<ScoreSlot>(*slots_[0].scores, *slot.memory);
   }
   hidden_ = model.config().hidden;
   memory_.weights = model.weights().bytes();
   memory_.state = 0;
-  for (const Slot& slot : slots_) memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0);
+  for (const Slot& slot : slots_)
+    memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() + slot.scores->bytes() : 0);
 }
 
 StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
@@ -96,11 +110,15 @@ StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const
     for (KernelRequest& request :
          decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties()))
       requests.push_back(std::move(request));
-  if (options.choices)
+  if (options.choices) {
+    std::ranges::move(
+        score_kernel_requests(model.config(), score_limits_of(device_, model, options), device_.properties()),
+        std::back_inserter(requests));
     for (const auto& [bucket, rows] : plans_of(options))
       for (KernelRequest& request :
            choice_kernel_requests(std::min<int64_t>(rows, limits_of(options).sampled()), device_.properties()))
         requests.push_back(std::move(request));
+  }
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   BoundKernels bound;
@@ -130,6 +148,13 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
     if (!options.choices) continue;
     const ChoiceState choice = slots_[0].choices->state(rows);
     add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
+  }
+  if (options.choices) {
+    const ScoreKernels scoring = score_kernels(kernels_, model.config(), slots_[0].scores->limits());
+    const Plan slice = score_plan(device_, model, scoring, slots_[0].scores->slice(0),
+                                  slots_[0].choices->state(1).counts, 0, options.policy);
+    bytes += kSlots * static_cast<uint64_t>(slots_[0].scores->limits().slices()) * estimate_exec(slice).bytes;
+    products.load(slice);
   }
   built_.products = products.loaded();
   return bytes;
@@ -223,9 +248,21 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
                                       mode_of(bucket), compute_);
       }
     });
+    build_slices(model, options);
     built_.choice_ms = watch.lap_ms();
   }
   built_.free_after = device_.free_bytes();
+}
+
+void StepSlots::build_slices(const DecoderModel& model, const StepSlotsOptions& options) {
+  const ScoreKernels scoring = score_kernels(kernels_, model.config(), slots_[0].scores->limits());
+  const View<int32_t> counts = slots_[0].choices->state(1).counts;
+  for (Slot& slot : slots_)
+    for (int64_t index = 0; index < slot.scores->limits().slices(); ++index) {
+      const ScoreState state = slot.scores->slice(index);
+      Plan plan = score_plan(device_, model, scoring, state, counts, index, options.policy);
+      slot.slices.push_back({state, std::make_unique<PlanRun>(std::move(plan), options.mode, compute_)});
+    }
 }
 
 void StepSlots::launch(const Launch& launch) {
@@ -250,7 +287,38 @@ void StepSlots::launch(const Launch& launch) {
     graph.prompt_run->launch();
   else
     graph.run->launch();
+  launch_slices(slot, graph, launch.scored);
   if (clock_ != nullptr) clock_->end(compute_);
+}
+
+size_t StepSlots::slices_of(const Slot& slot, size_t scored) const {
+  if (scored == 0) return 0;
+  const auto rows = static_cast<size_t>(slot.scores->limits().slice_rows);
+  return (scored + rows - 1) / rows;
+}
+
+void StepSlots::launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored) {
+  slot.scored = scored.size();
+  for (size_t index = 0; index < slices_of(slot, scored.size()); ++index) {
+    const Slice& slice = slot.slices.at(index);
+    const ScoreInputs& in = slice.state.host_inputs;
+    const auto rows = static_cast<size_t>(slice.state.rows);
+    const std::span<const ScoredRow> own = scored.subspan(index * rows, std::min(rows, scored.size() - index * rows));
+    slot.scores->place(in, graph.state);
+    in.n_live.data[0] = static_cast<int32_t>(own.size());
+    for (size_t i = 0; i < own.size(); ++i) {
+      in.rows.data[i] = own[i].step_row;
+      in.tokens.data[i] = own[i].token;
+      in.logprobs.data[i] = own[i].logprobs;
+    }
+    slice.run->launch();
+  }
+}
+
+StepSlots::Score StepSlots::score(int slot, size_t index) const {
+  const Slot& of = slots_.at(static_cast<size_t>(slot));
+  const auto rows = static_cast<size_t>(of.scores->limits().slice_rows);
+  return {of.slices.at(index / rows).state.host_outputs, static_cast<int32_t>(index % rows)};
 }
 
 void StepSlots::sample(int index, int32_t choices) {
@@ -268,6 +336,11 @@ void StepSlots::sample(int index, int32_t choices) {
   if (choices > 0)
     read_device_async(copies_, graph.choice.host_outputs.tokens.data, graph.choice.outputs_range.address,
                       graph.choice.outputs_range.bytes, "choices");
+  if (const size_t slices = slices_of(slot, slot.scored); slices > 0) {
+    const ScoreState& first = slot.slices.front().state;  // the others lie behind it
+    read_device_async(copies_, reinterpret_cast<void*>(first.host_outputs_range.address), first.outputs_range.address,
+                      slices * first.outputs_range.bytes, "scores");
+  }
   if (slot.hidden > 0)
     read_device_async(copies_, graph.state.host_hidden.data, graph.state.hidden.address(), slot.hidden * sizeof(float),
                       "hidden");
@@ -310,6 +383,7 @@ void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
 void StepSlots::poison(int slot) {
   slot_at(slot).memory->poison();
   if (slot_at(slot).choices) slot_at(slot).choices->poison();
+  if (slot_at(slot).scores) slot_at(slot).scores->poison();
 }
 
 }  // namespace nodewright

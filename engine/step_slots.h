@@ -24,6 +24,7 @@
 #include "graph/plan_run.h"
 #include "models/choice_graph.h"
 #include "models/decoder_graph.h"
+#include "models/score_graph.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -36,6 +37,13 @@ struct BuiltBucket {
   uint64_t bytes = 0;        // of device memory, as estimate_exec() says; 0 when eager
   double ms = 0;             // of the thread that built it
   int built = 0, total = 0;  // graphs so far, with this one, and in the end
+};
+
+// A token of a prompt whose log probability is asked for.
+struct ScoredRow {
+  int32_t step_row = 0;  // of the token before it
+  int32_t token = 0;
+  int32_t logprobs = 0;  // of how many of the likeliest
 };
 
 // What a start took to build everything. Wall time, of all threads together.
@@ -110,12 +118,19 @@ class StepSlots {
     bool prompt = false;                      // it has prompt tokens
     bool chooses_again = true;                // sample() may be told so: logits are kept
     int32_t hidden = 0;                       // rows, the first, whose hidden states come back with the tokens
+    std::span<const ScoredRow> scored = {};   // told with the tokens; only with options.choices
   };
   // Submits the copies, the changes of tables and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
   // What the second choice of the slot's last launch takes and gives. Only with options.choices.
   const ChoiceInputs& choices(int slot) const { return last_graph(slot).choice.host_inputs; }
   const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
+  // Where the scores of the `index`-th scored row of the slot's last launch are, when its tokens are there.
+  struct Score {
+    const ChoiceOutputs& outputs;
+    int32_t row;
+  };
+  Score score(int slot, size_t index) const;
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
   // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
@@ -151,12 +166,19 @@ class StepSlots {
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
     std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
   };
+  struct Slice {
+    ScoreState state;
+    std::unique_ptr<PlanRun> run;
+  };
   struct Slot {
     std::unique_ptr<DecodeSlot> memory;
     std::unique_ptr<ChoiceSlot> choices;  // may be null
+    std::unique_ptr<ScoreSlot> scores;    // null without choices
     std::unique_ptr<TableUpdates> tables;
     Event sampled, copied;
     std::map<int, Graph> graphs;  // by bucket; 0: eager
+    std::vector<Slice> slices;    // of scored rows, in order
+    size_t scored = 0;            // rows of the last launch
     int bucket = 0;               // of the last launch
     int32_t tokens = 0;           // that it chooses
     uint64_t hidden = 0;          // elements of hidden states that come back
@@ -173,6 +195,9 @@ class StepSlots {
   int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
+  void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
+  size_t slices_of(const Slot& slot, size_t scored) const;
 
   Device& device_;
   KernelCache& kernels_;

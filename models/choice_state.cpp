@@ -9,10 +9,6 @@
 namespace nodewright {
 namespace {
 
-// A layout measured without memory: any aligned address will do.
-constexpr uint64_t kNoChoiceAddress = kArenaAlignBytes;
-constexpr uint64_t kNoChoiceBound = uint64_t{1} << 62;
-
 ChoiceInputs lay_out_choice_inputs(Arena& arena, int64_t rows, int64_t vocab) {
   const auto n = static_cast<uint64_t>(rows);
   ChoiceInputs in;
@@ -48,7 +44,7 @@ void lay_out_asked(Arena& arena, ChoiceInputs& in, int64_t rows) {
 }
 
 uint64_t asked_bytes(int64_t rows, int64_t vocab) {
-  Arena arena("asked", kNoChoiceAddress, kNoChoiceBound);
+  Arena arena = Arena::measuring();
   ChoiceInputs in;
   in.mask_words = (vocab + 31) / 32;
   lay_out_asked(arena, in, rows);
@@ -66,13 +62,31 @@ void lay_out_shaped(Arena& arena, ChoiceState& s, int64_t vocab) {
 
 // The parts of a row are most where the rows are few.
 uint64_t shaped_bytes(int64_t rows, int64_t vocab) {
-  Arena arena("shaped", kNoChoiceAddress, kNoChoiceBound);
+  Arena arena = Arena::measuring();
   ChoiceState s;
   s.rows = rows;
   s.parts = kMostBlocksOfRow;
   lay_out_shaped(arena, s, vocab);
   return arena.used_bytes();
 }
+
+uint64_t choice_inputs_bytes(int64_t rows, int64_t vocab) {
+  Arena arena = Arena::measuring();
+  lay_out_choice_inputs(arena, rows, vocab);
+  return arena.used_bytes();
+}
+
+uint64_t choice_outputs_bytes(int64_t rows) {
+  Arena arena = Arena::measuring();
+  lay_out_choice_outputs(arena, rows);
+  return arena.used_bytes();
+}
+
+Arena arena_over(const PinnedBuffer& buffer) {
+  return {buffer.name(), reinterpret_cast<uint64_t>(buffer.data()), buffer.bytes()};
+}
+
+}  // namespace
 
 ChoiceOutputs lay_out_choice_outputs(Arena& arena, int64_t rows) {
   const auto n = static_cast<uint64_t>(rows);
@@ -87,24 +101,6 @@ ChoiceOutputs lay_out_choice_outputs(Arena& arena, int64_t rows) {
   take(out.top_logprobs, "choice.top_logprobs", n * kMostLogprobs);
   return out;
 }
-
-uint64_t choice_inputs_bytes(int64_t rows, int64_t vocab) {
-  Arena arena("inputs", kNoChoiceAddress, kNoChoiceBound);
-  lay_out_choice_inputs(arena, rows, vocab);
-  return arena.used_bytes();
-}
-
-uint64_t choice_outputs_bytes(int64_t rows) {
-  Arena arena("outputs", kNoChoiceAddress, kNoChoiceBound);
-  lay_out_choice_outputs(arena, rows);
-  return arena.used_bytes();
-}
-
-Arena arena_over(const PinnedBuffer& buffer) {
-  return {buffer.name(), reinterpret_cast<uint64_t>(buffer.data()), buffer.bytes()};
-}
-
-}  // namespace
 
 ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
     : ChoiceSlot(device, config, limits,

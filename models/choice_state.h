@@ -45,6 +45,9 @@ struct ChoiceOutputs {
   View<float> top_logprobs;  // [rows, kMostLogprobs]
 };
 
+// In `arena`, of so many rows.
+ChoiceOutputs lay_out_choice_outputs(Arena& arena, int64_t rows);
+
 struct ChoiceState {
   int64_t rows = 0;   // that choose
   int64_t parts = 1;  // of a row, that shape_logits leaves the best of

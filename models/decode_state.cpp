@@ -16,10 +16,6 @@ namespace {
 
 uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>((n + 7) / 8 * 8); }
 
-// A layout measured without memory: any aligned address will do.
-constexpr uint64_t kNowhere = kArenaAlignBytes;
-constexpr uint64_t kUnbounded = uint64_t{1} << 62;
-
 StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits) {
   const auto n = static_cast<uint64_t>(rows);
   StepInputs in;
@@ -106,7 +102,7 @@ void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const
 }
 
 uint64_t inputs_bytes(const DecodeLimits& limits) {
-  Arena arena("inputs", kNowhere, kUnbounded);
+  Arena arena = Arena::measuring();
   lay_out_inputs(arena, limits.rows, limits);
   return arena.used_bytes();
 }
@@ -115,7 +111,7 @@ uint64_t inputs_bytes(const DecodeLimits& limits) {
 uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, const Device& device) {
   uint64_t most = 0;
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
-    Arena arena("activations", kNowhere, kUnbounded);
+    Arena arena = Arena::measuring();
     DecodeState s;
     lay_out_activations(arena, s, config, step_shape(config, limits, rows), device);
     most = std::max(most, arena.used_bytes());
@@ -131,7 +127,7 @@ uint64_t hidden_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 }
 
 uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
-  Arena arena("kept", kNowhere, kUnbounded);
+  Arena arena = Arena::measuring();
   DecodeState s;
   s.rows = limits.rows;
   lay_out_kept(arena, s, config, limits);

@@ -112,6 +112,8 @@ class DecodeSlot {
   StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
+  // Where every bucket's activations lie, each in its own layout.
+  const DeviceBuffer& activations() const { return activations_; }
 
   // The pages of a sequence, in all groups alike, from its page `first` on: for the steps of this slot and of those
   // that share its memory.

@@ -7,10 +7,6 @@
 namespace nodewright {
 namespace {
 
-// A layout measured without memory: any aligned address will do.
-constexpr uint64_t kNowhere = kArenaAlignBytes;
-constexpr uint64_t kUnbounded = uint64_t{1} << 62;
-
 // Rows of activations start at 16 bytes, the widest load of a lane.
 int64_t round_up_4(int64_t n) { return (n + 3) / 4 * 4; }
 
@@ -54,7 +50,7 @@ void lay_out_lasting(Arena& arena, NanogptState& s, const NanogptConfig& config)
 
 template <class LayOut>
 uint64_t bytes_of(LayOut lay_out) {
-  Arena arena("nowhere", kNowhere, kUnbounded);
+  Arena arena = Arena::measuring();
   lay_out(arena);
   return arena.used_bytes();
 }

@@ -16,9 +16,11 @@ inline constexpr uint64_t kArenaAlignBytes = 256;
 class Arena {
  public:
   explicit Arena(const DeviceBuffer& buffer) : Arena(buffer.name(), buffer.address(), buffer.bytes()) {}
-  // Part of a buffer; or, with an address that is never used, a measurement of the bytes that a layout needs.
+  // Part of a buffer.
   Arena(std::string name, uint64_t address, uint64_t bytes)
       : name_(std::move(name)), address_(address), bytes_(bytes) {}
+  // Without memory: measures the bytes that a layout needs. The views are not to be used.
+  static Arena measuring() { return {"layout", kArenaAlignBytes, uint64_t{1} << 62}; }
 
   // `count` elements of T, remembered under `name`. Throws Error with the bytes needed and left.
   template <class T>

@@ -180,18 +180,6 @@ TEST(Request, DecodesAsSoonAsItsWholePromptIsLaunched) {
   EXPECT_EQ(request.choosing(), 1);
 }
 
-TEST(Request, DecodesBehindAScoredPromptOnceThatIsCommitted) {
-  Request request(1, {.prompt = {1, 2, 3}, .max_tokens = 4, .scores_prompt = true}, 100);
-  request.admit(0, 0);
-  request.launch(3, 1);
-  EXPECT_FALSE(request.can_decode());
-  request.accept(7, false);
-  request.commit();
-  EXPECT_TRUE(request.can_decode());
-  request.launch(1, 2);
-  EXPECT_TRUE(request.can_decode());
-}
-
 TEST(Request, ARevokedChunkIsToBeLaunchedAgain) {
   Request request = request_of();
   request.admit(0, 0);

@@ -286,40 +286,16 @@ TEST_F(SchedulerTest, CutsALongPromptIntoChunks) {
   EXPECT_EQ(selection.step.rows, (std::vector<RowPlan>{{1, 16, 4, true, 0}, {2, 0, 3, true, 0}}));
 }
 
-TEST_F(SchedulerTest, GivesAScoredPromptTheHeadRowsThatOthersLeave) {
-  options_.most_sampled = 4;
+// Log probabilities of its tokens take no rows that choose.
+TEST_F(SchedulerTest, CutsAScoredPromptAsAnyOther) {
+  options_.most_sampled = 3;
   decode_with(2);
-  const auto submitted = state().submit({.prompt = counting(900, 9), .max_tokens = 8, .scores_prompt = true});
-  ASSERT_TRUE(submitted.id);
-  submit();
+  ASSERT_TRUE(state().submit({.prompt = counting(900, 9), .max_tokens = 8, .scores_prompt = true}).id);
   while (next().action == Action::admit) state().admit();
-  const RequestId plain = *submitted.id + 1;
-  Selection selection = next();
+  const Selection selection = next();
   ASSERT_EQ(selection.action, Action::launch);
-  EXPECT_EQ(rows_of(selection.step), (std::vector<RequestId>{1, 2, 3, plain}));
-  EXPECT_EQ(selection.step.rows[2], (RowPlan{3, 0, 2, false, 0, {}, 2}));
-  EXPECT_EQ(selection.step.rows[3], (RowPlan{plain, 0, 2, false, 0})) << "its last token must see the head";
-  EXPECT_EQ(selection.step.chosen(), 4);
-  options_.schedule = Schedule::drained;
-  selection = next();
-  EXPECT_EQ(selection.step.rows[0], (RowPlan{3, 0, 4, false, 0, {}, 4}));
-  EXPECT_EQ(selection.step.rows[1], (RowPlan{plain, 0, 2, false, 0})) << "its last token must see the head";
-  StepPlan unseen = selection.step;
-  unseen.rows[0].scored = 0;
-  refused([&] { state().launch(unseen); }, "0 of 4 tokens of request 3 see the head");
-  unseen = selection.step;
-  unseen.rows[1].scored = 2;
-  refused([&] { state().launch(unseen); }, "2 of 2 tokens of request 4 see the head");
-  for (const int64_t tokens : {4, 4, 1}) {
-    selection = next();
-    EXPECT_EQ(selection.step.rows[0].tokens, tokens);
-    EXPECT_EQ(selection.step.rows[0].chosen(), tokens);
-    EXPECT_LE(selection.step.chosen(), 4);
-    launch(selection.step);
-    sample();
-    commit();
-  }
-  EXPECT_EQ(state().find(3)->outputs().size(), 1u);
+  EXPECT_EQ(selection.step.rows[2], (RowPlan{3, 0, 9, true, 0}));
+  EXPECT_EQ(selection.step.chosen(), 3);
 }
 
 TEST_F(SchedulerTest, LeavesOutRowsWhoseBudgetIsInFlight) {
