@@ -44,7 +44,7 @@ class ChoiceReader {
   std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern
 };
 
-// "logprobs", and "prompt_logprobs", of a line's result.
-LineJson logprobs_json(const std::vector<TokenLogprobs>& all);
+// "logprobs", and "prompt_logprobs", of a line's result, as JSON.
+std::string logprobs_text(const std::vector<TokenLogprobs>& all);
 
 }  // namespace nodewright::cli

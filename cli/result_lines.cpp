@@ -89,12 +89,14 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   if (output.stream) print_delta(output, output.text ? output.text->flush() : "", true);
   if (tokenizer_)
     result["text"] = output.choice.stops ? output.choice.stops->text() : tokenizer_->decode(text_ids, true);
-  if (output.choice.options.logprobs >= 0) result["logprobs"] = logprobs_json(output.logprobs);
-  if (output.choice.options.prompt_logprobs >= 0) result["prompt_logprobs"] = logprobs_json(output.prompt_logprobs);
+  std::string fields;
+  if (output.choice.options.logprobs >= 0) fields += R"(,"logprobs":)" + logprobs_text(output.logprobs);
+  if (output.choice.options.prompt_logprobs >= 0)
+    fields += R"(,"prompt_logprobs":)" + logprobs_text(output.prompt_logprobs);
   std::string message = end.message;
   if (output.hidden_tokens > 0) result["hidden"] = written_hidden(output, message);
   result["usage"] = usage_json(output, end);
-  print_result(output, finish_reason(end.reason), std::move(result), message);
+  print_result(output, finish_reason(end.reason), std::move(result), message, fields);
 }
 
 void ResultLines::refuse(const LineOutput& output, const std::string& message) {
@@ -108,7 +110,7 @@ void ResultLines::cancel(const RequestLine& line) {
 }
 
 void ResultLines::print_result(const LineOutput& output, const char* reason, LineJson result,
-                               const std::string& message) {
+                               const std::string& message, const std::string& fields) {
   LineJson line = head_of(output);
   line["finish_reason"] = reason;
   line.update(result);
@@ -118,7 +120,7 @@ void ResultLines::print_result(const LineOutput& output, const char* reason, Lin
     first_unserved_ = fmt::format("line {} was {}{}{}", output.line, reason, message.empty() ? "" : ": ", message);
   ++counts_[reason];
   ++count_;
-  print(line);
+  print(line, fields);
   if (!is_closed()) ++written_;
 }
 
@@ -138,10 +140,12 @@ LineJson ResultLines::written_hidden(const LineOutput& output, std::string& mess
   }
 }
 
-void ResultLines::print(const LineJson& line) {
+void ResultLines::print(const LineJson& line, const std::string& fields) {
   if (is_closed()) return;
   try {
-    write_standard_output(line.dump(-1, ' ', false, LineJson::error_handler_t::replace) + "\n");
+    std::string text = line.dump(-1, ' ', false, LineJson::error_handler_t::replace);
+    text.insert(text.size() - 1, fields);
+    write_standard_output(text + "\n");
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     parts.detail += fmt::format("; {} whole results were written before", written_);

@@ -66,8 +66,10 @@ class ResultLines {
  private:
   LineJson head_of(const LineOutput& output) const;
   void print_delta(LineOutput& output, std::string text, bool last = false);
-  void print(const LineJson& line);
-  void print_result(const LineOutput& output, const char* reason, LineJson result, const std::string& message);
+  // `fields`: more of the line, as JSON: `,"name":value` each.
+  void print(const LineJson& line, const std::string& fields = {});
+  void print_result(const LineOutput& output, const char* reason, LineJson result, const std::string& message,
+                    const std::string& fields = {});
   LineJson written_hidden(const LineOutput& output, std::string& message);
 
   const std::optional<Tokenizer>& tokenizer_;
