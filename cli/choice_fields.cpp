@@ -151,7 +151,7 @@ const Tokenizer& ChoiceReader::tokenizer_for(const char* field) const {
   return *tokenizer_;
 }
 
-// A long prompt has thousands: 1 ms for 4096 tokens with five likeliest each, where building values took 20.
+// As text at once: of 4096 tokens with five likeliest each, JSON values took 15 ms to build, copy and print.
 std::string logprobs_text(const std::vector<TokenLogprobs>& all) {
   std::string text = "[";
   const auto add_number = [&](float value) {
