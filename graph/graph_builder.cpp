@@ -313,6 +313,7 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
   }
   required_.clear();
   hazards_.place(node.id, ranges_, required_);
+  order_with_loops(node);
   declared_.clear();
   for (const NodeId& earlier : after) declared_.push_back(earlier.index);
   std::sort(declared_.begin(), declared_.end());
@@ -328,13 +329,35 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
     if (declared != declared_.end() && *declared == from) orders_.reasons.push_back({.hazard = Hazard::declared});
     while (declared != declared_.end() && *declared == from) ++declared;
     for (; required != required_.end() && required->before == from; ++required) {
-      const Use& use = node.uses[required->use];
-      const uint64_t offset = required->address - plan_.buffers[use.buffer].range.address;
-      const Reason reason{required->hazard, use.buffer, offset, required->bytes};
+      const uint32_t buffer =
+          required->use == kNone ? buffer_below(required->address) : node.uses[required->use].buffer;
+      const uint64_t offset = required->address - plan_.buffers[buffer].range.address;
+      const Reason reason{required->hazard, buffer, offset, required->bytes};
       if (std::find(orders_.reasons.begin() + first_reason, orders_.reasons.end(), reason) == orders_.reasons.end())
         orders_.reasons.push_back(reason);
     }
   }
+}
+
+// The driver runs a loop beside nothing else (loops_address in graph/node.h): whatever comes before it in the plan, and
+// whatever comes behind, is ordered with it as if all read what loops write.
+void GraphBuilder::order_with_loops(const PlanNode& node) {
+  const bool is_loop = std::any_of(node.uses.begin(), node.uses.end(),
+                                   [](const Use& use) { return use.field == kLoopsField && writes(use.access); });
+  if (!is_loop && last_loop_ == kNone) return;
+  RequiredOrder order{.use = kNone, .address = loops_address(plan_.name), .bytes = kConditionBytes};
+  if (last_loop_ != kNone) {
+    order.before = last_loop_;
+    order.hazard = Hazard::raw;
+    required_.push_back(order);
+  }
+  order.hazard = Hazard::war;
+  if (is_loop)
+    for (order.before = last_loop_ == kNone ? 0 : last_loop_ + 1; order.before < node.id; ++order.before)
+      required_.push_back(order);
+  std::stable_sort(required_.begin(), required_.end(),
+                   [](const RequiredOrder& a, const RequiredOrder& b) { return a.before < b.before; });
+  if (is_loop) last_loop_ = node.id;
 }
 
 GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const FieldInfo& field,

@@ -292,6 +292,7 @@ class GraphBuilder {
   void check_frozen(const PlanNode& node) const;
   void check_allowed_in_body(const PlanNode& node) const;
   void find_earlier(const PlanNode& node, std::span<const NodeId> after);
+  void order_with_loops(const PlanNode& node);
   Use locate(const PlanNode& node, const AddressedUse& use) const;
   ByteRange address_range(const Use& use) const;
   // The last buffer that starts at or below `address`; kNone when there is none.
@@ -302,6 +303,7 @@ class GraphBuilder {
   Plan plan_;
   uint64_t token_ = 0;  // plan_token of the plan's name
   bool is_body_ = false;
+  uint32_t last_loop_ = kNone;  // the node
   bool loops_nest_ = false;   // a loop in a conditional node, or one of those in a loop
   std::string prefix_;        // of the scopes that are open, with their dots
   uint32_t layer_chars_ = 0;  // of prefix_: the outermost scope

@@ -30,25 +30,27 @@ struct Touch {
 // declare frozen or settled is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
-// A conditional node reads the condition that it obeys and is ordered with loops, whatever its uses say.
-void collect_condition(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
+// What a node touches because of conditions, whatever its uses say: a conditional node reads the one that it obeys, and
+// a loop has every other node before it or behind it.
+void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, std::vector<Touch>& touches) {
   const auto collect_at = [&](uint64_t address, Access access, std::string_view field) {
     for (const Buffer& buffer : plan.buffers)
       if (buffer.range.address == address)
         touches.push_back({address, address + kConditionBytes, access, &node, field, &buffer});
   };
-  collect_at(node.condition, Access::in, kConditionField);
-  collect_at(loops_address(plan.name), loops(node) ? Access::inout : Access::in, kLoopsField);
+  if (node.kind == NodeKind::conditional) collect_at(node.condition, Access::in, kConditionField);
+  if (has_loops) collect_at(loops_address(plan.name), loops(node) ? Access::inout : Access::in, kLoopsField);
 }
 
 void collect(const Plan& plan, std::vector<Touch>& touches) {
+  const bool has_loops = std::any_of(plan.nodes.begin(), plan.nodes.end(), loops);
   size_t uses = touches.size();
   for (const PlanNode& node : plan.nodes) uses += node.uses.size();
   touches.reserve(uses);
   for (const PlanNode& node : plan.nodes) {
+    if (!plan.conditions.empty()) collect_condition(plan, node, has_loops, touches);
     if (!node.bodies.empty()) {
       for (const auto& body : node.bodies) collect_nested(*body, node, touches);
-      if (node.kind == NodeKind::conditional) collect_condition(plan, node, touches);
       continue;
     }
     for (const Use& use : node.uses) {

@@ -178,12 +178,13 @@ inline constexpr std::string_view kConditionField = "condition";  // Use::field 
 // Whether a WHILE node lies in the node or is the node.
 bool loops(const PlanNode& node);
 
-// A loop runs beside no other conditional node: on an H200 (driver 580.159.04) graphs whose conditional nodes ran side
-// by side, one of them a loop, ended in CUDA_ERROR_LAUNCH_FAILED now and then
-// (bench/results/2026-11-21-h200-loops.txt). So in a plan the conditional nodes share a range at this address, which
-// loops write and the others read: it orders them as memory would.
+// A loop runs beside no other node: graphs in which one did ended in CUDA_ERROR_LAUNCH_FAILED now and then, on an H200
+// beside another conditional node, on an H100 beside any (driver 580.159.04; bench/results/2026-11-21-h200-loops.txt,
+// 2026-11-25-h100-loops.txt). So a plan has a range at this address that loops write and all other nodes read: it
+// orders them as memory would.
 uint64_t loops_address(std::string_view plan_name);
-inline constexpr std::string_view kLoopsField = "loops";  // Use::field of a conditional node's use of that range
+// Use::field of a conditional node's use of that range. Other nodes have none: only a plan with loops orders them.
+inline constexpr std::string_view kLoopsField = "loops";
 
 // "then", "else", "body", "case 2": body `index` of a conditional node.
 std::string body_name(ConditionalKind kind, size_t index);

@@ -333,6 +333,36 @@ TEST_F(ConditionalNodeTest, ALoopRunsBesideNoOtherConditionalNode) {
   expect_runs(plan, kUncapturedRuns);
 }
 
+// Nor beside a kernel, a copy or a host node, with which it shares no memory.
+TEST_F(ConditionalNodeTest, ALoopRunsBesideNoOtherNode) {
+  GraphBuilder g(device(), "alone");
+  declare_all(g);
+  const auto add_loop = [&](const std::string& name) {
+    const auto again = g.condition(name + ".again", 1);
+    g.while_loop(name, again, [&](GraphBuilder& body) {
+      body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 3});
+    });
+  };
+  g.fill("zero", rounds_, 0u);
+  accumulate(g, "before_1", y_, 1);
+  accumulate(g, "before_2", z_, 1);
+  add_loop("first");
+  accumulate(g, "between", y_, 1);
+  add_loop("second");
+  accumulate(g, "behind_1", y_, 1);
+  g.fill("behind_2", z_, 0u);
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  expect_edges(plan, {"zero>first", "before_1>first", "before_2>first", "first>between", "between>second",
+                      "second>behind_1", "second>behind_2"});
+  for (size_t i = 0; i < plan.edges.size(); ++i) {
+    EXPECT_EQ(plan.edges[i].type, EdgeType::full);
+    Plan cut = plan;
+    cut.edges.erase(cut.edges.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_FALSE(missing_orders(cut).empty()) << "edge " << i;
+  }
+  expect_runs(plan, kUncapturedRuns);
+}
+
 // On an H200 (driver 580.159.04) graphs like these, without those edges, fail within seconds.
 TEST_F(ConditionalNodeTest, ManyGraphsOfLoopsAndBranchesRun) {
   for (int graph = 0; graph < 100; ++graph) {
