@@ -32,13 +32,13 @@ set(public_headers
   graph/hazard_tracker.h
   graph/host_call.h
   graph/launch_arguments.h
+  graph/library_nodes.h
   graph/name_table.h
   graph/node.h
   graph/node_timer.h
   graph/patch.h
   graph/plan_timings.h
   graph/plan_run.h
-  graph/product_form.h
   graph/product_operands.h
   graph/timed_twin.h
   graph/timing_trace.h

@@ -9,7 +9,7 @@
 
 #include "engine/page_budget.h"
 #include "graph/exec_budget.h"
-#include "graph/product_node.h"
+#include "graph/library_nodes.h"
 #include "graph/stopwatch.h"
 #include "runtime/error.h"
 #include "runtime/parallel.h"
@@ -134,7 +134,7 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
   if (options.mode == RunMode::eager) return 0;
   const KvCache smallest(device_, model.config(), 1);
   uint64_t bytes = 0;
-  ProductLoader products;
+  LibraryLoader libraries;
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
     const DecoderKernels& bound = all.at(bucket);
@@ -143,7 +143,7 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
     const Plan step = decoder_plan(device_, model, bound, smallest, state, DecodePurpose::serve, options.policy);
     add(step);
     Stopwatch watch;
-    products.load(step);
+    if (!device_.driver().is_cpu()) libraries.load(step);
     built_.products_ms += watch.lap_ms();
     if (!options.choices) continue;
     const ChoiceState choice = slots_[0].choices->state(rows);
@@ -154,9 +154,9 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
     const Plan slice = score_plan(device_, model, scoring, slots_[0].scores->slice(0),
                                   slots_[0].choices->state(1).counts, 0, options.policy);
     bytes += kSlots * static_cast<uint64_t>(slots_[0].scores->limits().slices()) * estimate_exec(slice).bytes;
-    products.load(slice);
+    if (!device_.driver().is_cpu()) libraries.load(slice);
   }
-  built_.products = products.loaded();
+  built_.products = libraries.loaded();
   return bytes;
 }
 

@@ -70,7 +70,7 @@ int main(int argc, char** argv) try {
   g.launch("add", add, {.x = y0, .y = y, .a = 1.0f});  // y += y0
   ExplicitGraph exec(std::move(g).finish(EdgePolicy::programmatic));
   std::fputs(to_text(exec.plan()).c_str(), stdout);
-  std::printf("the product stands in the graph as: %s\n", to_string(exec.product_form(product)).c_str());
+  std::printf("the product stands in the graph as: %s\n", std::string(to_string(exec.library_form(product))).c_str());
 
   exec.upload(stream);
   exec.launch(stream);

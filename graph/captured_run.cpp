@@ -23,17 +23,17 @@ void abandon_capture(const Driver& driver, CUstream stream) {
   const GraphHandle partial(driver, graph);
 }
 
-bool holds_products(const Plan& plan) {
+bool calls_libraries(const Plan& plan) {
   return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
-    return node.kind == NodeKind::product ||
-           std::any_of(node.bodies.begin(), node.bodies.end(), [](const auto& body) { return holds_products(*body); });
+    return node.kind == NodeKind::library ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), [](const auto& body) { return calls_libraries(*body); });
   });
 }
 
 GraphHandle capture(const Plan& plan, const Stream& stream) {
   const Driver& driver = stream.device().driver();
-  // At its first use cuBLASLt loads its kernels, which a stricter mode forbids.
-  const auto mode = holds_products(plan) ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  // At its first use a library loads its kernels, which a stricter mode forbids.
+  const auto mode = calls_libraries(plan) ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
   driver.check(driver.cuStreamBeginCapture(stream.get(), mode), "cuStreamBeginCapture", "capture plan", plan.name);
   try {
     run_eager(plan, stream);

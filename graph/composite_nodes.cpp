@@ -1,5 +1,5 @@
-// The nodes of GraphBuilder that have no argument struct of their own: functions of the host, events, child plans, and
-// conditional nodes with their bodies.
+// The nodes of GraphBuilder that have no argument struct of their own: functions of the host, calls of libraries,
+// events, child plans, and conditional nodes with their bodies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool allowed_in_body(NodeKind kind) {
     case NodeKind::empty:
     case NodeKind::child:
     case NodeKind::conditional:
-    case NodeKind::product:
+    case NodeKind::library:
       return true;
     case NodeKind::host:
     case NodeKind::event_record:
@@ -43,7 +43,7 @@ const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
   return nullptr;
 }
 
-// A copy of `name` that lives as long as the program: a use outlives the inner plan whose node it is named after, where
+// A copy of `name` that lives as long as the program, as a use's field does: a use outlives the inner plan whose node it is named after, where
 // patch_child puts another plan in its place. There are as many as there are names of inner nodes.
 std::string_view kept_name(std::string_view name) {
   static std::mutex mutex;
@@ -128,8 +128,13 @@ GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
 void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
   if (!is_body_ || allowed_in_body(node.kind)) return;
   refuse(node, fmt::format("a conditional node's body cannot hold a node of kind {}", to_string(node.kind)),
-         "move it before or after the conditional node; bodies hold kernels, copies, fills, empty nodes, products, "
+         "move it before or after the conditional node; bodies hold kernels, copies, fills, empty nodes, libraries, "
          "children and conditionals");
+}
+
+GraphBuilder::AddressedUse GraphBuilder::declared_use(const DeclaredUse& use, size_t place) {
+  return {kept_name(use.field.empty() ? std::to_string(place) : use.field), use.range.address, use.range.bytes,
+          use.access, use.align_bytes};
 }
 
 NodeId GraphBuilder::host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
@@ -138,14 +143,35 @@ NodeId GraphBuilder::host(std::string_view name, std::function<void()> function,
   if (!function) refuse(node, "it has no function", "pass what is to be called");
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) {
+    addressed.push_back(declared_use(use, addressed.size()));
     if (!use.range.host)
-      refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", use.field),
+      refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", addressed.back().field),
              "copy it to pinned memory first");
-    addressed.push_back({use.field, use.range.address, use.range.bytes, use.access, 1});
   }
   node.host = std::make_shared<HostCall>();
   node.host->node_name = node.name;
   node.host->function = std::move(function);
+  return add(std::move(node), addressed, std::nullopt, after);
+}
+
+NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses,
+                             std::function<void(CUstream)> submit, std::function<void()> stand_in,
+                             const std::vector<NodeId>& after) {
+  return library(name, uses, {.submit = std::move(submit), .stand_in = std::move(stand_in)}, after);
+}
+
+NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
+                             const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::library);
+  if (!call.submit) refuse(node, "it has no call", "pass a function that submits to the stream it is given");
+  if (plan_.device->driver().is_cpu() && call.stand_in) {
+    node.host = std::make_shared<HostCall>();
+    node.host->node_name = node.name;
+    node.host->function = call.stand_in;
+  }
+  node.library = std::make_shared<const LibraryCall>(std::move(call));
+  std::vector<AddressedUse> addressed;
+  for (const DeclaredUse& use : uses) addressed.push_back(declared_use(use, addressed.size()));
   return add(std::move(node), addressed, std::nullopt, after);
 }
 
@@ -163,16 +189,16 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
                                const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, kind);
   if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
-  node.event = &event;
+  node.event = event.get();
   const Access meant = kind == NodeKind::event_record ? Access::in : Access::out;
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) {
+    addressed.push_back(declared_use(use, addressed.size()));
     if (use.access != meant)
       refuse(node,
-             fmt::format("'{}' is declared {}, and this node's ranges are {}", use.field, to_string(use.access),
-                         to_string(meant)),
+             fmt::format("'{}' is declared {}, and this node's ranges are {}", addressed.back().field,
+                         to_string(use.access), to_string(meant)),
              "declare in what the event announces and out what another stream wrote before it");
-    addressed.push_back({use.field, use.range.address, use.range.bytes, use.access, 1});
   }
   return add(std::move(node), addressed, Traffic{}, after);
 }

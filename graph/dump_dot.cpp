@@ -21,7 +21,8 @@ std::string dot_string(std::string_view text) {
 }
 
 std::string label_of(const PlanNode& node) {
-  if (node.kind == NodeKind::product) return node.name + "\nproduct " + to_string(node.product->shape());
+  if (node.kind == NodeKind::library && !node.library->what.empty())
+    return node.name + "\n" + node.library->what.substr(0, node.library->what.find(';'));
   if (node.kind != NodeKind::kernel) return node.name + "\n" + std::string(to_string(node.kind));
   return fmt::format("{}\n{} {}x{}", node.name, node.kernel_name(), node.shape.blocks(), node.shape.threads());
 }

@@ -12,7 +12,6 @@
 #include "graph/plan_fold.h"
 #include "graph/plan_hash.h"
 #include "graph/plan_json.h"
-#include "graph/product_node.h"
 
 namespace nodewright {
 namespace {
@@ -220,7 +219,7 @@ Json json_of(const Plan& plan, const PlanNode& node) {
   if (node.kind == NodeKind::memcpy) json["copy"] = copy_of(node.copy);
   if (node.kind == NodeKind::memset) json["fill"] = fill_of(node.fill);
   if (node.kind == NodeKind::conditional) json["conditional"] = conditional_of(plan, node);
-  if (node.kind == NodeKind::product) json["product"] = describe_product(node);
+  if (node.kind == NodeKind::library) json["library"] = node.library->what;
   if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
   for (const auto& body : node.bodies) json["bodies"].push_back(nodewright::json_of(*body));
   return json;

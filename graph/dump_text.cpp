@@ -7,7 +7,6 @@
 
 #include "graph/graph_dump.h"
 #include "graph/plan_fold.h"
-#include "graph/product_node.h"
 
 namespace nodewright {
 namespace {
@@ -65,8 +64,9 @@ std::string what_of(const PlanNode& node) {
     case NodeKind::event_record:
     case NodeKind::event_wait:
       break;
-    case NodeKind::product:
-      return describe_product(node);
+    case NodeKind::library:
+      if (!node.library->what.empty()) return node.library->what;
+      break;
   }
   return std::string(to_string(node.kind));
 }

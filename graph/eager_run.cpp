@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "graph/host_call.h"
+#include "graph/library_nodes.h"
 #include "graph/node_parameters.h"
-#include "graph/product_node.h"
-#include "runtime/event.h"
 
 namespace nodewright {
 namespace {
@@ -34,12 +33,12 @@ class EagerRun {
       if (edge.type == EdgeType::programmatic) may_start_early[edge.to] = true;
     for (const PlanNode& node : plan.nodes) {
       driver_.label(node.name);
-      submit(plan, node, may_start_early[node.id]);
+      submit(node, may_start_early[node.id]);
     }
   }
 
  private:
-  void submit(const Plan& plan, const PlanNode& node, bool may_start_early) {
+  void submit(const PlanNode& node, bool may_start_early) {
     const bool after_kernel = std::exchange(after_kernel_, node.kind == NodeKind::kernel);
     switch (node.kind) {
       case NodeKind::kernel:
@@ -49,22 +48,22 @@ class EagerRun {
       case NodeKind::memset:
         return submit_fill(node);
       case NodeKind::host:
-        return check(driver_.cuLaunchHostFunc(stream_.get(), call_host, node.host.get()), "cuLaunchHostFunc", node);
+        return submit_host(node);
       case NodeKind::empty:  // the stream's order says as much
         after_kernel_ = after_kernel;
         return;
       case NodeKind::child:
         return run(*node.bodies[0]);
       case NodeKind::event_record:
-        return check(driver_.cuEventRecordWithFlags(node.event->get(), stream_.get(), record_flags()),
+        return check(driver_.cuEventRecordWithFlags(node.event, stream_.get(), record_flags()),
                      "cuEventRecordWithFlags", node);
       case NodeKind::event_wait:
-        return check(driver_.cuStreamWaitEvent(stream_.get(), node.event->get(), wait_flags()), "cuStreamWaitEvent",
-                     node);
+        return check(driver_.cuStreamWaitEvent(stream_.get(), node.event, wait_flags()), "cuStreamWaitEvent", node);
       case NodeKind::conditional:
         return run_conditional(node);
-      case NodeKind::product:
-        return submit_product(plan, node, stream_.get());
+      case NodeKind::library:
+        if (node.host != nullptr) return submit_host(node);
+        return submit_library(node, driver_, stream_.get());
     }
   }
 
@@ -88,6 +87,10 @@ class EagerRun {
     ParameterPointers parameters(node, arguments);
     check(driver_.cuLaunchKernelEx(&config, node.kernel->function, parameters.get(), nullptr), "cuLaunchKernelEx",
           node);
+  }
+
+  void submit_host(const PlanNode& node) {
+    check(driver_.cuLaunchHostFunc(stream_.get(), call_host, node.host.get()), "cuLaunchHostFunc", node);
   }
 
   void submit_copy(const PlanNode& node) {

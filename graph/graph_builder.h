@@ -31,6 +31,9 @@
 
 namespace nodewright {
 
+class Event;
+class MatmulPlan;
+
 struct Live {
   bool live_in = false, live_out = false;
 };
@@ -170,9 +173,20 @@ class GraphBuilder {
     return add_fill(name, to.address(), to.bytes(), shape, {bytes.data(), bytes.size()}, after);
   }
 
-  // A matrix product as one node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c and
-  // bias, writes y and the workspace; without an operand c, beta adds to y. Full edges only. Refused: an operand that
-  // is missing, too short, of another element type or not aligned as planned.
+  // Whatever a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all that the work
+  // touches. `submit` is called with a stream: captured, once for each graph that is built of the plan, or to run, once
+  // for each eager run. It submits its work there, waits for nothing, and has its handle, workspace and device memory
+  // made beforehand; the node owns it and what it holds. `stand_in` computes the same on the host and runs in its place
+  // on the CPU driver, in every run; without one the plan can be looked at there and not run. Full edges only. Building
+  // a graph throws Error with the node when the call throws, cannot be captured, or submits nothing.
+  NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, std::function<void(CUstream)> submit,
+                 std::function<void()> stand_in = {}, const std::vector<NodeId>& after = {});
+  NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
+                 const std::vector<NodeId>& after = {});
+
+  // A matrix product as a library node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c
+  // and bias, writes y and the workspace; without an operand c, beta adds to y. Refused: an operand that is missing,
+  // too short, of another element type or not aligned as planned.
   NodeId product(std::string_view name, std::shared_ptr<const MatmulPlan> product, const ProductOperands& operands,
                  const std::vector<NodeId>& after = {});
 
@@ -282,6 +296,7 @@ class GraphBuilder {
   // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
   NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
              std::span<const NodeId> after);
+  static AddressedUse declared_use(const DeclaredUse& use, size_t place);
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   // Of `count` elements at `address`.
   AddressedUse elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address, uint64_t count) const;

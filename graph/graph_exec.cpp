@@ -7,7 +7,6 @@
 
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
-#include "graph/product_node.h"
 #include "graph/stopwatch.h"
 
 namespace nodewright {
@@ -21,19 +20,20 @@ std::shared_ptr<const Plan> checked(Plan plan) {
 
 }  // namespace
 
-ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget)
+ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget, LibraryForm preferred)
     : plan_(checked(std::move(plan))),
       share_(budget == nullptr ? GraphBudget::Share() : budget->take(*plan_)),
       driver_(&plan_->device->driver()),
       graph_(*driver_),
       exec_(*driver_),
+      preferred_(preferred),
       host_calls_(*plan_->device) {
   Stopwatch watch;
   CUgraph graph = nullptr;
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
   graph_ = GraphHandle(*driver_, graph);
   add_nodes(plan_, graph);
-  products_.reset();
+  library_stream_.reset();
   host_calls_.add(*plan_);
   stats_.add_ms = watch.lap_ms();
   exec_ = instantiate(
@@ -68,7 +68,7 @@ void ExplicitGraph::add_nodes(const std::shared_ptr<const Plan>& shared, CUgraph
       types.push_back(edge_data(edge->type));
       ++(edge->type == EdgeType::full ? stats_.full_edges : stats_.programmatic_edges);
     }
-    built.nodes.push_back(node.kind == NodeKind::product ? add_product_node(built, node, before, types)
+    built.nodes.push_back(node.kind == NodeKind::library ? add_library_node(built, node, before, types)
                                                          : add_node(node, graph, before, types));
   }
   stats_.nodes += plan.nodes.size();
@@ -98,26 +98,27 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
   return added;
 }
 
-CUgraphNode ExplicitGraph::add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
+CUgraphNode ExplicitGraph::add_library_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
                                             std::span<const CUgraphEdgeData> types) {
-  if (products_ == nullptr) products_ = std::make_shared<ProductNodes>();
-  const BuiltProduct added =
-      products_->add(*built.plan, node, {.graph = built.graph, .before = before, .types = types});
-  if (node.product->backend() == MatmulBackend::cublaslt)
-    ++(added.form.imported ? stats_.imported_products : stats_.child_products);
-  built.products[node.id] = added;
-  return added.node;
+  if (!library_stream_) library_stream_.emplace(*plan_->device, "capture libraries");
+  AddedLibrary added =
+      add_library(node, {.graph = built.graph, .before = before, .types = types}, *library_stream_, preferred_);
+  if (added.captured) host_calls_.keep(std::move(*added.captured));
+  if (added.built.form == LibraryForm::kernel) ++stats_.library_kernels;
+  if (added.built.form == LibraryForm::graph) ++stats_.library_graphs;
+  built.libraries[node.id] = std::move(added.built);
+  return built.libraries[node.id].node;
 }
 
-const ProductForm& ExplicitGraph::product_form(NodeId node) const {
+LibraryForm ExplicitGraph::library_form(NodeId node) const {
   for (const auto& built : built_)
-    if (const auto found = built->products.find(node.index);
-        built->token == node.plan && found != built->products.end())
+    if (const auto found = built->libraries.find(node.index);
+        built->token == node.plan && found != built->libraries.end())
       return found->second.form;
-  throw Error({.doing = "look up product",
+  throw Error({.doing = "look up library node",
                .object = plan_->name,
-               .detail = fmt::format("node {} is no product of this graph", node.index),
-               .advice = "pass the id that GraphBuilder::product returned"});
+               .detail = fmt::format("node {} is no library node of this graph", node.index),
+               .advice = "pass the id that GraphBuilder::library or product returned"});
 }
 
 void ExplicitGraph::set_attributes(const PlanNode& node, CUgraphNode added) const {

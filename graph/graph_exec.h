@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -20,14 +21,12 @@
 #include "graph/graph_handle.h"
 #include "graph/host_call.h"
 #include "graph/launch_arguments.h"
+#include "graph/library_nodes.h"
 #include "graph/node.h"
-#include "graph/product_form.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
-
-class ProductNodes;
 
 // A plan inside an explicit graph: the graph's own, a child's, a body's.
 struct BuiltPlan {
@@ -45,23 +44,24 @@ struct BuiltPlan {
   CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
   std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
   std::vector<std::unique_ptr<NodeState>> states;
-  std::map<uint32_t, BuiltProduct> products;  // by id
+  std::map<uint32_t, BuiltLibrary> libraries;  // by id
 };
 
 using BuiltPlans = std::vector<std::unique_ptr<BuiltPlan>>;
 
 class ExplicitGraph {
  public:
-  // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Keeps the plan; the
-  // kernels, buffers and events that it names must outlive the graph. Not thread-safe.
-  // With a budget, takes the plan's share of it first.
-  explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr);
+  // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Calls each library node
+  // of the plan once, under capture: nothing runs. Keeps the plan; the kernels, buffers and events that it names must
+  // outlive the graph. Not thread-safe. With a budget, takes the plan's share of it first. `preferred`: what a library
+  // node whose call submits one kernel becomes, kernel or graph.
+  explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr, LibraryForm preferred = LibraryForm::kernel);
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
   // One run at a time. Throws Error with what a host node threw in an earlier run, or when a buffer that the plan was
   // built over has been freed. The graph may be destroyed while it
-  // runs; with host nodes that waits for the device.
+  // runs; with host nodes, and with kernels of libraries, that waits for the device.
   void launch(const Stream& stream) const;
 
   // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
@@ -95,7 +95,7 @@ class ExplicitGraph {
 
   struct Stats {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
-    size_t imported_products = 0, child_products = 0;          // library products: as a kernel node, as a child graph
+    size_t library_kernels = 0, library_graphs = 0;            // library nodes, by their form
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
   };
   const Stats& stats() const { return stats_; }
@@ -105,8 +105,8 @@ class ExplicitGraph {
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
   // The graph's plan, then those inside it, outer before inner.
   const BuiltPlans& built_plans() const { return built_; }
-  // How a product of the plan, or of one inside it, stands in the graph.
-  const ProductForm& product_form(NodeId node) const;
+  // What a library node of the plan, or of one inside it, is in the graph.
+  LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
 
@@ -122,7 +122,7 @@ class ExplicitGraph {
   void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
   CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                        std::span<const CUgraphEdgeData> types);
-  CUgraphNode add_product_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
+  CUgraphNode add_library_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
                                std::span<const CUgraphEdgeData> types);
   CUgraphNode add_child(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                         std::span<const CUgraphEdgeData> types);
@@ -147,7 +147,8 @@ class ExplicitGraph {
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
-  std::shared_ptr<ProductNodes> products_;  // while nodes are added; shared, since only its file knows it
+  LibraryForm preferred_;
+  std::optional<Stream> library_stream_;  // to capture on, while nodes are added
   mutable HostCalls host_calls_;
   std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
   Stats stats_;

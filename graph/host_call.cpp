@@ -15,11 +15,11 @@ void report(HostCall& call) {
   throw Error({.doing = "run host node", .object = call.node_name, .detail = "its function threw: " + problem});
 }
 
-// Calls f(const std::shared_ptr<HostCall>&) for every host node of the plan and of the plans inside.
+// Calls f(const std::shared_ptr<HostCall>&) for every host function of the plan and of the plans inside.
 template <class Function>
 void for_each_call(const Plan& plan, const Function& f) {
   for (const PlanNode& node : plan.nodes) {
-    if (node.kind == NodeKind::host) f(node.host);
+    if (node.host != nullptr) f(node.host);
     for (const auto& body : node.bodies) for_each_call(*body, f);
   }
 }
@@ -46,6 +46,7 @@ void report_host_problems(const Plan& plan) {
 HostCalls& HostCalls::operator=(HostCalls&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(calls_, other.calls_);
+  std::swap(captured_, other.captured_);
   std::swap(launched_, other.launched_);
   return *this;
 }
@@ -60,7 +61,7 @@ void HostCalls::before_launch() {
 }
 
 void HostCalls::wait() noexcept {
-  if (!launched_ || calls_.empty()) return;
+  if (!launched_ || (calls_.empty() && captured_.empty())) return;
   try {
     device_->synchronize();
   } catch (const Error&) {  // what went wrong is reported where the stream is waited for

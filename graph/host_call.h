@@ -4,8 +4,10 @@
 #include <cuda.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "graph/graph_handle.h"
 #include "graph/node.h"
 
 namespace nodewright {
@@ -16,8 +18,9 @@ void CUDA_CB call_host(void* data) noexcept;
 // Throws Error with what a host node of the plan, or of a plan inside, has thrown since the last call, and forgets it.
 void report_host_problems(const Plan& plan);
 
-// The functions that a graph calls, kept for as long as it may call them: the driver knows nothing but their addresses.
-// Destroyed, it waits for the device if launches may be under way.
+// What a graph needs and the driver does not keep, for as long as the graph may run: the functions that it calls, and
+// the graphs that the kernels of libraries were captured in. Destroyed, it waits for the device if launches may be
+// under way.
 class HostCalls {
  public:
   explicit HostCalls(const Device& device) : device_(&device) {}
@@ -27,6 +30,7 @@ class HostCalls {
 
   // Keeps those of the plan and of the plans inside. What was added before stays: a launch may be under way.
   void add(const Plan& plan);
+  void keep(GraphHandle captured) { captured_.push_back(std::move(captured)); }
   // To be called before each launch. Throws Error as report_host_problems does.
   void before_launch();
 
@@ -35,6 +39,7 @@ class HostCalls {
 
   const Device* device_;
   std::vector<std::shared_ptr<HostCall>> calls_;
+  std::vector<GraphHandle> captured_;
   bool launched_ = false;
 };
 

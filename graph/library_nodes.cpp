@@ -2,211 +2,235 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
+#include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "graph/host_call.h"
 #include "runtime/error.h"
 
 namespace nodewright {
-
 namespace {
+
+[[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) {
+  throw Error({.doing = "call the library of node",
+               .object = node.name,
+               .detail = std::move(detail),
+               .advice = std::move(advice)});
+}
+
+void check(const Driver& driver, CUresult result, const char* call, const PlanNode& node, std::string_view detail = {},
+           std::string_view advice = {}) {
+  if (result != CUDA_SUCCESS) driver.check(result, call, "capture the library of node", node.name, detail, advice);
+}
+
+// Relaxed: at its first use a library loads its kernels, which the stricter modes forbid on a capturing thread.
+GraphHandle capture(const PlanNode& node, const Driver& driver, CUstream stream) {
+  check(driver, driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture", node);
+  CUgraph graph = nullptr;
+  try {
+    submit_library(node, driver, stream);
+  } catch (...) {
+    driver.cuStreamEndCapture(stream, &graph);  // a stream left capturing could not be destroyed
+    const GraphHandle partial(driver, graph);
+    throw;
+  }
+  const CUresult result = driver.cuStreamEndCapture(stream, &graph);
+  GraphHandle captured(driver, graph);
+  check(driver, result, "cuStreamEndCapture", node, "its call did what a captured stream forbids",
+        "submit to the stream that the call is given, join streams that were forked from it, and wait for nothing");
+  return captured;
+}
+
+std::vector<CUgraphNode> nodes_of(const PlanNode& node, const Driver& driver, CUgraph graph) {
+  size_t count = 0;
+  check(driver, driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes", node);
+  std::vector<CUgraphNode> nodes(count);
+  if (count != 0) check(driver, driver.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes", node);
+  return nodes;
+}
 
 // The driver returns arguments as they were passed: as one buffer, or as a pointer to each. What it returns belongs to
 // the node, so the bytes are copied.
-KernelArguments arguments_of(const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel, const std::string& name) {
-  KernelArguments result;
+std::vector<std::byte> arguments_of(const PlanNode& node, const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  std::vector<std::byte> bytes;
   if (kernel.extra != nullptr) {
-    const void* buffer = nullptr;
-    size_t bytes = 0;
+    const std::byte* buffer = nullptr;
+    size_t size = 0;
     for (void** entry = kernel.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = entry[1];
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(entry[1]);
+      if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const std::byte*>(entry[1]);
+      if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const size_t*>(entry[1]);
     }
-    if (buffer == nullptr || bytes == 0) result.obstacle = "its kernel's argument buffer cannot be read";
-    const auto* first = static_cast<const std::byte*>(buffer);
-    if (result.obstacle.empty()) result.bytes.assign(first, first + bytes);
-    return result;
+    if (buffer != nullptr) bytes.assign(buffer, buffer + size);
+    return bytes;
   }
-  CUresult more = CUDA_SUCCESS;
-  while (more == CUDA_SUCCESS) {
-    KernelArguments::Parameter parameter;
-    more = driver.cuFuncGetParamInfo(kernel.func, result.layout.size(), &parameter.offset, &parameter.bytes);
-    if (more == CUDA_SUCCESS) result.layout.push_back(parameter);
+  for (size_t i = 0; kernel.kernelParams != nullptr; ++i) {
+    size_t offset = 0, size = 0;
+    const CUresult more = kernel.func != nullptr ? driver.cuFuncGetParamInfo(kernel.func, i, &offset, &size)
+                                                 : driver.cuKernelGetParamInfo(kernel.kern, i, &offset, &size);
+    if (more == CUDA_ERROR_INVALID_VALUE) break;  // there is no parameter of this number
+    check(driver, more, kernel.func != nullptr ? "cuFuncGetParamInfo" : "cuKernelGetParamInfo", node);
+    const auto* value = static_cast<const std::byte*>(kernel.kernelParams[i]);
+    bytes.insert(bytes.end(), value, value + size);
   }
-  if (more != CUDA_ERROR_INVALID_VALUE)  // which says that there is no parameter of this number
-    driver.check(more, "cuFuncGetParamInfo", "read recorded product", name);
-  if (kernel.kernelParams == nullptr || result.layout.empty()) {
-    result.obstacle = "its kernel's arguments cannot be read";
-    return result;
-  }
-  result.bytes.resize(result.layout.back().offset + result.layout.back().bytes);
-  for (size_t i = 0; i < result.layout.size(); ++i)
-    std::memcpy(result.bytes.data() + result.layout[i].offset, kernel.kernelParams[i], result.layout[i].bytes);
+  return bytes;
+}
+
+SubmittedNode submitted_node(const PlanNode& node, const Driver& driver, CUgraphNode handle) {
+  SubmittedNode result;
+  check(driver, driver.cuGraphNodeGetType(handle, &result.type), "cuGraphNodeGetType", node);
+  if (result.type != CU_GRAPH_NODE_TYPE_KERNEL) return result;
+  CUDA_KERNEL_NODE_PARAMS held{};
+  check(driver, driver.cuGraphKernelNodeGetParams(handle, &held), "cuGraphKernelNodeGetParams", node);
+  result.function = held.func;
+  result.kernel = held.kern;
+  result.shape = {held.gridDimX,  held.gridDimY,  held.gridDimZ,      held.blockDimX,
+                  held.blockDimY, held.blockDimZ, held.sharedMemBytes};
+  result.arguments = arguments_of(node, driver, held);
   return result;
 }
 
-KernelLaunch launch_of(const CUDA_KERNEL_NODE_PARAMS& kernel, std::vector<std::byte> arguments) {
-  return {.function = kernel.func,
-          .shape = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ, kernel.blockDimX, kernel.blockDimY,
-                    kernel.blockDimZ, kernel.sharedMemBytes},
-          .arguments = std::move(arguments)};
+std::vector<SubmittedNode> submitted_nodes(const PlanNode& node, const Driver& driver,
+                                           const std::vector<CUgraphNode>& handles) {
+  std::vector<SubmittedNode> result;
+  for (const CUgraphNode handle : handles) result.push_back(submitted_node(node, driver, handle));
+  return result;
 }
 
-// What may be chosen by the alignment of an address is chosen alike for addresses that differ by multiples of this.
-constexpr uint64_t kSameAlignment = 256;
+CUgraphNode add(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraphNodeParams& parameters,
+                std::string_view detail) {
+  CUgraphNode added = nullptr;
+  driver.label(node.name);
+  const CUresult result = driver.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(),
+                                                place.before.size(), &parameters);
+  if (result != CUDA_SUCCESS) driver.check(result, "cuGraphAddNode", "add node", node.name, detail);
+  return added;
+}
 
-uint64_t word_at(const std::vector<std::byte>& bytes, size_t offset) {
-  uint64_t word = 0;
-  std::memcpy(&word, bytes.data() + offset, sizeof word);
-  return word;
+CUgraphNode add_stand_in(const PlanNode& node, const Driver& driver, const NodePlace& place) {
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_HOST;
+  parameters.host.fn = call_host;
+  parameters.host.userData = node.host.get();
+  return add(node, driver, place, parameters, "the stand-in of a library");
+}
+
+// The kernel with the arguments as the library has laid them out.
+CUgraphNode add_kernel(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraphNode captured) {
+  CUDA_KERNEL_NODE_PARAMS held{};
+  check(driver, driver.cuGraphKernelNodeGetParams(captured, &held), "cuGraphKernelNodeGetParams", node);
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  parameters.kernel.func = held.func;
+  parameters.kernel.gridDimX = held.gridDimX;
+  parameters.kernel.gridDimY = held.gridDimY;
+  parameters.kernel.gridDimZ = held.gridDimZ;
+  parameters.kernel.blockDimX = held.blockDimX;
+  parameters.kernel.blockDimY = held.blockDimY;
+  parameters.kernel.blockDimZ = held.blockDimZ;
+  parameters.kernel.sharedMemBytes = held.sharedMemBytes;
+  parameters.kernel.kernelParams = held.kernelParams;
+  parameters.kernel.extra = held.extra;
+  parameters.kernel.kern = held.kern;
+  parameters.kernel.ctx = held.ctx;
+  const CUgraphNode added = add(node, driver, place, parameters, "the kernel of a library");
+  // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
+  check(driver, driver.cuGraphKernelNodeCopyAttributes(added, captured), "cuGraphKernelNodeCopyAttributes", node);
+  return added;
+}
+
+CUgraphNode add_graph(const PlanNode& node, const Driver& driver, const NodePlace& place, GraphHandle& captured) {
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  parameters.graph.graph = captured.get();
+  parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  const CUgraphNode added = add(node, driver, place, parameters, "the child graph of a library");
+  captured.release();
+  return added;
 }
 
 }  // namespace
 
-KernelLaunch kernel_launch(const Driver& driver, CUgraphNode kernel, const std::string& name) {
-  CUDA_KERNEL_NODE_PARAMS held{};
-  driver.check(driver.cuGraphKernelNodeGetParams(kernel, &held), "cuGraphKernelNodeGetParams", "read node", name);
-  return launch_of(held, arguments_of(driver, held, name).bytes);
+std::string_view to_string(LibraryForm form) {
+  switch (form) {
+    case LibraryForm::kernel:
+      return "kernel";
+    case LibraryForm::graph:
+      return "child graph";
+    case LibraryForm::stand_in:
+      return "stand-in";
+  }
+  return "?";
 }
 
-KernelLaunch RecordedProduct::launch() const { return launch_of(parameters_, arguments_.bytes); }
-
-RecordedProduct::RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name,
-                                 const Stream& stream)
-    : driver_(plan.device().driver()), name_(std::move(name)), operands_(operands), graph_(driver_) {
-  capture(plan, stream);
-  read_kernel();
-}
-
-// Relaxed: at its first use the library loads its kernels, which the stricter modes forbid on a capturing thread.
-void RecordedProduct::capture(const MatmulPlan& plan, const Stream& stream) {
-  driver_.check(driver_.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture",
-                "record product", name_);
-  const auto end = [&] {
-    CUgraph graph = nullptr;
-    const CUresult result = driver_.cuStreamEndCapture(stream.get(), &graph);
-    graph_ = GraphHandle(driver_, graph);
-    return result;
-  };
+void submit_library(const PlanNode& node, const Driver& driver, CUstream stream) {
+  if (driver.is_cpu() && !node.library->on_cpu_driver)
+    refuse(node, "the CPU driver runs no library, and the node has no stand-in",
+           "pass GraphBuilder::library a host function that computes the same, or run on a GPU");
   try {
-    plan.submit(operands_, stream.get());
+    node.library->submit(stream);
+  } catch (const std::exception& problem) {
+    refuse(node, fmt::format("its call threw: {}", problem.what()), "");
   } catch (...) {
-    end();  // a stream left capturing could not be destroyed
-    throw;
+    refuse(node, "its call threw something that is no std::exception", "");
   }
-  driver_.check(end(), "cuStreamEndCapture", "record product", name_);
 }
 
-void RecordedProduct::read_kernel() {
-  const auto check = [&](CUresult result, const char* call) {
-    driver_.check(result, call, "read recorded product", name_);
-  };
-  size_t count = 0;
-  check(driver_.cuGraphGetNodes(graph_.get(), nullptr, &count), "cuGraphGetNodes");
-  if (count != 1) {
-    obstacle_ = fmt::format("its algorithm is {} nodes", count);
-    return;
+AddedLibrary add_library(const PlanNode& node, const NodePlace& place, const Stream& stream, LibraryForm preferred) {
+  const Driver& driver = stream.device().driver();
+  if (node.host != nullptr) return {{add_stand_in(node, driver, place), LibraryForm::stand_in, {}}, {}};
+  GraphHandle captured = capture(node, driver, stream.get());
+  const std::vector<CUgraphNode> handles = nodes_of(node, driver, captured.get());
+  if (handles.empty())
+    refuse(node, "its call has submitted nothing to the stream that it was given", "submit to that stream");
+  std::vector<SubmittedNode> submitted = submitted_nodes(node, driver, handles);
+  if (preferred == LibraryForm::kernel && submitted.size() == 1 && submitted[0].type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    const CUgraphNode added = add_kernel(node, driver, place, handles[0]);
+    return {{added, LibraryForm::kernel, std::move(submitted)}, std::move(captured)};
   }
-  check(driver_.cuGraphGetNodes(graph_.get(), &kernel_, &count), "cuGraphGetNodes");
-  CUgraphNodeType type{};
-  check(driver_.cuGraphNodeGetType(kernel_, &type), "cuGraphNodeGetType");
-  if (type != CU_GRAPH_NODE_TYPE_KERNEL) {
-    obstacle_ = fmt::format("its one node is of type {}, not a kernel", static_cast<int>(type));
-    return;
+  const CUgraphNode added = add_graph(node, driver, place, captured);
+  return {{added, LibraryForm::graph, std::move(submitted)}, {}};
+}
+
+bool same_kernels(const BuiltLibrary& a, const BuiltLibrary& b) {
+  return a.form == b.form && std::is_permutation(a.submitted.begin(), a.submitted.end(), b.submitted.begin(),
+                                                 b.submitted.end(), [](const SubmittedNode& x, const SubmittedNode& y) {
+                                                   return x.type == y.type && x.function == y.function &&
+                                                          x.kernel == y.kernel;
+                                                 });
+}
+
+std::vector<std::string> library_differences(const PlanNode& node, const Driver& driver, const BuiltLibrary& built,
+                                             CUgraphNode held) {
+  if (built.form == LibraryForm::stand_in) {
+    CUDA_HOST_NODE_PARAMS stand_in{};
+    check(driver, driver.cuGraphHostNodeGetParams(held, &stand_in), "cuGraphHostNodeGetParams", node);
+    if (stand_in.fn == call_host && stand_in.userData == node.host.get()) return {};
+    return {fmt::format("node '{}': another stand-in", node.name)};
   }
-  check(driver_.cuGraphKernelNodeGetParams(kernel_, &parameters_), "cuGraphKernelNodeGetParams");
-  arguments_ = arguments_of(driver_, parameters_, name_);
-  obstacle_ = arguments_.obstacle;
-}
-
-bool RecordedProduct::launches_as(const RecordedProduct& other) const {
-  const CUDA_KERNEL_NODE_PARAMS &mine = parameters_, &its = other.parameters_;
-  return obstacle_.empty() && other.obstacle_.empty() && mine.func == its.func && mine.gridDimX == its.gridDimX &&
-         mine.gridDimY == its.gridDimY && mine.gridDimZ == its.gridDimZ && mine.blockDimX == its.blockDimX &&
-         mine.blockDimY == its.blockDimY && mine.blockDimZ == its.blockDimZ &&
-         mine.sharedMemBytes == its.sharedMemBytes && arguments_.bytes.size() == other.arguments_.bytes.size();
-}
-
-void RecordedProduct::compare(const RecordedProduct& other) {
-  places_.clear();
-  may_move_ = {};
-  if (!launches_as(other)) return;
-  std::vector<std::byte> moved = arguments_.bytes;
-  std::vector<Place> places;
-  for (size_t offset = 0; offset + sizeof(uint64_t) <= moved.size(); offset += sizeof(uint32_t)) {
-    const uint64_t mine = word_at(arguments_.bytes, offset), its = word_at(other.arguments_.bytes, offset);
-    for (size_t i = 0; i < kOperands.size(); ++i) {
-      if (mine == 0 || mine != operands_.*kOperands[i] || its != other.operands_.*kOperands[i]) continue;
-      places.push_back({offset, i});
-      std::memcpy(moved.data() + offset, &its, sizeof its);
-      offset += sizeof(uint32_t);  // the second half of this address
-      break;
-    }
+  std::vector<CUgraphNode> handles{held};
+  if (built.form == LibraryForm::graph) {
+    CUgraph inside = nullptr;
+    check(driver, driver.cuGraphChildGraphNodeGetGraph(held, &inside), "cuGraphChildGraphNodeGetGraph", node);
+    handles = nodes_of(node, driver, inside);
   }
-  if (moved != other.arguments_.bytes) return;
-  places_ = std::move(places);
-  for (size_t i = 0; i < kOperands.size(); ++i) may_move_[i] = operands_.*kOperands[i] != other.operands_.*kOperands[i];
+  const std::vector<SubmittedNode> found = submitted_nodes(node, driver, handles);
+  // A clone may list its nodes in another order.
+  if (std::is_permutation(found.begin(), found.end(), built.submitted.begin(), built.submitted.end())) return {};
+  return {fmt::format("node '{}': the driver holds another {} than its library has submitted", node.name,
+                      to_string(built.form))};
 }
 
-bool RecordedProduct::move_to(const MatmulOperands& operands) {
-  for (size_t i = 0; i < kOperands.size(); ++i) {
-    const uint64_t from = operands_.*kOperands[i], to = operands.*kOperands[i];
-    if (from != to && (!may_move_[i] || from == 0 || to == 0 || (to - from) % kSameAlignment != 0)) return false;
-    for (size_t j = 0; j < i; ++j)  // one address may stand for two operands: then only for both
-      if (from != 0 && from == operands_.*kOperands[j] && to != operands.*kOperands[j]) return false;
+void LibraryLoader::load(const Plan& plan) {
+  for (const PlanNode& node : plan.nodes) {
+    for (const auto& body : node.bodies) load(*body);
+    if (node.kind != NodeKind::library || node.host != nullptr) continue;
+    const std::string& what = node.library->what;
+    if (!what.empty() && !seen_.insert(what).second) continue;
+    if (!stream_) stream_.emplace(*plan.device, "load libraries");
+    capture(node, plan.device->driver(), stream_->get());
+    ++loaded_;
   }
-  for (const Place& place : places_)
-    std::memcpy(arguments_.bytes.data() + place.offset, &(operands.*kOperands[place.operand]), sizeof(uint64_t));
-  operands_ = operands;
-  return true;
-}
-
-CUgraphNode RecordedProduct::add_kernel(const NodePlace& place, const std::string& name) const {
-  CUgraphNodeParams node{};
-  node.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  node.kernel.func = parameters_.func;
-  node.kernel.gridDimX = parameters_.gridDimX;
-  node.kernel.gridDimY = parameters_.gridDimY;
-  node.kernel.gridDimZ = parameters_.gridDimZ;
-  node.kernel.blockDimX = parameters_.blockDimX;
-  node.kernel.blockDimY = parameters_.blockDimY;
-  node.kernel.blockDimZ = parameters_.blockDimZ;
-  node.kernel.sharedMemBytes = parameters_.sharedMemBytes;
-  auto* bytes = const_cast<std::byte*>(arguments_.bytes.data());  // the driver's structs know no const
-  size_t size = arguments_.bytes.size();
-  std::array<void*, 5> buffer{CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
-                              CU_LAUNCH_PARAM_END};
-  std::vector<void*> pointers;
-  for (const KernelArguments::Parameter& parameter : arguments_.layout) pointers.push_back(bytes + parameter.offset);
-  if (arguments_.layout.empty())
-    node.kernel.extra = buffer.data();
-  else
-    node.kernel.kernelParams = pointers.data();
-
-  CUgraphNode added = nullptr;
-  driver_.label(name);
-  const CUresult result =
-      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node);
-  if (result != CUDA_SUCCESS)
-    driver_.check(result, "cuGraphAddNode", "add product", name, fmt::format("a kernel with {} argument bytes", size));
-  // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
-  driver_.check(driver_.cuGraphKernelNodeCopyAttributes(added, kernel_), "cuGraphKernelNodeCopyAttributes",
-                "add product", name);
-  return added;
-}
-
-CUgraphNode RecordedProduct::add_child(const NodePlace& place) const {
-  CUgraphNodeParams node{};
-  node.type = CU_GRAPH_NODE_TYPE_GRAPH;
-  node.graph.graph = graph_.get();
-  node.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-  CUgraphNode added = nullptr;
-  driver_.label(name_);
-  driver_.check(
-      driver_.cuGraphAddNode(&added, place.graph, place.before.data(), place.types.data(), place.before.size(), &node),
-      "cuGraphAddNode", "add product", name_, "a child graph");
-  return added;
 }
 
 }  // namespace nodewright

@@ -1,20 +1,30 @@
-// A cuBLASLt product as a graph node. The library has no call that adds a node, so one direct call is captured and what
-// it recorded is put into the graph: as a kernel node of our own, with the library's argument bytes and attributes, or
+// A node that a library submits to a stream: cuBLASLt, cuDNN, CUB, CUTLASS, NCCL. The call is captured once, when the
+// graph is built, and what it has submitted is put into the graph: one kernel as a kernel node of ours, anything else
 // as a child graph. With captured_run, the only file that captures.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph_handle.h"
-#include "graph/product_form.h"
-#include "runtime/matmul_plan.h"
+#include "graph/node.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
+
+// What a library node is in the driver's graph.
+enum class LibraryForm : uint8_t {
+  kernel,    // the one kernel of its call, with that kernel's arguments and attributes
+  graph,     // a child graph of all that its call has submitted
+  stand_in,  // the host function that stands in for the call on the CPU driver
+};
+std::string_view to_string(LibraryForm form);
 
 // Where a node is added: the graph, and what it comes after.
 struct NodePlace {
@@ -23,69 +33,57 @@ struct NodePlace {
   std::span<const CUgraphEdgeData> types;
 };
 
-// The arguments of a kernel node of somebody else's, as the driver returns them.
-struct KernelArguments {
-  struct Parameter {
-    size_t offset = 0, bytes = 0;
-  };
-  std::vector<std::byte> bytes;
-  std::vector<Parameter> layout;  // empty: passed as one buffer
-  std::string obstacle;           // why they cannot be read; empty when they can
+// One node that a library call has submitted, as the driver tells it. Of a kernel its function, grid, block, dynamic
+// shared bytes and arguments; of other nodes their type.
+struct SubmittedNode {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  CUfunction function = nullptr;
+  CUkernel kernel = nullptr;  // in place of a function
+  std::array<unsigned, 7> shape{};
+  std::vector<std::byte> arguments;  // empty where the driver does not tell them
+  bool operator==(const SubmittedNode&) const = default;
 };
 
-// What the driver holds for a kernel node.
-KernelLaunch kernel_launch(const Driver& driver, CUgraphNode kernel, const std::string& name);
+// A library node in a graph of the driver.
+struct BuiltLibrary {
+  CUgraphNode node = nullptr;
+  LibraryForm form = LibraryForm::kernel;
+  std::vector<SubmittedNode> submitted;  // empty for a stand-in
+};
 
-class RecordedProduct {
+// Calls the node's library on `stream`, which runs or captures what it submits. Throws Error with the node when the
+// call throws, and on the CPU driver, where libraries do not run.
+void submit_library(const PlanNode& node, const Driver& driver, CUstream stream);
+
+struct AddedLibrary {
+  BuiltLibrary built;
+  // Of a kernel. What the library has tied to the graph that it was captured in (a user object: cuda.h) lives as long
+  // as this, and must outlive every launch.
+  std::optional<GraphHandle> captured;
+};
+// Adds the node. The call is captured on `stream`, where nothing else is captured; nothing runs. `preferred`: kernel,
+// or graph for a child graph in every case. Throws Error with the node when the call throws, cannot be captured, or has
+// submitted nothing.
+AddedLibrary add_library(const PlanNode& node, const NodePlace& place, const Stream& stream, LibraryForm preferred);
+
+// Whether both are of one form and have submitted the same kernels, whatever their shapes and arguments.
+bool same_kernels(const BuiltLibrary& a, const BuiltLibrary& b);
+
+// What the driver holds for the node `held`, compared with what was added: one line for each difference.
+std::vector<std::string> library_differences(const PlanNode& node, const Driver& driver, const BuiltLibrary& built,
+                                             CUgraphNode held);
+
+// Has libraries load what the library nodes of plans need, before there are graphs of them: captures one call for each
+// LibraryCall::what, and each call without, and keeps nothing. Takes device memory, as graphs then do not.
+class LibraryLoader {
  public:
-  // Captures one call of `plan` with these operands on `stream`, where nothing else is captured; nothing runs. `name`:
-  // of the node.
-  RecordedProduct(const MatmulPlan& plan, const MatmulOperands& operands, std::string name, const Stream& stream);
-
-  // Why the recording cannot be one kernel node; empty when it can.
-  const std::string& obstacle() const { return obstacle_; }
-  // The kernel's arguments as the library laid them out, an undocumented struct. Only without an obstacle.
-  std::span<std::byte> arguments() { return arguments_.bytes; }
-  // The recorded node, owned by this object. Only without an obstacle.
-  CUgraphNode kernel() const { return kernel_; }
-
-  // Finds out where the operands lie among the arguments, by another recording of the same plan with other operands:
-  // every difference between the two must be an operand's address.
-  void compare(const RecordedProduct& other);
-  // Makes this the recording for other operands, without a call of the library, if that is known to be the same kernel
-  // with other addresses: each operand that changes differed between the recordings that were compared, and by whole
-  // multiples of 256 bytes, so that no alignment changes. Else false, and nothing has changed.
-  bool move_to(const MatmulOperands& operands);
-
-  // kernel_launch of what add_kernel adds. Only without an obstacle.
-  KernelLaunch launch() const;
-  // Adds the recorded kernel, with its attributes, as the node `name`. Only without an obstacle.
-  CUgraphNode add_kernel(const NodePlace& place, const std::string& name) const;
-  // Adds everything that was recorded, cloned, as one child graph node.
-  CUgraphNode add_child(const NodePlace& place) const;
+  void load(const Plan& plan);
+  size_t loaded() const { return loaded_; }  // calls so far
 
  private:
-  // Where the address of an operand lies: bytes from the start of the arguments.
-  struct Place {
-    size_t offset = 0, operand = 0;  // operand: index in kOperands
-  };
-  static constexpr std::array kOperands{&MatmulOperands::a,    &MatmulOperands::b, &MatmulOperands::c,
-                                        &MatmulOperands::bias, &MatmulOperands::y, &MatmulOperands::workspace};
-
-  void capture(const MatmulPlan& plan, const Stream& stream);
-  void read_kernel();
-  bool launches_as(const RecordedProduct& other) const;
-
-  const Driver& driver_;
-  std::string name_;
-  MatmulOperands operands_;
-  GraphHandle graph_;
-  std::string obstacle_;
-  CUgraphNode kernel_ = nullptr;
-  CUDA_KERNEL_NODE_PARAMS parameters_{};  // without arguments
-  KernelArguments arguments_;
-  std::vector<Place> places_;
-  std::array<bool, kOperands.size()> may_move_{};
+  std::optional<Stream> stream_;
+  std::set<std::string> seen_;
+  size_t loaded_ = 0;
 };
 
 }  // namespace nodewright

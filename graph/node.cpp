@@ -45,8 +45,8 @@ std::string_view to_string(NodeKind kind) {
       return "event wait";
     case NodeKind::conditional:
       return "conditional";
-    case NodeKind::product:
-      return "product";
+    case NodeKind::library:
+      return "library";
   }
   return "?";
 }
@@ -144,8 +144,8 @@ void check_nodes(const Plan& plan, const Plan& outermost, std::unordered_set<std
     names.insert(hash, node.id);
     if (node.kind == NodeKind::kernel && node.kernel == nullptr)
       refuse_plan(plan, fmt::format("node '{}' has no kernel", node.name));
-    if (node.kind == NodeKind::product && node.product == nullptr)
-      refuse_plan(plan, fmt::format("node '{}' has no product", node.name));
+    if (node.kind == NodeKind::library && node.library == nullptr)
+      refuse_plan(plan, fmt::format("node '{}' has no library call", node.name));
     for (const Use& use : node.uses)
       if (use.buffer >= plan.buffers.size())
         refuse_plan(plan, fmt::format("node '{}', field '{}' names buffer {} of {}", node.name, use.field, use.buffer,

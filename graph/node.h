@@ -38,7 +38,7 @@ enum class NodeKind : uint8_t {
   event_record,  // an event that other streams and the host may wait for
   event_wait,    // waits for an event recorded elsewhere
   conditional,   // runs one of its bodies, or one again and again, as a kernel has set its condition
-  product,       // a matrix product of cuBLASLt
+  library,       // whatever a library submits to a stream
 };
 
 // full: the later node starts after the earlier one has completed. programmatic: it may start before, and its wait
@@ -117,6 +117,15 @@ struct HostCall {
   std::string problem;  // what the function threw; valid once `failed`
 };
 
+// What a library node does. Called whenever a graph is built or the plan runs eagerly; not thread-safe by itself.
+struct LibraryCall {
+  // Submits work to the stream, which runs it or captures it, and waits for nothing.
+  std::function<void(CUstream)> submit = {};
+  std::function<void()> stand_in = {};  // computes the same on the host: runs in its place on the CPU driver
+  bool on_cpu_driver = false;           // `submit` makes its driver calls through Driver: it needs no stand-in
+  std::string what = {};                // for dumps; calls of the same words need the same kernels
+};
+
 // Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
 inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
 
@@ -129,8 +138,6 @@ struct ConditionInfo {
 };
 
 struct Plan;
-class Event;
-class MatmulPlan;
 
 // One node. Which members mean something depends on `kind`.
 struct PlanNode {
@@ -155,15 +162,15 @@ struct PlanNode {
 
   CopyParameters copy;             // memcpy
   FillParameters fill;             // memset
-  std::shared_ptr<HostCall> host;  // host
-  const Event* event = nullptr;    // event_record, event_wait: not owned
+  std::shared_ptr<HostCall> host;  // host; library: the stand-in, on the CPU driver
+  CUevent event = nullptr;         // event_record, event_wait: not owned
 
   ConditionalKind conditional = ConditionalKind::if_;  // conditional
   uint64_t condition = 0;                              // conditional: ConditionInfo::address
   std::vector<std::shared_ptr<const Plan>> bodies;     // child: one; conditional: one a branch
   bool patchable_inside = false;                       // child: moved into the graph, not cloned
 
-  std::shared_ptr<const MatmulPlan> product;  // product
+  std::shared_ptr<const LibraryCall> library;  // library
 
   // The outermost scope: "l3", or "".
   std::string_view layer() const { return std::string_view(name).substr(0, layer_chars); }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "graph/host_call.h"
-#include "runtime/event.h"
 
 namespace nodewright {
 
@@ -176,18 +175,18 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
       break;
     case NodeKind::event_record:
       result.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-      result.eventRecord.event = node.event->get();
+      result.eventRecord.event = node.event;
       break;
     case NodeKind::event_wait:
       result.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-      result.eventWait.event = node.event->get();
+      result.eventWait.event = node.event;
       break;
     case NodeKind::empty:
       result.type = CU_GRAPH_NODE_TYPE_EMPTY;
       break;
     case NodeKind::child:
     case NodeKind::conditional:
-    case NodeKind::product:
+    case NodeKind::library:
       throw Error({.doing = "describe node",
                    .object = node.name,
                    .detail = fmt::format("a node of kind {} is made of more than parameters", to_string(node.kind))});

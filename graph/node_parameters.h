@@ -64,7 +64,7 @@ CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy);
 CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy);
 CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 
-// For cuGraphAddNode, and kinds that hold no plan and are no product: all bytes that the kind does not use are zero.
+// For cuGraphAddNode, and kinds that hold no plan and call no library: all bytes that the kind does not use are zero.
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** parameters);
 
 // For cuGraphInstantiateWithParams.

@@ -17,6 +17,8 @@ std::string difference(const PlanNode& was, const PlanNode& is, const Plan& befo
   };
   if (was.kind != is.kind) return changed("kind");
   if (was.kernel != is.kernel) return changed("kernel");
+  if (was.event != is.event) return changed("event");
+  if (was.library != nullptr && was.library->what != is.library->what) return changed("library call");
   if (was.attributes != is.attributes) return changed("attributes");
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host || was.copy.rows != is.copy.rows)
     return changed("kind of copy");
@@ -80,9 +82,14 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
     driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "patch child", node.name);
     const GraphHandle owned(*driver_, graph);
     add_nodes(kept, graph);
+    library_stream_.reset();
+    for (const auto& [id, library] : built_[0]->libraries)
+      if (!same_kernels(library, inner.libraries.at(id)))
+        refuse(fmt::format("the library call of node '{}' submits other kernels now", kept->nodes[id].name));
     driver_->label(node.name);
     result = driver_->cuGraphExecChildGraphNodeSetParams(exec_.get(), outer.nodes[node.id], graph);
   } catch (...) {
+    library_stream_.reset();
     std::swap(scratch, built_);
     stats_ = stats;
     throw;

@@ -11,8 +11,6 @@
 #include "graph/graph_exec.h"
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
-#include "graph/product_node.h"
-#include "runtime/event.h"
 
 namespace nodewright {
 namespace {
@@ -152,15 +150,25 @@ class Comparison {
         return CU_GRAPH_NODE_TYPE_WAIT_EVENT;
       case NodeKind::conditional:
         return CU_GRAPH_NODE_TYPE_CONDITIONAL;
-      case NodeKind::product:
-        if (!built_.products.at(node.id).form.imported) return CU_GRAPH_NODE_TYPE_GRAPH;
+      case NodeKind::library:
+        return type_of(built_.libraries.at(node.id).form);
+    }
+    return CU_GRAPH_NODE_TYPE_KERNEL;
+  }
+
+  static CUgraphNodeType type_of(LibraryForm form) {
+    switch (form) {
+      case LibraryForm::kernel:
         break;
+      case LibraryForm::graph:
+        return CU_GRAPH_NODE_TYPE_GRAPH;
+      case LibraryForm::stand_in:
+        return CU_GRAPH_NODE_TYPE_HOST;
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
 
   void compare_node(const PlanNode& node) {
-    if (node.kind == NodeKind::product) return compare_product(node);
     CUgraphNodeType type{};
     check(driver_.cuGraphNodeGetType(handle(node), &type), "cuGraphNodeGetType");
     expect<int>(node, "type", type_of(node), type);
@@ -181,17 +189,11 @@ class Comparison {
       case NodeKind::child:
       case NodeKind::conditional:
         return compare_inside(node);
+      case NodeKind::library:
+        return append(library_differences(node, driver_, built_.libraries.at(node.id), handle(node)));
       case NodeKind::empty:
-      case NodeKind::product:
         return;
     }
-  }
-
-  // In a clone the node has another handle than the one that was added.
-  void compare_product(const PlanNode& node) {
-    BuiltProduct product = built_.products.at(node.id);
-    product.node = handle(node);
-    append(product_differences(plan_, node, product));
   }
 
   void compare_inside(const PlanNode& node) {
@@ -294,7 +296,7 @@ class Comparison {
       check(driver_.cuGraphEventRecordNodeGetEvent(handle(node), &held), "cuGraphEventRecordNodeGetEvent");
     else
       check(driver_.cuGraphEventWaitNodeGetEvent(handle(node), &held), "cuGraphEventWaitNodeGetEvent");
-    if (held != node.event->get()) differences_.push_back(fmt::format("node '{}': another event", node.name));
+    if (held != node.event) differences_.push_back(fmt::format("node '{}': another event", node.name));
   }
 
   void compare_copy(const PlanNode& node) {

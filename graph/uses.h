@@ -38,9 +38,10 @@ struct CopyEnd {
 // What a node without arguments does with a range: the function of a host node, the streams on the other side of an
 // event.
 struct DeclaredUse {
-  std::string_view field;  // a literal: it is kept by reference
+  std::string_view field;  // "": its place in the list
   CopyEnd range;
   Access access = Access::in;
+  uint64_t align_bytes = 1;  // the address is a multiple
 };
 
 // `count` elements of T at `address`, what the node does with them, and the name that reports call them by; "" for
@@ -57,7 +58,7 @@ struct MemoryArgument {
   // Lets patches take any part of `range`, which contains the elements.
   MemoryArgument within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
 
-  operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes}; }
+  operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes, sizeof(T)}; }
 };
 
 template <FixedName kName = "", class T>

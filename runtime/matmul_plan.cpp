@@ -259,8 +259,6 @@ uint64_t MatmulPlan::flops() const {
   return 2 * static_cast<uint64_t>(shape_.m) * static_cast<uint64_t>(shape_.n) * static_cast<uint64_t>(shape_.k);
 }
 
-size_t MatmulPlan::library_version() const { return library_ ? library_->version() : 0; }
-
 std::string MatmulPlan::describe() const {
   if (backend_ == MatmulBackend::reference) return "reference product";
   std::string text = "cuBLASLt " + std::to_string(library_->version());

@@ -3,7 +3,7 @@
 //
 //   const MatmulPlanner products(device, kernels);
 //   const auto plan = products.plan("qkv", {.m = rows, .n = 3072, .k = 2048, .transpose_b = true});
-//   g.product("qkv", plan, {.a = x, .b = w.qkv, .y = qkv, .workspace = scratch});       // graph/library_nodes.h
+//   g.product("qkv", plan, {.a = x, .b = w.qkv, .y = qkv, .workspace = scratch});       // graph/graph_builder.h
 #pragma once
 
 #include <cstdint>
@@ -76,18 +76,16 @@ class MatmulPlan {
   MatmulSpans spans() const;
   uint64_t flops() const;
 
-  // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; the version; and in words,
-  // "cuBLASLt 130100, algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
+  // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; and in words, "cuBLASLt 130100,
+  // algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
   const cublaslt::Algorithm& algorithm() const { return algorithm_; }
-  size_t library_version() const;
   std::string describe() const;
 
   // Submits the product. cuBLASLt: one library call, which launches kernels of its own and can be captured.
   // Throws Error with the operand that is missing or not aligned.
   void submit(const MatmulOperands& operands, CUstream stream) const;
 
-  // Reference only: the one kernel that computes the product, and its arguments.
-  const Kernel<ReferenceProduct>& reference() const { return reference_; }
+  // Reference only: the arguments of the one kernel that computes the product.
   ReferenceProduct reference_arguments(const MatmulOperands& operands) const;
 
  private:

@@ -66,7 +66,7 @@ function node_panel(node) {
                            small(`its condition starts as ${node.conditional.default_value}` +
                                  (node.conditional.reset_each_launch ? " at each launch" : ""))],
       node.type === "child" && ["Inner nodes", node.patchable_inside ? "stay patchable" : "a copy, fixed"],
-      node.product && ["Product", node.product],
+      node.library && ["Library", node.library],
       node.request && node.request !== node.kernel && ["Built as", make("code", {}, node.request)],
       ["Reads", ...exact_bytes(node.bytes_read)],
       ["Writes", ...exact_bytes(node.bytes_written)],

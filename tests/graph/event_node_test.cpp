@@ -39,6 +39,40 @@ TEST_F(EventNodeTest, AnotherStreamSeesWhatWasWrittenBeforeTheEvent) {
   }
 }
 
+TEST_F(EventNodeTest, AChildMadeAnewKeepsItsEvents) {
+  const auto part = [&](const Event& event) {
+    GraphBuilder g(device(), "part");
+    declare_all(g);
+    g.record_event("ready", event, {reads(y_)});
+    return std::move(g).finish(EdgePolicy::full);
+  };
+  GraphBuilder g(device(), "whole");
+  declare_all(g);
+  const ChildNode child = g.child("part", part(ready_));
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  EXPECT_EQ(error_of([&] { exec.patch_child(child, part(ready_)); }), "");
+  expect_error([&] { exec.patch_child(child, part(arrived_)); }, {"node 'part'", "event of node 'ready' changed"});
+}
+
+TEST_F(EventNodeTest, AnEventMayMoveAfterItsNodeWasAdded) {
+  Event made(device(), "made");
+  GraphBuilder g(device(), "moving");
+  declare_all(g);
+  g.launch("make", machine().blend_of(n), {.a = x_, .b = x_, .key = {}, .y = y_, .salt = 1});
+  g.record_event("ready", made, {reads(y_)});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  const Event moved(std::move(made));
+  for (const RunMode mode : kAllRuns) {
+    reset();
+    HostModel reference = model();
+    PlanRun run(plan, mode, stream_);
+    run.launch();
+    moved.synchronize();
+    reference.run(plan);
+    EXPECT_EQ(values(y_), reference.words(y_.address(), n)) << to_string(mode);
+  }
+}
+
 TEST_F(EventNodeTest, AGraphWaitsForWhatAnotherStreamWroteBeforeTheEvent) {
   GraphBuilder g(device(), "consumer");
   declare_all(g);

@@ -17,7 +17,7 @@ namespace nodewright {
 
 class HostModel {
  public:
-  // What host nodes do to the model's memory, by node name.
+  // What host nodes and library nodes do to the model's memory, by node name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
 
   bool poisons_sources = false;  // copies leave 0xA5 in the pinned memory that they read
@@ -84,6 +84,7 @@ class HostModel {
                         &node.fill.value, node.fill.element_bytes);
         return;
       case NodeKind::host:
+      case NodeKind::library:
         return host_functions.at(node.name)(*this);
       case NodeKind::child:
         return run_nodes(*node.bodies[0]);
@@ -93,10 +94,7 @@ class HostModel {
       case NodeKind::event_record:
       case NodeKind::event_wait:
         return;
-      case NodeKind::product:
-        break;
     }
-    throw std::logic_error("the model has no products");
   }
 
   void run_conditional(const PlanNode& node) {

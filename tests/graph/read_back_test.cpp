@@ -389,8 +389,8 @@ TEST_F(ReadBackTest, ACopyAFillAFunctionOrAnEventThatDiffersFromThePlanIsReporte
   expect("row_fill", [](PlanNode& node) { node.fill.pitch = 64; }, {"'row_fill'", "pitch is 64", "and 48"});
   expect("row_fill", [](PlanNode& node) { node.fill.count = 4; }, {"'row_fill'", "elements of a row is 4", "and 3"});
   expect("call", [](PlanNode& node) { node.host = std::make_shared<HostCall>(); }, {"'call'", "other data"});
-  expect("note", [&](PlanNode& node) { node.event = &other; }, {"'note'", "another event"});
-  expect("hold", [&](PlanNode& node) { node.event = &other; }, {"'hold'", "another event"});
+  expect("note", [&](PlanNode& node) { node.event = other.get(); }, {"'note'", "another event"});
+  expect("hold", [&](PlanNode& node) { node.event = other.get(); }, {"'hold'", "another event"});
   expect("end", [](PlanNode& node) { node.kind = NodeKind::memset; }, {"'end'", "type"});
 }
 

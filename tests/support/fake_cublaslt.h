@@ -42,7 +42,6 @@ class FakeCublasLt {
 
   size_t version = 990000;
   int kernels_per_product = 1;  // 2: as a split-K algorithm, whose capture is two nodes
-  bool repeatable = true;       // false: two calls give different bits
   uint64_t workspace_bytes = 64;
   int products = 0;  // calls so far
   int layouts = 0;   // descriptors alive
@@ -161,7 +160,6 @@ class FakeCublasLt {
                           .alpha = *static_cast<const float*>(alpha),
                           .beta = *static_cast<const float*>(beta)};
     ++self.products;
-    if (!self.repeatable) args.alpha += static_cast<float>(self.products);
     for (int i = 0; i < self.kernels_per_product; ++i)
       if (const Status status = self.launch(a.type, d.type, args, stream); status != 0) return status;
     return 0;
