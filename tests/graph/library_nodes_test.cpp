@@ -3,9 +3,8 @@
 
 #include "graph/eager_run.h"
 #include "graph/graph_dump.h"
-#include "graph/node_parameters.h"
 #include "graph/timed_twin.h"
-#include "tests/graph/blend_fixture.h"
+#include "tests/graph/library_work.h"
 
 namespace nodewright {
 namespace {
@@ -13,41 +12,17 @@ namespace {
 class LibraryNodesTest : public BlendTest {
  protected:
   static const Driver& driver() { return *machine().opened.driver; }
-  // The calls here go through Driver.
   static LibraryCall call(std::function<void(CUstream)> submit, std::string what = {}) {
-    return {.submit = std::move(submit), .on_cpu_driver = true, .what = std::move(what)};
+    return library_call(std::move(submit), std::move(what));
   }
-
-  // y = y * 31 + x + salt, as a library would launch it.
-  std::function<void(CUstream)> accumulate(Words y, Words x, uint32_t salt) const {
-    return [this, y, x, salt](CUstream stream) {
-      const Kernel<Accumulate> kernel = machine().accumulate_of(y.count);
-      Accumulate args{.y = y, .x = x, .salt = salt};
-      void* argument = &args;
-      CUlaunchConfig config{};
-      config.gridDimX = kernel.shape.grid[0];
-      config.blockDimX = kernel.shape.block[0];
-      config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-      config.hStream = stream;
-      driver().check(driver().cuLaunchKernelEx(&config, kernel.loaded->function, &argument, nullptr),
-                     "cuLaunchKernelEx", "launch", "accumulate");
-    };
+  static std::function<void(CUstream)> accumulate(Words y, Words x, uint32_t salt) {
+    return accumulate_work(machine(), {.y = y, .x = x, .salt = salt});
   }
-  std::function<void(CUstream)> fill(Words y, uint32_t value) const {
-    return [y, value](CUstream stream) {
-      driver().check(driver().cuMemsetD32Async(y.address(), value, y.count, stream), "cuMemsetD32Async", "fill", "y");
-    };
-  }
-  // What those do to the model.
   static void accumulate(HostModel& model, Words y, Words x, uint32_t salt) {
-    for (uint64_t i = 0; i < y.count; ++i) {
-      uint32_t& word = model.word(y.address() + 4 * i);
-      word = word * 31u + model.word(x.address() + 4 * (i % x.count)) + salt;
-    }
+    model_accumulate(model, {.y = y, .x = x, .salt = salt});
   }
-  static void fill(HostModel& model, Words y, uint32_t value) {
-    for (uint64_t i = 0; i < y.count; ++i) model.word(y.address() + 4 * i) = value;
-  }
+  static std::function<void(CUstream)> fill(Words y, uint32_t value) { return fill_work(machine(), y, value); }
+  static void fill(HostModel& model, Words y, uint32_t value) { model_fill(model, y, value); }
 
   // blend writes x, the library updates y from x, blend reads y.
   Plan around(LibraryCall library, EdgePolicy policy = EdgePolicy::programmatic) {
@@ -300,9 +275,7 @@ TEST_F(LibraryStandInOnCpuDriver, AStandInRunsInItsPlaceInEveryRun) {
   g.launch("before", machine().blend_of(x_.count), {.a = z_, .b = z_, .key = {}, .y = x_, .salt = 3});
   g.library(
       "library", {reads(x_), updates(y_)}, [&](CUstream) { ++submitted; },
-      [x = x_, y = y_] {
-        for (uint64_t i = 0; i < y.count; ++i) y.data[i] = y.data[i] * 31u + x.data[i] + 7;
-      });
+      [args = Accumulate{.y = y_, .x = x_, .salt = 7}] { host_accumulate(args); });
   g.launch("after", machine().blend_of(x_.count), {.a = y_, .b = x_, .key = {}, .y = z_, .salt = 5});
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
   expect_runs(plan, kAllRuns,

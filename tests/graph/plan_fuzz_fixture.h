@@ -2,6 +2,7 @@
 //
 //   $NODEWRIGHT_FUZZ_SEED   the first plan's seed, 1 by default
 //   $NODEWRIGHT_FUZZ_PLANS  how many plans, 1000 by default; `make fuzz` takes 10 000
+//   $NODEWRIGHT_FUZZ_MIXED  0: without foreign kernels and library nodes
 #pragma once
 
 #include <cstdlib>
@@ -29,6 +30,11 @@ class PlanFuzzTest : public BlendTest {
   }
   static unsigned first_seed() { return number_from("NODEWRIGHT_FUZZ_SEED", 1); }
   static unsigned plans() { return number_from("NODEWRIGHT_FUZZ_PLANS", 1000); }
+
+  static bool mixed() { return number_from("NODEWRIGHT_FUZZ_MIXED", 1) != 0; }
+  RandomPlanMaker maker_of(unsigned seed) {
+    return RandomPlanMaker(machine(), memory_, seed, mixed());
+  }
 
   PlanFuzzTest() {
     for (const char* name : {"a", "b", "c"}) memory_.device.push_back(words(name, n));

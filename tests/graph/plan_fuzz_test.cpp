@@ -39,14 +39,15 @@ Edge remove_edge(Plan& plan, size_t index) {
 }
 
 TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
-  size_t nodes = 0, conditional_plans = 0, foreign_nodes = 0;
+  size_t nodes = 0, conditional_plans = 0, foreign_nodes = 0, library_nodes = 0;
   for (unsigned i = 0; i < plans(); ++i) {
     const unsigned seed = first_seed() + i;
-    RandomPlanMaker maker(machine(), memory_, seed);
+    RandomPlanMaker maker = maker_of(seed);
     const Plan plan = maker.make();
     nodes += plan.nodes.size();
     conditional_plans += maker.has_conditionals;
     foreign_nodes += maker.foreign_nodes;
+    library_nodes += maker.library_nodes;
     std::string problem;
     try {
       std::mt19937 random(seed);
@@ -65,7 +66,9 @@ TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
   }
   RecordProperty("nodes", static_cast<int>(nodes));
   EXPECT_GE(conditional_plans, plans() / 10) << "the generator has lost its conditional nodes";
+  if (!mixed()) return;
   EXPECT_GE(foreign_nodes, plans() / 4) << "the generator has lost its foreign kernels";
+  EXPECT_GE(library_nodes, plans() / 8) << "the generator has lost its library nodes";
 }
 
 // The planted bug: one edge of each plan is gone.
@@ -73,7 +76,7 @@ TEST_F(PlanFuzzTest, AnEdgeTakenFromARandomPlanIsReportedAndShowsInSomeOrder) {
   size_t cut_plans = 0, shown = 0;
   for (unsigned i = 0; i < plans(); ++i) {
     const unsigned seed = first_seed() + i;
-    RandomPlanMaker maker(machine(), memory_, seed);
+    RandomPlanMaker maker = maker_of(seed);
     const Plan plan = maker.make();
     const size_t edges = edges_in(plan);
     if (edges == 0) continue;
@@ -104,7 +107,7 @@ TEST_F(PlanFuzzOnCpuDriver, AnEdgeTakenFromARandomPlanShowsInSomeSchedule) {
   const unsigned most = std::min(plans(), 100u);
   for (unsigned i = 0; i < most; ++i) {
     const unsigned seed = first_seed() + i;
-    RandomPlanMaker maker(machine(), memory_, seed);
+    RandomPlanMaker maker = maker_of(seed);
     const Plan plan = maker.make();
     const size_t edges = edges_in(plan);
     if (edges == 0) continue;

@@ -1,4 +1,5 @@
-// Random plans of every kind of node over random overlapping pieces of a few buffers. One seed, one plan.
+// Random plans of every kind of node over random overlapping pieces of a few buffers. One seed, one plan; mixed, some
+// of its kernels are foreign, and some are launched by a library.
 #pragma once
 
 #include <functional>
@@ -10,7 +11,7 @@
 #include "graph/graph_builder.h"
 #include "runtime/event.h"
 #include "tests/graph/blend_fixture.h"
-#include "tests/graph/host_model.h"
+#include "tests/graph/library_work.h"
 
 namespace nodewright {
 
@@ -25,8 +26,8 @@ struct RandomMemory {
 
 class RandomPlanMaker {
  public:
-  RandomPlanMaker(BlendMachine& machine, const RandomMemory& memory, unsigned seed)
-      : machine_(machine), memory_(memory), random_(seed), foreign_(seed), seed_(seed) {}
+  RandomPlanMaker(BlendMachine& machine, const RandomMemory& memory, unsigned seed, bool mixed = true)
+      : machine_(machine), memory_(memory), random_(seed), mix_(seed), seed_(seed), mixed_(mixed) {}
 
   Plan make() {
     GraphBuilder g(*machine_.opened.device, "fuzz." + std::to_string(seed_));
@@ -35,10 +36,10 @@ class RandomPlanMaker {
     return std::move(g).finish(policy());
   }
 
-  // What the host nodes of the plan do to a model of its memory, by name.
+  // What the host nodes and library nodes of the plan do to a model of its memory, by name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
   bool has_conditionals = false;
-  size_t foreign_nodes = 0;  // with those inside
+  size_t foreign_nodes = 0, library_nodes = 0;  // with those inside
 
  private:
   using Words = View<uint32_t>;
@@ -101,7 +102,7 @@ class RandomPlanMaker {
       case 11:
       case 12:
       case 13:
-        return add_accumulate(g, after);
+        return add_accumulate(g, after, place);
       default:
         return add_blend(g, after);
     }
@@ -120,15 +121,41 @@ class RandomPlanMaker {
     return g.launch(name(), one_in(3) ? machine_.hasty_of(y.count) : machine_.blend_of(y.count), args, options);
   }
 
-  NodeId add_accumulate(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_accumulate(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
     const Words y = piece(), x = piece_beside(y);
     const uint32_t salt = below(1000);
-    if (foreign_() % 2 == 0) {
+    const Accumulate args{.y = y, .x = x, .salt = salt};
+    if (mixed_ && mix_() % 2 == 0) {
       ++foreign_nodes;
       return launch_foreign_blend(g, name(), *machine_.foreign, {.shape = blend_shape(y.count), .after = after}, x,
-                                  memory_.key, y, salt, static_cast<uint8_t>(foreign_() % 8));
+                                  memory_.key, y, salt, static_cast<uint8_t>(mix_() % 8));
     }
-    return g.launch(name(), machine_.accumulate_of(y.count), {.y = y, .x = x, .salt = salt}, {.after = after});
+    if (mixed_ && mix_() % 2 == 0) return add_library(g, name(), args, after, place);
+    return g.launch(name(), machine_.accumulate_of(y.count), args, {.after = after});
+  }
+
+  // As one kernel; as a fill and a kernel; or, on the CPU driver, as a stand-in.
+  NodeId add_library(GraphBuilder& g, const std::string& node_name, const Accumulate& args,
+                     const std::vector<NodeId>& after, Place place) {
+    const Words x{const_cast<uint32_t*>(args.x.data), args.x.count}, y{args.y.data, args.y.count};
+    const auto kernel = accumulate_work(machine_, args);
+    const uint32_t form = static_cast<uint32_t>(mix_() % 3);
+    ++library_nodes;
+    host_functions[node_name] = [args](HostModel& model) { model_accumulate(model, args); };
+    if (form == 0) return g.library(node_name, {reads(x), updates(y)}, library_call(kernel), after);
+    if (form == 1 && !place.in_body)
+      return g.library(node_name, {reads(x), updates(y)},
+                       {.submit = kernel, .stand_in = [args] { host_accumulate(args); }}, after);
+    const auto fill = fill_work(machine_, y, args.salt);
+    host_functions[node_name] = [args, y](HostModel& model) {
+      model_fill(model, y, args.salt);
+      model_accumulate(model, args);
+    };
+    return g.library(node_name, {reads(x), writes(y)}, library_call([fill, kernel](CUstream stream) {
+                       fill(stream);
+                       kernel(stream);
+                     }),
+                     after);
   }
 
   NodeId add_fill(GraphBuilder& g, const std::vector<NodeId>& after) {
@@ -239,8 +266,9 @@ class RandomPlanMaker {
   BlendMachine& machine_;
   const RandomMemory& memory_;
   std::mt19937 random_;
-  std::mt19937 foreign_;  // which kernels are foreign: apart, so that a seed keeps the shape of its plan
+  std::mt19937 mix_;  // what is foreign, and what a library launches: apart, so that a seed keeps the shape of its plan
   unsigned seed_;
+  bool mixed_;
   uint32_t names_ = 0;
 };
 
