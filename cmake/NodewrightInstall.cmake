@@ -51,6 +51,7 @@ set(public_headers
   kernels_src/reference_product.h
   kernels_src/saxpy.h
   runtime/content_hash.h
+  runtime/context_guard.h
   runtime/cuda_library_places.h
   runtime/cuda_symbol.h
   runtime/device.h

@@ -11,6 +11,7 @@
 #include "graph/exec_budget.h"
 #include "graph/library_nodes.h"
 #include "graph/stopwatch.h"
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 #include "runtime/parallel.h"
 
@@ -214,7 +215,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
   int count = 0;
   Stopwatch watch;
   in_parallel(buckets.size(), built_.threads, [&](size_t job) {
-    device_.make_current();
+    const ContextGuard current(device_);
     const int bucket = buckets[job];
     for (size_t i = 0; i < slots_.size(); ++i) {
       Stopwatch of_graph;
@@ -237,7 +238,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
   built_.ms = watch.lap_ms();
   if (options.choices) {
     in_parallel(buckets.size(), built_.threads, [&](size_t job) {
-      device_.make_current();
+      const ContextGuard current(device_);
       const int bucket = buckets[job];
       for (Slot& slot : slots_) {
         Graph& graph = slot.graphs.at(bucket);

@@ -10,6 +10,7 @@
 #include "graph/eager_run.h"
 #include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -108,6 +109,7 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
       exec_(*driver_),
       host_calls_(stream.device()) {
   check_capturable(plan);
+  const ContextGuard current(stream.device());
   host_calls_.add(plan);
   Stopwatch watch;
   graph_ = capture(plan, stream);
@@ -121,6 +123,7 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
 
 void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
   check_capturable(plan);
+  const ContextGuard current(stream.device());
   host_calls_.add(plan);
   Stopwatch watch;
   GraphHandle graph = capture(plan, stream);
@@ -135,11 +138,12 @@ void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
 
 Plan plan_as_captured(const Plan& plan, const Stream& stream) {
   check_capturable(plan);
+  const ContextGuard current(stream.device());
   Plan captured = plan;
   std::erase_if(captured.nodes, [](const PlanNode& node) { return node.kind == NodeKind::empty; });
   for (uint32_t id = 0; id < captured.nodes.size(); ++id) {
     PlanNode& node = captured.nodes[id];
-    if (node.kind == NodeKind::child || node.kind == NodeKind::product)
+    if (node.kind == NodeKind::child || (node.kind == NodeKind::library && node.host == nullptr))
       refuse_reading(plan,
                      fmt::format("node '{}' is a {}, and may be several nodes there", node.name, to_string(node.kind)));
     node.id = id;
@@ -161,6 +165,7 @@ Plan plan_as_captured(const Plan& plan, const Stream& stream) {
 }
 
 void CapturedGraph::launch(const Stream& stream) const {
+  const ContextGuard current(stream.device());
   host_calls_.before_launch();
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);
 }

@@ -10,6 +10,7 @@
 #include "graph/host_call.h"
 #include "graph/library_nodes.h"
 #include "graph/node_parameters.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -186,6 +187,7 @@ class EagerRun {
 }  // namespace
 
 void run_eager(const Plan& plan, const Stream& stream) {
+  const ContextGuard current(stream.device());
   report_host_problems(plan);
   EagerRun run(stream);
   run.run(plan);

@@ -8,6 +8,7 @@
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -28,6 +29,7 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget, LibraryForm preferr
       exec_(*driver_),
       preferred_(preferred),
       host_calls_(*plan_->device) {
+  const ContextGuard current(*plan_->device);
   Stopwatch watch;
   CUgraph graph = nullptr;
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
@@ -199,7 +201,17 @@ std::string ExplicitGraph::name_of(CUgraphNode node) const {
   return "?";
 }
 
+ContextGuard ExplicitGraph::guard_for(const Stream& stream) const {
+  if (stream.device().context() != plan_->device->context())
+    throw Error({.doing = "launch graph",
+                 .object = plan_->name,
+                 .detail = fmt::format("stream '{}' is of another device or context than the plan", stream.name()),
+                 .advice = "launch it on a stream of the plan's device"});
+  return ContextGuard(*plan_->device);
+}
+
 void ExplicitGraph::upload(const Stream& stream) {
+  const ContextGuard current = guard_for(stream);
   Stopwatch watch;
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", plan_->name);
   stats_.upload_ms = watch.lap_ms();
@@ -216,6 +228,7 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 }
 
 void ExplicitGraph::launch(const Stream& stream) const {
+  const ContextGuard current = guard_for(stream);
   host_calls_.before_launch();
   buffers_.check(*plan_);
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);

@@ -23,6 +23,7 @@
 #include "graph/launch_arguments.h"
 #include "graph/library_nodes.h"
 #include "graph/node.h"
+#include "runtime/context_guard.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 
@@ -59,9 +60,9 @@ class ExplicitGraph {
 
   // Moves the graph to the device, so that the first launch does not pay for it.
   void upload(const Stream& stream);
-  // One run at a time. Throws Error with what a host node threw in an earlier run, or when a buffer that the plan was
-  // built over has been freed. The graph may be destroyed while it
-  // runs; with host nodes, and with kernels of libraries, that waits for the device.
+  // One run at a time, on a stream of the plan's device. Throws Error with what a host node threw in an earlier run, or
+  // when a buffer that the plan was built over has been freed. The graph may be destroyed while it runs; with host
+  // nodes, and with kernels of libraries, that waits for the device.
   void launch(const Stream& stream) const;
 
   // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
@@ -119,6 +120,7 @@ class ExplicitGraph {
     return static_cast<size_t>(reinterpret_cast<const char*>(&(probe.*field)) - reinterpret_cast<const char*>(&probe));
   }
 
+  ContextGuard guard_for(const Stream& stream) const;
   void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
   CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                        std::span<const CUgraphEdgeData> types);

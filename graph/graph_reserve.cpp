@@ -2,10 +2,12 @@
 
 #include "graph/graph_handle.h"
 #include "graph/node_parameters.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 
 void reserve_graphs(const Plan& like, size_t graphs) {
+  const ContextGuard current(*like.device);
   const Driver& driver = like.device->driver();
   const std::string name = like.name + ".reserve";
   CUgraph created = nullptr;

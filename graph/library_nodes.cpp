@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/host_call.h"
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -222,6 +223,7 @@ std::vector<std::string> library_differences(const PlanNode& node, const Driver&
 }
 
 void LibraryLoader::load(const Plan& plan) {
+  const ContextGuard current(*plan.device);
   for (const PlanNode& node : plan.nodes) {
     for (const auto& body : node.bodies) load(*body);
     if (node.kind != NodeKind::library || node.host != nullptr) continue;

@@ -7,6 +7,7 @@
 
 #include "graph/graph_builder.h"
 #include "kernels_src/stamp.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -191,6 +192,7 @@ double NodeTimer::step_us(const ExplicitGraph& graph, const NodeTimerOptions& op
 void NodeTimer::clear(const DeviceBuffer& stamps) const {
   if (stamps.bytes() == 0) return;
   const Driver& driver = stream_.device().driver();
+  const ContextGuard current(stream_.device());
   driver.check(driver.cuMemsetD8Async(stamps.address(), 0, stamps.bytes(), stream_.get()), "cuMemsetD8Async",
                "clear the time stamps", stamps.name());
 }

@@ -203,6 +203,7 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   std::byte* before = many.empty() ? few.data() : many.data();
   std::memcpy(before, held, field.bytes);
   std::memcpy(held, value, field.bytes);
+  const ContextGuard current(*plan_->device);
   const CUresult result =
       set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
   if (result == CUDA_SUCCESS) return;
@@ -339,6 +340,7 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
 }
 
 void PatchSet::apply() {
+  const ContextGuard current(*exec_->plan().device);
   std::vector<BuiltPlan::NodeState> states;
   for (const Change& change : changes_) states.push_back(state_after(change));
   for (size_t done = 0; done < changes_.size(); ++done) {

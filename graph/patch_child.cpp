@@ -55,6 +55,7 @@ std::string difference(const Plan& before, const Plan& after) {
 }  // namespace
 
 void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
+  const ContextGuard current(*plan_->device);
   BuiltPlan& outer = built_plan_of(id);
   const PlanNode& node = outer.plan->nodes[id.index];
   const auto refuse = [&](std::string detail) {

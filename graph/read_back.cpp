@@ -11,6 +11,7 @@
 #include "graph/graph_exec.h"
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
+#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -373,6 +374,7 @@ void compare_flags(const ExplicitGraph& exec, const Plan& plan, std::vector<std:
 }  // namespace
 
 std::vector<std::string> read_back(const ExplicitGraph& exec) {
+  const ContextGuard current(*exec.plan().device);
   const BuiltPlan& outermost = *exec.built_plans()[0];
   std::vector<std::string> differences = Comparison(exec, *outermost.plan, outermost.graph).run();
   compare_flags(exec, *outermost.plan, differences);

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -27,7 +28,7 @@ void BackgroundUpload::upload(Device& device, const std::vector<WeightSource>& s
   const auto start = std::chrono::steady_clock::now();
   std::exception_ptr failure;
   try {
-    device.make_current();
+    const ContextGuard current(device);
     Stream stream(device, to.name);
     const Progress progress{[this](uint64_t done_bytes, uint64_t) {
       {

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -33,37 +34,42 @@ Device::Device(Driver& driver, int ordinal) : driver_(driver) {
                  .fault = count == 0 ? Fault::run_time : Fault::usage});
   driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet", "open device", name);
   read_properties(ordinal);
-  driver_.check(driver_.cuCtxGetCurrent(&previous_), "cuCtxGetCurrent", "read the current context before opening",
-                name);
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain",
                 "retain the primary context of", name);
   try {
-    make_current();
     read_priorities();
   } catch (...) {
-    close();
+    driver_.cuDevicePrimaryCtxRelease(device_);
     throw;
   }
+  retained_ = true;
 }
 
-Device::~Device() { close(); }
+Device::Device(Driver& driver, CUcontext context) : driver_(driver), context_(context) {
+  driver_.check(driver_.cuInit(0), "cuInit", "start the driver", driver_.path());
+  const ContextGuard current(driver_, context_, "an adopted device");
+  driver_.check(driver_.cuCtxGetDevice(&device_), "cuCtxGetDevice", "adopt", "a context");
+  int ordinal = 0, count = 0;
+  driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount", "count the devices of", driver_.path());
+  for (CUdevice device = 0; ordinal < count; ++ordinal)
+    if (driver_.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS && device == device_) break;
+  read_properties(ordinal);
+  read_priorities();
+}
 
-void Device::close() noexcept {
-  driver_.cuCtxSetCurrent(previous_);
-  driver_.cuDevicePrimaryCtxRelease(device_);
+Device::~Device() {
+  if (retained_) driver_.cuDevicePrimaryCtxRelease(device_);
 }
 
 uint64_t Device::free_bytes() const {
+  const ContextGuard current(*this);
   size_t free = 0, total = 0;
   driver_.check(driver_.cuMemGetInfo(&free, &total), "cuMemGetInfo", "read the free memory of", name());
   return free;
 }
 
-void Device::make_current() const {
-  driver_.check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent", "make current the context of", name());
-}
-
 void Device::synchronize() const {
+  const ContextGuard current(*this);
   driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize", "wait for device", name());
 }
 
@@ -91,8 +97,8 @@ void Device::read_properties(int ordinal) {
   properties_.max_threads_per_block = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 }
 
-// Of a context, so that it must be current.
 void Device::read_priorities() {
+  const ContextGuard current(*this);
   driver_.check(driver_.cuCtxGetStreamPriorityRange(&properties_.least_priority, &properties_.greatest_priority),
                 "cuCtxGetStreamPriorityRange", "read the priorities of", name());
 }

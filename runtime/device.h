@@ -1,5 +1,6 @@
-// One device and its primary context, current on the thread that opened it until it is closed. Every other handle
-// refers to it and must not outlive it.
+// One device and a context of it. Whatever is called with a device, or with what was made on it, makes the context
+// current for the call and leaves the thread as it was: several devices may be used on one thread, and one on several
+// threads. Every other handle refers to the device and must not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,11 @@ struct DeviceProperties {
 
 class Device {
  public:
-  // cuInit, retains the primary context of `ordinal` and makes it current. Throws Error when there is no such device.
+  // cuInit, retains the primary context of `ordinal`. Throws Error when there is no such device.
   Device(Driver& driver, int ordinal);
+  // A device by a context that stays its owner's, who keeps it until the Device and all that was made on it are gone:
+  // a framework's. Throws Error when the driver does not know the context.
+  static Device adopt(Driver& driver, CUcontext context) { return Device(driver, context); }
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -42,20 +46,18 @@ class Device {
 
   // Free device memory now, in bytes, as the driver sees it.
   uint64_t free_bytes() const;
-  // To be called once by every thread that makes driver calls.
-  void make_current() const;
   // Waits for everything submitted to the device.
   void synchronize() const;
 
  private:
+  Device(Driver& driver, CUcontext context);
   void read_properties(int ordinal);
   void read_priorities();
-  void close() noexcept;
 
   Driver& driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-  CUcontext previous_ = nullptr;  // current again once this device is closed
+  bool retained_ = false;  // the primary context, to be released
   DeviceProperties properties_;
   LiveBuffers buffers_;
 };

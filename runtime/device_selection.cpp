@@ -32,6 +32,7 @@ constexpr CpuOptionWord kCpuOptionWords[] = {
     {"reverse", [](CpuDriverOptions& o, uint64_t) { o.schedule = CpuSchedule::reverse; }},
     {"immediate", [](CpuDriverOptions& o, uint64_t) { o.deferred = false; }},
     {"seed=", [](CpuDriverOptions& o, uint64_t n) { o.schedule = CpuSchedule::seeded, o.seed = n; }},
+    {"devices=", [](CpuDriverOptions& o, uint64_t n) { o.devices = static_cast<int>(n); }},
     {"sms=", [](CpuDriverOptions& o, uint64_t n) { o.sm_count = static_cast<int>(n); }},
     {"workers=", [](CpuDriverOptions& o, uint64_t n) { o.workers = static_cast<int>(n); }},
     {"memory_mb=", [](CpuDriverOptions& o, uint64_t n) { o.memory_bytes = n << 20; }},
@@ -92,6 +93,7 @@ OpenedDevice open_device(std::string_view spec, Observe observe) {
   }
   if (observe == Observe::yes) opened.interposer = std::make_unique<Interposer>(*opened.driver);
   opened.device = std::make_unique<Device>(*opened.driver, ordinal);
+  opened.current = std::make_unique<ContextGuard>(*opened.device);
   return opened;
 }
 

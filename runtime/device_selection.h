@@ -4,16 +4,19 @@
 #include <memory>
 #include <string_view>
 
+#include "runtime/context_guard.h"
 #include "runtime/device.h"
 #include "runtime/interposer.h"
 
 namespace nodewright {
 
-// Owns what a device needs, destroyed in the reverse order.
+// Owns what a device needs, destroyed in the reverse order, on the thread that opened it.
 struct OpenedDevice {
   std::unique_ptr<Driver> driver;
   std::unique_ptr<Interposer> interposer;  // null unless asked for
   std::unique_ptr<Device> device;
+  std::unique_ptr<ContextGuard>
+      current;  // its context is current on this thread, which saves every call from setting it
 };
 
 enum class Observe { no, yes };

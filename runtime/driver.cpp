@@ -213,6 +213,11 @@ void Driver::name_buffer(CUdeviceptr address, const std::string& name) const {
   if (cpu_ != nullptr) cpu_->name_buffer(address, name.c_str());
 }
 
+CUcontext Driver::current_context() const {
+  CUcontext current = nullptr;
+  return cuCtxGetCurrent.call_(&current) == CUDA_SUCCESS ? current : nullptr;
+}
+
 void Driver::clear_cpu_error() const {
   if (cpu_ != nullptr) cpu_->clear_error();
 }

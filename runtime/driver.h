@@ -143,6 +143,10 @@ class Driver {
   // Names the buffer that starts there in the CPU driver's reports; nothing on a GPU.
   void name_buffer(CUdeviceptr address, const std::string& name) const;
 
+  // The context that is current on this thread, or null. No observer sees the call: every entry of the library begins
+  // with it.
+  CUcontext current_context() const;
+
   // Forgets a sticky error of the CPU driver, as a new process would. No-op on CUDA, where only a new process helps.
   void clear_cpu_error() const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "runtime/device.h"
 
@@ -13,6 +14,9 @@ class Event {
  public:
   // `timing`: whether ms_since may be asked; an event without it is cheaper.
   Event(Device& device, std::string name, bool timing = false);
+  // An event of `device` that stays its owner's, who keeps it for as long as this, and every graph with a node of it,
+  // is used.
+  static Event borrow(Device& device, CUevent event, std::string name);
   ~Event();
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
@@ -28,11 +32,13 @@ class Event {
   float ms_since(const Event& start) const;
 
  private:
+  Event(Device& device, CUevent event, std::string name) : device_(&device), name_(std::move(name)), event_(event) {}
   void release() noexcept;
 
   Device* device_;
   std::string name_;
   CUevent event_ = nullptr;
+  bool owned_ = false;
 };
 
 }  // namespace nodewright

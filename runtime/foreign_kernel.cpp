@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 #include "runtime/library.h"
@@ -84,6 +85,7 @@ void ForeignKernel::load(std::span<const std::byte> image) {
 }
 
 void ForeignKernel::take(CUkernel kernel) {
+  const ContextGuard current(*state_->device);
   const Driver& driver = state_->device->driver();
   state_->kernel.kernel = kernel;
   CUfunction function = nullptr;
@@ -92,6 +94,7 @@ void ForeignKernel::take(CUkernel kernel) {
 }
 
 void ForeignKernel::take(CUfunction function) {
+  const ContextGuard current(*state_->device);
   const Driver& driver = state_->device->driver();
   LoadedKernel& kernel = state_->kernel;
   kernel.function = function;

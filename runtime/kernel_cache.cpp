@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
@@ -236,6 +237,7 @@ std::vector<std::byte> KernelCache::compiled_image(const KernelRequest& request,
 
 std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& request, const Source& source,
                                                       std::span<const std::byte> image) {
+  const ContextGuard current(device_);
   Driver& driver = device_.driver();
   const std::string object = to_string(request);
   auto entry = std::make_unique<Entry>(Entry{Library(device_, object, image), {}});
@@ -286,6 +288,7 @@ void KernelCache::allow_shared(const LoadedKernel& kernel, unsigned bytes) {
 }
 
 void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes) {
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          static_cast<int>(bytes)),

@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "runtime/context_guard.h"
+
 namespace nodewright {
 
 Library::Library(Device& device, std::string name, std::span<const std::byte> image)
     : device_(&device), name_(std::move(name)) {
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   driver.check(driver.cuLibraryLoadData(&library_, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
                "cuLibraryLoadData", "load kernel image", name_,
@@ -28,10 +31,13 @@ Library& Library::operator=(Library&& other) noexcept {
 }
 
 void Library::release() noexcept {
-  if (library_ != nullptr) device_->driver().cuLibraryUnload(std::exchange(library_, nullptr));
+  if (library_ == nullptr) return;
+  const ContextGuard current(*device_, std::nothrow);
+  device_->driver().cuLibraryUnload(std::exchange(library_, nullptr));
 }
 
 CUkernel Library::kernel(const std::string& kernel) const {
+  const ContextGuard current(*device_);
   Driver& driver = device_->driver();
   CUkernel found = nullptr;
   driver.check(driver.cuLibraryGetKernel(&found, library_, kernel.c_str()), "cuLibraryGetKernel", "find kernel", kernel,

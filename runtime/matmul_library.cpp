@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
 
@@ -14,7 +15,7 @@
 namespace nodewright {
 namespace {
 
-constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so", "libcublasLt.so.12"};
+constexpr const char* kCublasLtFiles[] = {"libcublasLt.so.13", "libcublasLt.so", "libcublasLt.so.12"};
 
 #if __has_include(<cublasLt.h>)
 static_assert(sizeof(cublaslt::Algorithm) == sizeof(cublasLtMatmulAlgo_t));
@@ -41,7 +42,7 @@ static_assert(cublaslt::kConfigId == CUBLASLT_ALGO_CONFIG_ID && cublaslt::kConfi
 
 }  // namespace
 
-std::vector<std::string> MatmulLibrary::candidates() { return cuda_library_places(kFiles, "NODEWRIGHT_CUBLASLT"); }
+std::vector<std::string> MatmulLibrary::candidates() { return cuda_library_places(kCublasLtFiles, "NODEWRIGHT_CUBLASLT"); }
 
 std::shared_ptr<const MatmulLibrary> MatmulLibrary::load() {
   std::string tried;
@@ -82,6 +83,7 @@ MatmulLibrary::~MatmulLibrary() {
 }
 
 cublaslt::Handle MatmulLibrary::handle(const Device& device) const {
+  const ContextGuard current(device);
   const std::lock_guard lock(mutex_);
   cublaslt::Handle& handle = handles_[device.context()];
   if (handle == nullptr)

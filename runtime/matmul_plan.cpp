@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -202,6 +203,7 @@ MatmulPlan::MatmulPlan(Device& device, std::string name, const MatmulShape& shap
 MatmulPlan::~MatmulPlan() = default;
 
 void MatmulPlan::choose_algorithm(std::shared_ptr<const MatmulLibrary> library, const MatmulOptions& options) {
+  const ContextGuard current(device_);
   library_ = std::move(library);
   descriptors_ = std::make_unique<Descriptors>(library_, name_, shape_);
   const Descriptors& d = *descriptors_;
@@ -301,6 +303,7 @@ void MatmulPlan::check_operands(const MatmulOperands& operands) const {
 
 void MatmulPlan::submit(const MatmulOperands& operands, CUstream stream) const {
   check_operands(operands);
+  const ContextGuard current(device_);
   if (backend_ == MatmulBackend::reference) {
     ReferenceProduct arguments = reference_arguments(operands);
     void* argument = &arguments;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -22,6 +23,7 @@ std::string byte_count(uint64_t bytes) { return std::to_string(bytes) + " bytes"
 DeviceBuffer::DeviceBuffer(Device& device, std::string name, uint64_t bytes)
     : device_(&device), name_(std::move(name)), bytes_(bytes) {
   if (bytes == 0) return;
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemAlloc(&address_, bytes);
   if (result == CUDA_SUCCESS) {
@@ -54,6 +56,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 void DeviceBuffer::release() noexcept {
   if (address_ == 0) return;
+  const ContextGuard current(*device_, std::nothrow);
   device_->buffers().remove(address_);
   device_->driver().cuMemFree(std::exchange(address_, 0));
 }
@@ -61,6 +64,7 @@ void DeviceBuffer::release() noexcept {
 PinnedBuffer::PinnedBuffer(Device& device, std::string name, uint64_t bytes)
     : device_(&device), name_(std::move(name)), bytes_(bytes) {
   if (bytes == 0) return;
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemHostAlloc(&data_, bytes, 0);
   if (result == CUDA_SUCCESS) {
@@ -93,6 +97,7 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
 
 void PinnedBuffer::release() noexcept {
   if (data_ == nullptr) return;
+  const ContextGuard current(*device_, std::nothrow);
   device_->buffers().remove(reinterpret_cast<uint64_t>(data_));
   device_->driver().cuMemFreeHost(std::exchange(data_, nullptr));
 }
@@ -106,6 +111,7 @@ void check_subview(uint64_t offset, uint64_t count, uint64_t have) {
 
 void write_device(Device& device, CUdeviceptr to, std::span<const std::byte> from, std::string_view name) {
   if (from.empty()) return;
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   driver.check(driver.cuMemcpyHtoD(to, from.data(), from.size()), "cuMemcpyHtoD", "copy to device memory", name,
                byte_count(from.size()));
@@ -116,6 +122,7 @@ void write_device(Device& device, CUdeviceptr to, std::span<const std::byte> fro
 
 void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std::string_view name) {
   if (to.empty()) return;
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   driver.check(driver.cuMemcpyDtoH(to.data(), from, to.size()), "cuMemcpyDtoH", "copy from device memory", name,
                byte_count(to.size()));
@@ -123,6 +130,7 @@ void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std:
 
 void fill_device(Device& device, CUdeviceptr to, std::byte value, uint64_t bytes, std::string_view name) {
   if (bytes == 0) return;
+  const ContextGuard current(device);
   Driver& driver = device.driver();
   driver.check(driver.cuMemsetD8(to, static_cast<unsigned char>(value), bytes), "cuMemsetD8", "fill device memory",
                name, byte_count(bytes));
@@ -132,6 +140,7 @@ void fill_device(Device& device, CUdeviceptr to, std::byte value, uint64_t bytes
 
 void write_device_async(const Stream& stream, CUdeviceptr to, const void* from, uint64_t bytes, std::string_view name) {
   if (bytes == 0) return;
+  const ContextGuard current(stream.device());
   Driver& driver = stream.device().driver();
   driver.check(driver.cuMemcpyHtoDAsync(to, from, bytes, stream.get()), "cuMemcpyHtoDAsync", "copy to device memory",
                name, byte_count(bytes) + " on stream '" + stream.name() + "'");
@@ -139,6 +148,7 @@ void write_device_async(const Stream& stream, CUdeviceptr to, const void* from, 
 
 void read_device_async(const Stream& stream, void* to, CUdeviceptr from, uint64_t bytes, std::string_view name) {
   if (bytes == 0) return;
+  const ContextGuard current(stream.device());
   Driver& driver = stream.device().driver();
   driver.check(driver.cuMemcpyDtoHAsync(to, from, bytes, stream.get()), "cuMemcpyDtoHAsync", "copy from device memory",
                name, byte_count(bytes) + " on stream '" + stream.name() + "'");
@@ -146,6 +156,7 @@ void read_device_async(const Stream& stream, void* to, CUdeviceptr from, uint64_
 
 void copy_device_async(const Stream& stream, CUdeviceptr to, CUdeviceptr from, uint64_t bytes, std::string_view name) {
   if (bytes == 0) return;
+  const ContextGuard current(stream.device());
   Driver& driver = stream.device().driver();
   driver.check(driver.cuMemcpyDtoDAsync(to, from, bytes, stream.get()), "cuMemcpyDtoDAsync",
                "copy within device memory", name, byte_count(bytes) + " on stream '" + stream.name() + "'");

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/context_guard.h"
 #include "runtime/error.h"
 #include "runtime/host_heap.h"
 
@@ -31,7 +32,10 @@ StagingBuffer::StagingBuffer(Device& device, std::string name, uint64_t bytes)
 
 StagingBuffer::~StagingBuffer() {
   if (mapping_ == nullptr) return;
-  if (pinned_) device_->driver().cuMemHostUnregister(data_);
+  if (pinned_) {
+    const ContextGuard current(*device_, std::nothrow);
+    device_->driver().cuMemHostUnregister(data_);
+  }
   munmap(mapping_, mapped_bytes_);
 }
 
@@ -46,6 +50,7 @@ StagingBuffer::StagingBuffer(StagingBuffer&& other) noexcept
 
 void StagingBuffer::pin() {
   if (pinned_) return;
+  const ContextGuard current(*device_);
   Driver& driver = device_->driver();
   const CUresult result = driver.cuMemHostRegister(data_, bytes_, 0);
   if (result != CUDA_SUCCESS)

@@ -1,7 +1,8 @@
-// A non-blocking stream: it does not synchronise with the default stream.
+// A non-blocking stream, which does not synchronise with the default stream; or a stream of another owner.
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "runtime/device.h"
 
@@ -12,6 +13,9 @@ class Event;
 class Stream {
  public:
   Stream(Device& device, std::string name);
+  // A stream of `device` that stays its owner's, who keeps it for as long as this is used. Null is the legacy default
+  // stream, which cannot be captured.
+  static Stream borrow(Device& device, CUstream stream, std::string name);
   ~Stream();
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
@@ -28,11 +32,14 @@ class Stream {
   void wait(const Event& event) const;
 
  private:
+  Stream(Device& device, CUstream stream, std::string name)
+      : device_(&device), name_(std::move(name)), stream_(stream) {}
   void release() noexcept;
 
   Device* device_;
   std::string name_;
   CUstream stream_ = nullptr;
+  bool owned_ = false;
 };
 
 }  // namespace nodewright

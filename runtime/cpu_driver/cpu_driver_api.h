@@ -14,8 +14,11 @@ enum class CpuSchedule : uint32_t {
   seeded,   // pseudo-random, from `seed`
 };
 
+inline constexpr int kMostCpuDevices = 8;
+
 struct CpuDriverOptions {
-  int sm_count = 4;             // what the device reports; grids derive from it
+  int devices = 1;              // up to kMostCpuDevices, alike, each with memory and a primary context of its own
+  int sm_count = 4;             // what a device reports; grids derive from it
   int compute_capability = 90;  // 90 or 80
   int workers = 0;              // threads that run blocks; 0 = as many as the machine has cores
   CpuSchedule schedule = CpuSchedule::forward;
@@ -23,7 +26,7 @@ struct CpuDriverOptions {
   bool check_accesses = false;         // every access against the roles of the arguments; needs images built `checked`
   bool poison = false;                 // overwrite pinned sources with 0xA5 once their deferred copy has run
   bool deferred = true;                // nothing runs before a synchronising call
-  uint64_t memory_bytes = 4ull << 30;  // device memory in total
+  uint64_t memory_bytes = 4ull << 30;  // memory of a device
   // A kernel, or the WHILE node of a graph, that runs longer fails with CUDA_ERROR_LAUNCH_TIMEOUT. 0: never.
   uint64_t launch_timeout_ms = 0;
 };

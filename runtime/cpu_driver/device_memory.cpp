@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -58,8 +59,9 @@ uint64_t DeviceMemory::place(uint64_t span) {
   return 0;
 }
 
-std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind) {
-  if (kind == Kind::device && (bytes > capacity_ || used_ + round_up(bytes, kAlignment) > capacity_)) return {};
+std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind, int device) {
+  uint64_t& used = used_.at(static_cast<size_t>(device));
+  if (kind == Kind::device && (bytes > capacity_ || used + round_up(bytes, kAlignment) > capacity_)) return {};
   if (bytes > reserved_ / 2) return {};
   const uint64_t pages = round_up(bytes, kPage);
   const uint64_t span = place(pages + 2 * kPage);
@@ -67,9 +69,13 @@ std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind) {
   if (mprotect(pointer(span + kPage), pages, PROT_READ | PROT_WRITE) != 0) return {};
   const uint64_t address = span + kPage + pages - round_up(bytes, kAlignment);
   memset(pointer(span + kPage), 0xff, pages);
-  if (kind == Kind::device) used_ += round_up(bytes, kAlignment);
-  blocks_[address] = {address, bytes, kind, ++serial_};
+  if (kind == Kind::device) used += round_up(bytes, kAlignment);
+  blocks_[address] = {address, bytes, kind, ++serial_, device};
   return address;
+}
+
+bool DeviceMemory::holds_device_memory() const {
+  return std::any_of(used_.begin(), used_.end(), [](uint64_t bytes) { return bytes != 0; });
 }
 
 void DeviceMemory::name(uint64_t address, std::string name) {
@@ -83,7 +89,7 @@ bool DeviceMemory::release(uint64_t address, Kind kind) {
   const uint64_t first = address / kPage * kPage, last = round_up(address + block.bytes, kPage);
   // A new mapping in one step gives the pages back and leaves no moment in which another thread could map there.
   mmap(pointer(first), last - first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (block.kind == Kind::device) used_ -= round_up(block.bytes, kAlignment);
+  if (block.kind == Kind::device) used_.at(static_cast<size_t>(block.device)) -= round_up(block.bytes, kAlignment);
   blocks_.erase(found);
   if (freed_.size() == kRememberedFrees) freed_.erase(freed_.begin());
   freed_[address] = block;

@@ -2,10 +2,13 @@
 // twice until the range has been passed through. Not thread-safe: the driver's lock guards it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+
+#include "runtime/cpu_driver/cpu_driver_api.h"
 
 namespace nodewright::cpu {
 
@@ -17,16 +20,18 @@ class DeviceMemory {
     uint64_t address, bytes;
     Kind kind;
     uint64_t serial;  // counts allocations: names the buffer in reports that nobody has named
+    int device;
     std::string name = {};
   };
 
+  // `capacity`: bytes of device memory that each device has.
   explicit DeviceMemory(uint64_t capacity);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // 256-byte aligned, filled with 0xFF: NaN in every float format. Empty: not enough memory.
-  std::optional<uint64_t> allocate(uint64_t bytes, Kind kind);
+  std::optional<uint64_t> allocate(uint64_t bytes, Kind kind, int device);
   // Of the buffer that starts there, in reports.
   void name(uint64_t address, std::string name);
   // False: no allocation of this kind starts there. The pages are gone at once.
@@ -41,14 +46,16 @@ class DeviceMemory {
   uint64_t begin() const { return base_; }
   uint64_t end() const { return base_ + reserved_; }
   uint64_t capacity() const { return capacity_; }
-  uint64_t used() const { return used_; }  // device memory only
+  uint64_t used(int device) const { return used_.at(static_cast<size_t>(device)); }  // device memory only
+  bool holds_device_memory() const;
 
  private:
   uint64_t place(uint64_t span);
 
-  uint64_t base_ = 0, reserved_ = 0, capacity_, used_ = 0, next_ = 0, serial_ = 0;
-  std::map<uint64_t, Block> blocks_;  // by address
-  std::map<uint64_t, Block> freed_;   // the last ones, for reports
+  uint64_t base_ = 0, reserved_ = 0, capacity_, next_ = 0, serial_ = 0;
+  std::array<uint64_t, kMostCpuDevices> used_{};  // by device
+  std::map<uint64_t, Block> blocks_;              // by address
+  std::map<uint64_t, Block> freed_;               // the last ones, for reports
 };
 
 }  // namespace nodewright::cpu

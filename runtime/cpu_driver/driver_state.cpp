@@ -1,6 +1,8 @@
 // The state's few functions.
 #include "runtime/cpu_driver/driver_state.h"
 
+#include <algorithm>
+
 namespace nodewright::cpu {
 
 thread_local CUcontext current_context = nullptr;
@@ -19,6 +21,29 @@ void State::fail(CUresult result, std::string text) {
   if (sticky != CUDA_SUCCESS) return;
   sticky = result;
   report = std::move(text);
+}
+
+bool State::is_retained(CUcontext context) const {
+  const uint64_t device = reinterpret_cast<uint64_t>(context) - kContextHandles;
+  return device < retained.size() && retained[device] > 0;
+}
+
+bool State::any_retained() const {
+  return std::any_of(retained.begin(), retained.end(), [](int count) { return count > 0; });
+}
+
+std::shared_ptr<Stream> State::find_stream(CUstream handle) const {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return null_stream;
+  const auto stream = streams.find(handle);
+  if (stream == nullptr) {
+    refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream: never created, or destroyed");
+  } else if (stream->context != current_context) {
+    refuse(CUDA_ERROR_INVALID_HANDLE, "the stream belongs to device " + std::to_string(device_of(stream->context)) +
+                                          ", and the context of device " + std::to_string(device_of(current_context)) +
+                                          " is current");
+    return nullptr;
+  }
+  return stream;
 }
 
 bool State::is_registered(uint64_t address, uint64_t bytes) const {

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,7 +31,7 @@ struct State {
   std::mutex mutex;
   CpuDriverOptions options;
   bool initialised = false;
-  int retained = 0;  // primary context
+  std::array<int, kMostCpuDevices> retained{};  // primary contexts
   std::unique_ptr<DeviceMemory> memory;
   std::map<uint64_t, uint64_t> registered;  // host memory of the program that is page-locked: begin, end
   std::unique_ptr<Executor> executor;
@@ -53,6 +54,13 @@ struct State {
   // The first error after dispatch stays until the last context is gone.
   void fail(CUresult result, std::string text);
 
+  bool is_retained(CUcontext context) const;  // a primary context of this driver that somebody holds
+  bool any_retained() const;
+
+  // The stream of a handle, null for the legacy default stream. Null, and the reason as a refusal: no such stream, or
+  // one of another context than the current.
+  std::shared_ptr<Stream> find_stream(CUstream handle) const;
+
   // Copies of the range run when their turn comes; those of other host memory run while the caller waits.
   bool is_registered(uint64_t address, uint64_t bytes) const;
   bool is_pageable(CUmemorytype type, const void* host) const;
@@ -61,9 +69,15 @@ struct State {
 // Lives as long as the process: its threads may outlast main.
 State& state();
 
-inline constexpr uint64_t kContextHandle = 9ull << 40 | 1;
+inline constexpr uint64_t kContextHandles = 9ull << 40 | 1;   // and the device
 inline constexpr uint64_t kConditionalHandles = 10ull << 40;  // and a number that never comes back
-inline CUcontext primary_context() { return reinterpret_cast<CUcontext>(kContextHandle); }
+inline CUcontext primary_context(int device) {
+  return reinterpret_cast<CUcontext>(kContextHandles + static_cast<uint64_t>(device));
+}
+// Of one of this driver's contexts.
+inline int device_of(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<uint64_t>(context) - kContextHandles);
+}
 extern thread_local CUcontext current_context;
 
 // Why the calling thread's last call was refused; nodewright_cpu_report shows it when there is no fault.
@@ -83,7 +97,7 @@ CUresult enter(Needs needs, Body&& body) {
   refusal.clear();
   if (needs != Needs::nothing && !s.initialised) return refuse(CUDA_ERROR_NOT_INITIALIZED, "cuInit was not called");
   if (s.sticky != CUDA_SUCCESS) return s.sticky;
-  if (needs == Needs::context && (current_context == nullptr || s.retained == 0))
+  if (needs == Needs::context && !s.is_retained(current_context))
     return refuse(CUDA_ERROR_INVALID_CONTEXT, "no current context in this thread");
   try {
     return body(s, lock);

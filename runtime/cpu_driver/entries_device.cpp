@@ -1,4 +1,4 @@
-// Entry points: loader queries, the one device, its primary context.
+// Entry points: loader queries, the devices, their primary contexts.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -82,8 +82,10 @@ CUresult result_text(CUresult error, const char** out, const char* ResultText::*
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult check_device(CUdevice device) {
-  return device == 0 ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_DEVICE, "the CPU driver has one device, number 0");
+CUresult check_device(const State& state, CUdevice device) {
+  if (device >= 0 && device < state.options.devices) return CUDA_SUCCESS;
+  return refuse(CUDA_ERROR_INVALID_DEVICE,
+                "the CPU driver has " + std::to_string(state.options.devices) + " devices, number 0 and on");
 }
 
 int shared_optin_bytes(const State& state) { return static_cast<int>(shared_limit_bytes(state)); }
@@ -244,18 +246,18 @@ CUresult CUDAAPI cuGetErrorString(CUresult error, const char** out) {
 }
 
 CUresult CUDAAPI cuDeviceGetCount(int* count) {
-  return enter(Needs::initialised, [&](State&, Lock&) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
     if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *count = 1;
+    *count = s.options.devices;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
-  return enter(Needs::initialised, [&](State&, Lock&) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
-    return check_device(ordinal);
+    *device = ordinal;
+    return check_device(s, ordinal);
   });
 }
 
@@ -263,14 +265,14 @@ CUresult CUDAAPI cuDeviceGetName(char* name, int length, CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
     snprintf(name, static_cast<size_t>(length), "Nodewright CPU driver (as sm_%d)", s.options.compute_capability);
-    return check_device(device);
+    return check_device(s, device);
   });
 }
 
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = check_device(device);
+    const CUresult result = check_device(s, device);
     return result != CUDA_SUCCESS ? result : device_attribute(s, attribute, *value);
   });
 }
@@ -279,42 +281,43 @@ CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *bytes = s.options.memory_bytes;
-    return check_device(device);
+    return check_device(s, device);
   });
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = check_device(s, device); result != CUDA_SUCCESS) return result;
     if (s.memory == nullptr) s.memory = std::make_unique<DeviceMemory>(s.options.memory_bytes);
     if (s.null_stream == nullptr) s.null_stream = std::make_shared<Stream>();
     if (s.executor == nullptr) s.executor = std::make_unique<Executor>(s);
-    ++s.retained;
-    *context = primary_context();
+    ++s.retained[static_cast<size_t>(device)];
+    *context = primary_context(device);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
   return enter_release([&](State& s, Lock& lock) {
-    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
-    if (s.retained == 0) return refuse(CUDA_ERROR_INVALID_CONTEXT, "the primary context is not retained");
-    if (s.retained == 1) {
-      s.executor->wait_for_all(lock);
+    if (const CUresult result = check_device(s, device); result != CUDA_SUCCESS) return result;
+    int& retained = s.retained[static_cast<size_t>(device)];
+    if (retained == 0) return refuse(CUDA_ERROR_INVALID_CONTEXT, "the primary context is not retained");
+    if (retained == 1) s.executor->wait_for_all(lock);
+    --retained;
+    if (!s.any_retained()) {
       s.sticky = CUDA_SUCCESS;
       s.report.clear();
       s.registered.clear();
     }
-    --s.retained;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
-    if (context != nullptr && (context != primary_context() || s.retained == 0))
-      return refuse(CUDA_ERROR_INVALID_CONTEXT, "not the primary context, or released");
+    if (context != nullptr && !s.is_retained(context))
+      return refuse(CUDA_ERROR_INVALID_CONTEXT, "no primary context, or released");
     current_context = context;
     return CUDA_SUCCESS;
   });
@@ -324,6 +327,14 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
   return enter(Needs::initialised, [&](State&, Lock&) {
     if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *context = current_context;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
+  return enter(Needs::context, [&](State&, Lock&) {
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *device = device_of(current_context);
     return CUDA_SUCCESS;
   });
 }
@@ -345,16 +356,16 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
-  return enter(Needs::initialised, [&](State&, Lock&) { return check_device(device); });
+  return enter(Needs::initialised, [&](State& s, Lock&) { return check_device(s, device); });
 }
 
 // Memory of graphs' allocation nodes, which this driver does not have: no byte is in use or held back.
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
-  return enter(Needs::initialised, [&](State&, Lock&) {
+  return enter(Needs::initialised, [&](State& s, Lock&) {
     if (value == nullptr || attribute < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
         attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
       return CUDA_ERROR_INVALID_VALUE;
     *static_cast<cuuint64_t*>(value) = 0;
-    return check_device(device);
+    return check_device(s, device);
   });
 }

@@ -78,9 +78,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
 CUresult CUDAAPI cuGraphUpload(CUgraphExec exec, CUstream stream) {
   return enter(Needs::context, [&](State& s, Lock&) {
     if (s.execs.find(exec) == nullptr) return no_exec();
-    if (stream != nullptr && s.streams.find(stream) == nullptr)
-      return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
-    return CUDA_SUCCESS;
+    return s.find_stream(stream) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
   });
 }
 
@@ -88,8 +86,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
     const auto exec = s.execs.find(handle);
     if (exec == nullptr) return no_exec();
-    const auto stream = stream_handle == nullptr ? s.null_stream : s.streams.find(stream_handle);
-    if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    const auto stream = s.find_stream(stream_handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture != nullptr)
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "launching a graph into a capture on the CPU driver");
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");

@@ -20,7 +20,7 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode 
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D* copy,
                                                 CUcontext context) {
   return change_exec_node<CopyWork>(handle, node, [&](State& s, CopyWork& next) {
-    if (copy == nullptr || context != primary_context()) return CUDA_ERROR_INVALID_VALUE;
+    if (copy == nullptr || !s.is_retained(context)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_copy(s, *copy); result != CUDA_SUCCESS) return result;
     if (copy->srcMemoryType != next.copy.srcMemoryType || copy->dstMemoryType != next.copy.dstMemoryType)
       return refuse(CUDA_ERROR_INVALID_VALUE, "the kinds of memory of a copy node may not change");
@@ -37,7 +37,7 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode 
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                                 const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext context) {
   return change_exec_node<FillWork>(handle, node, [&](State& s, FillWork& next) {
-    if (fill == nullptr || context != primary_context()) return CUDA_ERROR_INVALID_VALUE;
+    if (fill == nullptr || !s.is_retained(context)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_fill(s, *fill); result != CUDA_SUCCESS) return result;
     if (fill->width == 0 || fill->height == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would fill nothing");
     if (!may_become(next.fill, *fill))

@@ -87,8 +87,8 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, C
     if (graph == nullptr) return no_graph();
     if (out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0)
       return refuse(CUDA_ERROR_INVALID_VALUE, "no place for the handle, or unknown flags");
-    if (context != primary_context())
-      return refuse(CUDA_ERROR_INVALID_CONTEXT, "a conditional handle needs the primary context");
+    if (!s.is_retained(context))
+      return refuse(CUDA_ERROR_INVALID_CONTEXT, "a conditional handle needs a primary context that is retained");
     const auto conditional = std::make_shared<Conditional>();
     static uint64_t last = 0;
     *out = conditional->handle = kConditionalHandles | ++last;

@@ -199,8 +199,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
   return enter(Needs::context, [&](State& s, Lock& lock) {
     if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const std::string label = take_label();
-    const auto stream = config->hStream == nullptr ? s.null_stream : s.streams.find(config->hStream);
-    if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    const auto stream = s.find_stream(config->hStream);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     KernelWork work;
     bool programmatic = false;
     if (const CUresult result = read_attributes(*config, work.attributes, programmatic); result != CUDA_SUCCESS)

@@ -26,8 +26,8 @@ void stage(CopyWork& work) {
 }
 
 CUresult queue_copy(State& s, Lock& lock, CUstream handle, const CUDA_MEMCPY3D& copy) {
-  const auto stream = handle == nullptr ? s.null_stream : s.streams.find(handle);
-  if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+  const auto stream = s.find_stream(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = check_copy(s, copy); result != CUDA_SUCCESS) return result;
   CopyWork work{.copy = copy, .poison = s.options.poison};
   if (stream->capture != nullptr) {
@@ -63,8 +63,8 @@ CUresult copy_later(CUstream stream, const CUDA_MEMCPY3D& copy) {
 
 CUresult fill_later(CUstream handle, const CUDA_MEMSET_NODE_PARAMS& fill) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = handle == nullptr ? s.null_stream : s.streams.find(handle);
-    if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult result = check_fill(s, fill); result != CUDA_SUCCESS) return result;
     if (stream->capture != nullptr)
       return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_MEMSET, {take_label(), FillWork{fill}});
@@ -83,10 +83,11 @@ constexpr CUmemorytype kHost = CU_MEMORYTYPE_HOST, kDevice = CU_MEMORYTYPE_DEVIC
 
 CUresult allocate(State& s, uint64_t bytes, DeviceMemory::Kind kind, uint64_t& address) {
   if (bytes == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "an allocation of 0 bytes");
-  const auto found = s.memory->allocate(bytes, kind);
+  const int device = device_of(current_context);
+  const auto found = s.memory->allocate(bytes, kind, device);
   if (!found)
     return refuse(CUDA_ERROR_OUT_OF_MEMORY, "asked for " + std::to_string(bytes) + " bytes, " +
-                                                std::to_string(s.memory->capacity() - s.memory->used()) + " of " +
+                                                std::to_string(s.memory->capacity() - s.memory->used(device)) + " of " +
                                                 std::to_string(s.memory->capacity()) + " are free");
   address = *found;
   return CUDA_SUCCESS;
@@ -106,7 +107,7 @@ CUresult release(State& s, Lock& lock, uint64_t address, DeviceMemory::Kind kind
 CUresult CUDAAPI cuMemGetInfo(size_t* free, size_t* total) {
   return enter(Needs::context, [&](State& s, Lock&) {
     if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *free = s.memory->capacity() - s.memory->used();
+    *free = s.memory->capacity() - s.memory->used(device_of(current_context));
     *total = s.memory->capacity();
     return CUDA_SUCCESS;
   });

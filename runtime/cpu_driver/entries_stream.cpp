@@ -7,11 +7,6 @@ using namespace nodewright::cpu;
 
 namespace {
 
-std::shared_ptr<Stream> find_stream(State& s, CUstream handle) {
-  return handle == nullptr || handle == CU_STREAM_LEGACY ? s.null_stream : s.streams.find(handle);
-}
-
-CUresult no_stream() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream: never created, or destroyed"); }
 CUresult no_event() { return refuse(CUDA_ERROR_INVALID_HANDLE, "no such event: never created, or destroyed"); }
 
 bool is_done(const Event& event) { return event.recorded == nullptr || event.recorded->done; }
@@ -29,6 +24,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream* out, unsigned int flags) {
     if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
     auto stream = std::make_shared<Stream>();
     stream->flags = flags;
+    stream->context = current_context;
     *out = stream->handle = s.streams.add(stream);
     return CUDA_SUCCESS;
   });
@@ -38,7 +34,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream* out, unsigned int flags) {
 CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
   return enter_release([&](State& s, Lock&) {
     const auto stream = s.streams.take(handle);
-    if (stream == nullptr) return no_stream();
+    if (stream == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream: never created, or destroyed");
     abandon_capture(s, *stream);
     return CUDA_SUCCESS;
   });
@@ -46,8 +42,8 @@ CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult result = forbid_on_capturing(*stream, "cuStreamSynchronize"); result != CUDA_SUCCESS)
       return result;
     if (stream == s.null_stream) return s.executor->wait_for_blocking(lock);
@@ -57,8 +53,8 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult result = forbid_on_capturing(*stream, "cuStreamQuery"); result != CUDA_SUCCESS) return result;
     if (stream->queue.empty()) return CUDA_SUCCESS;
     const CUresult result = s.executor->advance(lock, stream->last);
@@ -69,8 +65,8 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle) {
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const auto event = s.events.find(event_handle);
     if (event == nullptr) return no_event();
     if (flags > CU_EVENT_WAIT_EXTERNAL) return refuse(CUDA_ERROR_INVALID_VALUE, "unknown flags of cuStreamWaitEvent");
@@ -90,8 +86,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
     Work work{take_label(), HostWork{function, data}};
     if (stream->capture != nullptr) return capture_work(s, *stream, CU_GRAPH_NODE_TYPE_HOST, std::move(work));
@@ -108,6 +104,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* out, unsigned int flags) {
     if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
     auto event = std::make_shared<Event>();
     event->timing = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    event->context = current_context;
     *out = event->handle = s.events.add(event);
     return CUDA_SUCCESS;
   });
@@ -123,10 +120,14 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle) {
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
-    const auto stream = find_stream(s, stream_handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(stream_handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const auto event = s.events.find(handle);
     if (event == nullptr) return no_event();
+    if (event->context != current_context)
+      return refuse(CUDA_ERROR_INVALID_HANDLE,
+                    "the event belongs to device " + std::to_string(device_of(event->context)) +
+                        ", the stream to device " + std::to_string(device_of(current_context)));
     if (flags > CU_EVENT_RECORD_EXTERNAL) return refuse(CUDA_ERROR_INVALID_VALUE, "unknown flags of an event record");
     if (flags == CU_EVENT_RECORD_EXTERNAL) {
       if (stream->capture == nullptr)
@@ -177,8 +178,8 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent start_handle, CUevent end
 
 CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
   return enter(Needs::context, [&](State& s, Lock&) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (stream == s.null_stream)
       return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture");
     return begin_capture(s, stream, mode, nullptr, {});
@@ -188,8 +189,8 @@ CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode)
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle, const CUgraphNode* dependencies,
                                              const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode) {
   return enter(Needs::context, [&](State& s, Lock&) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (stream == s.null_stream)
       return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture");
     const auto graph = s.graphs.find(graph_handle);
@@ -208,8 +209,8 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_hand
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   return enter(Needs::context, [&](State& s, Lock&) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return end_capture(s, *stream, graph);
   });
@@ -217,8 +218,8 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   return enter(Needs::context, [&](State& s, Lock&) {
-    const auto stream = find_stream(s, handle);
-    if (stream == nullptr) return no_stream();
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *status = stream->capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
               : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED

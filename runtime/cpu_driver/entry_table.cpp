@@ -33,10 +33,10 @@ const Entry* entries() {
 }
 
 bool valid(const CpuDriverOptions& options) {
-  return options.sm_count > 0 && options.sm_count <= 1024 &&
-         (options.compute_capability == 80 || options.compute_capability == 90) && options.workers >= 0 &&
-         options.workers <= 1024 && options.schedule <= CpuSchedule::seeded && options.memory_bytes >= (1 << 20) &&
-         options.memory_bytes <= (1ull << 38);
+  return options.devices > 0 && options.devices <= kMostCpuDevices && options.sm_count > 0 &&
+         options.sm_count <= 1024 && (options.compute_capability == 80 || options.compute_capability == 90) &&
+         options.workers >= 0 && options.workers <= 1024 && options.schedule <= CpuSchedule::seeded &&
+         options.memory_bytes >= (1 << 20) && options.memory_bytes <= (1ull << 38);
 }
 
 }  // namespace
@@ -62,11 +62,11 @@ NODEWRIGHT_EXPORT int nodewright_cpu_configure(const CpuDriverOptions* options) 
   State& s = state();
   const Lock lock(s.mutex);
   if (options == nullptr || !valid(*options)) return CUDA_ERROR_INVALID_VALUE;
-  if (s.retained > 0) return CUDA_ERROR_ALREADY_MAPPED;
+  if (s.any_retained()) return CUDA_ERROR_ALREADY_MAPPED;
   old = std::move(s.executor);
   s.options = *options;
   s.launches = 0;
-  if (s.memory != nullptr && s.memory->used() == 0) s.memory.reset();
+  if (s.memory != nullptr && !s.memory->holds_device_memory()) s.memory.reset();
   return CUDA_SUCCESS;
 }
 

@@ -56,7 +56,7 @@ CUresult conditional_work(State& state, CUDA_CONDITIONAL_NODE_PARAMS& params, Wo
   auto condition = entry != state.conditionals.end() ? entry->second.lock() : nullptr;
   if (condition == nullptr || condition->graph == nullptr)
     return refuse(CUDA_ERROR_INVALID_HANDLE, "no such conditional handle: never made, or its graph was destroyed");
-  if (params.ctx != primary_context())
+  if (!state.is_retained(params.ctx))
     return refuse(CUDA_ERROR_INVALID_CONTEXT, "the conditional node's context is not that of its handle");
   if (!allowed(params.type, params.size))
     return refuse(CUDA_ERROR_INVALID_VALUE, "conditional type " + std::to_string(params.type) + " with " +
@@ -76,7 +76,7 @@ CUresult conditional_work(State& state, CUDA_CONDITIONAL_NODE_PARAMS& params, Wo
 CUresult work_from_params(State& state, CUgraphNodeParams& params, Work& work) {
   if (params.reserved0[0] != 0 || params.reserved0[1] != 0 || params.reserved0[2] != 0 || params.reserved2 != 0)
     return refuse(CUDA_ERROR_INVALID_VALUE, "reserved members of the node's parameters are not zero");
-  const auto foreign = [](CUcontext context) { return context != nullptr && context != primary_context(); };
+  const auto foreign = [&](CUcontext context) { return context != nullptr && !state.is_retained(context); };
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       const auto& from = params.kernel;

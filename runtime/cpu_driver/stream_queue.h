@@ -42,6 +42,7 @@ struct Operation {
 
 struct Stream {
   CUstream handle = nullptr;
+  CUcontext context = nullptr;  // null for the legacy default stream, which is every context's
   unsigned flags = 0;
   std::deque<Operation> queue;
   CompletionRef last;  // of the newest operation
@@ -51,6 +52,7 @@ struct Stream {
 
 struct Event {
   CUevent handle = nullptr;
+  CUcontext context = nullptr;
   bool timing = true;
   CompletionRef recorded;  // null: never recorded
   std::shared_ptr<Capture> capture;

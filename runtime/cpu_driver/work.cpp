@@ -174,7 +174,7 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
   if (params.sharedMemBytes > work.loaded->max_dynamic_shared)
     return bad(number(params.sharedMemBytes) + " bytes of dynamic shared memory, its limit is " +
                number(work.loaded->max_dynamic_shared) + " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
-  if (params.ctx != nullptr && params.ctx != primary_context()) return bad("a context that is not the primary one");
+  if (params.ctx != nullptr && !state.is_retained(params.ctx)) return bad("a context that is not the primary one");
   if (params.extra != nullptr && params.kernelParams != nullptr) return bad("arguments in two ways");
   work.by_extra = params.extra != nullptr;
   if (work.by_extra) {

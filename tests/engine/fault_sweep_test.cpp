@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/event.h"
 #include "tests/engine/golden_model.h"
@@ -43,6 +44,7 @@ struct Outcome {
 
 void decode(Driver& driver, int64_t bucket, RunMode mode, Interposer& interposer, bool leaks, Outcome& outcome) {
   Device device(driver, 0);
+  const ContextGuard current(device);
   Stream stream(device, "decode");
   KernelCache kernels(device);
   const DecoderModel model = DecoderModel::load(device, stream, golden_folder("llama/odd_sizes"));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -180,6 +181,7 @@ TEST(HandlesUnderFaults, EachCallOfAStartUpMayFail) {
     bool failed = false;
     try {
       Device device(*driver, 0);
+      const ContextGuard current(device);
       const Stream stream(device, "s");
       const Event event(device, "e");
       const DeviceBuffer buffer(device, "b", 256);

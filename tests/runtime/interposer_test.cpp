@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
 #include "runtime/memory.h"
@@ -132,11 +133,11 @@ TEST_F(InterposerTest, CountsCallsOfSeveralThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      device_.make_current();
+      const ContextGuard current(device_);
       for (int i = 0; i < 100; ++i) const Event event(device_, "e");
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(interposer_.calls() - before, 4u * (1 + 200));
+  EXPECT_EQ(interposer_.calls() - before, 4u * (2 + 200)) << "the context set and put back, 100 events";
   EXPECT_EQ(interposer_.live_count(HandleKind::event), 0u);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 #include "runtime/memory.h"
@@ -211,7 +212,7 @@ TEST_F(KernelCacheTest, TwoCachesMayCompileAndWriteTheSameKernelAtOnce) {
   std::vector<std::thread> writers;
   for (int w = 0; w < 2; ++w)
     writers.emplace_back([&] {
-      device_.make_current();
+      const ContextGuard current(device_);
       KernelCache cache(device_, options());
       EXPECT_EQ(cache.get(scale_).name, "scale");
       EXPECT_EQ(cache.stats().disk_failures, 0u);
@@ -229,7 +230,7 @@ TEST_F(KernelCacheTest, ThreadsThatAskForOneKernelGetTheSame) {
   std::vector<std::thread> threads;
   for (auto& kernel : got)
     threads.emplace_back([&] {
-      device_.make_current();
+      const ContextGuard current(device_);
       kernel = &cache.get(scale_);
     });
   for (std::thread& thread : threads) thread.join();
