@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bench/graph_bench.h"
+#include "bench/library_bench.h"
 #include "bench/model_graph_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_record.h"
@@ -28,7 +29,8 @@ struct GraphBenchCommand {
   std::vector<int> lengths{1, 10, 100, 300, 1000, 2000};
   GraphBenchOptions bench;
   std::filesystem::path model;
-  bool model_only = false, buckets = false, reserve = false, check = false;
+  LibraryBenchOptions library;
+  bool products = false, model_only = false, buckets = false, reserve = false, check = false;
   int64_t most_rows = 512, context = 1024;
   RecordOptions record;
 };
@@ -40,7 +42,7 @@ constexpr int kFirstBuildNodes = 1000;
 
 std::vector<GraphCase> cases_of(const GraphBenchCommand& command) {
   std::vector<GraphCase> cases;
-  if (command.model_only) return cases;
+  if (command.model_only || command.products) return cases;
   for (const std::string& shape : command.shapes)
     for (const std::string& width : command.widths)
       for (const int nodes : command.lengths)
@@ -61,6 +63,7 @@ struct Measured {
   std::vector<GraphBenchRow> rows;
   std::optional<ModelGraphResult> model;
   std::optional<BucketsResult> buckets;
+  std::vector<LibraryBenchLine> products;
 
   std::vector<GraphBenchLine> lines() const {
     std::vector<GraphBenchLine> lines;
@@ -90,6 +93,13 @@ Measured measure(Device& device, Stream& stream, KernelCache& kernels, const Gra
     write_standard_output(describe(*measured.model, folder_name(command.model)) + "\n");
   }
   for (const GraphCase& c : cases) measured.rows.push_back({bench_graph(device, stream, kernels, c, command.bench), 0});
+
+  if (command.products) {
+    LibraryBenchOptions library = command.library;
+    library.repetitions = command.bench.repetitions;
+    measured.products = bench_library(device, stream, kernels, library);
+    write_standard_output(library_table(measured.products, command.library) + "\n");
+  }
 
   // Memory last: the many graphs that it takes leave the heap in pieces. None is destroyed before all are measured,
   // since the driver serves a graph from what earlier ones left behind.
@@ -124,6 +134,8 @@ nlohmann::ordered_json record_of(const GraphBenchCommand& command, const Device&
     file["model"]["name"] = folder_name(command.model);
     file["model"]["context"] = command.context;
   }
+  if (!measured.products.empty())
+    file["products"] = json_list(measured.products, [](const LibraryBenchLine& line) { return json_of(line); });
   if (measured.buckets) file["buckets"] = json_of(*measured.buckets);
   file["targets"] = json_list(targets, [](const Target& target) { return json_of(target); });
   return file;
@@ -172,6 +184,16 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   graph->add_option("--model", command->model, "checkpoint folder: its decode plan in all three modes as well");
   graph->add_flag("--model-only", command->model_only, "no chains and forks, the model alone");
+  graph->add_flag("--products", command->products, "no chains and forks: a chain of library products in both forms");
+  graph->add_option("--product-rows", command->library.rows, "of each product")
+      ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+  graph->add_option("--product-edge", command->library.edge, "columns and inner size of each product")
+      ->check(CLI::Range(16, 1 << 14))
+      ->capture_default_str();
+  graph->add_option("--product-nodes", command->library.nodes, "products of the chain")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
   graph->add_flag("--reserve", command->reserve, "before the buckets, one graph of as many nodes as they have in all");
   graph->add_option("--most-rows", command->most_rows, "of the largest bucket")

@@ -266,4 +266,21 @@ nlohmann::ordered_json json_of(const BucketsResult& result) {
   return json;
 }
 
+std::string library_table(const std::vector<LibraryBenchLine>& lines, const LibraryBenchOptions& options) {
+  std::string text = fmt::format(
+      "products: {} of {}x{}x{} bf16 in a chain, us\n{:<12} {:>8} {:>10} {:>12} {:>10} {:>10} {:>12}\n", options.nodes,
+      options.rows, options.edge, options.edge, "form", "in it", "add", "instantiate", "launch", "gpu", "gpu a node");
+  for (const LibraryBenchLine& line : lines)
+    text += fmt::format("{:<12} {:>8} {:>10.1f} {:>12.1f} {:>10.2f} {:>10.1f} {:>12.3f}\n",
+                        line.form == LibraryForm::kernel ? "kernel" : "child_graph", line.in_form, line.add.median,
+                        line.instantiate.median, line.launch.median, line.gpu.median, line.gpu.median / options.nodes);
+  return text;
+}
+
+nlohmann::ordered_json json_of(const LibraryBenchLine& line) {
+  return {{"form", to_string(line.form)},          {"in_form", line.in_form},
+          {"add_us", spread_json(line.add)},       {"instantiate_us", spread_json(line.instantiate)},
+          {"launch_us", spread_json(line.launch)}, {"gpu_us", spread_json(line.gpu)}};
+}
+
 }  // namespace nodewright::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/graph_bench.h"
+#include "bench/library_bench.h"
 #include "bench/model_graph_bench.h"
 
 namespace nodewright::cli {
@@ -26,11 +27,13 @@ std::string describe(const ModelGraphResult& result, const std::string& model);
 std::string bucket_heading();
 std::string describe(const BucketLine& line);
 std::string describe_totals(const BucketsResult& result);
+std::string library_table(const std::vector<LibraryBenchLine>& lines, const LibraryBenchOptions& options);
 
 // Spreads in microseconds, those not measured left out.
 nlohmann::ordered_json json_of(const GraphBenchRow& row);
 nlohmann::ordered_json json_of(const FirstBuild& first);
 nlohmann::ordered_json json_of(const ModelGraphResult& result);
 nlohmann::ordered_json json_of(const BucketsResult& result);
+nlohmann::ordered_json json_of(const LibraryBenchLine& line);
 
 }  // namespace nodewright::cli

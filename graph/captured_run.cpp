@@ -58,6 +58,11 @@ void check_capturable(const Plan& plan) {
                    .detail = fmt::format(
                        "node '{}' is conditional: stream capture would have to wait for its condition", node.name),
                    .advice = "run the plan explicitly or eagerly"});
+    if (node.kind == NodeKind::library && node.library->graph != nullptr)
+      throw Error({.doing = "capture plan",
+                   .object = plan.name,
+                   .detail = fmt::format("node '{}' is a graph that was built elsewhere", node.name),
+                   .advice = "run the plan explicitly or eagerly"});
   }
 }
 

@@ -12,7 +12,8 @@ namespace nodewright {
 class CapturedGraph {
  public:
   // Captures run_eager(plan, stream), instantiates and uploads. Nothing runs. The plan may be dropped afterwards.
-  // Throws Error for a plan with a conditional node: its condition is not known while capturing.
+  // Throws Error for a plan with a conditional node, whose condition is not known while capturing, or with a graph built
+  // elsewhere.
   CapturedGraph(const Plan& plan, const Stream& stream);
 
   // Captures `plan` again, nodes and edges as before but with other arguments, and updates the instantiated graph in

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/graph_builder.h"
+#include "graph/graph_handle.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -43,8 +44,9 @@ const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
   return nullptr;
 }
 
-// A copy of `name` that lives as long as the program, as a use's field does: a use outlives the inner plan whose node it is named after, where
-// patch_child puts another plan in its place. There are as many as there are names of inner nodes.
+// A copy of `name` that lives as long as the program, as a use's field does: a use outlives the inner plan whose node
+// it is named after, where patch_child puts another plan in its place. There are as many as there are names of inner
+// nodes.
 std::string_view kept_name(std::string_view name) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> names;
@@ -173,6 +175,18 @@ NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUs
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) addressed.push_back(declared_use(use, addressed.size()));
   return add(std::move(node), addressed, std::nullopt, after);
+}
+
+NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
+                           const std::vector<NodeId>& after) {
+  if (graph == nullptr)
+    refuse(new_node(name, NodeKind::library), "it has no graph", "pass the graph that the node is to be a copy of");
+  const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
+                       exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
+    if (!*exec) exec->emplace(instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
+    driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
+  };
+  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = "graph"}, after);
 }
 
 NodeId GraphBuilder::record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,

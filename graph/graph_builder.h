@@ -184,6 +184,13 @@ class GraphBuilder {
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
                  const std::vector<NodeId>& after = {});
 
+  // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all that
+  // they touch. The graph stays its owner's and must outlive the plan; what its owner changes later reaches no graph that
+  // was built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the node when there
+  // are nodes that a child graph cannot have: conditional nodes, allocations and frees.
+  NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
+               const std::vector<NodeId>& after = {});
+
   // A matrix product as a library node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c
   // and bias, writes y and the workspace; without an operand c, beta adds to y. Refused: an operand that is missing,
   // too short, of another element type or not aligned as planned.

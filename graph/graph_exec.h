@@ -101,6 +101,10 @@ class ExplicitGraph {
   };
   const Stats& stats() const { return stats_; }
   const Plan& plan() const { return *plan_; }  // as built: patches do not show here
+  // The driver's handles, which live as long as this and are not to be destroyed. A launch of exec() by the caller says
+  // nothing of what a host node threw or of a buffer that was freed, and the destructor does not wait for it; what the
+  // caller changes in either, patches, patch_child and read_back know nothing of. graph() may be read, cloned, and given
+  // to another graph as a child; its nodes have the names and order of the plan (node()).
   CUgraph graph() const { return graph_.get(); }
   CUgraphExec exec() const { return exec_.get(); }
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }

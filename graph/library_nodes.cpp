@@ -140,14 +140,34 @@ CUgraphNode add_kernel(const PlanNode& node, const Driver& driver, const NodePla
   return added;
 }
 
-CUgraphNode add_graph(const PlanNode& node, const Driver& driver, const NodePlace& place, GraphHandle& captured) {
+CUgraphNode add_graph(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraph graph,
+                      CUgraphChildGraphNodeOwnership ownership) {
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
-  parameters.graph.graph = captured.get();
-  parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  const CUgraphNode added = add(node, driver, place, parameters, "the child graph of a library");
-  captured.release();
-  return added;
+  parameters.graph.graph = graph;
+  parameters.graph.ownership = ownership;
+  return add(node, driver, place, parameters, "as a child graph");
+}
+
+// The driver's rules for copies of graphs (CUDA driver API, cuGraphAddNode and cuGraphClone).
+void check_may_be_copied(const PlanNode& node, const std::vector<SubmittedNode>& nodes) {
+  for (const SubmittedNode& inner : nodes) {
+    const bool allocates = inner.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || inner.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+    if (allocates || inner.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+      throw Error({.doing = "add node",
+                   .object = node.name,
+                   .detail = fmt::format("its graph has {}, which a copy in another graph cannot have",
+                                         allocates ? "a node that allocates or frees memory" : "a conditional node"),
+                   .advice = "launch that graph by itself, before or after this one"});
+  }
+}
+
+BuiltLibrary add_copy(const PlanNode& node, const Driver& driver, const NodePlace& place) {
+  const CUgraph graph = node.library->graph;
+  std::vector<SubmittedNode> nodes = submitted_nodes(node, driver, nodes_of(node, driver, graph));
+  check_may_be_copied(node, nodes);
+  const CUgraphNode added = add_graph(node, driver, place, graph, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE);
+  return {added, LibraryForm::graph, std::move(nodes)};
 }
 
 }  // namespace
@@ -180,6 +200,7 @@ void submit_library(const PlanNode& node, const Driver& driver, CUstream stream)
 AddedLibrary add_library(const PlanNode& node, const NodePlace& place, const Stream& stream, LibraryForm preferred) {
   const Driver& driver = stream.device().driver();
   if (node.host != nullptr) return {{add_stand_in(node, driver, place), LibraryForm::stand_in, {}}, {}};
+  if (node.library->graph != nullptr) return {add_copy(node, driver, place), {}};
   GraphHandle captured = capture(node, driver, stream.get());
   const std::vector<CUgraphNode> handles = nodes_of(node, driver, captured.get());
   if (handles.empty())
@@ -189,7 +210,8 @@ AddedLibrary add_library(const PlanNode& node, const NodePlace& place, const Str
     const CUgraphNode added = add_kernel(node, driver, place, handles[0]);
     return {{added, LibraryForm::kernel, std::move(submitted)}, std::move(captured)};
   }
-  const CUgraphNode added = add_graph(node, driver, place, captured);
+  const CUgraphNode added = add_graph(node, driver, place, captured.get(), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+  captured.release();
   return {{added, LibraryForm::graph, std::move(submitted)}, {}};
 }
 
@@ -226,7 +248,7 @@ void LibraryLoader::load(const Plan& plan) {
   const ContextGuard current(*plan.device);
   for (const PlanNode& node : plan.nodes) {
     for (const auto& body : node.bodies) load(*body);
-    if (node.kind != NodeKind::library || node.host != nullptr) continue;
+    if (node.kind != NodeKind::library || node.host != nullptr || node.library->graph != nullptr) continue;
     const std::string& what = node.library->what;
     if (!what.empty() && !seen_.insert(what).second) continue;
     if (!stream_) stream_.emplace(*plan.device, "load libraries");

@@ -1,6 +1,6 @@
 // A node that a library submits to a stream: cuBLASLt, cuDNN, CUB, CUTLASS, NCCL. The call is captured once, when the
 // graph is built, and what it has submitted is put into the graph: one kernel as a kernel node of ours, anything else
-// as a child graph. With captured_run, the only file that captures.
+// as a child graph, as is a graph that was built elsewhere. With captured_run, the only file that captures.
 #pragma once
 
 #include <array>

@@ -123,7 +123,8 @@ struct LibraryCall {
   std::function<void(CUstream)> submit = {};
   std::function<void()> stand_in = {};  // computes the same on the host: runs in its place on the CPU driver
   bool on_cpu_driver = false;           // `submit` makes its driver calls through Driver: it needs no stand-in
-  std::string what = {};                // for dumps; calls of the same words need the same kernels
+  CUgraph graph = nullptr;  // instead: the nodes of this graph, which belongs to the program; `submit` launches them
+  std::string what = {};    // for dumps; calls of the same words need the same kernels
 };
 
 // Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.

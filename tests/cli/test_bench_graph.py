@@ -73,6 +73,15 @@ class Synthetic(CommandTest):
         self.assertEqual("%.2f" % chain["us"]["patch_foreign_one"]["median"], shown.group(1).split()[9])
         self.assertFalse(any("foreign_build" in c["us"] for c in self.record["cases"] if c["shape"] != "chain"))
 
+    def test_products_are_measured_as_kernel_nodes_and_as_child_graphs(self):
+        text, record = record_of(self, *SMALL[:4], "--products", "--product-rows", "2", "--product-edge", "16",
+                                 "--product-nodes", "3", "--repetitions", "2")
+        self.assertEqual([["kernel", "3"], ["child_graph", "3"]],
+                         [row.split()[:2] for row in re.findall(r"^(?:kernel|child_graph) .*$", text, re.MULTILINE)])
+        self.assertEqual(["kernel", "child graph"], [line["form"] for line in record["products"]])
+        for line in record["products"]:
+            self.assertTrue(all(line[name]["median"] > 0 for name in ("add_us", "instantiate_us", "launch_us", "gpu_us")))
+
     def test_a_target_that_was_not_measured_is_not_met(self):
         self.assertEqual(6, len(re.findall(r"not measured us +at most [\d.]+ +-$", self.text, re.MULTILINE)))
         self.assertEqual([(None, False)] * 6, [(t["value"], t["met"]) for t in self.record["targets"]])

@@ -1,7 +1,7 @@
 // Library nodes, with calls that submit kernels of ours and fills in a library's place.
 #include "graph/library_nodes.h"
 
-#include "graph/eager_run.h"
+#include "graph/captured_run.h"
 #include "graph/graph_dump.h"
 #include "graph/timed_twin.h"
 #include "tests/graph/library_work.h"
@@ -264,6 +264,75 @@ TEST_F(LibraryNodesTest, AChildMadeAnewMaySubmitOtherArgumentsAndNoOtherKernels)
     expect_error([&] { exec.patch_child(child, alone(call(accumulate(y_, x_, 2), "gemm 2"), "inner")); },
                  {"node 'child'", "'library'", "library call"});
   }
+}
+
+// A graph of somebody else's: fills y, then y = y * 31 + x + salt.
+class GraphNodeTest : public LibraryNodesTest {
+ protected:
+  GraphHandle elsewhere(uint32_t salt) {
+    driver().check(driver().cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture",
+                   "capture", "elsewhere");
+    fill(y_, 17)(stream_.get());
+    accumulate(y_, x_, salt)(stream_.get());
+    CUgraph graph = nullptr;
+    driver().check(driver().cuStreamEndCapture(stream_.get(), &graph), "cuStreamEndCapture", "capture", "elsewhere");
+    return GraphHandle(driver(), graph);
+  }
+  Plan around_graph(CUgraph graph, const std::string& name = "around") {
+    GraphBuilder g(device(), name);
+    declare_all(g);
+    g.launch("before", machine().blend_of(x_.count), {.a = z_, .b = z_, .key = {}, .y = x_, .salt = 3});
+    g.graph("theirs", graph, {reads<"x">(x_), writes<"y">(y_)});
+    g.launch("after", machine().blend_of(x_.count), {.a = y_, .b = x_, .key = {}, .y = z_, .salt = 5});
+    return std::move(g).finish(EdgePolicy::programmatic);
+  }
+};
+
+TEST_F(GraphNodeTest, AGraphBuiltElsewhereRunsBetweenKernelsWithDerivedEdges) {
+  const GraphHandle theirs = elsewhere(7);
+  const Plan plan = around_graph(theirs.get());
+  ASSERT_EQ(plan.edges.size(), 2u);
+  EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "RAW x[0,400)");
+  EXPECT_EQ(describe(plan, plan.edges[1].reasons.at(0)), "RAW y[0,400)");
+  expect_runs(plan, kUncapturedRuns, [&](HostModel& m) {
+    m.host_functions["theirs"] = [&](HostModel& n) {
+      fill(n, y_, 17);
+      accumulate(n, y_, x_, 7);
+    };
+  });
+  expect_error([&] { CapturedGraph(plan, stream_); }, {"'theirs'", "built elsewhere"});
+}
+
+TEST_F(GraphNodeTest, WhatWasBuiltOfItNeedsItsGraphNoLonger) {
+  std::optional<GraphHandle> theirs(elsewhere(7));
+  ExplicitGraph exec(around_graph(theirs->get()));
+  theirs.reset();
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  reset();
+  HostModel reference = model();
+  reference.host_functions["theirs"] = [&](HostModel& m) {
+    fill(m, y_, 17);
+    accumulate(m, y_, x_, 7);
+  };
+  reference.run(exec.plan());
+  exec.launch(stream_);
+  EXPECT_EQ(difference(reference), "");
+}
+
+TEST_F(GraphNodeTest, OurGraphGoesIntoAnotherGraphAsAnyOther) {
+  const ExplicitGraph inner(alone(call(accumulate(y_, x_, 7))));
+  const Plan plan = around_graph(inner.graph());
+  expect_runs(plan, kUncapturedRuns,
+              [&](HostModel& m) { m.host_functions["theirs"] = [&](HostModel& n) { accumulate(n, y_, x_, 7); }; });
+}
+
+TEST_F(GraphNodeTest, WhatACopyCannotHaveIsRefusedByTheNodesName) {
+  expect_error([&] { around_graph(nullptr); }, {"node 'theirs'", "no graph"});
+  GraphBuilder g(device(), "with a condition");
+  declare_all(g);
+  g.if_else("if", g.condition("yes", 1), [&](GraphBuilder& body) { body.fill("fill", y_, 1u); });
+  const ExplicitGraph conditional(std::move(g).finish(EdgePolicy::full));
+  expect_error([&] { ExplicitGraph exec(around_graph(conditional.graph())); }, {"node 'theirs'", "a conditional node"});
 }
 
 class LibraryStandInOnCpuDriver : public LibraryNodesTest {};
