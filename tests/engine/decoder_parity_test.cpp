@@ -59,7 +59,7 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
   Decoder decoder = loaded.decoder(with_products());
   size_t products = 0, tiles = 0;
   for (const PlanNode& node : decoder.step_plan().nodes) {
-    products += node.kind == NodeKind::product;
+    products += node.kind == NodeKind::library;
     tiles += node.kernel_name().starts_with("tile_");
   }
   // All projections alike: tiles where a device has clusters and rows can be held.
