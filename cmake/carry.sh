@@ -14,7 +14,7 @@ copy() { strip --strip-unneeded -o "$2/$(basename "$1")" "$1"; }
 copy "$build/nodewright" "$out"
 for library in "$build"/lib/*.so*; do copy "$library" "$out/lib"; done
 for program in "$build"/tests/*_tests; do copy "$program" "$out/tests"; done
-for program in "$build"/examples/*; do copy "$program" "$out/examples"; done
+for program in "$build"/examples/*; do [ ! -f "$program" ] || [ ! -x "$program" ] || copy "$program" "$out/examples"; done
 
 kib=$(du -sk --apparent-size "$out" | cut -f1)
 echo "$out: $(find "$out" -type f | wc -l) files, $((kib / 1024)).$((kib % 1024 * 10 / 1024)) MiB"
