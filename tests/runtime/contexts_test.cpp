@@ -71,7 +71,13 @@ TEST_F(ContextsTest, AGuardSetsAContextAndPutsTheOneBeforeBack) {
     EXPECT_EQ(current(), device.context());
   }
   EXPECT_EQ(current(), nullptr);
-  expect_error([&] { ContextGuard(*driver_, reinterpret_cast<CUcontext>(uint64_t{1} << 60), "no device"); },
+}
+
+// NVIDIA's driver looks into a context before it knows it: a wrong one ends the process.
+TEST(ContextsOnCpuDriver, AGuardRefusesWhatIsNoContext) {
+  const std::unique_ptr<Driver> driver = Driver::load_cpu({});
+  ASSERT_EQ(driver->cuInit(0), CUDA_SUCCESS);
+  expect_error([&] { ContextGuard(*driver, reinterpret_cast<CUcontext>(uint64_t{1} << 60), "no device"); },
                {"make current", "no device"});
 }
 
