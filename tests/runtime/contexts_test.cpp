@@ -74,11 +74,12 @@ TEST_F(ContextsTest, AGuardSetsAContextAndPutsTheOneBeforeBack) {
 }
 
 // NVIDIA's driver looks into a context before it knows it: a wrong one ends the process.
-TEST(ContextsOnCpuDriver, AGuardRefusesWhatIsNoContext) {
+TEST(ContextGuardOnCpuDriver, RefusesWhatIsNoContext) {
   const std::unique_ptr<Driver> driver = Driver::load_cpu({});
   ASSERT_EQ(driver->cuInit(0), CUDA_SUCCESS);
   expect_error([&] { ContextGuard(*driver, reinterpret_cast<CUcontext>(uint64_t{1} << 60), "no device"); },
                {"make current", "no device"});
+  expect_error([&] { Device::adopt(*driver, reinterpret_cast<CUcontext>(uint64_t{1} << 60)); }, {"adopted"});
 }
 
 class TwoDevicesContextsTest : public ContextsTest {};
@@ -129,7 +130,6 @@ TEST_F(ContextsTest, AnAdoptedContextIsUsedAndStaysItsOwners) {
   }
   const Stream still_there(owner, "s");
   still_there.synchronize();
-  expect_error([&] { Device::adopt(*driver_, reinterpret_cast<CUcontext>(uint64_t{1} << 60)); }, {"adopted"});
 }
 
 TEST_F(ContextsTest, BorrowedStreamsAndEventsAreNotDestroyed) {
