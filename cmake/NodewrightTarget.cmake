@@ -17,6 +17,9 @@ endif()
 
 add_library(nodewright_options INTERFACE)
 target_compile_options(nodewright_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
+# Programs and tests carry what they call: all of them together travel to a GPU machine (cmake/carry.sh).
+target_compile_options(nodewright_options INTERFACE -ffunction-sections -fdata-sections)
+target_link_options(nodewright_options INTERFACE -Wl,--gc-sections)
 # g++ 12 sees overlapping copies inside std::string's operator+ that are not there (gcc.gnu.org/PR105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(nodewright_options INTERFACE -Wno-restrict)

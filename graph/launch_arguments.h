@@ -76,8 +76,8 @@ struct StructArgument {
   std::tuple<Uses...> uses;
 };
 template <FixedName kName = "", class S, class... Uses>
-requires(requires { Uses::kAccess; } && ...)
-StructArgument<S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
+requires(requires { Uses::kAccess; } && ...) StructArgument<S, kName, Uses...> with_uses(const S& value,
+                                                                                         const Uses&... uses) {
   return {value, {uses...}};
 }
 
@@ -128,11 +128,18 @@ struct Text {
 };
 
 template <class P>
-concept Named = requires { P::kField; };
+concept Named = requires {
+  P::kField;
+};
 template <class P>
-concept Memory = requires { P::kAccess; };
+concept Memory = requires {
+  P::kAccess;
+};
 template <class P, ArgumentKind kWanted>
-concept OfKind = requires { P::kKind; } && P::kKind == kWanted;
+concept OfKind = requires {
+  P::kKind;
+}
+&&P::kKind == kWanted;
 
 // The name of argument kIndex, and that of use kUse inside it.
 template <class P, size_t kIndex>
@@ -177,7 +184,7 @@ struct Argument {
 };
 
 template <class P, size_t kIndex>
-  requires OfKind<P, ArgumentKind::scalar>
+requires OfKind<P, ArgumentKind::scalar>
 struct Argument<P, kIndex> : Argument<typename P::Value, kIndex> {
   using Scalar = Argument<typename P::Value, kIndex>;
   using Scalar::passed;
@@ -187,7 +194,7 @@ struct Argument<P, kIndex> : Argument<typename P::Value, kIndex> {
 };
 
 template <class P, size_t kIndex>
-  requires Memory<P>
+requires Memory<P>
 struct Argument<P, kIndex> {
   using T = typename P::element;
   using Passed = uint64_t;
@@ -201,13 +208,11 @@ struct Argument<P, kIndex> {
   static std::array<ArgumentUse, 1> uses(const P& argument) {
     return {argument_use(Name<P, kIndex>::kText.view(), argument)};
   }
-  static std::array<ArgumentUse, 1> uses(const Patch& patch) {
-    return uses(P{patch.address(), patch.count, patch.address(), patch.count});
-  }
+  static std::array<ArgumentUse, 1> uses(const Patch& patch) { return uses(P::of(patch)); }
 };
 
 template <class P, size_t kIndex>
-  requires OfKind<P, ArgumentKind::opaque>
+requires OfKind<P, ArgumentKind::opaque>
 struct Argument<P, kIndex> : Argument<uint64_t, kIndex> {
   using Patch = P;
   static constexpr ElementType kElement = ElementType::other;  // an address means nothing in a dump
@@ -216,7 +221,7 @@ struct Argument<P, kIndex> : Argument<uint64_t, kIndex> {
 };
 
 template <class P, size_t kIndex>
-  requires OfKind<P, ArgumentKind::structure>
+requires OfKind<P, ArgumentKind::structure>
 struct Argument<P, kIndex> {
   using Passed = typename P::Value;
   using Patch = P;
@@ -319,7 +324,8 @@ struct ArgumentBlock {
   std::array<ArgumentUse, Of::uses()> uses{};
 
   explicit ArgumentBlock(const P&... arguments) {
-    [&]<size_t... I>(std::index_sequence<I...>) { (set<I>(arguments), ...); }(std::index_sequence_for<P...>());
+    [&]<size_t... I>(std::index_sequence<I...>) { (set<I>(arguments), ...); }
+    (std::index_sequence_for<P...>());
   }
 
  private:

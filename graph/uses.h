@@ -55,6 +55,8 @@ struct MemoryArgument {
   uint64_t address = 0, count = 0;
   uint64_t widest_address = 0, widest_count = 0;  // what patches may reach: edges come from this range
 
+  static MemoryArgument of(const auto& view) { return {view.address(), view.count, view.address(), view.count}; }
+
   // Lets patches take any part of `range`, which contains the elements.
   MemoryArgument within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
 
@@ -62,27 +64,27 @@ struct MemoryArgument {
 };
 
 template <FixedName kName = "", class T>
-MemoryArgument<T, Access::in, kName> reads(const View<T>& view) {
-  return {view.address(), view.count, view.address(), view.count};
+auto reads(const View<T>& view) {
+  return MemoryArgument<T, Access::in, kName>::of(view);
 }
 template <FixedName kName = "", class T>
-MemoryArgument<T, Access::in, kName> reads(const Weight<T>& weight) {
-  return {weight.address(), weight.count, weight.address(), weight.count};
+auto reads(const Weight<T>& weight) {
+  return MemoryArgument<T, Access::in, kName>::of(weight);
 }
 // Every byte is written, and none read.
 template <FixedName kName = "", class T>
-MemoryArgument<T, Access::out, kName> writes(const View<T>& view) {
-  return {view.address(), view.count, view.address(), view.count};
+auto writes(const View<T>& view) {
+  return MemoryArgument<T, Access::out, kName>::of(view);
 }
 // Read and written.
 template <FixedName kName = "", class T>
-MemoryArgument<T, Access::inout, kName> updates(const View<T>& view) {
-  return {view.address(), view.count, view.address(), view.count};
+auto updates(const View<T>& view) {
+  return MemoryArgument<T, Access::inout, kName>::of(view);
 }
 // Read; nothing in the plan writes it.
 template <FixedName kName = "", class T>
-MemoryArgument<T, Access::frozen, kName> frozen(const Weight<T>& weight) {
-  return {weight.address(), weight.count, weight.address(), weight.count};
+auto frozen(const Weight<T>& weight) {
+  return MemoryArgument<T, Access::frozen, kName>::of(weight);
 }
 
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 
 #include "kernels_src/record_choice.h"
 #include "kernels_src/shape_logits.h"
+#include "models/row_stride.h"
 
 namespace nodewright {
 namespace {
@@ -51,7 +52,7 @@ uint64_t asked_bytes(int64_t rows, int64_t vocab) {
   return arena.used_bytes();
 }
 
-uint64_t logits_stride_of(int64_t vocab) { return static_cast<uint64_t>((vocab + 7) / 8 * 8); }
+uint64_t logits_stride_of(int64_t vocab) { return static_cast<uint64_t>(row_stride(vocab)); }
 
 void lay_out_shaped(Arena& arena, ChoiceState& s, int64_t vocab) {
   const auto n = static_cast<uint64_t>(s.rows);

@@ -10,11 +10,12 @@
 #include "kernels_src/matvec_shape.h"
 #include "kernels_src/tile_shape.h"
 #include "models/kv_cache.h"
+#include "models/row_stride.h"
 
 namespace nodewright {
 namespace {
 
-uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>((n + 7) / 8 * 8); }
+uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>(row_stride(n)); }
 
 StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits) {
   const auto n = static_cast<uint64_t>(rows);
@@ -42,9 +43,6 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   }
   return in;
 }
-
-// cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace). The reference product takes none.
-constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
 
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                          const Device& device) {

@@ -18,6 +18,10 @@
 
 namespace nodewright {
 
+// Of the products of one plan, on a GPU: cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace). The
+// reference product takes none.
+inline constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
+
 struct DecodeLimits {
   int64_t rows = 1;                           // of the largest bucket
   int64_t max_context = 0;                    // tokens of the longest sequence

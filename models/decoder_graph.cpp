@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "models/row_stride.h"
+
 namespace nodewright {
 namespace {
 
@@ -263,7 +265,7 @@ void feed_forward_block(const LayerContext& c, const Layer& layer) {
               .y = s.activated,
               .n_live = s.inputs.n_live,
               .outputs = config.intermediate,
-              .x_stride = (2 * config.intermediate + 7) / 8 * 8,
+              .x_stride = row_stride(2 * config.intermediate),
               .y_stride = w.down.stride});
   } else {
     g.launch(config.gated ? "gate_up" : "up", k.norm_gate_up,

@@ -8,6 +8,7 @@
 #include "kernels_src/matvec_shape.h"
 #include "kernels_src/tile_shape.h"
 #include "models/kv_cache.h"
+#include "models/row_stride.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -83,7 +84,7 @@ Choices choose(const ModelConfig& config, const StepShape& step, const DevicePro
   const auto projection = [&](const char* name, int64_t cols, int64_t outputs, int64_t unit, Norms norms, int64_t rows,
                               const ProjectionTuning& tuning, std::vector<Constant> of_tiles,
                               std::vector<Constant> of_matvec) {
-    const int64_t stride = (cols + 7) / 8 * 8;
+    const int64_t stride = row_stride(cols);
     const bool holds_rows = holds && rows > kTilesToRows;
     const bool normed = norms != Norms::none, post_normed = norms == Norms::post_and_own;
     const bool gained = norms == Norms::gained;
@@ -226,7 +227,7 @@ std::shared_ptr<const MatmulPlan> tuned_product(const MatmulPlanner& planner, co
 std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const char* name, int64_t rows, int64_t cols,
                                           int64_t outputs, Element output, int64_t y_stride,
                                           const ProductTuning& tuning, float beta = 0) {
-  const int64_t stride = (cols + 7) / 8 * 8;
+  const int64_t stride = row_stride(cols);
   const MatmulShape shape{.m = rows,
                           .n = outputs,
                           .k = cols,
@@ -244,23 +245,22 @@ std::shared_ptr<const MatmulPlan> product(const MatmulPlanner& planner, const ch
 void plan_products(ProductKernels& k, KernelCache& cache, const ModelConfig& config, const StepShape& step,
                    bool has_tiles, bool has_head) {
   const MatmulPlanner planner(cache.device(), cache);
-  const auto round_up = [](int64_t n) { return (n + 7) / 8 * 8; };
   const float added = config.post_norms ? 0 : 1;  // to the residual, in place
   if (!has_tiles) {
     k.qkv = product(planner, "qkv", step.rows, config.hidden, config.qkv_width(), Element::f32, config.qkv_width(),
                     step.tuning.qkv.product);
     k.out = product(planner, "out", step.rows, config.query_width(), config.hidden, Element::f32,
-                    round_up(config.hidden), step.tuning.out.product, added);
+                    row_stride(config.hidden), step.tuning.out.product, added);
     k.gate_up = product(planner, "gate_up", step.rows, config.hidden, 2 * config.intermediate, Element::bf16,
-                        round_up(2 * config.intermediate), step.tuning.gate_up.product);
+                        row_stride(2 * config.intermediate), step.tuning.gate_up.product);
     k.down = product(planner, "down", step.rows, config.intermediate, config.hidden, Element::f32,
-                     round_up(config.hidden), step.tuning.down.product, added);
+                     row_stride(config.hidden), step.tuning.down.product, added);
   }
   if (!has_head) {
     ProductTuning head = step.tuning.head.product;
     if (step.sampled_rows != step.rows) head.as_rows = 0;  // that of all rows
     k.head = product(planner, "head", step.sampled_rows, config.hidden, config.vocab, Element::f32,
-                     round_up(config.vocab), head);
+                     row_stride(config.vocab), head);
   }
 }
 

@@ -6,14 +6,13 @@
 
 #include "kernels_src/logit_row.h"
 #include "kernels_src/matvec_shape.h"
+#include "models/row_stride.h"
 
 namespace nodewright {
 namespace {
 
-int64_t stride_of(int64_t columns) { return (columns + 7) / 8 * 8; }
-
 MatvecShape head_shape(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
-  MatvecShape shape{limits.slice_rows, config.hidden, stride_of(config.hidden), config.vocab, 1, true, {}};
+  MatvecShape shape{limits.slice_rows, config.hidden, row_stride(config.hidden), config.vocab, 1, true, {}};
   shape.fit_segment(device.sm_count);
   return shape;
 }
@@ -65,7 +64,7 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
                                                       record_choice_shape(rows, blocks_of_row(limits, device)))};
   if (limits.with_products) {
     k.norm = typed_kernel<NormRows>(cache, *requests.norm, norm_rows_shape(rows));
-    const int64_t stride = stride_of(config.hidden);
+    const int64_t stride = row_stride(config.hidden);
     k.head = MatmulPlanner(cache.device(), cache)
                  .plan("score.head", {.m = limits.slice_rows,
                                       .n = config.vocab,
@@ -74,7 +73,7 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
                                       .output = Element::f32,
                                       .lda = stride,
                                       .ldb = stride,
-                                      .ldy = stride_of(config.vocab)});
+                                      .ldy = row_stride(config.vocab)});
   } else {
     k.logits = typed_kernel<NormProject>(cache, *requests.logits,
                                          head_shape(config, limits, device).launch_shape(device.sm_count));
@@ -96,7 +95,7 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
   for (const NamedRange& range : s.scratch) g.declare(range, {.live_in = range.kind == "workspace"});
 
   const ScoreInputs& in = s.inputs;
-  const int64_t stride = stride_of(config.hidden);
+  const int64_t stride = row_stride(config.hidden);
   g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
          CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
   g.launch("gather", k.gather,
@@ -127,20 +126,11 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
               .gain = w.final_norm().gain,
               .shift = w.final_norm().shift,
               .weight = w.head().data,
-              .bias = {},
               .y = s.logits,
-              .best = {},
               .n_live = in.n_live,
               .outputs = config.vocab,
               .y_stride = s.logits_stride,
-              .eps = config.eps,
-              .projected = {},
-              .post_gain = {},
-              .x_next = {},
-              .gained = {},
-              .squares = {},
-              .temperature = {},
-              .keeps_all = {}});
+              .eps = config.eps});
   }
   g.launch("record", k.record,
            {.logits = logits,

@@ -4,14 +4,12 @@
 #include <cstring>
 
 #include "kernels_src/record_choice.h"
+#include "models/row_stride.h"
 
 namespace nodewright {
 namespace {
 
-// As of a step (models/decode_state.cpp).
-constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
-
-uint64_t rounded_up(int64_t columns) { return static_cast<uint64_t>((columns + 7) / 8 * 8); }
+uint64_t stride_of(int64_t columns) { return static_cast<uint64_t>(row_stride(columns)); }
 
 ScoreInputs lay_out_inputs(Arena& arena, int64_t rows) {
   const auto n = static_cast<uint64_t>(rows);
@@ -31,13 +29,13 @@ ScoreInputs lay_out_inputs(Arena& arena, int64_t rows) {
 
 void lay_out_scratch(Arena& arena, ScoreState& s, const ModelConfig& config, bool on_gpu) {
   const auto n = static_cast<uint64_t>(s.rows);
-  s.residual = arena.take<float>("score.residual", n * rounded_up(config.hidden));
+  s.residual = arena.take<float>("score.residual", n * stride_of(config.hidden));
   if (s.with_products) {
-    s.normed = arena.take<bf16>("score.normed", n * rounded_up(config.hidden));
-    if (on_gpu) s.workspace = arena.take<uint8_t>("score.workspace", kWorkspaceBytes, "workspace");
+    s.normed = arena.take<bf16>("score.normed", n * stride_of(config.hidden));
+    if (on_gpu) s.workspace = arena.take<uint8_t>("score.workspace", kProductWorkspaceBytes, "workspace");
   }
-  s.logits_stride = static_cast<int64_t>(rounded_up(config.vocab));
-  s.logits = arena.take<float>("score.logits", n * rounded_up(config.vocab));
+  s.logits_stride = static_cast<int64_t>(stride_of(config.vocab));
+  s.logits = arena.take<float>("score.logits", n * stride_of(config.vocab));
 }
 
 // Of a slice, so that each begins at an aligned address.

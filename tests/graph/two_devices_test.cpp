@@ -1,4 +1,6 @@
 // Plans of two devices, built, changed and launched on one thread while a third party's context is current.
+#include "tests/support/two_devices.h"
+
 #include <gtest/gtest.h>
 
 #include "graph/captured_run.h"
@@ -8,9 +10,7 @@
 #include "graph/graph_reserve.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/context_guard.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "tests/support/error_text.h"
-#include "tests/support/test_device.h"
 
 namespace nodewright {
 namespace {
@@ -50,24 +50,16 @@ struct World {
 
 class TwoDevicesTest : public ::testing::Test {
  protected:
-  static std::unique_ptr<Driver> load() {
-    if (test::test_device_is_cuda()) return Driver::load_cuda();
-    CpuDriverOptions options;
-    options.devices = 2;
-    return Driver::load_cpu(options);
-  }
   void SetUp() override {
-    int count = 0;
     ASSERT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
-    ASSERT_EQ(driver_->cuDeviceGetCount(&count), CUDA_SUCCESS);
-    ASSERT_GE(count, 2);
+    ASSERT_GE(test::device_count(*driver_), 2);
     a_.emplace(*driver_, 0);
     b_.emplace(*driver_, 1);
     a_->set_x(1.0f);
     b_->set_x(10.0f);
   }
 
-  std::unique_ptr<Driver> driver_ = load();
+  std::unique_ptr<Driver> driver_ = test::driver_of_several_devices();
   std::optional<World> a_, b_;
 };
 

@@ -1,5 +1,5 @@
-# Checks that requests served together get, token for token, what each gets alone: draws mixed requests (lengths, prompts
-# that begin alike, seeds, temperatures, stop ids, arrivals), runs them one after the other, and then together in every
+# Checks that requests served together get what each gets alone, tokens and log probabilities of prompts: draws mixed
+# requests (lengths, prompts that begin alike, seeds, temperatures, scored prompts, stop ids, arrivals), runs them one after the other, and then together in every
 # setting of `nodewright run`, all with --numerics invariant. Exit 1 where one differs. Standard library only.
 #   check_serving.py --program nodewright --model DIR [--device cuda] [--requests 200] [--seed N] [--longest 96]
 import argparse
@@ -15,6 +15,8 @@ SETTINGS = {
     "32 rows, buckets 1 to 32": ["--max-batch", "32", "--chunk", "32", "--buckets", ",".join(map(str, range(1, 33)))],
     "one step at a time": ["--max-batch", "32", "--chunk", "32", "--no-pipelining"],
     "without prefix cache": ["--max-batch", "32", "--chunk", "16", "--no-prefix-cache"],
+    "chunks of a prompt back to back": ["--max-batch", "8", "--step-tokens", "12", "--schedule", "mixed"],
+    "prompts apart": ["--max-batch", "16", "--step-tokens", "16", "--schedule", "drained"],
     "one bucket": ["--max-batch", "8", "--chunk", "8", "--buckets", "8"],
     "buckets 1, 5 and 13": ["--max-batch", "13", "--chunk", "5", "--buckets", "1,5,13"],
     "few pages": ["--max-batch", "16", "--chunk", "16", "--pages", "24"],
@@ -36,6 +38,8 @@ def draw_requests(draw, count, vocab, longest):
                    "temperature": 0, "seed": draw.randrange(1 << 40)}
         if draw.random() < 0.3:
             request |= {"temperature": draw.choice([0.7, 1.0]), "top_k": draw.choice([0, 40]), "top_p": draw.choice([0.9, 1.0])}
+        if draw.random() < 0.2:
+            request["prompt_logprobs"] = draw.choice([0, 3])
         requests.append(request)
     return requests
 
@@ -79,7 +83,8 @@ def main():
     failed = 0
     for name, words in SETTINGS.items():
         results, seconds = serve(arguments, requests, words)
-        wrong = [i for i in alone if any(results[i][f] != alone[i][f] for f in ("token_ids", "finish_reason"))]
+        told = ("token_ids", "finish_reason", "prompt_logprobs")
+        wrong = [i for i in alone if any(results[i].get(f) != alone[i].get(f) for f in told)]
         failed += bool(wrong)
         print(f"{name}: {f'{len(wrong)} differ, the first is {wrong[0]}' if wrong else 'equal'}, {seconds:.1f} s", flush=True)
     print("NOT equal" if failed else f"equal: {len(requests)} requests in {len(SETTINGS)} settings, seed {arguments.seed}")

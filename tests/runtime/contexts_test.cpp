@@ -9,32 +9,21 @@
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 #include "tests/support/error_text.h"
-#include "tests/support/test_device.h"
+#include "tests/support/two_devices.h"
 
 namespace nodewright {
 namespace {
 
 class ContextsTest : public ::testing::Test {
  protected:
-  static std::unique_ptr<Driver> load() {
-    if (test::test_device_is_cuda()) return Driver::load_cuda();
-    CpuDriverOptions options;
-    options.devices = 2;
-    return Driver::load_cpu(options);
-  }
   // Whatever tests before have left current on this thread.
   void SetUp() override {
     ASSERT_EQ(driver_->cuInit(0), CUDA_SUCCESS);
     ASSERT_EQ(driver_->cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
   }
-  int device_count() const {
-    int count = 0;
-    driver_->check(driver_->cuDeviceGetCount(&count), "cuDeviceGetCount", "count", "devices");
-    return count;
-  }
   CUcontext current() const { return driver_->current_context(); }
 
-  std::unique_ptr<Driver> driver_ = load();
+  std::unique_ptr<Driver> driver_ = test::driver_of_several_devices();
 };
 
 TEST_F(ContextsTest, ADeviceLeavesTheContextOfItsThreadAlone) {
@@ -85,7 +74,7 @@ TEST(ContextGuardOnCpuDriver, RefusesWhatIsNoContext) {
 class TwoDevicesContextsTest : public ContextsTest {};
 
 TEST_F(TwoDevicesContextsTest, TwoDevicesOnOneThreadKeepTheirMemoryStreamsAndKernelsApart) {
-  ASSERT_GE(device_count(), 2);
+  ASSERT_GE(test::device_count(*driver_), 2);
   Device a(*driver_, 0), b(*driver_, 1);
   ASSERT_NE(a.context(), b.context());
   const ContextGuard framework(b);  // another library's, current throughout
@@ -172,7 +161,7 @@ TEST_F(ContextsOnCpuDriver, ACallUnderTheContextOfAnotherDeviceIsRefused) {
 }
 
 TEST_F(ContextsOnCpuDriver, AsManyDevicesAsAskedForCanBeOpened) {
-  EXPECT_EQ(device_count(), 2);
+  EXPECT_EQ(test::device_count(*driver_), 2);
   expect_error([&] { Device(*driver_, 2); }, {"the driver has 2 devices", "cpu:0 to cpu:1"});
   driver_.reset();
   expect_error([] { open_device("cpu:devices=9"); }, {"CUDA_ERROR_INVALID_VALUE"});

@@ -1,6 +1,8 @@
 #include "runtime/nvrtc.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "runtime/cubin_reader.h"
 #include "runtime/cuda_library_places.h"
@@ -112,8 +114,10 @@ TEST(Nvrtc, ErrorHoldsTheFirstLinesOfTheLog) {
 }
 
 TEST(Nvrtc, RefusesSpillsWhereAskedTo) {
-  // 64 registers at most, and every one of 150 values lives until the end.
-  std::string text = "extern \"C\" __global__ void __launch_bounds__(1024) spills(float* y) {\n";
+  // 64 registers at most, and every one of 150 values lives until the end. Another text in each process: on an H100 a
+  // second run on the machine got the cubin without the log, as from a cache of NVRTC's (2026-11-25, NVRTC 13.0).
+  std::string text = fmt::format("// {}\n", ::getpid());
+  text += "extern \"C\" __global__ void __launch_bounds__(1024) spills(float* y) {\n";
   for (int i = 0; i < 150; ++i)
     text += "float v" + std::to_string(i) + " = y[" + std::to_string(i) + " * threadIdx.x];\n";
   text += "__syncthreads();\n";
