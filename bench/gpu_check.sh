@@ -57,6 +57,10 @@ section_cli() {
     example=$(basename "$example" .cpp)
     check "example $example" 60 "$build/examples/$example" $device
   done
+  if [ -x "$build/examples/captured" ] && [ $device != cpu ]; then  # only a build with nvcc and cuBLAS has it
+    check "example port" 100 env NODEWRIGHT_EXAMPLES="$build/examples" NODEWRIGHT_TEST_DEVICE=$device \
+      python3 tests/examples/test_port.py
+  fi
   for mode in $modes; do
     check "generate demo, $mode" 120 to_file "$scratch/story.$mode" \
       "$nodewright" generate --model models/demo --prompt "Once upon a time" --max-tokens 64 --greedy --device $device \

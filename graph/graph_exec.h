@@ -78,15 +78,13 @@ class ExplicitGraph {
   // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryArgument::within); a
   // struct with_uses, whose uses stay within theirs.
   template <size_t kIndex, class... P>
-  void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template Argument<kIndex>::Patch& argument) {
+  void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template PatchAt<kIndex>& argument) {
     using Argument = typename ForeignNode<P...>::template Argument<kIndex>;
     const auto passed = Argument::passed(argument);
     patch_argument(node, ArgumentBlock<P...>::kFields, kIndex, &passed, Argument::uses(argument));
   }
   template <FixedName kName, class... P>
-  void patch(ForeignNode<P...> node,
-             const typename ForeignNode<P...>::template Argument<ForeignNode<P...>::template index_of<kName>()>::Patch&
-                 argument) {
+  void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template PatchOf<kName>& argument) {
     patch<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 

@@ -353,6 +353,11 @@ struct ForeignNode : NodeId {
     static_assert(index < sizeof...(P), "the launch has no argument of this name");
     return index;
   }
+  // What a patch of an argument takes. An alias: nvcc finds no function whose parameter spells this out.
+  template <size_t I>
+  using PatchAt = typename Argument<I>::Patch;
+  template <FixedName kName>
+  using PatchOf = typename Argument<index_of<kName>()>::Patch;
 };
 
 }  // namespace nodewright

@@ -35,15 +35,13 @@ class PatchSet {
 
   // One argument of a foreign kernel; the rules of ExplicitGraph::patch.
   template <size_t kIndex, class... P>
-  void set(ForeignNode<P...> node, const typename ForeignNode<P...>::template Argument<kIndex>::Patch& argument) {
+  void set(ForeignNode<P...> node, const typename ForeignNode<P...>::template PatchAt<kIndex>& argument) {
     using Argument = typename ForeignNode<P...>::template Argument<kIndex>;
     const auto passed = Argument::passed(argument);
     set_argument(node, ArgumentBlock<P...>::kFields, kIndex, &passed, Argument::uses(argument));
   }
   template <FixedName kName, class... P>
-  void set(ForeignNode<P...> node,
-           const typename ForeignNode<P...>::template Argument<ForeignNode<P...>::template index_of<kName>()>::Patch&
-               argument) {
+  void set(ForeignNode<P...> node, const typename ForeignNode<P...>::template PatchOf<kName>& argument) {
     set<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 
