@@ -1,0 +1,298 @@
+// The snippets of docs/cookbook.md, in programs around them: tests/examples/test_cookbook.py compares the two.
+// `cookbook cpu:devices=2` runs all of them without a GPU.
+#include <nodewright/nodewright.h>
+
+#include <cstdio>
+#include <vector>
+
+NODEWRIGHT_ARGS(CountDown, {
+  InOut<uint32_t> count;  // [1]: one less
+  Condition more;         // whether it is still above 0
+})
+
+using namespace nodewright;
+
+namespace {
+
+constexpr unsigned kCount = 1000;
+
+// What every recipe finds: two buffers of a thousand floats, and y += a x.
+struct Machine {
+  Device& device;
+  Stream stream{device, "main"};
+  KernelCache kernels{device};
+  Kernel<Saxpy> saxpy = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kCount));
+  DeviceBuffer x_buffer{device, "x", kCount * sizeof(float)}, y_buffer{device, "y", kCount * sizeof(float)};
+  View<float> x = view_of<float>(x_buffer), y = view_of<float>(y_buffer);
+
+  explicit Machine(Device& device) : device(device) {
+    const std::vector<float> ones(kCount, 1.0f), twos(kCount, 2.0f);
+    write_view<float>(device, x, ones, "x");
+    write_view<float>(device, y, twos, "y");
+  }
+};
+
+void expect(const Machine& on, View<float> view, float expected, const char* recipe) {
+  on.stream.synchronize();
+  std::vector<float> values(view.count);
+  read_view<float>(on.device, values, view, recipe);
+  for (const float value : values)
+    if (value != expected)
+      throw Error({.doing = "follow the recipe",
+                   .object = recipe,
+                   .detail = std::to_string(value) + " in place of " + std::to_string(expected)});
+  std::printf("%s: %g\n", recipe, static_cast<double>(expected));
+}
+
+void bring_a_kernel(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  // Recipe: Bring a kernel
+  constexpr std::string_view text = R"(extern "C" __global__ void halve(unsigned n, float* y) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] *= 0.5f;
+  })";
+  const auto on_host = [](unsigned n, float* y) {
+    for (unsigned i = 0; i < n; ++i) y[i] *= 0.5f;
+  };
+  KernelCache kernels(device, {.folder = {}, .extra_sources = {{"kernels_src/halve.cu", text}}, .progress = {}});
+  const ForeignKernel halve = compile_kernel(kernels, {"halve", {}}, on_host);
+
+  GraphBuilder g(device, "bring_a_kernel");
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  g.launch("halve", halve, launch_shape_1d(4, 256), 1000u, updates(y));
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  // End.
+  graph.launch(stream);
+  expect(on, y, 1.0f, "bring a kernel");
+}
+
+// A library as its vendor ships it: it submits to the stream it is given.
+struct VendorHandle {
+  Driver& driver;
+};
+void vendor_fill(VendorHandle handle, CUstream stream, float* to, uint32_t bits, uint64_t count) {
+  const CUresult result = handle.driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(to), bits, count, stream);
+  handle.driver.check(result, "cuMemsetD32Async", "fill", "a vendor's memory");
+}
+
+void bring_a_library(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, y_buffer] = std::tie(on.stream, on.saxpy, on.x_buffer, on.y_buffer);
+  const View<float> x = on.x, y = on.y;
+  const VendorHandle handle{device.driver()};
+  constexpr uint32_t kFour = 0x40800000;  // the bits of 4.0f
+  // Recipe: Bring a library
+  GraphBuilder g(device, "bring_a_library");
+  g.declare(x_buffer);
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const auto submit = [=](CUstream stream) { vendor_fill(handle, stream, x.data, kFour, x.count); };
+  const auto on_host = [=] { std::fill_n(x.data, x.count, 4.0f); };
+  g.library("vendor", {writes(x)}, submit, on_host);
+  g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 1.0f});  // follows it: reads x
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  // End.
+  graph.launch(stream);
+  expect(on, y, 6.0f, "bring a library");
+}
+
+void bring_a_stream(Device& opened) {
+  const Machine on(opened);
+  Driver& driver = opened.driver();
+  CUcontext framework_context = opened.context();
+  CUstream framework_stream = nullptr;
+  driver.check(driver.cuStreamCreate(&framework_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", "make", "a stream");
+  const uint64_t framework_pointer = on.y.address();
+  {
+    // Recipe: Bring a stream, and memory
+    Device device = Device::adopt(driver, framework_context);
+    const Stream stream = Stream::borrow(device, framework_stream, "framework");
+    const View<float> hidden{reinterpret_cast<float*>(framework_pointer), 1000};
+
+    GraphBuilder g(device, "bring_a_stream");
+    g.declare({"hidden", hidden.address(), hidden.bytes(), "activation"}, {.live_out = true});
+    g.fill("clear", hidden, 0.0f);
+    ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+    graph.launch(stream);
+    // End.
+    stream.synchronize();
+  }
+  driver.cuStreamDestroy(framework_stream);
+  expect(on, on.y, 0.0f, "bring a stream");
+}
+
+void port_from_capture(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
+      std::tie(on.stream, on.saxpy, on.x_buffer, on.y_buffer, on.x, on.y);
+  const Driver& driver = device.driver();
+  CUgraph captured = nullptr;
+  driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  driver.cuMemsetD32Async(x.address(), 0x40400000, x.count, stream.get());  // the bits of 3.0f
+  driver.check(driver.cuStreamEndCapture(stream.get(), &captured), "cuStreamEndCapture", "capture", "a fill");
+  {
+    // Recipe: Port from capture
+    GraphBuilder g(device, "port_from_capture");
+    g.declare(x_buffer);
+    g.declare(y_buffer, {.live_in = true, .live_out = true});
+    g.graph("not_ported_yet", captured, {writes(x)});       // all that the captured graph touches
+    g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 2.0f});  // what was its last kernel
+    ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+    // End.
+    graph.launch(stream);
+    expect(on, y, 8.0f, "port from capture");
+  }
+  driver.cuGraphDestroy(captured);
+}
+
+void keep_a_buffer(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, x] = std::tie(on.stream, on.saxpy, on.x_buffer, on.x);
+  // Recipe: Keep a buffer from launch to launch
+  const DeviceBuffer cache(device, "cache", 4000);
+  fill_device(device, cache.address(), std::byte{0}, cache.bytes(), "cache");
+
+  GraphBuilder g(device, "keep_a_buffer");
+  g.declare(x_buffer, {.live_in = true});                          // written before the plan runs
+  g.declare(cache, {.live_in = true, .live_out = true}, "state");  // and read after it
+  g.launch("add", saxpy, {.x = x, .y = view_of<float>(cache), .a = 1.0f});
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  for (int step = 0; step < 3; ++step) graph.launch(stream);
+  // End.
+  expect(on, view_of<float>(cache), 3.0f, "keep a buffer");
+}
+
+void loop(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
+      std::tie(on.stream, on.saxpy, on.x_buffer, on.y_buffer, on.x, on.y);
+  const DeviceBuffer count_buffer(device, "count", 4);
+  const View<uint32_t> count = view_of<uint32_t>(count_buffer);
+  const InlineKernel source("count_down", kCountDownText, R"(
+    NODEWRIGHT_KERNEL(count_down, CountDown, 32) {
+      wait_for_inputs();
+      if (threadIdx.x == 0) set_condition(args.more, --args.count.data[0]);
+    })");
+  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
+  const auto count_down = typed_kernel<CountDown>(kernels, {"count_down", {}}, launch_shape_1d(1, 32));
+  // Recipe: Loop on the device
+  GraphBuilder g(device, "loop");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  g.declare(count_buffer);
+  g.fill("rounds", count, 5u);
+  const ConditionHandle more = g.condition("more", 1);
+  g.while_loop("five_times", more, [&](GraphBuilder& body) {
+    body.launch("saxpy", saxpy, {.x = x, .y = y, .a = 2.0f});
+    body.launch("count_down", count_down, {.count = count, .more = more});
+  });
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  // End.
+  graph.launch(stream);
+  expect(on, y, 12.0f, "loop");
+}
+
+void patch_a_scalar(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
+      std::tie(on.stream, on.saxpy, on.x_buffer, on.y_buffer, on.x, on.y);
+  // Recipe: Patch a scalar
+  GraphBuilder g(device, "patch_a_scalar");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const auto node = g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 1.0f});
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  for (const float a : {1.0f, 10.0f}) {
+    graph.patch(node, &Saxpy::a, a);  // of a foreign kernel: graph.patch<"a">(node, a)
+    graph.launch(stream);
+  }
+  // End.
+  expect(on, y, 13.0f, "patch a scalar");
+}
+
+Plan two_fills_and_saxpy(const Machine& on) {
+  GraphBuilder g(on.device, "three_nodes");
+  g.declare(on.x_buffer);
+  g.declare(on.y_buffer, {.live_out = true});
+  g.fill("ones", on.x, 1.0f);
+  g.fill("twos", on.y, 2.0f);
+  g.launch("saxpy", on.saxpy, {.x = on.x, .y = on.y, .a = 3.0f});
+  return std::move(g).finish(EdgePolicy::programmatic);
+}
+
+void time_nodes(Device& device) {
+  Machine on(device);
+  const auto& [kernels, stream] = std::tie(on.kernels, on.stream);
+  const Plan plan = two_fills_and_saxpy(on);
+  // Recipe: Time every node
+  NodeTimer timer(plan, kernels, stream);
+  const PlanTimings timings = timer.measure({.samples = 3, .launches_per_sample = 2});
+  for (const NodeTiming& timing : timings.nodes)
+    std::printf("%s: %.2f us\n", plan.nodes[timing.node].name.c_str(), timing.time_us);
+  const std::string page = to_html(plan, &timings);  // for a browser
+  // End.
+  if (timings.nodes.size() != 3 || page.empty()) throw Error({.doing = "time", .object = "three nodes"});
+}
+
+void two_devices(Driver& driver) {
+  int count = 0;
+  driver.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount", "count", "devices");
+  if (count < 2) {
+    std::puts("two devices: skipped, there is one");
+    return;
+  }
+  // Recipe: Two devices on one thread
+  Device first(driver, 0), second(driver, 1);
+  const auto filled = [](Device& device, const DeviceBuffer& to, float value) {
+    GraphBuilder g(device, "fill_" + to.name());
+    g.declare(to, {.live_out = true});
+    g.fill("fill", view_of<float>(to), value);
+    return ExplicitGraph(std::move(g).finish(EdgePolicy::programmatic));
+  };
+  const DeviceBuffer a(first, "a", 4000), b(second, "b", 4000);
+  const Stream on_first(first, "first"), on_second(second, "second");
+  ExplicitGraph fill_a = filled(first, a, 1.0f), fill_b = filled(second, b, 2.0f);
+  fill_a.launch(on_first);
+  fill_b.launch(on_second);  // a graph runs on streams of its own device
+  // End.
+  on_first.synchronize();
+  on_second.synchronize();
+  expect(Machine(second), view_of<float>(b), 2.0f, "two devices");
+}
+
+void read_a_dump(Device& device) {
+  const Machine on(device);
+  const Plan plan = two_fills_and_saxpy(on);
+  // Recipe: Read a dump
+  std::puts(to_text(plan).c_str());
+  for (const Edge& edge : plan.edges)
+    for (const Reason& reason : edge.reasons)
+      std::printf("%s comes after %s: %s\n", plan.nodes[edge.to].name.c_str(), plan.nodes[edge.from].name.c_str(),
+                  describe(plan, reason).c_str());
+
+  const ExplicitGraph graph(plan);
+  for (const std::string& difference : read_back(graph)) std::puts(difference.c_str());  // none
+  // End.
+  if (plan.edges.size() != 2 || !read_back(graph).empty()) throw Error({.doing = "read", .object = "a dump"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
+  Device& device = *opened.device;
+  bring_a_kernel(device);
+  bring_a_library(device);
+  bring_a_stream(device);
+  port_from_capture(device);
+  keep_a_buffer(device);
+  loop(device);
+  patch_a_scalar(device);
+  time_nodes(device);
+  two_devices(*opened.driver);
+  read_a_dump(device);
+  return 0;
+} catch (const Error& error) {
+  std::fprintf(stderr, "cookbook: %s\n", error.what());
+  return 1;
+}
