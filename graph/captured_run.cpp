@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/allocated_memory.h"
 #include "graph/eager_run.h"
 #include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
@@ -128,6 +129,11 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
 
 void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
   check_capturable(plan);
+  if (const PlanNode* allocation = first_allocation(plan))
+    throw Error({.doing = "update captured graph",
+                 .object = name_,
+                 .detail = fmt::format("node '{}' allocates memory, whose address a graph keeps", allocation->name),
+                 .advice = "capture the plan in a graph of its own"});
   const ContextGuard current(stream.device());
   host_calls_.add(plan);
   Stopwatch watch;

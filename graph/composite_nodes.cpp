@@ -28,6 +28,8 @@ bool allowed_in_body(NodeKind kind) {
     case NodeKind::host:
     case NodeKind::event_record:
     case NodeKind::event_wait:
+    case NodeKind::allocate:
+    case NodeKind::free:
       break;
   }
   return false;
@@ -228,6 +230,11 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
            fmt::format("node '{}' of plan '{}' is conditional, and a child graph cannot hold conditional nodes",
                        inner->name, plan.name),
            "put the conditional node at the top level, or the child's nodes here");
+  const auto allocates = [](const PlanNode& inner) { return inner.kind == NodeKind::allocate; };
+  if (const PlanNode* inner = find_node(plan, allocates))
+    refuse(node,
+           fmt::format("node '{}' of plan '{}' allocates memory, which a child graph cannot", inner->name, plan.name),
+           "allocate in this plan, and declare Allocation::range() in the child's");
   const auto foreign = [](const PlanNode& inner) { return !allowed_in_body(inner.kind); };
   if (const PlanNode* inner = is_body_ ? find_node(plan, foreign) : nullptr)
     refuse(node,

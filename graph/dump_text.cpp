@@ -64,6 +64,10 @@ std::string what_of(const PlanNode& node) {
     case NodeKind::event_record:
     case NodeKind::event_wait:
       break;
+    case NodeKind::allocate:
+      return fmt::format("allocate {} B", node.uses[0].bytes);
+    case NodeKind::free:
+      break;
     case NodeKind::library:
       if (!node.library->what.empty()) return node.library->what;
       break;

@@ -20,7 +20,14 @@ namespace {
 // implies that of all items before it, whatever the plan's edges skip over.
 class EagerRun {
  public:
-  explicit EagerRun(const Stream& stream) : stream_(stream), driver_(stream.device().driver()) {}
+  EagerRun(const Stream& stream, const std::string& plan_name)
+      : stream_(stream), driver_(stream.device().driver()), memory_(plan_name) {}
+  // What a run that failed has not freed.
+  ~EagerRun() {
+    for (const auto& [planned, place] : memory_.places()) driver_.cuMemFreeAsync(place.address, stream_.get());
+  }
+  EagerRun(const EagerRun&) = delete;
+  EagerRun& operator=(const EagerRun&) = delete;
 
   // Kernels may set conditions behind the nodes that obey them, and must find the slots there.
   void finish() {
@@ -65,7 +72,23 @@ class EagerRun {
       case NodeKind::library:
         if (node.host != nullptr) return submit_host(node);
         return submit_library(node, driver_, stream_.get());
+      case NodeKind::allocate:
+        return allocate(node);
+      case NodeKind::free:
+        return free(node);
     }
+  }
+
+  void allocate(const PlanNode& node) {
+    CUdeviceptr address = 0;
+    check(driver_.cuMemAllocAsync(&address, node.uses[0].bytes, stream_.get()), "cuMemAllocAsync", node);
+    memory_.place(node.allocated, node.uses[0].bytes, address);
+  }
+
+  void free(const PlanNode& node) {
+    const CUdeviceptr address = memory_.address_of(node.allocated);
+    memory_.remove(node.allocated);
+    check(driver_.cuMemFreeAsync(address, stream_.get()), "cuMemFreeAsync", node);
   }
 
   void check(CUresult result, std::string_view call, const PlanNode& node) const {
@@ -75,7 +98,7 @@ class EagerRun {
   void submit_kernel(const PlanNode& node, bool programmatic) {
     LaunchAttributes attributes;
     const CUlaunchConfig config = launch_config(node, stream_.get(), programmatic, attributes);
-    if (!sets_conditions(node)) {
+    if (!sets_conditions(node) && memory_.empty()) {
       ParameterPointers parameters(node);
       check(driver_.cuLaunchKernelEx(&config, node.kernel->function, parameters.get(), nullptr), "cuLaunchKernelEx",
             node);
@@ -85,6 +108,7 @@ class EagerRun {
     replace_conditions(node, arguments, [&](uint64_t address) {
       return Condition{0, conditions_.at(address)->as<uint32_t>().data()};
     });
+    memory_.place_arguments(node, arguments);
     ParameterPointers parameters(node, arguments);
     check(driver_.cuLaunchKernelEx(&config, node.kernel->function, parameters.get(), nullptr), "cuLaunchKernelEx",
           node);
@@ -95,7 +119,7 @@ class EagerRun {
   }
 
   void submit_copy(const PlanNode& node) {
-    const CopyParameters& copy = node.copy;
+    const CopyParameters copy = memory_.placed(node.copy);
     if (copy.rows > 1) {
       const CUDA_MEMCPY2D rows = row_copy_parameters(copy);
       return check(driver_.cuMemcpy2DAsync(&rows, stream_.get()), "cuMemcpy2DAsync", node);
@@ -111,8 +135,8 @@ class EagerRun {
   }
 
   void submit_fill(const PlanNode& node) {
-    const FillParameters& fill = node.fill;
-    if (fill.rows > 1) return submit_row_fill(node);
+    const FillParameters fill = memory_.placed(node.fill);
+    if (fill.rows > 1) return submit_row_fill(node, fill);
     if (fill.element_bytes == 4)
       check(driver_.cuMemsetD32Async(fill.to, fill.value, fill.count, stream_.get()), "cuMemsetD32Async", node);
     else if (fill.element_bytes == 2)
@@ -123,8 +147,7 @@ class EagerRun {
             "cuMemsetD8Async", node);
   }
 
-  void submit_row_fill(const PlanNode& node) {
-    const FillParameters& fill = node.fill;
+  void submit_row_fill(const PlanNode& node, const FillParameters& fill) {
     if (fill.element_bytes == 4)
       check(driver_.cuMemsetD2D32Async(fill.to, fill.pitch, fill.value, fill.count, fill.rows, stream_.get()),
             "cuMemsetD2D32Async", node);
@@ -181,7 +204,8 @@ class EagerRun {
   const Stream& stream_;
   const Driver& driver_;
   std::map<uint64_t, std::unique_ptr<PinnedBuffer>> conditions_;  // by ConditionInfo::address
-  bool after_kernel_ = false;                                     // of this plan: what the stream ran before is unknown
+  AllocatedMemory memory_;
+  bool after_kernel_ = false;  // of this plan: what the stream ran before is unknown
 };
 
 }  // namespace
@@ -189,7 +213,7 @@ class EagerRun {
 void run_eager(const Plan& plan, const Stream& stream) {
   const ContextGuard current(stream.device());
   report_host_problems(plan);
-  EagerRun run(stream);
+  EagerRun run(stream, plan.name);
   run.run(plan);
   run.finish();
 }

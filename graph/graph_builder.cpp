@@ -103,6 +103,7 @@ void GraphBuilder::declare(NamedRange range, Live live) {
   buffers_by_address_.insert(next, {range.address, index});
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
+  has_allocated_ |= is_allocated(range.address);
   if (!last_live_.holds(range.address)) last_live_ = plan_.device->buffers().at(range.address);
   plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, last_live_.serial});
 }
@@ -276,6 +277,7 @@ NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, co
   for (const AddressedUse& use : uses)
     if (use.bytes != 0) node.uses.push_back(locate(node, use));
   check_overlaps(node);
+  if (has_allocated_) check_allocated(node);
   check_initialised(node);
   check_frozen(node);
   for (const NodeId& earlier : after)
@@ -309,7 +311,7 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
       state.frozen_use = static_cast<uint32_t>(frozen_uses_.size() - 1);
     }
     state.written |= writes(use.access);
-    ranges_.push_back({range, use.access});
+    ranges_.push_back({range, use.access, node.kind == NodeKind::allocate});
   }
   required_.clear();
   hazards_.place(node.id, ranges_, required_);
@@ -519,6 +521,7 @@ Plan GraphBuilder::finish(EdgePolicy policy) && {
                    .detail = fmt::format("no conditional node obeys the condition '{}'",
                                          plan_.buffers[buffer_below(condition.address)].range.name),
                    .advice = "add its conditional node, or do not make the condition"});
+  check_all_freed();
   if (loops_nest_) policy = EdgePolicy::serial;
   for (PendingBodies& pending : pending_bodies_)
     for (std::unique_ptr<GraphBuilder>& body : pending.bodies)

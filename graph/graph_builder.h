@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/allocated_memory.h"
 #include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
 #include "graph/launch_arguments.h"
@@ -173,6 +174,15 @@ class GraphBuilder {
     return add_fill(name, to.address(), to.bytes(), shape, {bytes.data(), bytes.size()}, after);
   }
 
+  // Device memory that exists from this node to its free() in every launch, for nodes of this plan and of plans inside
+  // it: a declared buffer of kind "allocation", with undefined contents and a name as the node has. Freed nodes' memory
+  // may be the next allocation's. Not for library nodes and structs that hold pointers, which keep addresses of their
+  // own. Not in bodies and children.
+  Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
+  // Ends the memory, once, behind all that use it: later uses are refused. finish() refuses a plan that does not free
+  // all it allocates. The node is called "<allocation>.free".
+  NodeId free(const Allocation& allocation, const std::vector<NodeId>& after = {});
+
   // Whatever a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all that the work
   // touches. `submit` is called with a stream: captured, once for each graph that is built of the plan, or to run, once
   // for each eager run. It submits its work there, waits for nothing, and has its handle, workspace and device memory
@@ -184,10 +194,10 @@ class GraphBuilder {
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
                  const std::vector<NodeId>& after = {});
 
-  // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all that
-  // they touch. The graph stays its owner's and must outlive the plan; what its owner changes later reaches no graph that
-  // was built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the node when there
-  // are nodes that a child graph cannot have: conditional nodes, allocations and frees.
+  // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all
+  // that they touch. The graph stays its owner's and must outlive the plan; what its owner changes later reaches no
+  // graph that was built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the node
+  // when there are nodes that a child graph cannot have: conditional nodes, allocations and frees.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
                const std::vector<NodeId>& after = {});
 
@@ -274,6 +284,7 @@ class GraphBuilder {
   struct BufferState {
     bool written = false;         // by a node
     uint32_t frozen_use = kNone;  // the latest: the head of a list in frozen_uses_
+    uint32_t freed_by = kNone;    // the node
   };
   template <KernelArgs A>
   static std::span<const std::byte> argument_bytes(const A& args) {
@@ -312,6 +323,8 @@ class GraphBuilder {
   void check_overlaps(const PlanNode& node) const;
   void check_initialised(const PlanNode& node) const;
   void check_frozen(const PlanNode& node) const;
+  void check_allocated(const PlanNode& node) const;
+  void check_all_freed() const;
   void check_allowed_in_body(const PlanNode& node) const;
   void find_earlier(const PlanNode& node, std::span<const NodeId> after);
   void order_with_loops(const PlanNode& node);
@@ -323,12 +336,14 @@ class GraphBuilder {
   [[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) const;
 
   Plan plan_;
-  uint64_t token_ = 0;  // plan_token of the plan's name
+  uint64_t token_ = 0;            // plan_token of the plan's name
+  uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
+  bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
   bool is_body_ = false;
   uint32_t last_loop_ = kNone;  // the node
-  bool loops_nest_ = false;   // a loop in a conditional node, or one of those in a loop
-  std::string prefix_;        // of the scopes that are open, with their dots
-  uint32_t layer_chars_ = 0;  // of prefix_: the outermost scope
+  bool loops_nest_ = false;     // a loop in a conditional node, or one of those in a loop
+  std::string prefix_;          // of the scopes that are open, with their dots
+  uint32_t layer_chars_ = 0;    // of prefix_: the outermost scope
   std::vector<BufferStart> buffers_by_address_;
   std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
   LiveBuffer last_live_;                    // that of the last range declared: the next often lies in it, too

@@ -27,6 +27,7 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget, LibraryForm preferr
       driver_(&plan_->device->driver()),
       graph_(*driver_),
       exec_(*driver_),
+      memory_(plan_->name),
       preferred_(preferred),
       host_calls_(*plan_->device) {
   const ContextGuard current(*plan_->device);
@@ -81,14 +82,10 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
   if (node.kind == NodeKind::child) return add_child(node, graph, before, types);
   if (node.kind == NodeKind::conditional) return add_conditional(node, graph, before, types);
   std::span<const std::byte> arguments = node.arguments;
-  std::vector<std::byte> with_handles;
-  if (sets_conditions(node)) {
-    with_handles.assign(node.arguments.begin(), node.arguments.end());
-    replace_conditions(node, with_handles, [&](uint64_t address) { return Condition{condition(address), nullptr}; });
-    arguments = with_handles;
-  }
+  std::vector<std::byte> placed;
+  if (sets_conditions(node) || !memory_.empty()) arguments = placed = placed_arguments(node);
   ParameterPointers pointers(node, arguments);
-  CUgraphNodeParams parameters = graph_node_parameters(node, plan_->device->context(), pointers.get());
+  CUgraphNodeParams parameters = graph_node_parameters(node, *plan_->device, pointers.get(), memory_);
   CUgraphNode added = nullptr;
   driver_->label(node.name);
   const CUresult result =
@@ -97,7 +94,15 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
     driver_->check(result, "cuGraphAddNode", "add node", node.name,
                    fmt::format("{} of plan '{}', {} edges into it", to_string(node.kind), plan_->name, before.size()));
   if (node.attributes != KernelAttributes{}) set_attributes(node, added);
+  if (node.kind == NodeKind::allocate) memory_.place(node.allocated, node.uses[0].bytes, parameters.alloc.dptr);
   return added;
+}
+
+std::vector<std::byte> ExplicitGraph::placed_arguments(const PlanNode& node) const {
+  std::vector<std::byte> arguments(node.arguments.begin(), node.arguments.end());
+  replace_conditions(node, arguments, [&](uint64_t address) { return Condition{condition(address), nullptr}; });
+  memory_.place_arguments(node, arguments);
+  return arguments;
 }
 
 CUgraphNode ExplicitGraph::add_library_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,

@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "graph/allocated_memory.h"
 #include "graph/buffer_watch.h"
 #include "graph/exec_budget.h"
 #include "graph/graph_handle.h"
@@ -75,8 +76,8 @@ class ExplicitGraph {
   }
 
   // The same of an argument of a foreign kernel, by its place or its name: patch<1>(node, view),
-  // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryArgument::within); a
-  // struct with_uses, whose uses stay within theirs.
+  // patch<"a">(node, 2.0f). A memory argument takes a view within the range it was built with (MemoryArgument::within);
+  // a struct with_uses, whose uses stay within theirs.
   template <size_t kIndex, class... P>
   void patch(ForeignNode<P...> node, const typename ForeignNode<P...>::template PatchAt<kIndex>& argument) {
     using Argument = typename ForeignNode<P...>::template Argument<kIndex>;
@@ -101,8 +102,8 @@ class ExplicitGraph {
   const Plan& plan() const { return *plan_; }  // as built: patches do not show here
   // The driver's handles, which live as long as this and are not to be destroyed. A launch of exec() by the caller says
   // nothing of what a host node threw or of a buffer that was freed, and the destructor does not wait for it; what the
-  // caller changes in either, patches, patch_child and read_back know nothing of. graph() may be read, cloned, and given
-  // to another graph as a child; its nodes have the names and order of the plan (node()).
+  // caller changes in either, patches, patch_child and read_back know nothing of. graph() may be read, cloned, and
+  // given to another graph as a child; its nodes have the names and order of the plan (node()).
   CUgraph graph() const { return graph_.get(); }
   CUgraphExec exec() const { return exec_.get(); }
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
@@ -112,6 +113,8 @@ class ExplicitGraph {
   LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
+  // Where the memory is that nodes of the plan allocate: the same in every launch, and of use inside one only.
+  const AllocatedMemory& memory() const { return memory_; }
 
  private:
   friend class PatchSet;
@@ -132,6 +135,8 @@ class ExplicitGraph {
                         std::span<const CUgraphEdgeData> types);
   CUgraphNode add_conditional(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
                               std::span<const CUgraphEdgeData> types);
+  // The node's arguments with the driver's handles of conditions and the addresses of memory.
+  std::vector<std::byte> placed_arguments(const PlanNode& node) const;
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
 
@@ -151,6 +156,7 @@ class ExplicitGraph {
   GraphExecHandle exec_;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
+  AllocatedMemory memory_;
   LibraryForm preferred_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
   mutable HostCalls host_calls_;

@@ -250,8 +250,8 @@ std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
   collect(a, touches);
   for (Touch& touch : touches) touch.of_first = true;
   collect(b, touches);
-  // Each graph has conditions of its own, whatever their addresses in the plan.
-  std::erase_if(touches, [](const Touch& touch) { return touch.begin >= kConditionBase; });
+  // Each graph has conditions and allocations of its own, whatever their addresses in the plan.
+  std::erase_if(touches, [](const Touch& touch) { return touch.begin >= kConditionBase || is_allocated(touch.begin); });
   sort_by_address(touches);
   std::vector<PlanConflict> found;
   for_each_clash(touches, [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {

@@ -31,7 +31,7 @@ void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::ve
     if (uses[i].access != Access::frozen) find_orders(i, uses[i], orders);
   for (const RangeUse& use : uses) {
     if (use.access == Access::in) record_read(node, use.range);
-    if (writes(use.access)) record_write(node, use.range);
+    if (writes(use.access)) record_write(node, use);
   }
 
   const auto begin = orders.begin() + first;
@@ -55,7 +55,8 @@ std::optional<ByteRange> HazardTracker::first_unwritten(const ByteRange& range) 
   uint64_t at = range.address;
   for (const Segment& segment : touching(range)) {
     if (segment.begin > at) return ByteRange{at, segment.begin - at, range.buffer};
-    if (segment.writer == kNobody) return ByteRange{at, std::min(range.end(), segment.end) - at, range.buffer};
+    if (segment.writer == kNobody || segment.undefined)
+      return ByteRange{at, std::min(range.end(), segment.end) - at, range.buffer};
     at = segment.end;
   }
   if (at < range.end()) return ByteRange{at, range.end() - at, range.buffer};
@@ -119,17 +120,19 @@ void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
   }
 }
 
-void HazardTracker::record_write(uint32_t node, const ByteRange& range) {
+void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
+  const ByteRange& range = use.range;
+  const Segment written{range.address, range.end(), node, kNobody, use.undefined};
   Segments& segments = segments_of(range.buffer);
   split(segments, range.end());
   const auto first = split(segments, range.address);
   auto last = first;
   while (last != segments.end() && last->begin < range.end()) ++last;
   if (first == last) {
-    segments.insert(first, {range.address, range.end(), node});
+    segments.insert(first, written);
     return;
   }
-  *first = {range.address, range.end(), node};
+  *first = written;
   segments.erase(first + 1, last);
 }
 

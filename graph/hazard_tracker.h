@@ -22,6 +22,7 @@ struct ByteRange {
 struct RangeUse {
   ByteRange range;
   Access access = Access::in;
+  bool undefined = false;  // written with nothing: ordered as a write, and no value to read
 };
 
 // `before` must complete before the node placed, because of these bytes of its `use`-th use.
@@ -41,7 +42,7 @@ class HazardTracker {
   // from call to call.
   void place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders);
 
-  // The first bytes of the range that no placed node has written.
+  // The first bytes of the range that no placed node has written, or that the last one left undefined.
   std::optional<ByteRange> first_unwritten(const ByteRange& range) const;
   // The first bytes of the range that a placed node has written, and the last node that did.
   struct Written {
@@ -56,6 +57,7 @@ class HazardTracker {
     uint64_t begin = 0, end = 0;  // addresses
     uint32_t writer = kNobody;
     uint32_t readers = kNobody;  // since the write, the latest first: the head of a list in readers_
+    bool undefined = false;      // by the writer
   };
   struct Reader {
     uint32_t node = 0;
@@ -68,7 +70,7 @@ class HazardTracker {
   void find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const;
   void add_reader(Segment& segment, uint32_t node);
   void record_read(uint32_t node, const ByteRange& range);
-  void record_write(uint32_t node, const ByteRange& range);
+  void record_write(uint32_t node, const RangeUse& use);
 
   std::vector<Segments> buffers_;
   std::vector<Reader> readers_;

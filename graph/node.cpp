@@ -47,6 +47,10 @@ std::string_view to_string(NodeKind kind) {
       return "conditional";
     case NodeKind::library:
       return "library";
+    case NodeKind::allocate:
+      return "allocate";
+    case NodeKind::free:
+      return "free";
   }
   return "?";
 }
@@ -150,6 +154,10 @@ void check_nodes(const Plan& plan, const Plan& outermost, std::unordered_set<std
       if (use.buffer >= plan.buffers.size())
         refuse_plan(plan, fmt::format("node '{}', field '{}' names buffer {} of {}", node.name, use.field, use.buffer,
                                       plan.buffers.size()));
+    const bool holds_memory = node.kind == NodeKind::allocate || node.kind == NodeKind::free;
+    if (holds_memory && (node.uses.size() != 1 || !is_allocated(node.allocated)))
+      refuse_plan(plan, fmt::format("node '{}' is of kind {} and names no memory of the plan's own", node.name,
+                                    to_string(node.kind)));
     const bool nested = node.kind == NodeKind::child || node.kind == NodeKind::conditional;
     if (nested == node.bodies.empty())
       refuse_plan(plan, fmt::format("node '{}' is of kind {} and has {} bodies", node.name, to_string(node.kind),

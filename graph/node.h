@@ -39,6 +39,8 @@ enum class NodeKind : uint8_t {
   event_wait,    // waits for an event recorded elsewhere
   conditional,   // runs one of its bodies, or one again and again, as a kernel has set its condition
   library,       // whatever a library submits to a stream
+  allocate,      // device memory for the nodes behind it
+  free,          // the end of that memory
 };
 
 // full: the later node starts after the earlier one has completed. programmatic: it may start before, and its wait
@@ -130,6 +132,11 @@ struct LibraryCall {
 // Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
 inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
 
+// Memory that a plan allocates has an address when a graph is built or the plan runs. Until then it lies here, above
+// all memory: the plan's name chooses among 2^16 places of 1 TiB each.
+inline constexpr uint64_t kAllocationBase = uint64_t{0xa1} << 56;
+constexpr bool is_allocated(uint64_t address) { return address >> 56 == kAllocationBase >> 56; }
+
 // A value that kernels set and one conditional node obeys. In the plan it is a buffer of kind "condition" at an address
 // from kConditionBase on, so that setting and obeying are ordered like writing and reading.
 struct ConditionInfo {
@@ -165,6 +172,7 @@ struct PlanNode {
   FillParameters fill;             // memset
   std::shared_ptr<HostCall> host;  // host; library: the stand-in, on the CPU driver
   CUevent event = nullptr;         // event_record, event_wait: not owned
+  uint64_t allocated = 0;          // allocate, free: the planned address, from kAllocationBase on
 
   ConditionalKind conditional = ConditionalKind::if_;  // conditional
   uint64_t condition = 0;                              // conditional: ConditionInfo::address

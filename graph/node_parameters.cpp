@@ -134,7 +134,9 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
   return result;
 }
 
-CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** parameters) {
+CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
+                                        const AllocatedMemory& memory) {
+  const CUcontext context = device.context();
   CUgraphNodeParams result{};
   switch (node.kind) {
     case NodeKind::kernel: {
@@ -154,10 +156,10 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
     case NodeKind::memcpy:
       result.type = CU_GRAPH_NODE_TYPE_MEMCPY;
       result.memcpy.copyCtx = context;
-      result.memcpy.copyParams = copy_parameters(node.copy);
+      result.memcpy.copyParams = copy_parameters(memory.placed(node.copy));
       break;
     case NodeKind::memset: {
-      const CUDA_MEMSET_NODE_PARAMS fill = fill_parameters(node.fill);
+      const CUDA_MEMSET_NODE_PARAMS fill = fill_parameters(memory.placed(node.fill));
       result.type = CU_GRAPH_NODE_TYPE_MEMSET;
       result.memset.dst = fill.dst;
       result.memset.pitch = fill.pitch;
@@ -183,6 +185,16 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context,
       break;
     case NodeKind::empty:
       result.type = CU_GRAPH_NODE_TYPE_EMPTY;
+      break;
+    case NodeKind::allocate:
+      result.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+      result.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+      result.alloc.poolProps.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.get()};
+      result.alloc.bytesize = node.uses[0].bytes;
+      break;
+    case NodeKind::free:
+      result.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+      result.free.dptr = memory.address_of(node.allocated);
       break;
     case NodeKind::child:
     case NodeKind::conditional:

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/allocated_memory.h"
 #include "graph/node.h"
 
 namespace nodewright {
@@ -65,7 +66,9 @@ CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy);
 CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 
 // For cuGraphAddNode, and kinds that hold no plan and call no library: all bytes that the kind does not use are zero.
-CUgraphNodeParams graph_node_parameters(const PlanNode& node, CUcontext context, void** parameters);
+// `memory`: where the plan's own memory is; `parameters` point at arguments with its addresses.
+CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
+                                        const AllocatedMemory& memory);
 
 // For cuGraphInstantiateWithParams.
 cuuint64_t instantiation_flags(const Plan& plan);

@@ -165,14 +165,10 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
   std::unique_ptr<BuiltPlan::NodeState>& state = built.states[node.id];
   if (state == nullptr) {
     state = std::make_unique<BuiltPlan::NodeState>();
-    state->arguments.assign(node.arguments.begin(), node.arguments.end());
-    if (sets_conditions(node))
-      replace_conditions(node, state->arguments, [&](uint64_t address) {
-        return Condition{exec.condition(address), nullptr};
-      });
+    state->arguments = exec.placed_arguments(node);
     state->shape = node.shape;
-    state->copy = node.copy;
-    state->fill = node.fill;
+    state->copy = exec.memory_.placed(node.copy);
+    state->fill = exec.memory_.placed(node.fill);
   }
   return *state;
 }
@@ -203,6 +199,7 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   std::byte* before = many.empty() ? few.data() : many.data();
   std::memcpy(before, held, field.bytes);
   std::memcpy(held, value, field.bytes);
+  if (!memory_.empty()) memory_.place_field(field, held);
   const ContextGuard current(*plan_->device);
   const CUresult result =
       set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
@@ -250,6 +247,7 @@ void PatchSet::set_bytes(NodeId id, const FieldInfo& field, const void* value) {
   const auto* first = static_cast<const std::byte*>(value);
   std::erase_if(change.fields, [&](const Change::FieldBytes& bytes) { return bytes.offset == field.offset; });
   change.fields.push_back({field.offset, std::vector<std::byte>(first, first + field.bytes)});
+  exec_->memory().place_field(field, change.fields.back().bytes.data());
 }
 
 void PatchSet::shape(NodeId id, const LaunchShape& shape) {
@@ -271,7 +269,7 @@ void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_
   copy.to = to.address;
   copy.from = from.address;
   copy.bytes = bytes;
-  change_of(id).copy = copy;
+  change_of(id).copy = exec_->memory().placed(copy);
 }
 
 void PatchSet::fill(FillNode id, uint32_t value) {

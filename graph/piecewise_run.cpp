@@ -1,8 +1,11 @@
 #include "graph/piecewise_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "graph/allocated_memory.h"
 #include "graph/eager_run.h"
 #include "runtime/error.h"
 
@@ -35,6 +38,11 @@ std::vector<PlanPart> parts_of(const Plan& plan, const std::function<bool(const 
     throw Error({.doing = "cut into parts",
                  .object = plan.name,
                  .detail = "it has conditional nodes",
+                 .advice = "run it as one graph"});
+  if (const PlanNode* allocation = first_allocation(plan))
+    throw Error({.doing = "cut into parts",
+                 .object = plan.name,
+                 .detail = fmt::format("node '{}' allocates memory, which lives in one graph", allocation->name),
                  .advice = "run it as one graph"});
   std::vector<PlanPart> parts;
   const auto count = static_cast<uint32_t>(plan.nodes.size());

@@ -11,8 +11,8 @@
 namespace nodewright {
 
 // The plan's nodes in order, cut before and after each stretch of nodes that are `apart`; orders across a cut are the
-// stream's. Each part is named "<plan>.<number>". Throws Error where the plan has conditional nodes, whose conditions
-// belong to one graph.
+// stream's. Each part is named "<plan>.<number>". Throws Error where the plan has conditional nodes or
+// allocations: conditions and memory belong to one graph.
 struct PlanPart {
   Plan plan;
   bool apart = false;

@@ -153,6 +153,10 @@ class Comparison {
         return CU_GRAPH_NODE_TYPE_CONDITIONAL;
       case NodeKind::library:
         return type_of(built_.libraries.at(node.id).form);
+      case NodeKind::allocate:
+        return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+      case NodeKind::free:
+        return CU_GRAPH_NODE_TYPE_MEM_FREE;
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
@@ -192,6 +196,9 @@ class Comparison {
         return compare_inside(node);
       case NodeKind::library:
         return append(library_differences(node, driver_, built_.libraries.at(node.id), handle(node)));
+      case NodeKind::allocate:
+      case NodeKind::free:
+        return compare_memory(node);
       case NodeKind::empty:
         return;
     }
@@ -236,24 +243,33 @@ class Comparison {
 
   // Field by field: bytes between fields mean nothing.
   void compare_fields(const PlanNode& node, const std::byte* held) {
+    const std::vector<std::byte> planned = placed_arguments(node);
     for (const FieldInfo& field : node.fields)
       if (field.role == Role::condition)
         compare_condition(node, field, held);
       else
-        compare_argument(node, field, held + field.offset);
+        compare_argument(node, field, planned, held + field.offset);
+  }
+
+  std::vector<std::byte> placed_arguments(const PlanNode& node) const {
+    std::vector<std::byte> arguments(node.arguments.begin(), node.arguments.end());
+    exec_.memory().place_arguments(node, arguments);
+    return arguments;
   }
 
   void compare_parameters(const PlanNode& node, void** held) {
+    const std::vector<std::byte> planned = placed_arguments(node);
     for (size_t i = 0; i < node.fields.size(); ++i)
       if (held == nullptr || held[i] == nullptr)
         differences_.push_back(
             fmt::format("node '{}': the driver holds no argument '{}'", node.name, node.fields[i].name));
       else
-        compare_argument(node, node.fields[i], static_cast<const std::byte*>(held[i]));
+        compare_argument(node, node.fields[i], planned, static_cast<const std::byte*>(held[i]));
   }
 
-  void compare_argument(const PlanNode& node, const FieldInfo& field, const std::byte* held) {
-    if (std::memcmp(held, node.arguments.data() + field.offset, field.bytes) != 0)
+  void compare_argument(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> planned,
+                        const std::byte* held) {
+    if (std::memcmp(held, planned.data() + field.offset, field.bytes) != 0)
       differences_.push_back(fmt::format("node '{}': argument '{}' differs", node.name, field.name));
   }
 
@@ -300,6 +316,19 @@ class Comparison {
     if (held != node.event) differences_.push_back(fmt::format("node '{}': another event", node.name));
   }
 
+  void compare_memory(const PlanNode& node) {
+    CUdeviceptr held = 0;
+    if (node.kind == NodeKind::allocate) {
+      CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+      check(driver_.cuGraphMemAllocNodeGetParams(handle(node), &parameters), "cuGraphMemAllocNodeGetParams");
+      expect<uint64_t>(node, "bytes", node.uses[0].bytes, parameters.bytesize);
+      held = parameters.dptr;
+    } else {
+      check(driver_.cuGraphMemFreeNodeGetParams(handle(node), &held), "cuGraphMemFreeNodeGetParams");
+    }
+    expect<uint64_t>(node, "memory", exec_.memory().address_of(node.allocated), held);
+  }
+
   void compare_copy(const PlanNode& node) {
     CUDA_MEMCPY3D held{};
     check(driver_.cuGraphMemcpyNodeGetParams(handle(node), &held), "cuGraphMemcpyNodeGetParams");
@@ -307,8 +336,9 @@ class Comparison {
     const auto address = [](CUmemorytype type, const void* host, CUdeviceptr device) {
       return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : static_cast<uint64_t>(device);
     };
-    expect(node, "source", node.copy.from, address(held.srcMemoryType, held.srcHost, held.srcDevice));
-    expect(node, "destination", node.copy.to, address(held.dstMemoryType, held.dstHost, held.dstDevice));
+    const CopyParameters planned = exec_.memory().placed(node.copy);
+    expect(node, "source", planned.from, address(held.srcMemoryType, held.srcHost, held.srcDevice));
+    expect(node, "destination", planned.to, address(held.dstMemoryType, held.dstHost, held.dstDevice));
     expect<uint64_t>(node, "bytes of a row", node.copy.bytes, held.WidthInBytes);
     expect<uint64_t>(node, "rows", node.copy.rows, std::max<size_t>(held.Height, 1) * std::max<size_t>(held.Depth, 1));
     if (node.copy.rows == 1) return;  // pitches mean nothing
@@ -319,7 +349,7 @@ class Comparison {
   void compare_fill(const PlanNode& node) {
     CUDA_MEMSET_NODE_PARAMS held{};
     check(driver_.cuGraphMemsetNodeGetParams(handle(node), &held), "cuGraphMemsetNodeGetParams");
-    expect<uint64_t>(node, "destination", node.fill.to, held.dst);
+    expect<uint64_t>(node, "destination", exec_.memory().placed(node.fill).to, held.dst);
     expect(node, "value", node.fill.value, held.value);
     expect(node, "bytes of an element", node.fill.element_bytes, held.elementSize);
     expect<uint64_t>(node, "elements of a row", node.fill.count, held.width);

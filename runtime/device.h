@@ -20,6 +20,7 @@ struct DeviceProperties {
   unsigned shared_optin_bytes = 0;  // most dynamic shared memory of one block, once the kernel has asked for it
   uint64_t l2_bytes = 0;
   int max_threads_per_block = 0;
+  bool memory_pools = false;                      // allocations in the order of a stream or a graph
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 
   bool has_clusters() const { return cc_major >= 9; }  // CUDA programming guide, "Thread block clusters"

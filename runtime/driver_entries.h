@@ -9,14 +9,16 @@
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                                           \
   X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuCtxGetStreamPriorityRange)         \
   X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)         \
-  X(cuMemHostRegister) X(cuMemHostUnregister)                                                                        \
+  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemAllocAsync) X(cuMemFreeAsync)                                   \
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD)                                                                    \
   X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpy2DAsync)                                  \
   X(cuMemsetD8) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)                                           \
   X(cuMemsetD2D8Async) X(cuMemsetD2D16Async) X(cuMemsetD2D32Async)                                                   \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent)                  \
   X(cuStreamBeginCapture) X(cuStreamBeginCaptureToGraph) X(cuStreamEndCapture) X(cuStreamIsCapturing)                \
-  X(cuLaunchHostFunc)                                                                                                \
+  X(cuLaunchHostFunc) X(cuStreamBatchMemOp)                                                                          \
+  X(cuImportExternalSemaphore) X(cuDestroyExternalSemaphore)                                                         \
+  X(cuSignalExternalSemaphoresAsync) X(cuWaitExternalSemaphoresAsync)                                                \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventRecordWithFlags)                                      \
   X(cuEventSynchronize) X(cuEventQuery) X(cuEventElapsedTime)                                                        \
   X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)                                                      \
@@ -30,11 +32,14 @@
   X(cuGraphKernelNodeGetAttribute) X(cuGraphKernelNodeSetAttribute) X(cuGraphKernelNodeCopyAttributes)               \
   X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphHostNodeGetParams)                            \
   X(cuGraphChildGraphNodeGetGraph) X(cuGraphEventRecordNodeGetEvent) X(cuGraphEventWaitNodeGetEvent)                 \
+  X(cuGraphMemAllocNodeGetParams) X(cuGraphMemFreeNodeGetParams) X(cuGraphBatchMemOpNodeGetParams)                   \
+  X(cuGraphExternalSemaphoresSignalNodeGetParams) X(cuGraphExternalSemaphoresWaitNodeGetParams)                      \
   X(cuGraphInstantiateWithParams) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphExecUpdate)       \
   X(cuGraphExecGetFlags)                                                                                             \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)              \
   X(cuGraphExecHostNodeSetParams) X(cuGraphExecChildGraphNodeSetParams)                                              \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent)                                          \
+  X(cuGraphExecBatchMemOpNodeSetParams)                                                                              \
   X(cuGraphNodeSetEnabled) X(cuGraphNodeGetEnabled)                                                                  \
   X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
 // clang-format on

@@ -24,8 +24,10 @@ Effect effect_of(DriverEntry entry) {
     case DriverEntry::cuDevicePrimaryCtxRelease:
       return {.kind = HandleKind::primary_context, .destroys = 0};
     case DriverEntry::cuMemAlloc:
+    case DriverEntry::cuMemAllocAsync:
       return {.kind = HandleKind::device_memory, .creates = 0};
     case DriverEntry::cuMemFree:
+    case DriverEntry::cuMemFreeAsync:
       return {.kind = HandleKind::device_memory, .destroys = 0};
     case DriverEntry::cuMemHostAlloc:
       return {.kind = HandleKind::host_memory, .creates = 0};

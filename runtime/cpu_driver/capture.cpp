@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_memory.h"
 #include "runtime/cpu_driver/graph_rules.h"
 
 namespace nodewright::cpu {
@@ -109,8 +110,13 @@ CUresult capture_work(State& state, Stream& stream, CUgraphNodeType type, Work w
     }
     in.push_back(edge);
   }
+  if (const CUresult result = check_memory(*capture.graph, work, in); result != CUDA_SUCCESS) {
+    capture.invalid = true;
+    return result;
+  }
   const auto node = new_node(state, *capture.graph, type, std::move(work));
   node->in = std::move(in);
+  note_freed(node->work);
   stream.tips = {{node.get(), kFullEdge}};
   return CUDA_SUCCESS;
 }

@@ -60,18 +60,56 @@ uint64_t DeviceMemory::place(uint64_t span) {
 }
 
 std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes, Kind kind, int device) {
-  uint64_t& used = used_.at(static_cast<size_t>(device));
-  if (kind == Kind::device && (bytes > capacity_ || used + round_up(bytes, kAlignment) > capacity_)) return {};
+  if (kind == Kind::device && !fits(bytes, device)) return {};
+  const auto address = reserve(bytes, device, false);
+  if (!address) return {};
+  blocks_.at(*address).kind = kind;
+  if (commit(*address)) return address;
+  blocks_.erase(*address);
+  return {};
+}
+
+bool DeviceMemory::fits(uint64_t bytes, int device) const {
+  return bytes <= capacity_ && used(device) + round_up(bytes, kAlignment) <= capacity_;
+}
+
+std::optional<uint64_t> DeviceMemory::reserve(uint64_t bytes, int device, bool of_graph) {
   if (bytes > reserved_ / 2) return {};
   const uint64_t pages = round_up(bytes, kPage);
   const uint64_t span = place(pages + 2 * kPage);
   if (span == 0) return {};
-  if (mprotect(pointer(span + kPage), pages, PROT_READ | PROT_WRITE) != 0) return {};
   const uint64_t address = span + kPage + pages - round_up(bytes, kAlignment);
-  memset(pointer(span + kPage), 0xff, pages);
-  if (kind == Kind::device) used += round_up(bytes, kAlignment);
-  blocks_[address] = {address, bytes, kind, ++serial_, device};
+  blocks_[address] = {.address = address,
+                      .bytes = bytes,
+                      .kind = Kind::device,
+                      .serial = ++serial_,
+                      .device = device,
+                      .live = false,
+                      .of_graph = of_graph};
   return address;
+}
+
+bool DeviceMemory::commit(uint64_t address) {
+  Block& block = blocks_.at(address);
+  if (block.kind == Kind::device && !fits(block.bytes, block.device)) return false;
+  const uint64_t first = address / kPage * kPage, pages = round_up(block.bytes, kPage);
+  if (mprotect(pointer(first), pages, PROT_READ | PROT_WRITE) != 0) return false;
+  memset(pointer(first), 0xff, pages);
+  if (block.kind == Kind::device) used_.at(static_cast<size_t>(block.device)) += round_up(block.bytes, kAlignment);
+  block.live = true;
+  return true;
+}
+
+void DeviceMemory::forget(uint64_t address) {
+  Block* block = starting_at(address);
+  if (block == nullptr) return;
+  block->of_graph = false;
+  if (!block->live) blocks_.erase(address);
+}
+
+DeviceMemory::Block* DeviceMemory::starting_at(uint64_t address) {
+  const auto found = blocks_.find(address);
+  return found == blocks_.end() ? nullptr : &found->second;
 }
 
 bool DeviceMemory::holds_device_memory() const {
@@ -84,19 +122,30 @@ void DeviceMemory::name(uint64_t address, std::string name) {
 
 bool DeviceMemory::release(uint64_t address, Kind kind) {
   const auto found = blocks_.find(address);
-  if (found == blocks_.end() || found->second.kind != kind) return false;
-  const Block block = found->second;
-  const uint64_t first = address / kPage * kPage, last = round_up(address + block.bytes, kPage);
-  // A new mapping in one step gives the pages back and leaves no moment in which another thread could map there.
-  mmap(pointer(first), last - first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (block.kind == Kind::device) used_.at(static_cast<size_t>(block.device)) -= round_up(block.bytes, kAlignment);
-  blocks_.erase(found);
+  if (found == blocks_.end() || found->second.kind != kind || !found->second.live) return false;
+  Block& block = found->second;
+  unmap(block);
+  block.live = false;
+  if (block.of_graph) return true;
   if (freed_.size() == kRememberedFrees) freed_.erase(freed_.begin());
   freed_[address] = block;
+  blocks_.erase(found);
   return true;
 }
 
+// A new mapping in one step gives the pages back and leaves no moment in which another thread could map there.
+void DeviceMemory::unmap(const Block& block) {
+  const uint64_t first = block.address / kPage * kPage, last = round_up(block.address + block.bytes, kPage);
+  mmap(pointer(first), last - first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (block.kind == Kind::device) used_.at(static_cast<size_t>(block.device)) -= round_up(block.bytes, kAlignment);
+}
+
 const DeviceMemory::Block* DeviceMemory::find(uint64_t address, uint64_t bytes) const {
+  const Block* block = find_reserved(address, bytes);
+  return block != nullptr && block->live ? block : nullptr;
+}
+
+const DeviceMemory::Block* DeviceMemory::find_reserved(uint64_t address, uint64_t bytes) const {
   auto after = blocks_.upper_bound(address);
   if (after == blocks_.begin()) return nullptr;
   const Block& block = std::prev(after)->second;
@@ -117,7 +166,8 @@ std::string DeviceMemory::describe(uint64_t address) const {
     const Block& block = std::prev(after)->second;
     return address - block.address < block.bytes ? &block : nullptr;
   };
-  if (const Block* block = holder(blocks_)) return "at byte " + offset_text(*block);
+  if (const Block* block = holder(blocks_))
+    return "at byte " + offset_text(*block) + (block->live ? "" : ", which has no memory at this time");
   if (const Block* block = holder(freed_)) return "at byte " + offset_text(*block) + ", which was freed";
   const auto after = blocks_.upper_bound(address);
   const Block* below = after == blocks_.begin() ? nullptr : &std::prev(after)->second;

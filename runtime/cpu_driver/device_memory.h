@@ -22,6 +22,9 @@ class DeviceMemory {
     uint64_t serial;  // counts allocations: names the buffer in reports that nobody has named
     int device;
     std::string name = {};
+    bool live = true;          // false: addresses without memory, until commit()
+    bool of_graph = false;     // the addresses are a graph's, whether there is memory at them or not
+    bool outstanding = false;  // of_graph: a launch has allocated it, and nothing submitted since then frees it
   };
 
   // `capacity`: bytes of device memory that each device has.
@@ -32,6 +35,13 @@ class DeviceMemory {
 
   // 256-byte aligned, filled with 0xFF: NaN in every float format. Empty: not enough memory.
   std::optional<uint64_t> allocate(uint64_t bytes, Kind kind, int device);
+  // Addresses without memory, until commit(). `of_graph`: they stay reserved when the memory is released, until
+  // forget(). Empty: no room.
+  std::optional<uint64_t> reserve(uint64_t bytes, int device, bool of_graph);
+  // False: not enough memory.
+  bool commit(uint64_t address);
+  // The graph is gone: the addresses go too, at once or with the memory.
+  void forget(uint64_t address);
   // Of the buffer that starts there, in reports.
   void name(uint64_t address, std::string name);
   // False: no allocation of this kind starts there. The pages are gone at once.
@@ -39,6 +49,9 @@ class DeviceMemory {
 
   // The live allocation that holds all of [address, address + bytes); null if none does.
   const Block* find(uint64_t address, uint64_t bytes) const;
+  // The same among all, with memory or without: what is to be used in the order of a stream or a graph.
+  const Block* find_reserved(uint64_t address, uint64_t bytes) const;
+  Block* starting_at(uint64_t address);
   // Where an address lies, in words: "in guard page 12 bytes beyond buffer 3 (0x..., 256 bytes)".
   std::string describe(uint64_t address) const;
 
@@ -51,6 +64,8 @@ class DeviceMemory {
 
  private:
   uint64_t place(uint64_t span);
+  void unmap(const Block& block);
+  bool fits(uint64_t bytes, int device) const;
 
   uint64_t base_ = 0, reserved_ = 0, capacity_, next_ = 0, serial_ = 0;
   std::array<uint64_t, kMostCpuDevices> used_{};  // by device

@@ -45,10 +45,12 @@ struct State {
   HandleTable<Graph, CUgraph, 6> graphs;
   HandleTable<GraphNode, CUgraphNode, 7> nodes;
   HandleTable<GraphExec, CUgraphExec, 8> execs;
+  HandleTable<Semaphore, CUexternalSemaphore, 11> semaphores;
   std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
 
   CUresult sticky = CUDA_SUCCESS;
-  std::string report;  // of the sticky error
+  std::string report;       // of the sticky error
+  std::string waiting_for;  // what the work that was last found to wait waits for
   uint64_t launches = 0;
 
   // The first error after dispatch stays until the last context is gone.
@@ -71,6 +73,7 @@ State& state();
 
 inline constexpr uint64_t kContextHandles = 9ull << 40 | 1;   // and the device
 inline constexpr uint64_t kConditionalHandles = 10ull << 40;  // and a number that never comes back
+inline constexpr uint64_t kDeviceNodeHandles = 12ull << 40;   // the same
 inline CUcontext primary_context(int device) {
   return reinterpret_cast<CUcontext>(kContextHandles + static_cast<uint64_t>(device));
 }

@@ -203,7 +203,9 @@ CUresult device_attribute(const State& state, CUdevice_attribute attribute, int&
       value = memory_domains(state);
       break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-      value = 0;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
+      value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
       value = 0;
@@ -359,7 +361,7 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) { return check_device(s, device); });
 }
 
-// Memory of graphs' allocation nodes, which this driver does not have: no byte is in use or held back.
+// Of memory of graphs' allocation nodes this driver keeps no account beside cuMemGetInfo: no byte is held back.
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (value == nullptr || attribute < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||

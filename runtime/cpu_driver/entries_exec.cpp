@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/graph_memory.h"
 #include "runtime/cpu_driver/graph_rules.h"
 #include "runtime/cpu_driver/graph_run.h"
 #include "runtime/cpu_driver/node_lookup.h"
@@ -35,6 +36,25 @@ std::shared_ptr<const EventRecords> record_nodes(const GraphBody& body, Stream& 
   return records;
 }
 
+// What the launch before left allocated must be gone, or goes now where the executable graph says so.
+CUresult take_left_memory(State& s, Lock& lock, GraphExec& exec, const std::shared_ptr<Stream>& stream) {
+  const bool frees = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  for (const auto& memory : exec.left)
+    if (s.memory->starting_at(memory->address)->outstanding && !frees)
+      return refuse(CUDA_ERROR_INVALID_VALUE,
+                    "memory of the launch before has not been freed: it begins " + s.memory->describe(memory->address));
+  for (const auto& memory : exec.left) {
+    DeviceMemory::Block& block = *s.memory->starting_at(memory->address);
+    if (block.outstanding) {
+      Operation operation;
+      operation.work.what = FreeWork{memory, memory->address};
+      s.executor->enqueue(lock, stream, std::move(operation));
+    }
+    block.outstanding = true;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
@@ -62,9 +82,9 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
       params->result_out = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
       return refuse(CUDA_ERROR_INVALID_VALUE, "a conditional handle of the graph has no conditional node");
     }
-    if (holds_conditional_nodes(*graph) && !graph->exec.expired())
-      return refuse(CUDA_ERROR_INVALID_VALUE,
-                    "a graph with conditional nodes has one executable graph at a time; destroy the other one first");
+    if (const CUresult result = check_single_exec(*graph); result != CUDA_SUCCESS) return result;
+    exec->left = left_allocated(*graph);
+    exec->updatable = exec->needs_upload = holds_updatable_nodes(*graph);
     exec->body = make_body(*graph);
     exec->flags = params->flags;
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");
@@ -77,8 +97,11 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
 
 CUresult CUDAAPI cuGraphUpload(CUgraphExec exec, CUstream stream) {
   return enter(Needs::context, [&](State& s, Lock&) {
-    if (s.execs.find(exec) == nullptr) return no_exec();
-    return s.find_stream(stream) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    const auto found = s.execs.find(exec);
+    if (found == nullptr) return no_exec();
+    if (s.find_stream(stream) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    found->needs_upload = false;
+    return CUDA_SUCCESS;
   });
 }
 
@@ -91,6 +114,10 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     if (stream->capture != nullptr)
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "launching a graph into a capture on the CPU driver");
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");
+    if (exec->needs_upload)
+      return refuse(CUDA_ERROR_INVALID_VALUE,
+                    "kernels that the device may update, and no cuGraphUpload since the graph was made or changed");
+    if (const CUresult result = take_left_memory(s, lock, *exec, stream); result != CUDA_SUCCESS) return result;
     Operation operation;
     if (exec->last_run != nullptr && !exec->last_run->done) operation.after.push_back(exec->last_run);
     wait_nodes(*exec->body, operation.after);
@@ -114,6 +141,10 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle, CUg
     const auto graph = s.graphs.find(graph_handle);
     if (graph == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph");
     if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (holds_memory_nodes(*graph))
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "an update with allocations or frees, whose addresses stay");
+    if (exec->updatable || holds_updatable_nodes(*graph))
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "an update of a graph with kernels that the device may update");
     if (const CUresult result = check_free(*graph, "the source of an update"); result != CUDA_SUCCESS) return result;
     memset(info, 0, sizeof *info);
     if (find_cycle(*graph) != nullptr) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/cpu_driver/capture.h"
+#include "runtime/cpu_driver/graph_memory.h"
 #include "runtime/cpu_driver/graph_rules.h"
 #include "runtime/cpu_driver/node_lookup.h"
 #include "runtime/cpu_driver/node_work.h"
@@ -73,6 +74,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph* out, CUgraph handle) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (holds_conditional_nodes(*graph))
       return refuse(CUDA_ERROR_INVALID_VALUE, "a graph with conditional nodes cannot be cloned");
+    if (const CUresult result = check_cloning(*graph); result != CUDA_SUCCESS) return result;
     const auto clone = clone_graph(s, *graph);
     *out = clone->handle = s.graphs.add(clone);
     return CUDA_SUCCESS;
@@ -112,16 +114,18 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph handle, const CUgraphN
     GraphNode probe;
     probe.type = params->type;
     probe.work.label = label;
-    if (const CUresult result = work_from_params(s, *params, probe.work); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = work_from_params(s, *graph, *params, probe.work); result != CUDA_SUCCESS) return result;
     std::vector<GraphEdge> edges;
     CUresult result = check_placement(s, *graph, params->type, probe.work);
     if (result == CUDA_SUCCESS) result = edges_of_new_node(s, *graph, probe, dependencies, data, count, edges);
+    if (result == CUDA_SUCCESS) result = check_memory(*graph, probe.work, edges);
     if (result != CUDA_SUCCESS) {
       discard(s, probe.work);
       return result;
     }
     const auto node = new_node(s, *graph, params->type, std::move(probe.work));
     node->in = std::move(edges);
+    note_freed(node->work);
     *out = node->handle;
     if (auto* conditional = std::get_if<ConditionalWork>(&node->work.what))
       params->conditional.phGraph_out = conditional->handles.data();
@@ -134,6 +138,10 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode handle) {
     const auto node = s.nodes.find(handle);
     if (node == nullptr) return no_node();
     if (node->owner->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the node's graph");
+    if (const CUresult result = check_removal(*node->owner); result != CUDA_SUCCESS) return result;
+    if (const auto* kernel = std::get_if<KernelWork>(&node->work.what);
+        kernel != nullptr && kernel->attributes.device_node != nullptr)
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "a kernel that the device may update stays in its graph");
     destroy_node(s, *node);
     return CUDA_SUCCESS;
   });
@@ -175,6 +183,7 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph handle, const CUgraphNode* fr
     if (graph == nullptr) return no_graph();
     if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
     if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
+    if (const CUresult result = check_removal(*graph); result != CUDA_SUCCESS) return result;
     for (size_t i = 0; i < count; ++i) {
       const auto source = s.nodes.find(from[i]), target = s.nodes.find(to[i]);
       if (source == nullptr || target == nullptr) return no_node();

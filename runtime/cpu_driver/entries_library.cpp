@@ -205,6 +205,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction funct
     bool programmatic = false;
     if (const CUresult result = read_attributes(*config, work.attributes, programmatic); result != CUDA_SUCCESS)
       return result;
+    if (work.attributes.device_node != nullptr && stream->capture == nullptr)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "only a kernel of a graph can be one that the device may update");
     const CUDA_KERNEL_NODE_PARAMS launch{function,
                                          config->gridDimX,
                                          config->gridDimY,

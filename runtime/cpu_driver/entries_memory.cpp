@@ -4,6 +4,7 @@
 
 #include "runtime/cpu_driver/capture.h"
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_memory.h"
 
 using namespace nodewright;  // this file is the C interface itself
 using namespace nodewright::cpu;
@@ -97,6 +98,8 @@ CUresult release(State& s, Lock& lock, uint64_t address, DeviceMemory::Kind kind
   if (address == 0) return CUDA_SUCCESS;
   if (s.memory == nullptr) return refuse(CUDA_ERROR_INVALID_VALUE, "no memory was ever allocated");
   if (s.executor != nullptr) s.executor->wait_for_all(lock);  // CUDA's frees wait for the device as well
+  if (const CUresult result = check_free_outside(s, address); result != CUDA_SUCCESS) return result;
+  if (DeviceMemory::Block* block = s.memory->starting_at(address); block != nullptr) block->outstanding = false;
   if (!s.memory->release(address, kind))
     return refuse(CUDA_ERROR_INVALID_VALUE, "no allocation begins there: " + s.memory->describe(address));
   return CUDA_SUCCESS;

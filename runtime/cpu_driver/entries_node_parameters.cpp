@@ -91,6 +91,8 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode fro
     if (source == nullptr) return no_node();
     const auto* copied = std::get_if<KernelWork>(&source->work.what);
     if (copied == nullptr) return wrong_type();
+    if (work.attributes.device_node != nullptr || copied->attributes.device_node != nullptr)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "attributes of a kernel that the device may update cannot be copied");
     KernelWork changed = work;
     changed.attributes = copied->attributes;
     return keep_attributes(s, changed, work);

@@ -40,6 +40,9 @@ struct GraphExec {
   std::vector<std::shared_ptr<Conditional>> conditionals;  // of the graph and of those inside it
   std::shared_ptr<const GraphBody> body;                   // shared with runs under way; copied before a change
   CompletionRef last_run;                                  // one run at a time
+  std::vector<std::shared_ptr<GraphMemory>> left;          // memory that a launch leaves allocated
+  bool updatable = false;                                  // it holds kernels that the device may update
+  bool needs_upload = false;                               // updatable, and new or changed since it was uploaded
 
   const ExecNode& at(const ExecPlace& place) const;
   // The node for a change: copies each body on the way that a run holds.

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_memory.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -39,6 +40,15 @@ const char* type_name(CUgraphNodeType type) {
       return "an event wait node";
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       return "an event record node";
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return "an allocation node";
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return "a free node";
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return "a batch of memory operations";
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return "an external semaphore node";
     default:
       return "a node of this type";
   }
@@ -131,6 +141,40 @@ bool holds_conditional_nodes(const Graph& graph) {
     const auto* child = std::get_if<ChildWork>(&node->work.what);
     return child != nullptr && holds_conditional_nodes(*child->graph);
   });
+}
+
+bool holds_updatable_nodes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    const auto* kernel = std::get_if<KernelWork>(&node->work.what);
+    if (kernel != nullptr && kernel->attributes.device_node != nullptr) return true;
+    const auto inner = inner_graphs(node->work);
+    return std::any_of(inner.begin(), inner.end(), [](const auto& graph) { return holds_updatable_nodes(*graph); });
+  });
+}
+
+CUresult check_cloning(const Graph& graph) {
+  if (holds_memory_nodes(graph))
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "a graph with allocations or frees cannot be cloned");
+  if (holds_updatable_nodes(graph))
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "a graph with kernels that the device may update cannot be cloned");
+  return CUDA_SUCCESS;
+}
+
+CUresult check_removal(const Graph& graph) {
+  if (holds_memory_nodes(graph))
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "nodes and edges of a graph with allocations or frees cannot be removed");
+  return CUDA_SUCCESS;
+}
+
+CUresult check_single_exec(const Graph& graph) {
+  if (graph.exec.expired()) return CUDA_SUCCESS;
+  const char* what = holds_conditional_nodes(graph) ? "conditional nodes"
+                     : holds_memory_nodes(graph)    ? "allocations or frees"
+                     : holds_updatable_nodes(graph) ? "kernels that the device may update"
+                                                    : nullptr;
+  if (what == nullptr) return CUDA_SUCCESS;
+  return refuse(CUDA_ERROR_INVALID_VALUE, std::string("a graph with ") + what +
+                                              " has one executable graph at a time; destroy the other one first");
 }
 
 CUresult check_free(const Graph& graph, const char* use) {

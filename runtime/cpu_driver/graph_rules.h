@@ -16,6 +16,17 @@ const GraphNode* find_cycle(const Graph& graph);
 // child graphs hold no conditional node, and no graph holds itself.
 CUresult check_placement(const State& state, const Graph& graph, CUgraphNodeType type, const Work& work);
 
+// CUDA_SUCCESS if the graph may be cloned: without allocations, frees, and kernels that the device may update.
+CUresult check_cloning(const Graph& graph);
+// CUDA_SUCCESS if nodes and edges of the graph may go.
+CUresult check_removal(const Graph& graph);
+// CUDA_SUCCESS if the graph may have an executable graph now: with conditional nodes, allocations, frees or kernels
+// that the device may update, one at a time.
+CUresult check_single_exec(const Graph& graph);
+
+// Whether a kernel that the device may update stands in the graph or in one inside it.
+bool holds_updatable_nodes(const Graph& graph);
+
 // Whether a conditional node stands in the graph or in one inside it.
 bool holds_conditional_nodes(const Graph& graph);
 

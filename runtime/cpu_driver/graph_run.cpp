@@ -49,40 +49,60 @@ void GraphRun::begin() {
   conditionals_.clear();
 }
 
-bool GraphRun::step(std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
+Progress GraphRun::step(std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
   begin();
-  if (ready_.empty()) return true;
-  const size_t place = choose();
-  const uint32_t index = ready_[place];
-  const ExecNode& node = body_->nodes[index];
-  if (!node.inner.empty()) {
-    if (!step_inside(node, nested_[index], lock, pool)) return false;
-    nested_.erase(index);
-  } else if (std::holds_alternative<RecordWork>(node.work.what)) {
-    for (const auto& [recorder, completion] : *records_)
-      if (recorder == &node) complete(*completion);
-  } else if (node.enabled) {
-    // Runs never change a node's work: copies of a graph have neither staging nor poison.
-    run_work(state_, lock, pool, const_cast<Work&>(node.work));
+  if (ready_.empty()) return Progress::finished;
+  const size_t first = choose();
+  Progress progress = Progress::blocked;
+  size_t place = first;
+  for (size_t i = 0; i < ready_.size() && progress == Progress::blocked; ++i) {
+    place = (first + i) % ready_.size();
+    progress = step_node(ready_[place], lock, pool);
   }
+  if (progress != Progress::finished) return progress;
+  const ExecNode& node = body_->nodes[ready_[place]];
   ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(place));
   for (const uint32_t next : node.before)
     if (--missing_[next] == 0) ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), next), next);
-  return --left_ == 0;
+  return --left_ == 0 ? Progress::finished : Progress::ran;
 }
 
-// One node of the inner graph, so that the schedule mixes it with nodes beside this one. True: the node has ended.
-bool GraphRun::step_inside(const ExecNode& node, Nested& nested, std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
+// Finished: the node has ended.
+Progress GraphRun::step_node(uint32_t index, std::unique_lock<std::mutex>& lock, WorkerPool& pool) {
+  const ExecNode& node = body_->nodes[index];
+  if (!node.inner.empty()) {
+    const Progress progress = step_inside(node, nested_[index], lock, pool);
+    if (progress == Progress::finished) nested_.erase(index);
+    return progress;
+  }
+  if (std::holds_alternative<RecordWork>(node.work.what)) {
+    for (const auto& [recorder, completion] : *records_)
+      if (recorder == &node) complete(*completion);
+    return Progress::finished;
+  }
+  if (!node.enabled) return Progress::finished;
+  size_t done = 0;
+  if (const auto waited = work_done_.find(index); waited != work_done_.end()) done = waited->second;
+  // Runs never change a node's work: copies of a graph have neither staging nor poison.
+  if (run_work(state_, lock, pool, const_cast<Work&>(node.work), done)) return Progress::finished;
+  work_done_[index] = done;
+  return Progress::blocked;
+}
+
+// One node of the inner graph, so that the schedule mixes it with nodes beside this one. Finished: the node has ended.
+Progress GraphRun::step_inside(const ExecNode& node, Nested& nested, std::unique_lock<std::mutex>& lock,
+                               WorkerPool& pool) {
   if (nested.run == nullptr) {
     const auto* body = next_body(node, nested);
-    if (body == nullptr) return true;
+    if (body == nullptr) return Progress::finished;
     nested.run = std::make_unique<GraphRun>(state_, *body, records_);
   }
-  if (!nested.run->step(lock, pool)) return false;
+  const Progress progress = nested.run->step(lock, pool);
+  if (progress != Progress::finished) return progress;
   nested.run.reset();
   ++nested.rounds;
   const auto* conditional = std::get_if<ConditionalWork>(&node.work.what);
-  return conditional == nullptr || conditional->type != CU_GRAPH_COND_TYPE_WHILE;
+  return conditional != nullptr && conditional->type == CU_GRAPH_COND_TYPE_WHILE ? Progress::ran : Progress::finished;
 }
 
 // What the node runs next, null if nothing: CUgraphConditionalNodeType in cuda.h.

@@ -21,8 +21,8 @@ class GraphRun {
   GraphRun(State& state, std::shared_ptr<const GraphBody> body, std::shared_ptr<const EventRecords> records,
            std::vector<std::shared_ptr<Conditional>> conditionals = {});
 
-  // Runs one ready node, chosen by the schedule. True: none is left.
-  bool step(std::unique_lock<std::mutex>& lock, WorkerPool& pool);
+  // Runs one ready node, chosen by the schedule, or the next one where that must wait. Finished: none is left.
+  Progress step(std::unique_lock<std::mutex>& lock, WorkerPool& pool);
 
  private:
   // A child or conditional node under way.
@@ -33,7 +33,8 @@ class GraphRun {
   };
 
   size_t choose();
-  bool step_inside(const ExecNode& node, Nested& nested, std::unique_lock<std::mutex>& lock, WorkerPool& pool);
+  Progress step_node(uint32_t index, std::unique_lock<std::mutex>& lock, WorkerPool& pool);
+  Progress step_inside(const ExecNode& node, Nested& nested, std::unique_lock<std::mutex>& lock, WorkerPool& pool);
   const std::shared_ptr<const GraphBody>* next_body(const ExecNode& node, Nested& nested);
   void begin();
 
@@ -44,6 +45,7 @@ class GraphRun {
   std::vector<uint32_t> missing_;                           // dependencies not yet run, by node
   std::vector<uint32_t> ready_;                             // sorted; a node with bodies stays until they have run
   std::unordered_map<uint32_t, Nested> nested_;
+  std::unordered_map<uint32_t, size_t> work_done_;  // of nodes that have waited: their operations that are done
   size_t left_;
   uint64_t random_;
 };

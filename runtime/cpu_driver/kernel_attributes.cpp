@@ -54,6 +54,17 @@ CUresult out_of_range(const char* what) {
   return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the ") + what + " is out of range");
 }
 
+// CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE in cuda.h: 0 or 1, and no way back.
+CUresult set_updatable(KernelAttributes& attributes, int updatable) {
+  if (updatable != 0 && updatable != 1) return out_of_range("word for a kernel that the device may update");
+  if (updatable == 0)
+    return refuse(CUDA_ERROR_INVALID_VALUE, "a kernel that the device may update stays so, and others need no 0");
+  static uint64_t last = 0;
+  if (attributes.device_node == nullptr)
+    attributes.device_node = reinterpret_cast<CUgraphDeviceNode>(kDeviceNodeHandles | ++last);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult get_attribute(const KernelAttributes& attributes, CUlaunchAttributeID id, CUlaunchAttributeValue& value) {
@@ -76,6 +87,10 @@ CUresult get_attribute(const KernelAttributes& attributes, CUlaunchAttributeID i
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       value.memSyncDomainMap = attributes.domain_map;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      value.deviceUpdatableKernelNode.deviceUpdatable = attributes.device_node != nullptr ? 1 : 0;
+      value.deviceUpdatableKernelNode.devNode = attributes.device_node;
       return CUDA_SUCCESS;
     default:
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "kernel attribute " + std::to_string(id) + " on the CPU driver");
@@ -110,6 +125,8 @@ CUresult set_attribute(KernelAttributes& attributes, CUlaunchAttributeID id, con
       return value.memSyncDomainMap.default_ < kDomainsOfMap && value.memSyncDomainMap.remote < kDomainsOfMap
                  ? CUDA_SUCCESS
                  : out_of_range("map of memory synchronization domains");
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return set_updatable(attributes, value.deviceUpdatableKernelNode.deviceUpdatable);
     default:
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "kernel attribute " + std::to_string(id) + " on the CPU driver");
   }

@@ -20,6 +20,7 @@ struct KernelAttributes {
   unsigned shared_carveout_percent = CU_SHAREDMEM_CARVEOUT_DEFAULT;  // as unsigned: ~0u
   CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
   CUlaunchMemSyncDomainMap domain_map{.default_ = 0, .remote = 1};
+  CUgraphDeviceNode device_node = nullptr;  // the device may update the node: a number in place of a handle
 };
 
 // Reads or changes one attribute. CUDA_ERROR_NOT_SUPPORTED for those that this driver does not know.

@@ -55,7 +55,10 @@ CUresult change_exec_node(CUgraphExec exec_handle, CUgraphNode node_handle, Body
     if (now == nullptr) return wrong_type();
     NodeWork next = *now;
     const CUresult result = body(s, next);
-    if (result == CUDA_SUCCESS) exec.change(place).work.what = std::move(next);
+    if (result == CUDA_SUCCESS) {
+      exec.change(place).work.what = std::move(next);
+      exec.needs_upload = exec.updatable;
+    }
     return result;
   });
 }

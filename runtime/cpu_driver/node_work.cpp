@@ -1,7 +1,10 @@
 #include "runtime/cpu_driver/node_work.h"
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/graph_memory.h"
 #include "runtime/cpu_driver/graph_rules.h"
+#include "runtime/cpu_driver/semaphore_work.h"
+#include "runtime/cpu_driver/waiting_work.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -23,6 +26,8 @@ CUresult child_work(State& state, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, Wo
     return refuse(CUDA_ERROR_NOT_SUPPORTED, "the child graph holds a conditional node");
   if (const CUresult result = check_free(*graph, "a child graph again"); result != CUDA_SUCCESS) return result;
   const bool moved = params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  if (!moved)
+    if (const CUresult result = check_cloning(*graph); result != CUDA_SUCCESS) return result;
   work.what = ChildWork{.graph = moved ? graph : clone_graph(state, *graph), .moved = moved};
   return CUDA_SUCCESS;
 }
@@ -71,9 +76,43 @@ CUresult conditional_work(State& state, CUDA_CONDITIONAL_NODE_PARAMS& params, Wo
   return CUDA_SUCCESS;
 }
 
+CUresult allocate_work(State& state, const Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS_v2& params, Work& work) {
+  const CUmemPoolProps& pool = params.poolProps;
+  if (pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+      pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !state.is_retained(primary_context(pool.location.id)))
+    return refuse(CUDA_ERROR_INVALID_VALUE,
+                  "an allocation node's memory is pinned, without handles, on a device with a context");
+  if (params.accessDescCount != 0)
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "access of other devices to an allocation node on the CPU driver");
+  AllocateWork allocate;
+  const CUresult result = reserve_memory(state, &graph, params.bytesize, pool.location.id, allocate);
+  params.dptr = allocate.address;
+  if (!work.label.empty()) state.memory->name(allocate.address, work.label);
+  work.what = std::move(allocate);
+  return result;
+}
+
+CUresult free_work(const State& state, const Graph& graph, CUdeviceptr address, Work& work) {
+  auto memory = memory_at(graph, address);
+  if (memory == nullptr)
+    return refuse(CUDA_ERROR_INVALID_VALUE,
+                  "no node of the graph allocates what the free node frees: " + state.memory->describe(address));
+  work.what = FreeWork{std::move(memory), address};
+  return CUDA_SUCCESS;
+}
+
+template <class Params>
+CUresult semaphore_work(State& state, const CUexternalSemaphore* handles, const Params* params, unsigned count,
+                        Work& work) {
+  SemaphoreWork semaphores;
+  const CUresult result = make_semaphore_work(state, handles, params, count, semaphores);
+  work.what = std::move(semaphores);
+  return result;
+}
+
 }  // namespace
 
-CUresult work_from_params(State& state, CUgraphNodeParams& params, Work& work) {
+CUresult work_from_params(State& state, const Graph& graph, CUgraphNodeParams& params, Work& work) {
   if (params.reserved0[0] != 0 || params.reserved0[1] != 0 || params.reserved0[2] != 0 || params.reserved2 != 0)
     return refuse(CUDA_ERROR_INVALID_VALUE, "reserved members of the node's parameters are not zero");
   const auto foreign = [&](CUcontext context) { return context != nullptr && !state.is_retained(context); };
@@ -117,6 +156,24 @@ CUresult work_from_params(State& state, CUgraphNodeParams& params, Work& work) {
       return event_work(state, params.eventRecord.event, true, work);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       return event_work(state, params.eventWait.event, false, work);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return allocate_work(state, graph, params.alloc, work);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return free_work(state, graph, params.free.dptr, work);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+      if (foreign(params.memOp.ctx)) return refuse(CUDA_ERROR_INVALID_CONTEXT, "context of the batch of operations");
+      ValueWork values;
+      const CUresult result =
+          make_value_work(state, params.memOp.count, params.memOp.paramArray, params.memOp.flags, values);
+      work.what = std::move(values);
+      return result;
+    }
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+      return semaphore_work(state, params.extSemSignal.extSemArray, params.extSemSignal.paramsArray,
+                            params.extSemSignal.numExtSems, work);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return semaphore_work(state, params.extSemWait.extSemArray, params.extSemWait.paramsArray,
+                            params.extSemWait.numExtSems, work);
     default:
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "node type " + std::to_string(params.type) + " on the CPU driver");
   }

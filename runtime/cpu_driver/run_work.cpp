@@ -1,4 +1,4 @@
-// Runs one kernel, copy, fill or host call on the executor's thread, and words what went wrong in it.
+// Runs one kernel, copy, fill, host call or allocation on the executor's thread, and words what went wrong in it.
 #include <cstdio>
 #include <cstring>
 
@@ -6,6 +6,7 @@
 #include "runtime/cpu_driver/driver_state.h"
 #include "runtime/cpu_driver/graph_exec.h"
 #include "runtime/cpu_driver/stream_queue.h"
+#include "runtime/cpu_driver/waiting_work.h"
 #include "runtime/cpu_driver/worker_pool.h"
 
 namespace nodewright::cpu {
@@ -185,6 +186,18 @@ void run_copy(State& state, Lock& lock, const std::string& label, CopyWork& work
   lock.lock();
 }
 
+void run_allocation(State& state, const std::string& label, const AllocateWork& work) {
+  const DeviceMemory::Block* block = state.memory->starting_at(work.address);
+  if (block != nullptr && block->live)
+    return state.fail(CUDA_ERROR_ILLEGAL_STATE, node_text(label, "(allocation)") +
+                                                    ": its memory is allocated already, it begins " +
+                                                    state.memory->describe(work.address));
+  if (block == nullptr || !state.memory->commit(work.address))
+    state.fail(CUDA_ERROR_OUT_OF_MEMORY,
+               node_text(label, "(allocation)") + ": " + std::to_string(work.bytes) + " bytes, and " +
+                   std::to_string(state.memory->capacity() - state.memory->used(work.device)) + " are free");
+}
+
 void run_fill(State& state, Lock& lock, const std::string& label, const CUDA_MEMSET_NODE_PARAMS& fill) {
   const size_t row_bytes = fill.width * fill.elementSize;
   const size_t extent = (fill.height - 1) * fill.pitch + row_bytes;
@@ -205,7 +218,7 @@ void run_fill(State& state, Lock& lock, const std::string& label, const CUDA_MEM
 
 }  // namespace
 
-void run_work(State& state, Lock& lock, WorkerPool& pool, Work& work) {
+bool run_work(State& state, Lock& lock, WorkerPool& pool, Work& work, size_t& done) {
   if (auto* kernel = std::get_if<KernelWork>(&work.what)) {
     if (blocks_of(kernel->grid) > 0) run_kernel(state, lock, pool, work.label, *kernel);
   } else if (auto* copy = std::get_if<CopyWork>(&work.what)) {
@@ -216,7 +229,18 @@ void run_work(State& state, Lock& lock, WorkerPool& pool, Work& work) {
     lock.unlock();
     host->function(host->data);
     lock.lock();
+  } else if (auto* allocate = std::get_if<AllocateWork>(&work.what)) {
+    run_allocation(state, work.label, *allocate);
+  } else if (auto* free = std::get_if<FreeWork>(&work.what)) {
+    if (!state.memory->release(free->address, DeviceMemory::Kind::device))
+      state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(work.label, "(free)") + ": no memory begins there, address " +
+                                                 hex(free->address) + " " + state.memory->describe(free->address));
+  } else if (auto* values = std::get_if<ValueWork>(&work.what)) {
+    return run_values(state, work.label, *values, done, state.waiting_for);
+  } else if (auto* semaphores = std::get_if<SemaphoreWork>(&work.what)) {
+    return run_semaphores(work.label, *semaphores, done, state.waiting_for);
   }
+  return true;
 }
 
 }  // namespace nodewright::cpu

@@ -18,6 +18,10 @@ namespace {
 // tests takes, so that what a query has run does not depend on the machine.
 constexpr std::chrono::milliseconds kQueryPatience{300};
 
+// How long a wait for a value may hold up everything where launch_timeout_ms gives no limit, and how often it looks.
+constexpr uint64_t kValuePatienceMs = 10000;
+constexpr std::chrono::microseconds kValuePoll{200};
+
 bool all_done(const std::vector<CompletionRef>& completions) {
   return std::all_of(completions.begin(), completions.end(), [](const CompletionRef& c) { return c->done; });
 }
@@ -166,17 +170,51 @@ bool Executor::step(Lock& lock, const Demand& demand) {
   if (busy_.empty()) return false;
   Stream* stream = choose(demand);
   if (stream == nullptr) return false;
-  Operation& head = stream->queue.front();  // stays where it is: only this thread takes operations off
-  bool finished = true;
-  if (head.run != nullptr)
-    finished = head.run->step(lock, *pool_);
+  if (run_head(lock, *stream) || run_beside(lock, *stream))
+    blocked_since_ms_ = 0;
   else
-    run_work(state_, lock, *pool_, head.work);
+    wait_a_moment(lock);
+  return true;
+}
+
+// False: the operation waits for a value or a semaphore.
+bool Executor::run_head(Lock& lock, Stream& stream) {
+  Operation& head = stream.queue.front();  // stays where it is: only this thread takes operations off
+  Progress progress = Progress::finished;
+  if (head.run != nullptr)
+    progress = head.run->step(lock, *pool_);
+  else if (!run_work(state_, lock, *pool_, head.work, head.work_done))
+    progress = Progress::blocked;
   if (state_.sticky != CUDA_SUCCESS)
     drop_everything();
-  else if (finished)
-    finish_head(*stream);
-  return true;
+  else if (progress == Progress::finished)
+    finish_head(stream);
+  return progress != Progress::blocked;
+}
+
+// Work of other streams, needed or not: it may write what `blocked` waits for. False: there is none that runs.
+bool Executor::run_beside(Lock& lock, const Stream& blocked) {
+  const std::vector<std::shared_ptr<Stream>> busy = busy_;
+  return std::any_of(busy.begin(), busy.end(), [&](const std::shared_ptr<Stream>& stream) {
+    return stream.get() != &blocked && head_is_ready(*stream) && run_head(lock, *stream);
+  });
+}
+
+// The host, or another thread of it, may write the value.
+void Executor::wait_a_moment(Lock& lock) {
+  if (blocked_since_ms_ == 0) blocked_since_ms_ = now_ms();
+  const uint64_t chosen_ms = state_.options.launch_timeout_ms;
+  const auto limit_ms = static_cast<double>(chosen_ms != 0 ? chosen_ms : kValuePatienceMs);
+  if (now_ms() - blocked_since_ms_ > limit_ms) {
+    blocked_since_ms_ = 0;
+    state_.fail(CUDA_ERROR_LAUNCH_TIMEOUT, state_.waiting_for +
+                                               "; nothing else is left to run, and nobody has changed it for " +
+                                               std::to_string(static_cast<uint64_t>(limit_ms)) + " ms");
+    return drop_everything();
+  }
+  lock.unlock();
+  std::this_thread::sleep_for(kValuePoll);
+  lock.lock();
 }
 
 void Executor::finish_head(Stream& stream) {

@@ -23,6 +23,9 @@ struct CaptureTip;
 struct Stream;
 struct GraphExec;
 
+// What came of a turn: blocked ran nothing, since all that may run waits for a value or a semaphore.
+enum class Progress : uint8_t { blocked, ran, finished };
+
 // The end of one operation. Shared by the operation, events recorded behind it and those who wait.
 struct Completion {
   bool done = false;
@@ -36,6 +39,7 @@ struct Operation {
   std::vector<CompletionRef> after;
   CompletionRef done = std::make_shared<Completion>();
   Work work;
+  size_t work_done = 0;                // operations of `work`, where it waits
   std::shared_ptr<GraphRun> run;       // instead of `work`: a graph launch
   std::vector<CompletionRef> records;  // of its event record nodes: done with the operation at the latest
 };
@@ -93,6 +97,9 @@ class Executor {
   bool satisfied(const Demand& demand) const;
   bool step(Lock& lock, const Demand& demand);
   Stream* choose(const Demand& demand);
+  bool run_head(Lock& lock, Stream& stream);
+  bool run_beside(Lock& lock, const Stream& blocked);
+  void wait_a_moment(Lock& lock);
   void finish_head(Stream& stream);
   void drop_everything();
 
@@ -102,6 +109,7 @@ class Executor {
   std::condition_variable wanted_, met_;
   std::unique_ptr<WorkerPool> pool_;
   uint64_t serial_ = 0, random_ = 1;
+  double blocked_since_ms_ = 0;  // 0: something ran last
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -109,7 +117,8 @@ class Executor {
 double now_ms();
 void complete(Completion& completion);
 
-// Runs one piece of work to its end; the lock is given up meanwhile. A failure becomes the sticky error.
-void run_work(State& state, Executor::Lock& lock, WorkerPool& pool, Work& work);
+// Runs one piece of work to its end; the lock is given up meanwhile. A failure becomes the sticky error. False: it must
+// wait, as State::waiting_for says; `done` operations of it are done.
+bool run_work(State& state, Executor::Lock& lock, WorkerPool& pool, Work& work, size_t& done);
 
 }  // namespace nodewright::cpu

@@ -53,7 +53,7 @@ CUresult check_end(State& state, const End& end, const CUDA_MEMCPY3D& copy, cons
       (copy.Depth - 1) * slice_of(end, copy) + (copy.Height - 1) * pitch_of(end, copy) + copy.WidthInBytes;
   const bool known = state.memory->contains(begin);
   if (!known && end.type == CU_MEMORYTYPE_HOST && begin != 0) return CUDA_SUCCESS;  // pageable
-  const DeviceMemory::Block* block = state.memory->find(begin, extent);
+  const DeviceMemory::Block* block = state.memory->find_reserved(begin, extent);
   if (block == nullptr)
     return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " of " + number(extent) +
                                                 " bytes is not within one allocation: it begins " +
@@ -133,7 +133,7 @@ CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill) {
       (fill.height > 1 && fill.height - 1 > (SIZE_MAX - row_bytes) / fill.pitch))
     return refuse(CUDA_ERROR_INVALID_VALUE, "the fill reaches beyond the last address");
   const size_t extent = (fill.height - 1) * fill.pitch + row_bytes;
-  if (state.memory->find(fill.dst, extent) == nullptr)
+  if (state.memory->find_reserved(fill.dst, extent) == nullptr)
     return refuse(CUDA_ERROR_INVALID_VALUE, "the fill of " + number(extent) +
                                                 " bytes is not within one allocation: it begins " +
                                                 state.memory->describe(fill.dst));

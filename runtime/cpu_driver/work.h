@@ -19,6 +19,8 @@ struct State;
 struct Graph;
 struct Event;
 struct Conditional;
+struct GraphMemory;
+struct Semaphore;
 
 inline constexpr uint32_t kDefaultDynamicShared = 48 << 10;  // without the function attribute
 
@@ -81,10 +83,34 @@ struct ConditionalWork {
   std::vector<CUgraph> handles;  // of the bodies: phGraph_out, which lasts as long as the node
 };
 
+struct AllocateWork {
+  std::shared_ptr<GraphMemory> memory;  // of a node; null: in the order of a stream
+  uint64_t address = 0, bytes = 0;
+  int device = 0;
+};
+
+struct FreeWork {
+  std::shared_ptr<GraphMemory> memory;  // of a node
+  uint64_t address = 0;
+};
+
+struct ValueWork {
+  std::vector<CUstreamBatchMemOpParams> operations;
+};
+
+struct SemaphoreWork {
+  bool signal = false;  // otherwise it waits
+  std::vector<std::shared_ptr<Semaphore>> semaphores;
+  std::vector<CUexternalSemaphore> handles;  // as they were given, and what for: one of the two lists
+  std::vector<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS> signals;
+  std::vector<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> waits;
+  std::vector<uint64_t> values;
+};
+
 struct Work {
   std::string label;  // the node's name in reports
   std::variant<std::monostate, KernelWork, CopyWork, FillWork, HostWork, RecordWork, WaitWork, ChildWork,
-               ConditionalWork>
+               ConditionalWork, AllocateWork, FreeWork, ValueWork, SemaphoreWork>
       what;
 };
 

@@ -94,6 +94,11 @@ class HostModel {
       case NodeKind::event_record:
       case NodeKind::event_wait:
         return;
+      case NodeKind::allocate:
+        return add(node.allocated, std::vector<uint32_t>((node.uses[0].bytes + 3) / 4, 0xdeadbeef));
+      case NodeKind::free:
+        memory_.erase(node.allocated);
+        return;
     }
   }
 

@@ -26,6 +26,7 @@ namespace {
   X(cuCtxGetStreamPriorityRange, 5050) X(cuMemGetInfo, 3020)                                                    \
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
   X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
+  X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020)                                                            \
   X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
   X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD32Async, 3020)              \
@@ -33,7 +34,9 @@ namespace {
   X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000)          \
   X(cuStreamWaitEvent, 3020)                                                                                    \
   X(cuStreamBeginCapture, 10010) X(cuStreamBeginCaptureToGraph, 12030) X(cuStreamEndCapture, 10000)             \
-  X(cuStreamIsCapturing, 10000) X(cuLaunchHostFunc, 10000) X(cuEventCreate, 2000) X(cuEventDestroy, 4000)       \
+  X(cuStreamIsCapturing, 10000) X(cuLaunchHostFunc, 10000) X(cuStreamBatchMemOp, 11070)                         \
+  X(cuImportExternalSemaphore, 10000) X(cuDestroyExternalSemaphore, 10000)                                      \
+  X(cuSignalExternalSemaphoresAsync, 10000) X(cuWaitExternalSemaphoresAsync, 10000) X(cuEventCreate, 2000) X(cuEventDestroy, 4000)       \
   X(cuEventRecord, 2000) X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) X(cuEventQuery, 2000)     \
   X(cuEventElapsedTime, 12080) X(cuLibraryLoadData, 12000) X(cuLibraryUnload, 12000)                            \
   X(cuLibraryGetKernel, 12000) X(cuKernelGetFunction, 12000) X(cuKernelGetAttribute, 12000)                     \
@@ -48,13 +51,17 @@ namespace {
   X(cuGraphKernelNodeSetAttribute, 11000) X(cuGraphKernelNodeCopyAttributes, 11000)                             \
   X(cuGraphMemcpyNodeGetParams, 10000) X(cuGraphMemsetNodeGetParams, 10000) X(cuGraphHostNodeGetParams, 10000)  \
   X(cuGraphChildGraphNodeGetGraph, 10000) X(cuGraphEventRecordNodeGetEvent, 11010)                              \
-  X(cuGraphEventWaitNodeGetEvent, 11010) X(cuGraphInstantiateWithParams, 12000) X(cuGraphUpload, 11010)         \
+  X(cuGraphEventWaitNodeGetEvent, 11010) X(cuGraphMemAllocNodeGetParams, 11040)                                 \
+  X(cuGraphMemFreeNodeGetParams, 11040) X(cuGraphBatchMemOpNodeGetParams, 11070)                                \
+  X(cuGraphExternalSemaphoresSignalNodeGetParams, 11020)                                                        \
+  X(cuGraphExternalSemaphoresWaitNodeGetParams, 11020) X(cuGraphInstantiateWithParams, 12000) X(cuGraphUpload, 11010)         \
   X(cuGraphLaunch, 10000) X(cuGraphExecDestroy, 10000) X(cuGraphExecUpdate, 12000)                              \
   X(cuGraphExecGetFlags, 12000)                                                                                 \
   X(cuGraphExecKernelNodeSetParams, 12000) X(cuGraphExecMemcpyNodeSetParams, 10020)                             \
   X(cuGraphExecMemsetNodeSetParams, 10020) X(cuGraphExecHostNodeSetParams, 10020)                               \
   X(cuGraphExecChildGraphNodeSetParams, 11010) X(cuGraphExecEventRecordNodeSetEvent, 11010)                     \
-  X(cuGraphExecEventWaitNodeSetEvent, 11010) X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060)    \
+  X(cuGraphExecEventWaitNodeSetEvent, 11010) X(cuGraphExecBatchMemOpNodeSetParams, 11070)                       \
+  X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060)    \
   X(cuDeviceGetGraphMemAttribute, 11040) X(cuDeviceGraphMemTrim, 11040)
 // clang-format on
 

@@ -1,0 +1,90 @@
+// GraphBuilder::allocate and free: memory that lives inside one launch, and who may touch it when.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/graph_builder.h"
+
+namespace nodewright {
+namespace {
+
+constexpr uint64_t kPlanBytes = uint64_t{1} << 40;  // of addresses, for all that a plan allocates
+// Gaps keep a view beyond the end of one allocation out of the next. More than the 256 bytes that cuMemAlloc aligns to.
+constexpr uint64_t kGap = 4096;
+
+uint64_t plan_base(uint64_t token) { return kAllocationBase + (token & 0xffff) * kPlanBytes; }
+
+}  // namespace
+
+Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::allocate);
+  if (!plan_.device->properties().memory_pools)
+    refuse(node, "the device has no memory pools", "allocate a DeviceBuffer beforehand");
+  if (bytes == 0) refuse(node, "0 bytes to allocate", "allocate at least one byte");
+  const uint64_t room = kPlanBytes - allocated_bytes_;
+  if (bytes > room || room - bytes < 2 * kGap)
+    refuse(node, fmt::format("{} bytes, and the plan allocates {} already", bytes, allocated_bytes_),
+           "allocate less than 1 TiB in a plan");
+  Allocation allocation;
+  allocation.name = node.name;
+  allocation.address = plan_base(token_) + allocated_bytes_;
+  allocation.bytes = bytes;
+  allocation.scope_chars = prefix_.size();
+  declare(allocation.range());
+  allocated_bytes_ += (bytes / kGap + 2) * kGap;
+  node.allocated = allocation.address;
+  const AddressedUse use{"memory", allocation.address, bytes, Access::out, 1};
+  static_cast<NodeId&>(allocation) = add(std::move(node), {&use, 1}, Traffic{}, after);
+  return allocation;
+}
+
+NodeId GraphBuilder::free(const Allocation& allocation, const std::vector<NodeId>& after) {
+  PlanNode node = new_node(allocation.name.substr(std::min(allocation.scope_chars, allocation.name.size())) + ".free",
+                           NodeKind::free);
+  if (allocation.plan != token_ || allocation.index >= plan_.nodes.size() ||
+      plan_.nodes[allocation.index].kind != NodeKind::allocate)
+    refuse(node, fmt::format("'{}' is no memory that plan '{}' allocates", allocation.name, plan_.name),
+           "free what allocate() of this builder returned");
+  node.allocated = allocation.address;
+  const AddressedUse use{"memory", allocation.address, allocation.bytes, Access::out, 1};
+  const NodeId id = add(std::move(node), {&use, 1}, Traffic{}, after);
+  buffer_states_[plan_.nodes[id.index].uses[0].buffer].freed_by = id.index;
+  return id;
+}
+
+// Memory that the plan allocates is used behind its allocation, since nothing has its address before, and not behind
+// its free. Who keeps an address of his own cannot be told where the memory is.
+void GraphBuilder::check_allocated(const PlanNode& node) const {
+  for (const Use& use : node.uses) {
+    const Buffer& buffer = plan_.buffers[use.buffer];
+    if (!is_allocated(buffer.range.address)) continue;
+    if (const uint32_t free = buffer_states_[use.buffer].freed_by; free != kNone)
+      refuse(node,
+             fmt::format("field '{}' uses {}, which node '{}' has freed", use.field,
+                         describe_range(plan_, use.buffer, use.offset, use.bytes), plan_.nodes[free].name),
+             node.kind == NodeKind::free ? "free each allocation once" : "free the memory behind its last use");
+    const bool pointer_inside =
+        node.kind == NodeKind::kernel &&
+        std::none_of(node.fields.begin(), node.fields.end(), [&](const FieldInfo& f) { return f.name == use.field; });
+    if (pointer_inside || node.kind == NodeKind::library)
+      refuse(node,
+             fmt::format("field '{}' uses {}, whose address is known when a graph is built, and {} keeps its own",
+                         use.field, describe_range(plan_, use.buffer, use.offset, use.bytes),
+                         pointer_inside ? "a struct that holds pointers" : "a library's call"),
+             "pass it memory of a DeviceBuffer");
+  }
+}
+
+void GraphBuilder::check_all_freed() const {
+  for (const PlanNode& node : plan_.nodes)
+    if (node.kind == NodeKind::allocate && buffer_states_[node.uses[0].buffer].freed_by == kNone)
+      throw Error(
+          {.doing = "finish plan",
+           .object = plan_.name,
+           .detail = fmt::format("no node frees the memory of node '{}': the driver refuses the second launch of "
+                                 "a graph that leaves memory allocated",
+                                 node.name),
+           .advice = "free it behind its last use, or use a DeviceBuffer where it is to stay"});
+}
+
+}  // namespace nodewright
