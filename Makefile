@@ -6,6 +6,7 @@
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make bench    the benchmarks, on the GPU where there is one
+#   make docs     the API reference of the public headers, build/docs/html/index.html
 #   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
 #   make clean    removes what the above made
@@ -13,7 +14,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test check-page fuzz fuzz-inputs bench carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs check-page fuzz fuzz-inputs bench carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -34,10 +35,19 @@ demo: build
 	$(device_words)
 	$(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
 
-test: everything
+docs:
+	cmake/install_missing.sh docs
+	python3 docs/reference/reference.py build/docs
+	echo build/docs/html/index.html
+
+test: test-tools everything
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	ctest --test-dir build -LE 'gpu|fuzz' --output-on-failure -j$(JOBS)
+
+# What tests need beside what a build needs.
+test-tools:
+	cmake/install_missing.sh docs
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver

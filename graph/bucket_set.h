@@ -7,13 +7,16 @@
 
 namespace nodewright {
 
+// What choose() says of a step.
 struct BucketChoice {
+  // exact: as many rows as the bucket; padded: fewer; none: no bucket holds them.
   enum class Fit { exact, padded, none };
-  Fit fit = Fit::none;
-  int bucket = 0;      // rows of the graph to launch; 0 for none
-  std::string reason;  // "8 rows fit bucket 8", "3 of 8 rows of bucket 8 are padding", why there is none
+  Fit fit = Fit::none;  // how the step's rows fit
+  int bucket = 0;       // rows of the graph to launch; 0 for none
+  std::string reason;   // "8 rows fit bucket 8", "3 of 8 rows of bucket 8 are padding", why there is none
 };
 
+// Sizes in ascending order. Never empty. Const functions may be called from several threads.
 class BucketSet {
  public:
   // Sorted, each once. Throws Error for an empty list or a size below 1.
@@ -30,8 +33,8 @@ class BucketSet {
 
   // The smallest bucket that holds `rows`; none for more rows than the largest, or for fewer than 1.
   BucketChoice choose(int rows) const;
-  std::span<const int> sizes() const { return sizes_; }
-  int largest() const { return sizes_.back(); }
+  std::span<const int> sizes() const { return sizes_; }  // in ascending order
+  int largest() const { return sizes_.back(); }          // rows of the last
 
  private:
   std::vector<int> sizes_;

@@ -9,11 +9,12 @@
 
 namespace nodewright {
 
+// A captured graph of a plan. Not thread-safe: one thread launches, recaptures and destroys.
 class CapturedGraph {
  public:
   // Captures run_eager(plan, stream), instantiates and uploads. Nothing runs. The plan may be dropped afterwards.
-  // Throws Error for a plan with a conditional node, whose condition is not known while capturing, or with a graph built
-  // elsewhere.
+  // Throws Error for a plan with a conditional node, whose condition is not known while capturing, or with a graph
+  // built elsewhere.
   CapturedGraph(const Plan& plan, const Stream& stream);
 
   // Captures `plan` again, nodes and edges as before but with other arguments, and updates the instantiated graph in
@@ -26,10 +27,11 @@ class CapturedGraph {
   const std::string& name() const { return name_; }
   CUgraphExec exec() const { return exec_.get(); }
 
+  // Times of the host, in ms: the latest capture_ms, instantiate_ms, upload_ms and update_ms.
   struct Stats {
-    double capture_ms = 0, instantiate_ms = 0, upload_ms = 0, update_ms = 0;  // the latest of each
+    double capture_ms = 0, instantiate_ms = 0, upload_ms = 0, update_ms = 0;
   };
-  const Stats& stats() const { return stats_; }
+  const Stats& stats() const { return stats_; }  // of all captures so far
 
  private:
   std::string name_;

@@ -14,6 +14,7 @@
 
 namespace nodewright {
 
+// What one explicit graph takes.
 struct ExecCost {
   uint64_t bytes = 0;  // of device memory
   double ms = 0;       // adding, instantiating and uploading, once the driver has built a graph in this process
@@ -23,8 +24,11 @@ struct ExecCost {
 // all of one and the next none: compare sums.
 ExecCost estimate_exec(const Plan& plan);
 
+// A limit of device memory for the graphs of a program. Not thread-safe: graphs that share a budget are built and
+// destroyed on one thread at a time.
 class GraphBudget {
  public:
+  // Without a limit it only counts.
   explicit GraphBudget(uint64_t limit_bytes = std::numeric_limits<uint64_t>::max()) : limit_bytes_(limit_bytes) {}
   GraphBudget(const GraphBudget&) = delete;
   GraphBudget& operator=(const GraphBudget&) = delete;
@@ -33,6 +37,7 @@ class GraphBudget {
   class Share {
    public:
     Share() = default;
+    // Counts `bytes` as used; refuses nothing.
     Share(GraphBudget& budget, uint64_t bytes) : budget_(&budget), bytes_(bytes) {}
     ~Share() {
       if (budget_ != nullptr) budget_->used_bytes_ -= bytes_;
@@ -53,8 +58,8 @@ class GraphBudget {
   // much; then nothing was built.
   Share take(const Plan& plan);
 
-  uint64_t used_bytes() const { return used_bytes_; }
-  uint64_t limit_bytes() const { return limit_bytes_; }
+  uint64_t used_bytes() const { return used_bytes_; }    // by the shares that live
+  uint64_t limit_bytes() const { return limit_bytes_; }  // of all shares together
 
  private:
   uint64_t limit_bytes_, used_bytes_ = 0;

@@ -35,6 +35,7 @@ namespace nodewright {
 class Event;
 class MatmulPlan;
 
+// Who else touches a buffer. live_in: it holds a value before the plan runs. live_out: somebody reads it afterwards.
 struct Live {
   bool live_in = false, live_out = false;
 };
@@ -71,13 +72,15 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind);
 // A condition made by one builder, obeyed by one conditional node of that builder, and set by kernels before it or in
 // its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
 struct ConditionHandle {
-  uint64_t address = 0;
-  operator Condition() const { return {address, nullptr}; }
+  uint64_t address = 0;                                      // ConditionInfo::address
+  operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
 };
 
-// Every function throws Error, with names and numbers, and then has added nothing.
+// Every function throws Error, with names and numbers, and then has added nothing. Not thread-safe; builders on several
+// threads need no lock.
 class GraphBuilder {
  public:
+  // A plan called `name` for `device`, which must outlive it. `bucket`: rows that it is built for, for dumps.
   GraphBuilder(Device& device, std::string name, std::optional<int> bucket = std::nullopt);
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
@@ -99,6 +102,7 @@ class GraphBuilder {
   // Until the result is destroyed, node names start with `name` and a dot. Scopes nest; the outermost is the layer.
   class [[nodiscard]] Scope {
    public:
+    // What scope() makes: the builder's prefix and its outermost part as they were.
     Scope(GraphBuilder& builder, size_t prefix_chars, uint32_t layer_chars)
         : builder_(builder), prefix_chars_(prefix_chars), layer_chars_(layer_chars) {}
     ~Scope() {
@@ -113,7 +117,7 @@ class GraphBuilder {
     size_t prefix_chars_;  // before the scope was opened
     uint32_t layer_chars_;
   };
-  Scope scope(std::string_view name);
+  Scope scope(std::string_view name);  // opens one
 
   // Adds a kernel node with a copy of `args`. Refused: a name that is taken; a memory field that is empty and not
   // Optional; a range outside every declared buffer, not aligned to its element, read before anything wrote it, or
@@ -241,9 +245,9 @@ class GraphBuilder {
   NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
   NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 
-  size_t node_count() const { return plan_.nodes.size(); }
-  const std::string& name() const { return plan_.name; }
-  Device& device() const { return *plan_.device; }
+  size_t node_count() const { return plan_.nodes.size(); }  // nodes added so far
+  const std::string& name() const { return plan_.name; }    // of the plan
+  Device& device() const { return *plan_.device; }          // of the plan
 
   // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a
   // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the

@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-// layers: of layers that are the same block (graph/plan_fold.h) only the first is shown.
+// none: every layer is shown. layers: of layers that are the same block (graph/plan_fold.h) only the first is shown.
 enum class Fold : uint8_t { none, layers };
 
 // A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen, <~ in or inout that

@@ -35,22 +35,24 @@ struct BuiltPlan {
   // What patches have made of a node; made by the first.
   struct NodeState {
     std::vector<std::byte> arguments;  // with the driver's condition handles
-    LaunchShape shape;
-    CopyParameters copy;
-    FillParameters fill;
-    bool enabled = true;
+    LaunchShape shape;                 // of a kernel
+    CopyParameters copy;               // of a copy
+    FillParameters fill;               // of a fill
+    bool enabled = true;               // false: the node does nothing
   };
 
   std::shared_ptr<const Plan> plan;
-  uint64_t token = 0;              // plan_token of its name
-  CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
-  std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
-  std::vector<std::unique_ptr<NodeState>> states;
-  std::map<uint32_t, BuiltLibrary> libraries;  // by id
+  uint64_t token = 0;                              // plan_token of its name
+  CUgraph graph = nullptr;                         // owned by the ExplicitGraph, or by the node that the plan is in
+  std::vector<CUgraphNode> nodes;                  // by id; empty for a cloned child, whose nodes the driver copied
+  std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
+  std::map<uint32_t, BuiltLibrary> libraries;      // by id
 };
 
+// A graph's plan, then those inside it.
 using BuiltPlans = std::vector<std::unique_ptr<BuiltPlan>>;
 
+// An instantiated graph of a plan. Not thread-safe: one thread at a time builds, patches, launches and destroys it.
 class ExplicitGraph {
  public:
   // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Calls each library node
@@ -93,13 +95,15 @@ class ExplicitGraph {
   // same name, with other scalars, shapes or functions. Patches made inside it before are gone.
   void patch_child(ChildNode node, Plan plan);
 
+  // Counts nodes, full_edges and programmatic_edges of all plans inside, and library nodes by their form
+  // (library_kernels, library_graphs). add_ms, instantiate_ms and upload_ms are times of the host.
   struct Stats {
-    size_t nodes = 0, full_edges = 0, programmatic_edges = 0;  // of all plans inside
-    size_t library_kernels = 0, library_graphs = 0;            // library nodes, by their form
+    size_t nodes = 0, full_edges = 0, programmatic_edges = 0;
+    size_t library_kernels = 0, library_graphs = 0;
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
   };
-  const Stats& stats() const { return stats_; }
-  const Plan& plan() const { return *plan_; }  // as built: patches do not show here
+  const Stats& stats() const { return stats_; }  // of building
+  const Plan& plan() const { return *plan_; }    // as built: patches do not show here
   // The driver's handles, which live as long as this and are not to be destroyed. A launch of exec() by the caller says
   // nothing of what a host node threw or of a buffer that was freed, and the destructor does not wait for it; what the
   // caller changes in either, patches, patch_child and read_back know nothing of. graph() may be read, cloned, and

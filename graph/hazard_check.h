@@ -12,12 +12,12 @@ namespace nodewright {
 
 // Two nodes that touch the same bytes, at least one of them writing, and that no path of edges orders.
 struct MissingOrder {
-  uint32_t first = 0, second = 0;  // node ids, first < second
-  std::string first_name, second_name;
-  std::string first_field, second_field;
-  Access first_access = Access::in, second_access = Access::in;
-  std::string buffer;
-  uint64_t offset = 0, bytes = 0;  // the bytes they share, in `buffer`
+  uint32_t first = 0, second = 0;                                // node ids, first < second
+  std::string first_name, second_name;                           // of the nodes
+  std::string first_field, second_field;                         // of each node's use
+  Access first_access = Access::in, second_access = Access::in;  // what each does there
+  std::string buffer;                                            // its name
+  uint64_t offset = 0, bytes = 0;                                // the bytes they share, in `buffer`
 };
 
 // "'l0.norm' (y: out) and 'l0.qkv' (x: in) share normed[0,4096) without an order"
@@ -29,8 +29,8 @@ std::string describe(const MissingOrder& missing);
 // O(uses log uses + overlapping pairs + edges * nodes / 64).
 std::vector<MissingOrder> missing_orders(const Plan& plan);
 
-// One use of each of two plans, of the same bytes, at least one writing. Plans that conflict must not run at once: run
-// them on one stream, or put an event between them.
+// One use of each of two plans, field_a of node_a and field_b of node_b, of the same bytes: `bytes` from `address` on,
+// at least one writing. Plans that conflict must not run at once: run them on one stream, or put an event between them.
 struct PlanConflict {
   std::string node_a, field_a, node_b, field_b;
   uint64_t address = 0, bytes = 0;

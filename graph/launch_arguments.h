@@ -31,18 +31,20 @@ namespace nodewright {
 
 // How a foreign kernel is launched, beside its arguments.
 struct ForeignLaunch {
-  LaunchShape shape;
+  LaunchShape shape;                    // blocks, threads, dynamic shared memory
   std::optional<Traffic> traffic = {};  // default: the bytes of the uses
   std::vector<NodeId> after = {};       // orders that no buffer shows
-  KernelAttributes attributes = {};
+  KernelAttributes attributes = {};     // cluster, priority and their like
   // The author's word that every thread executes griddepcontrol.wait (cudaGridDependencySynchronize) before it touches
   // memory and before it ends: then edges into the node may be programmatic. Otherwise they are full.
   bool waits_for_inputs = false;
 };
 
-// What an argument is, by its type alone: nvcc does not match specialisations of types with names in them.
+// What an argument is, by its type alone: nvcc does not match specialisations of types with names in them. scalar:
+// value(); memory: reads() and its like; opaque: opaque(); structure: with_uses().
 enum class ArgumentKind : uint8_t { scalar, memory, opaque, structure };
 
+// A scalar, `value`, of type Value, that reports call kField; kKind is its kind.
 template <class T, FixedName kName>
 struct ValueArgument {
   static constexpr ArgumentKind kKind = ArgumentKind::scalar;
@@ -50,22 +52,26 @@ struct ValueArgument {
   using Value = T;
   T value;
 };
+// A scalar with a name: value<"n">(1000u).
 template <FixedName kName, class T>
 ValueArgument<T, kName> value(const T& scalar) {
   return {scalar};
 }
 
+// A pointer that the kernel does not use in this launch, and that reports call kField; kKind is its kind.
 template <FixedName kName>
 struct OpaqueArgument {
   static constexpr ArgumentKind kKind = ArgumentKind::opaque;
   static constexpr std::string_view kField = kName.view();
   const void* pointer = nullptr;
 };
+// A pointer that the kernel does not use in this launch. The plan learns nothing of its memory.
 template <FixedName kName = "">
 OpaqueArgument<kName> opaque(const void* pointer) {
   return {pointer};
 }
 
+// A struct, `value`, of type Value, with its kUses `uses`, that reports call kField; kKind is its kind.
 template <class S, FixedName kName, class... Uses>
 struct StructArgument {
   static constexpr ArgumentKind kKind = ArgumentKind::structure;
@@ -75,6 +81,7 @@ struct StructArgument {
   S value;
   std::tuple<Uses...> uses;
 };
+// A struct that holds pointers, and what the kernel does through them: with_uses(args, reads(x), writes(y)).
 template <FixedName kName = "", class S, class... Uses>
 requires(requires { Uses::kAccess; } && ...) StructArgument<S, kName, Uses...> with_uses(const S& value,
                                                                                          const Uses&... uses) {
@@ -83,14 +90,15 @@ requires(requires { Uses::kAccess; } && ...) StructArgument<S, kName, Uses...> w
 
 // A range that an argument names, before it is known which buffer it lies in.
 struct ArgumentUse {
-  std::string_view field;
+  std::string_view field;                         // its name or place
   uint64_t address = 0, count = 0;                // elements
   uint64_t widest_address = 0, widest_count = 0;  // what patches may reach
-  uint64_t element_bytes = 1, align_bytes = 1;
-  Access access = Access::in;
+  uint64_t element_bytes = 1, align_bytes = 1;    // of one element
+  Access access = Access::in;                     // what the kernel does there
 };
 
-// Why an argument of this type is refused, if it is.
+// Why an argument of this type is refused, if it is: none, a raw_pointer or a bare_view without a role, not_bytes (a
+// type that cannot be copied as bytes), or a struct with perhaps_pointers in it.
 enum class ArgumentProblem : uint8_t { none, raw_pointer, bare_view, not_bytes, perhaps_pointers };
 
 namespace launch_arguments_detail {
@@ -265,6 +273,7 @@ constexpr ArgumentProblem problem_of() {
 
 }  // namespace launch_arguments_detail
 
+// Of an argument of type P.
 template <class P>
 constexpr ArgumentProblem argument_problem() {
   return launch_arguments_detail::problem_of<P>();
@@ -308,7 +317,8 @@ struct BlockOf<std::index_sequence<I...>, P...> {
 
 }  // namespace launch_arguments_detail
 
-// The arguments P as the parameter block of a kernel.
+// The arguments P as the parameter block of a kernel: `bytes`, kBytes of them, laid out as kLayout says, with the
+// `uses` of all arguments; kFields has one entry an argument. Of and Argument say how.
 template <class... P>
 struct ArgumentBlock {
   using Of = launch_arguments_detail::BlockOf<std::index_sequence_for<P...>, P...>;
@@ -323,7 +333,7 @@ struct ArgumentBlock {
   std::array<std::byte, kBytes> bytes{};
   std::array<ArgumentUse, Of::uses()> uses{};
 
-  explicit ArgumentBlock(const P&... arguments) {
+  explicit ArgumentBlock(const P&... arguments) {  // copies them
     [&]<size_t... I>(std::index_sequence<I...>) { (set<I>(arguments), ...); }
     (std::index_sequence_for<P...>());
   }
@@ -342,7 +352,8 @@ struct ArgumentBlock {
 // it can.
 std::string parameter_problem(const LoadedKernel& kernel, std::span<const FieldInfo> arguments);
 
-// A node whose kernel was launched with arguments of the types P. Patches name an argument by its place or its name.
+// A node whose kernel was launched with arguments of the types P. Patches name an argument by its place or its name:
+// Argument is what stands at a place, index_of the place of a name.
 template <class... P>
 struct ForeignNode : NodeId {
   template <size_t I>

@@ -28,10 +28,11 @@ enum class Access : uint8_t { frozen, in, out, inout };
 constexpr bool writes(Access access) { return access == Access::out || access == Access::inout; }
 constexpr bool reads(Access access) { return access != Access::out; }
 
+// What a node does.
 enum class NodeKind : uint8_t {
-  kernel,
-  memcpy,
-  memset,
+  kernel,        // launches a kernel
+  memcpy,        // copies bytes, or rows of them
+  memset,        // fills elements, or rows of them
   host,          // a function of the program, called on a thread of the driver
   empty,         // nothing; gathers orders
   child,         // a plan as one node
@@ -47,13 +48,15 @@ enum class NodeKind : uint8_t {
 // returns after the earlier one has completed.
 enum class EdgeType : uint8_t { full, programmatic };
 
-// Why one node must follow another: read after write, write after read, write after write; or it was asked for.
+// Why one node must follow another: read after write (raw), write after read (war), write after write (waw); or it was
+// asked for: declared by `after`, serial by the policy.
 enum class Hazard : uint8_t { raw, war, waw, declared, serial };
 
 // if_: body 0 when the condition is not 0, else body 1 where there is one. while_: body 0 as long as it is not 0.
 // switch_: the body with the condition's number, none when there is no such body.
 enum class ConditionalKind : uint8_t { if_, while_, switch_ };
 
+// The words of dumps: "inout", "memset", "programmatic", "RAW", "while".
 std::string_view to_string(Access access);
 std::string_view to_string(NodeKind kind);
 std::string_view to_string(EdgeType type);
@@ -62,7 +65,7 @@ std::string_view to_string(ConditionalKind kind);
 
 // A buffer that nodes may name. live_in: holds a value before the plan runs; live_out: somebody reads it afterwards.
 struct Buffer {
-  NamedRange range;
+  NamedRange range;  // its name, address, bytes and kind
   bool live_in = false, live_out = false;
   uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
@@ -74,16 +77,17 @@ struct Use {
   uint32_t buffer = 0;     // index into Plan::buffers
   uint64_t offset = 0;     // bytes from the start of the buffer
   uint64_t bytes = 0;      // never 0
-  Access access = Access::in;
-  bool settled = false;  // perhaps read before the wait: writers must have completed when the node starts
+  Access access = Access::in;  // what the node does there
+  bool settled = false;        // perhaps read before the wait: writers must have completed when the node starts
 };
 
-// Bytes really moved, which may be fewer than the ranges declared (one row of an embedding, the live part of a cache).
+// Bytes really moved (bytes_read, bytes_written), which may be fewer than the ranges declared (one row of an embedding,
+// the live part of a cache).
 struct Traffic {
   uint64_t bytes_read = 0, bytes_written = 0;
 };
 
-// `rows` rows of `bytes` bytes; a pitch is the distance of two rows in bytes and means nothing for one row.
+// `rows` rows of `bytes` bytes, to_pitch and from_pitch bytes apart; a pitch means nothing for one row.
 struct CopyParameters {
   uint64_t to = 0, from = 0;  // addresses
   uint64_t bytes = 0;
@@ -113,10 +117,10 @@ struct KernelAttributes {
 
 // A host node's function with the data it owns. What it throws is kept for the next launch to report.
 struct HostCall {
-  std::string node_name;
-  std::function<void()> function;
-  std::atomic<bool> failed = false;
-  std::string problem;  // what the function threw; valid once `failed`
+  std::string node_name;             // for errors
+  std::function<void()> function;    // called on a thread of the driver
+  std::atomic<bool> failed = false;  // it threw
+  std::string problem;               // what the function threw; valid once `failed`
 };
 
 // What a library node does. Called whenever a graph is built or the plan runs eagerly; not thread-safe by itself.
@@ -141,7 +145,7 @@ constexpr bool is_allocated(uint64_t address) { return address >> 56 == kAllocat
 // from kConditionBase on, so that setting and obeying are ordered like writing and reading.
 struct ConditionInfo {
   uint64_t address = 0;
-  uint32_t default_value = 0;
+  uint32_t default_value = 0;     // before a kernel sets another
   bool reset_each_launch = true;  // to the default, when the graph is launched; otherwise the value is kept
 };
 
@@ -158,8 +162,8 @@ struct PlanNode {
   std::string name;          // with all its scopes: "l3.attend"
   NodeKind kind = NodeKind::empty;
   bool waits_for_inputs = false;  // by construction or declared (edge_derivation.cpp); all else gets full in-edges
-  Traffic traffic;
-  std::pmr::vector<Use> uses;
+  Traffic traffic;                // bytes really moved
+  std::pmr::vector<Use> uses;     // all memory that it touches
 
   // kernel
   const LoadedKernel* kernel = nullptr;  // owned by the KernelCache, which must outlive every run of the plan
@@ -207,22 +211,24 @@ std::string body_name(ConditionalKind kind, size_t index);
 
 // The range that makes an edge necessary. No range for declared and serial.
 struct Reason {
-  Hazard hazard = Hazard::raw;
-  uint32_t buffer = 0;
-  uint64_t offset = 0, bytes = 0;
+  Hazard hazard = Hazard::raw;     // of what kind
+  uint32_t buffer = 0;             // index into Plan::buffers
+  uint64_t offset = 0, bytes = 0;  // of the range in the buffer
   bool operator==(const Reason&) const = default;
 };
 
+// `to` follows `from`.
 struct Edge {
-  uint32_t from = 0, to = 0;  // node ids, from < to
-  EdgeType type = EdgeType::full;
-  std::pmr::vector<Reason> reasons;
+  uint32_t from = 0, to = 0;         // node ids, from < to
+  EdgeType type = EdgeType::full;    // when `to` may start
+  std::pmr::vector<Reason> reasons;  // at least one
 };
 
 // Where the small parts of a plan's nodes and edges lie, to be freed all at once. A copy of a plan lies in the heap.
 class PlanMemory {
  public:
   PlanMemory() = default;
+  // Takes so many bytes at first, and more as they are needed.
   explicit PlanMemory(size_t first_bytes)
       : resource_(std::make_unique<std::pmr::monotonic_buffer_resource>(first_bytes)) {}
   PlanMemory(const PlanMemory&) {}
@@ -234,6 +240,7 @@ class PlanMemory {
   }
   ~PlanMemory() = default;
 
+  // Where to allocate: the heap for a memory made without bytes.
   std::pmr::memory_resource* get() const {
     return resource_ != nullptr ? resource_.get() : std::pmr::get_default_resource();
   }
@@ -242,12 +249,13 @@ class PlanMemory {
   std::unique_ptr<std::pmr::memory_resource> resource_;
 };
 
+// What a graph will be. Plain data: it may be copied, edited and read by several threads.
 struct Plan {
   PlanMemory memory;          // outlives what follows
   std::string name;           // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
   std::optional<int> bucket;  // rows it was built for
   Device* device = nullptr;   // not owned
-  std::vector<Buffer> buffers;
+  std::vector<Buffer> buffers;            // in the order of declare()
   std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
   std::vector<PlanNode> nodes;            // an order in which they may run
   std::vector<Edge> edges;                // by `to`, then by `from`
@@ -260,8 +268,8 @@ std::string describe(const Plan& plan, const Reason& reason);
 
 // Names a node of one plan. A plan built again in the same way under the same name has the same ids.
 struct NodeId {
-  uint32_t index = 0;
-  uint64_t plan = 0;  // plan_token of the plan's name: a node of another plan is refused
+  uint32_t index = 0;  // PlanNode::id
+  uint64_t plan = 0;   // plan_token of the plan's name: a node of another plan is refused
 };
 uint64_t plan_token(std::string_view plan_name);
 

@@ -30,6 +30,7 @@
 
 namespace nodewright {
 
+// How to measure.
 struct NodeTimerOptions {
   int samples = 30;              // of every figure; medians are reported
   int launches_per_sample = 10;  // back to back between two events; the last one's stamps are read
@@ -40,6 +41,7 @@ struct NodeTimerOptions {
   std::function<double()> read_peak;
 };
 
+// Holds a plan's graph and its twin's. Not thread-safe; blocks while it measures.
 class NodeTimer {
  public:
   // Builds and uploads the plan's graph, its twin's, and an empty bracket's if there is anything to bracket. `kernels`
@@ -50,8 +52,8 @@ class NodeTimer {
   // stamps.
   PlanTimings measure(const NodeTimerOptions& options);
 
-  const TimedTwin& twin() const { return twin_; }
-  const ExplicitGraph& twin_graph() const { return twin_graph_; }
+  const TimedTwin& twin() const { return twin_; }                  // the plan with stamps
+  const ExplicitGraph& twin_graph() const { return twin_graph_; }  // its graph
 
   // One launch of the twin, waited for: its stamps, as measure() reads them.
   std::vector<BlockStamps> stamps_of_one_launch();

@@ -22,9 +22,10 @@ namespace nodewright {
 
 // Each function checks what it is given and throws Error, naming the node, without having changed anything; nothing
 // reaches the driver before apply(). Nodes may lie in moved children and in bodies. A later change of the same thing
-// replaces the earlier one.
+// replaces the earlier one. Not thread-safe, and the graph must outlive it.
 class PatchSet {
  public:
+  // Of no changes yet.
   explicit PatchSet(ExplicitGraph& exec) : exec_(&exec) {}
 
   // One field of a kernel node; the rules of ExplicitGraph::patch.
@@ -61,7 +62,7 @@ class PatchSet {
   // was there before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
   void enable(NodeId node, bool enabled);
 
-  size_t size() const { return changes_.size(); }
+  size_t size() const { return changes_.size(); }  // nodes with changes
 
   // Applies all, in order, to later launches, and empties the set; what the set does not mention stays as it is by
   // then. When the driver refuses one, those before it are undone, the set is kept, and Error names the node; if even

@@ -11,42 +11,43 @@ namespace nodewright {
 
 // A dump as to_json (graph/graph_dump.h) wrote it. `source`, a path, is what errors call it.
 struct DumpText {
-  std::string_view json;
+  std::string_view json;  // the text
   std::string source;
 };
 
-// One property in words: {"grid", "4×1×1", "8×1×1"}. "none": that side lacks it.
+// One property in words, `what` it is, `before` and `after`: {"grid", "4×1×1", "8×1×1"}. "none": that side lacks it.
 struct Change {
   std::string what, before, after;
 };
 
 // A node, an edge or a buffer that only one plan has, or that both have and not alike.
 struct ChangedItem {
-  enum class How { added, removed, changed };
-  How how = How::changed;
-  std::string plan;             // in which it lies: "" for the outermost, or "loop.body"
-  std::string name;             // of an edge "l0.out -> l0.gate_up"
-  std::string layer;            // or ""
-  std::string words;            // what it is: "kernel saxpy", "1024 B activation", "programmatic"
-  std::vector<Change> changes;  // of `changed`
-  std::string line;             // all of that: "l0.out: grid 4×1×1 -> 8×1×1"
-  std::string folded_line;      // the same with its layer as *, the one before as *-1, the one behind as *+1
+  enum class How { added, removed, changed };  // added: after alone; removed: before alone; changed: in both
+  How how = How::changed;                      // which of them
+  std::string plan;                            // in which it lies: "" for the outermost, or "loop.body"
+  std::string name;                            // of an edge "l0.out -> l0.gate_up"
+  std::string layer;                           // or ""
+  std::string words;                           // what it is: "kernel saxpy", "1024 B activation", "programmatic"
+  std::vector<Change> changes;                 // of `changed`
+  std::string line;                            // all of that: "l0.out: grid 4×1×1 -> 8×1×1"
+  std::string folded_line;  // the same with its layer as *, the one before as *-1, the one behind as *+1
 };
 
 // Of one node in one launch, where both dumps have timings.
 struct TimeChange {
-  std::string name;
-  double before_us = 0, after_us = 0;
+  std::string name;                    // of the node
+  double before_us = 0, after_us = 0;  // microseconds
 };
 
+// All that differs between two plans.
 struct PlanDiff {
-  std::string before, after;  // "decode.b8 (3f2a...)"
-  std::vector<Change> plan;   // name, bucket, order of the nodes
-  std::vector<ChangedItem> buffers, nodes, edges;
-  std::vector<Change> totals;     // nodes, edges, bytes: they follow from the rest
-  std::vector<Change> about;      // device, model, commit and their like: no difference of the plans
-  std::vector<TimeChange> times;  // the same: by how much they differ, the largest first
-  std::optional<TimeChange> step;
+  std::string before, after;                       // "decode.b8 (3f2a...)"
+  std::vector<Change> plan;                        // name, bucket, order of the nodes
+  std::vector<ChangedItem> buffers, nodes, edges;  // that are not the same
+  std::vector<Change> totals;                      // nodes, edges, bytes: they follow from the rest
+  std::vector<Change> about;                       // device, model, commit and their like: no difference of the plans
+  std::vector<TimeChange> times;                   // the same: by how much they differ, the largest first
+  std::optional<TimeChange> step;                  // of the whole launch
 
   // Whether the plans are the same in all that their dumps tell; times and `about` do not count.
   bool equal() const { return plan.empty() && buffers.empty() && nodes.empty() && edges.empty(); }

@@ -9,12 +9,14 @@
 
 namespace nodewright {
 
+// eager: node by node on a stream; captured: a graph by stream capture; explicit_: the graph node by node.
 enum class RunMode : uint8_t { eager, captured, explicit_ };
 
-std::string_view to_string(RunMode mode);
+std::string_view to_string(RunMode mode);  // the words of run_mode()
 // "eager", "captured" or "explicit". Throws Error with Fault::usage otherwise.
 RunMode run_mode(std::string_view word);
 
+// A plan, ready to be launched. Not thread-safe.
 class PlanRun {
  public:
   // Builds and uploads what the mode needs. `stream` must outlive the run; launches go there.
@@ -28,7 +30,7 @@ class PlanRun {
 
  private:
   const Stream& stream_;
-  BufferWatch buffers_;  // of an eager run
+  BufferWatch buffers_;                                   // of an eager run
   std::variant<Plan, CapturedGraph, ExplicitGraph> run_;  // in the order of RunMode
 };
 

@@ -25,6 +25,7 @@ struct NodeTiming {
   std::vector<std::vector<NodeTiming>> bodies;
 };
 
+// Of a plan's nodes and of its whole launch.
 struct PlanTimings {
   std::string plan;               // its name
   std::vector<NodeTiming> nodes;  // by id, each at most once; nodes that were not timed are left out
@@ -44,7 +45,8 @@ struct LayerTiming {
   std::string layer;
   uint32_t nodes = 0;
   uint64_t bytes = 0;  // read and written
-  double time_us = 0;
+  double time_us = 0;  // the sum of its nodes' times
+  // Over all of its nodes; 0 where they take no time.
   double bytes_per_s() const { return time_us > 0 ? static_cast<double>(bytes) / time_us * 1e6 : 0; }
 };
 // In order of each layer's first timed node.
@@ -53,8 +55,8 @@ std::vector<LayerTiming> layer_timings(const Plan& plan, const PlanTimings& timi
 // From the node that ends last, back over each node's latest predecessor, in the order of running; and the sum of
 // their times.
 struct CriticalPath {
-  std::vector<uint32_t> nodes;
-  double time_us = 0;
+  std::vector<uint32_t> nodes;  // ids
+  double time_us = 0;           // of them together
 };
 CriticalPath critical_path(const Plan& plan, const PlanTimings& timings);
 

@@ -11,6 +11,7 @@ namespace nodewright {
 
 template <class T>
 struct ElementOf;  // defined for what a product can multiply
+// `value` is the element's name in a product's shape.
 template <>
 struct ElementOf<float> {
   static constexpr Element value = Element::f32;
@@ -26,11 +27,12 @@ struct ElementOf<bf16> {
 
 // One matrix or vector. A Weight is frozen: no node of the plan may write it.
 struct ProductOperand {
-  uint64_t address = 0, bytes = 0;
-  Element element = Element::f32;
-  bool frozen = false;
+  uint64_t address = 0, bytes = 0;  // on the device; 0 bytes: no operand
+  Element element = Element::f32;   // what it holds
+  bool frozen = false;              // nothing in the plan writes it
 
   ProductOperand() = default;
+  // The whole of a view or of a weight.
   template <class T>
   ProductOperand(const View<T>& view)
       : address(view.address()), bytes(view.bytes()), element(ElementOf<std::remove_const_t<T>>::value) {}
@@ -39,8 +41,8 @@ struct ProductOperand {
       : address(weight.address()), bytes(weight.bytes()), element(ElementOf<T>::value), frozen(true) {}
 };
 
-// Each at least as long as the plan's spans. The workspace may be shared by products that need not run at once: each is
-// ordered after the one before it.
+// a, b, c and bias are read, y is written. Each at least as long as the plan's spans. The workspace may be shared by
+// products that need not run at once: each is ordered after the one before it.
 struct ProductOperands {
   ProductOperand a, b, c, bias, y;
   View<uint8_t> workspace;

@@ -8,7 +8,7 @@
 
 namespace nodewright {
 
-// One plan and its times; both must outlive the call that takes it.
+// One `plan` and its `timings`; both must outlive the call that takes it.
 struct TimedPlan {
   const Plan* plan = nullptr;
   const PlanTimings* timings = nullptr;

@@ -15,16 +15,17 @@ namespace nodewright {
 // A name as part of a type: reads<"x">(view). It lasts as long as the program.
 template <size_t N>
 struct FixedName {
-  char text[N];
-  consteval FixedName(const char (&literal)[N]) { std::copy_n(literal, N, text); }
+  char text[N];                                                                     // with its end
+  consteval FixedName(const char (&literal)[N]) { std::copy_n(literal, N, text); }  // of a literal
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
 // One end of a copy: device memory, or pinned host memory.
 struct CopyEnd {
-  uint64_t address = 0, bytes = 0;
-  bool host = false;
+  uint64_t address = 0, bytes = 0;  // the range
+  bool host = false;                // pinned host memory
 
+  // The whole of a view, a weight or a buffer, or a range by its address.
   template <class T>
   CopyEnd(const View<T>& view) : address(view.address()), bytes(view.bytes()) {}
   template <class T>
@@ -38,14 +39,14 @@ struct CopyEnd {
 // What a node without arguments does with a range: the function of a host node, the streams on the other side of an
 // event.
 struct DeclaredUse {
-  std::string_view field;  // "": its place in the list
-  CopyEnd range;
-  Access access = Access::in;
-  uint64_t align_bytes = 1;  // the address is a multiple
+  std::string_view field;      // "": its place in the list
+  CopyEnd range;               // the memory
+  Access access = Access::in;  // what the node does there
+  uint64_t align_bytes = 1;    // the address is a multiple
 };
 
 // `count` elements of T at `address`, what the node does with them, and the name that reports call them by; "" for
-// their place in the list.
+// their place in the list. element, kAccess and kField are the type's parameters.
 template <class T, Access kDoes, FixedName kName>
 struct MemoryArgument {
   using element = T;
@@ -60,9 +61,11 @@ struct MemoryArgument {
   // Lets patches take any part of `range`, which contains the elements.
   MemoryArgument within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
 
+  // For nodes that list their uses.
   operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes, sizeof(T)}; }
 };
 
+// Read, and not written.
 template <FixedName kName = "", class T>
 auto reads(const View<T>& view) {
   return MemoryArgument<T, Access::in, kName>::of(view);

@@ -21,61 +21,61 @@ namespace nodewright {
 
 // Storage of a bfloat16; arithmetic is done in float (device/numeric.cuh converts).
 struct bf16 {
-  uint16_t bits;
+  uint16_t bits;  // as in memory
 };
 
 // Storage of an IEEE 754 binary16.
 struct fp16 {
-  uint16_t bits;
+  uint16_t bits;  // as in memory
 };
 
 // Never written after load (weights). Beside Settled, the only memory a kernel may touch before wait_for_inputs().
 template <class T>
 struct Frozen {
-  using element = T;
-  const T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  const T* data;      // device address
+  uint64_t count;     // elements
 };
 
 // Written by an earlier node or by the host; read only after wait_for_inputs().
 template <class T>
 struct In {
-  using element = T;
-  const T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  const T* data;      // device address
+  uint64_t count;     // elements
 };
 
 // As In, and may be read before wait_for_inputs(), with load_settled: whatever writes it has completed before this
 // kernel starts, and not only before its wait returns. The edges of a plan see to that.
 template <class T>
 struct Settled {
-  using element = T;
-  const T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  const T* data;      // device address
+  uint64_t count;     // elements
 };
 
 // As InOut, and may be read before wait_for_inputs(), as Settled, by the block that writes the element if one does.
 template <class T>
 struct SettledInOut {
-  using element = T;
-  T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  T* data;            // device address
+  uint64_t count;     // elements
 };
 
 // Every element of every live row is written; the rest is undefined. Never read.
 template <class T>
 struct Out {
-  using element = T;
-  T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  T* data;            // device address
+  uint64_t count;     // elements
 };
 
 // Read and written. A block touches elements that no other block of the launch touches, except through atomics.
 template <class T>
 struct InOut {
-  using element = T;
-  T* data;
-  uint64_t count;
+  using element = T;  // of the memory
+  T* data;            // device address
+  uint64_t count;     // elements
 };
 
 // Memory that a launch may leave out: `.bias = {}` or no word of it. Every other memory field is refused where it is

@@ -6,13 +6,16 @@
 
 namespace nodewright {
 
+// y = a * x + y.
 struct Saxpy {
   In<float> x;     // [n]
   InOut<float> y;  // [n]
   float a;
 };
 
+// Threads of a block.
 inline constexpr unsigned kSaxpyThreads = 256;
+// One thread for each of n elements.
 constexpr LaunchShape saxpy_shape(uint64_t n) {
   return launch_shape_1d(static_cast<unsigned>((n + kSaxpyThreads - 1) / kSaxpyThreads), kSaxpyThreads);
 }

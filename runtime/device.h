@@ -11,21 +11,23 @@
 
 namespace nodewright {
 
+// What the driver says of a device.
 struct DeviceProperties {
-  std::string name;
-  int ordinal = 0;
-  int sm_count = 0;
-  int cc_major = 0, cc_minor = 0;
+  std::string name;                 // "NVIDIA H100 80GB HBM3"
+  int ordinal = 0;                  // among the devices that the process sees
+  int sm_count = 0;                 // multiprocessors
+  int cc_major = 0, cc_minor = 0;   // compute capability
   uint64_t total_bytes = 0;         // device memory
   unsigned shared_optin_bytes = 0;  // most dynamic shared memory of one block, once the kernel has asked for it
-  uint64_t l2_bytes = 0;
-  int max_threads_per_block = 0;
-  bool memory_pools = false;                      // allocations in the order of a stream or a graph
+  uint64_t l2_bytes = 0;            // second-level cache
+  int max_threads_per_block = 0;    // of any kernel
+  bool memory_pools = false;        // allocations in the order of a stream or a graph
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 
   bool has_clusters() const { return cc_major >= 9; }  // CUDA programming guide, "Thread block clusters"
 };
 
+// May be used by several threads at once. Must outlive all that is made on it.
 class Device {
  public:
   // cuInit, retains the primary context of `ordinal`. Throws Error when there is no such device.
@@ -37,11 +39,12 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  Driver& driver() const { return driver_; }
-  CUdevice get() const { return device_; }
-  CUcontext context() const { return context_; }
-  const DeviceProperties& properties() const { return properties_; }
-  const std::string& name() const { return properties_.name; }
+  Driver& driver() const { return driver_; }                          // that it was opened with
+  CUdevice get() const { return device_; }                            // the driver's handle
+  CUcontext context() const { return context_; }                      // the driver's handle
+  const DeviceProperties& properties() const { return properties_; }  // read once
+  const std::string& name() const { return properties_.name; }        // of properties()
+  // The DeviceBuffers and PinnedBuffers that live, by address.
   LiveBuffers& buffers() { return buffers_; }
   const LiveBuffers& buffers() const { return buffers_; }
 

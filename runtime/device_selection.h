@@ -12,13 +12,14 @@ namespace nodewright {
 
 // Owns what a device needs, destroyed in the reverse order, on the thread that opened it.
 struct OpenedDevice {
-  std::unique_ptr<Driver> driver;
+  std::unique_ptr<Driver> driver;          // CUDA's, or the CPU driver
   std::unique_ptr<Interposer> interposer;  // null unless asked for
-  std::unique_ptr<Device> device;
+  std::unique_ptr<Device> device;          // what a program uses
   std::unique_ptr<ContextGuard>
       current;  // its context is current on this thread, which saves every call from setting it
 };
 
+// yes: with an Interposer, which sees every driver call. no: calls go straight to the driver.
 enum class Observe { no, yes };
 
 // `spec`: "auto" (the first CUDA device), "cuda", "cuda:N", "cpu", or "cpu:" and options joined by commas; the words

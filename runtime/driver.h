@@ -26,6 +26,7 @@ struct CpuDriverOptions;  // runtime/cpu_driver/cpu_driver_api.h
 // The CUDA version whose entry points are asked for, and the oldest driver that has them all.
 inline constexpr int kDriverVersionNeeded = 13000;
 
+// One value an entry of NODEWRIGHT_DRIVER_ENTRIES, by its name; kCount is how many there are.
 enum class DriverEntry : uint16_t {
 #define NODEWRIGHT_ENTRY(name) name,
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
@@ -47,8 +48,8 @@ std::string result_name(CUresult result);
 
 // One call as an observer sees it.
 struct DriverCall {
-  DriverEntry entry;
-  std::string_view name;
+  DriverEntry entry;                // which
+  std::string_view name;            // entry_name() of it
   std::span<const uint64_t> words;  // the arguments in order: pointers, addresses, handles and integers, widened
   uint32_t address_mask = 0;        // bit i: words[i] is a pointer, a handle or a device address (printed in hex)
   mutable uint64_t note = 0;        // the observer's own, kept from before() to after()
@@ -68,9 +69,11 @@ class CallObserver {
 template <class Pointer, DriverEntry kEntry>
 class DriverFunction;
 
+// An entry with the parameters P.
 template <class... P, DriverEntry kEntry>
 class DriverFunction<CUresult (*)(P...), kEntry> {
  public:
+  // Calls the driver, through the observer where there is one.
   CUresult operator()(P... args) const {
     if (*observer_ == nullptr) return call_(args...);
     const uint64_t words[sizeof...(P) + 1] = {word(args)..., 0};
@@ -102,6 +105,7 @@ class DriverFunction<CUresult (*)(P...), kEntry> {
   CallObserver* const* observer_ = nullptr;
 };
 
+// Never unloaded. Calls may come from several threads, as CUDA allows.
 class Driver {
  public:
   // Opens libcuda.so.1. Throws Error that says which of these it was: no driver on this machine, the toolkit's stub, a
@@ -124,7 +128,7 @@ class Driver {
   void observe(CallObserver* observer) { observer_ = observer; }
   CallObserver* observer() const { return observer_; }
 
-  bool is_cpu() const { return cpu_ != nullptr; }
+  bool is_cpu() const { return cpu_ != nullptr; }  // the CPU driver
   // The options it was loaded with. Only for the CPU driver.
   const CpuDriverOptions& cpu_options() const;
   int version() const { return version_; }           // as cuDriverGetVersion: 13000 is CUDA 13.0

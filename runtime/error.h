@@ -6,7 +6,7 @@
 
 namespace nodewright {
 
-// Whether the person who typed the command can mend it by typing another (exit 2) or not (exit 1).
+// Whether the person who typed the command can mend it by typing another (usage: exit 2) or not (run_time: exit 1).
 enum class Fault { run_time, usage };
 
 // One line: what was being done, to which named object, with which numbers, what the driver said, what to try.
@@ -16,17 +16,18 @@ enum class Fault { run_time, usage };
 // again
 class Error : public std::runtime_error {
  public:
+  // What the line is made of; empty parts are left out.
   struct Parts {
-    std::string doing;   // verb phrase, completes "cannot ..."
-    std::string object;  // name of the file, buffer, node, kernel or option
-    std::string detail;  // the numbers
-    std::string driver;  // the driver's own words, if a driver call failed
-    std::string advice;  // what to try
-    Fault fault = Fault::run_time;
+    std::string doing;              // verb phrase, completes "cannot ..."
+    std::string object;             // name of the file, buffer, node, kernel or option
+    std::string detail;             // the numbers
+    std::string driver;             // the driver's own words, if a driver call failed
+    std::string advice;             // what to try
+    Fault fault = Fault::run_time;  // whose it is
   };
 
-  explicit Error(Parts parts);
-  const Parts& parts() const noexcept { return parts_; }
+  explicit Error(Parts parts);                            // joins them
+  const Parts& parts() const noexcept { return parts_; }  // as they were given
 
  private:
   Parts parts_;

@@ -10,6 +10,7 @@ namespace nodewright {
 
 class Stream;
 
+// A driver's event, owned or borrowed. May be used by several threads at once.
 class Event {
  public:
   // `timing`: whether ms_since may be asked; an event without it is cheaper.
@@ -21,10 +22,12 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  CUevent get() const { return event_; }
-  const std::string& name() const { return name_; }
+  CUevent get() const { return event_; }             // the driver's handle
+  const std::string& name() const { return name_; }  // for errors
 
+  // Marks the work submitted to the stream so far.
   void record(const Stream& stream) const;
+  // Waits for the recorded work; throws Error with what it did wrong, if it did.
   void synchronize() const;
   // True when the recorded work has run, or when nothing was recorded. Never waits.
   bool done() const;

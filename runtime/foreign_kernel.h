@@ -27,7 +27,7 @@ class ForeignKernel {
   ForeignKernel& operator=(ForeignKernel&&) noexcept;
   ~ForeignKernel();
 
-  const std::string& name() const { return loaded().name; }
+  const std::string& name() const { return loaded().name; }  // what reports call it
   // Properties and parameters as the driver reads them from the code.
   const LoadedKernel& loaded() const;
 

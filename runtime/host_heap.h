@@ -6,7 +6,7 @@
 namespace nodewright {
 
 inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;  // x86-64
-inline constexpr uint64_t kHeapBytes = uint64_t{256} << 20;
+inline constexpr uint64_t kHeapBytes = uint64_t{256} << 20;    // of a large program
 
 // Lets the next `bytes` of the heap lie in pages of 2 MiB, and keeps what is freed: call it first in main(). Plans and
 // the driver's graphs are many small allocations, and most of what building them costs is the faults of fresh pages of

@@ -27,7 +27,8 @@ class HostStandIn {
     requires(!std::is_same_v<std::remove_cvref_t<Function>, HostStandIn>)
   HostStandIn(Function&& function) : HostStandIn(std::function(std::forward<Function>(function)), Typed()) {}
 
-  explicit operator bool() const { return run_ != nullptr; }
+  explicit operator bool() const { return run_ != nullptr; }  // whether there is one
+  // Offsets and sizes, as a kernel has them.
   const std::vector<KernelParameter>& parameters() const { return parameters_; }
   // Calls the function with what lies in a parameter block.
   void run(const std::byte* block) const { run_(block); }

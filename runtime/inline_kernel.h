@@ -13,6 +13,7 @@
 #include "kernels_src/args.h"
 #include "kernels_src/kernel_sources.h"
 
+// Declares the struct Name, and kNameText, its text for NVRTC.
 #define NODEWRIGHT_ARGS(Name, ...)                                                        \
   namespace nodewright {                                                                  \
   struct Name __VA_ARGS__;                                                                \
@@ -25,6 +26,7 @@ namespace nodewright {
 // (kernels_src/device/dialect.cuh) and the struct.
 class InlineKernel {
  public:
+  // `args_text`: the k<Name>Text of NODEWRIGHT_ARGS. `kernel_text`: the NODEWRIGHT_KERNEL called `name`.
   InlineKernel(std::string_view name, std::string_view args_text, std::string_view kernel_text)
       : path_("kernels_src/" + std::string(name) + ".cu"),
         text_("#include \"kernels_src/device/dialect.cuh\"\nnamespace nodewright {\n" + std::string(args_text) +
@@ -32,6 +34,7 @@ class InlineKernel {
   InlineKernel(const InlineKernel&) = delete;
   InlineKernel& operator=(const InlineKernel&) = delete;
 
+  // For KernelCacheOptions::extra_sources.
   operator EmbeddedSource() const { return {path_, text_}; }
 
  private:

@@ -25,11 +25,12 @@
 
 namespace nodewright {
 
+// A kernel that the driver has loaded, and what is known of its code.
 struct LoadedKernel {
-  std::string name;
-  KernelRequest request;  // what it was made from; no name for a kernel that no cache has made
-  CUfunction function = nullptr;
-  CUkernel kernel = nullptr;
+  std::string name;                  // for reports
+  KernelRequest request;             // what it was made from; no name for a kernel that no cache has made
+  CUfunction function = nullptr;     // the driver's handles of it: a function,
+  CUkernel kernel = nullptr;         // and a kernel, or null
   bool waits_for_inputs = false;     // on every path (runtime/kernel_waits.h): a programmatic in-edge is allowed
   bool releases_after_wait = false;  // and lets dependents start only behind that, or when it ends
   int registers = 0;                 // per thread
@@ -45,6 +46,7 @@ struct LoadedKernel {
 // Error with the device's limit.
 void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes);
 
+// Where kernels come from, where they are kept, and who is told.
 struct KernelCacheOptions {
   std::filesystem::path folder;  // empty: ImageStore::default_folder()
   // Sources beside the embedded ones, found first: a user's own kernels. The views must outlive the cache.
@@ -57,8 +59,10 @@ struct KernelCacheOptions {
   std::function<void(const std::string&)> not_kept = {};
 };
 
+// Must outlive the plans and graphs that launch its kernels.
 class KernelCache {
  public:
+  // Makes no driver call and compiles nothing.
   explicit KernelCache(Device& device, std::filesystem::path folder = {});
   KernelCache(Device& device, KernelCacheOptions options);
   ~KernelCache();
@@ -82,15 +86,16 @@ class KernelCache {
   // needs more than 48 KiB. Throws Error with the device's limit.
   void allow_shared(const LoadedKernel& kernel, unsigned bytes);
 
+  // What the cache has done so far.
   struct Stats {
-    uint64_t compiled = 0;
-    uint64_t disk_hits = 0;
+    uint64_t compiled = 0;       // kernels
+    uint64_t disk_hits = 0;      // kernels read from disk
     uint64_t disk_rejects = 0;   // files found truncated, damaged or foreign, and written anew
     uint64_t disk_failures = 0;  // writes that did not succeed; the kernel works all the same
     double ms = 0;               // wall time spent in get() and prepare() on kernels not yet loaded
     std::string disk_problem;    // why the folder is not used, or the last failure; empty when all is well
   };
-  Stats stats() const;
+  Stats stats() const;  // thread-safe
   // Where the images are kept; empty when the folder cannot be used.
   const std::filesystem::path& folder() const { return store_.folder(); }
   Device& device() const { return device_; }
@@ -124,9 +129,9 @@ class KernelCache {
 // A kernel that takes exactly an A, with the shape it is to be launched in.
 template <KernelArgs A>
 struct Kernel {
-  const LoadedKernel* loaded = nullptr;
-  LaunchShape shape;
-  const std::string& name() const { return loaded->name; }
+  const LoadedKernel* loaded = nullptr;                     // the KernelCache's
+  LaunchShape shape;                                        // of every launch
+  const std::string& name() const { return loaded->name; }  // for reports
 };
 
 // Throws Error unless `kernel`'s argument struct has `args_bytes` bytes and `shape` is one that it can run in.

@@ -25,12 +25,13 @@ struct TypeName {
 // Text of the program, such as an enumerator: {"kLayout", Expression{"Layout::rows"}} becomes
 // `constexpr auto kLayout = Layout::rows;`.
 struct Expression {
-  std::string text;
+  std::string text;  // stands behind the =
   bool operator==(const Expression&) const = default;
 };
 
 // An integer of any type is a `long long` in the program.
 struct ConstantValue {
+  // Of what the constant is.
   template <std::integral T>
   ConstantValue(T value) : held(static_cast<int64_t>(value)) {}
   ConstantValue(bool value) : held(value) {}
@@ -40,7 +41,7 @@ struct ConstantValue {
   ConstantValue(Expression value) : held(std::move(value)) {}
   bool operator==(const ConstantValue&) const = default;
 
-  std::variant<int64_t, bool, float, double, TypeName, Expression> held;
+  std::variant<int64_t, bool, float, double, TypeName, Expression> held;  // the value
 };
 
 // Becomes `constexpr long long name = value;`, or bool, float or double, in namespace nodewright, before the first line
@@ -51,6 +52,7 @@ struct Constant {
   bool operator==(const Constant&) const = default;
 };
 
+// `#define name value`.
 struct Define {
   std::string name, value;  // #define name value
   bool operator==(const Define&) const = default;
@@ -67,8 +69,8 @@ std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, const std:
 
 // kernels_src/<name>.cu holds exactly the kernel <name>.
 struct KernelRequest {
-  std::string name;
-  std::vector<Constant> constants;
+  std::string name;                 // of the file and of the kernel
+  std::vector<Constant> constants;  // in front of the source
   bool timed = false;  // the form that stamps its blocks' times: takes Timed<Args> (kernels_src/block_stamps.h)
   std::vector<Define> defines = {};               // before all else
   std::vector<std::string> headers = {};          // then `#include <...>` of each: "cuda_fp16.h"
@@ -80,11 +82,12 @@ struct KernelRequest {
 // of them apart.
 std::string to_string(const KernelRequest& request);
 
+// The text that a request stands for.
 struct KernelProgram {
-  EmbeddedSource source;                // the .cu file
-  std::vector<EmbeddedSource> headers;  // whatever it includes, directly or not, that is known; sorted by path
-  std::string prelude;                  // the constants and the form
-  std::vector<std::string> include_folders;
+  EmbeddedSource source;                     // the .cu file
+  std::vector<EmbeddedSource> headers;       // whatever it includes, directly or not, that is known; sorted by path
+  std::string prelude;                       // the constants and the form
+  std::vector<std::string> include_folders;  // of the request
   Digest files{};  // of what is included from these folders, as far as plain #include lines say
 };
 

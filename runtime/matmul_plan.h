@@ -19,18 +19,20 @@
 
 namespace nodewright {
 
+// "bf16", "fp16" or "f32"; and the bytes of one.
 std::string_view to_string(Element element);
 constexpr uint64_t bytes_of(Element element) { return element == Element::f32 ? 4 : 2; }
 
-// All matrices in row-major order. op(a) is [m, k], op(b) is [k, n], y and c are [m, n]; a transposed matrix is stored
-// the other way round, so a weight of [n, k] has transpose_b.
+// All matrices in row-major order: a is transposed where transpose_a says so, b where transpose_b does. op(a) is [m,
+// k], op(b) is [k, n], y and c are [m, n]; a transposed matrix is stored the other way round, so a weight of [n, k] has
+// transpose_b.
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   Element inputs = Element::bf16;              // of a and b
   Element output = Element::bf16;              // of c, bias and y: as the inputs, or f32
   int64_t lda = 0, ldb = 0, ldc = 0, ldy = 0;  // elements between two stored rows; 0: they touch; ldc: as ldy
-  float alpha = 1.0f, beta = 0.0f;             // beta * c; without an operand c, beta * y
+  float alpha = 1.0f, beta = 0.0f;             // alpha * op(a) . op(b) + beta * c; without an operand c, beta * y
   bool bias = false;                           // [n], added to every row
   bool operator==(const MatmulShape&) const = default;
 };
@@ -38,6 +40,7 @@ struct MatmulShape {
 // "16x3072x2048 bf16, b transposed, + bias"
 std::string to_string(const MatmulShape& shape);
 
+// How a product is chosen.
 struct MatmulOptions {
   // cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace, "Recommended cuBLAS workspace size").
   uint64_t workspace_limit_bytes = uint64_t{32} << 20;
@@ -47,11 +50,13 @@ struct MatmulOptions {
   std::optional<cublaslt::Algorithm> algorithm;
 };
 
-// Device addresses. c is 0 when beta adds to y itself, bias when there is none, workspace when it needs no bytes.
+// Device addresses, as MatmulShape has them: a, b, c, bias, y. c is 0 when beta adds to y itself, bias when there is
+// none, workspace when it needs no bytes.
 struct MatmulOperands {
   uint64_t a = 0, b = 0, c = 0, bias = 0, y = 0, workspace = 0;
 };
 
+// cublaslt: NVIDIA's library. reference: kernels_src/reference_product.cu.
 enum class MatmulBackend : uint8_t { cublaslt, reference };
 
 // The bytes that each operand spans from its address on. With a leading dimension larger than a row, the bytes between
@@ -67,14 +72,14 @@ class MatmulPlan {
   MatmulPlan(const MatmulPlan&) = delete;
   MatmulPlan& operator=(const MatmulPlan&) = delete;
 
-  const std::string& name() const { return name_; }
-  const MatmulShape& shape() const { return shape_; }
-  MatmulBackend backend() const { return backend_; }
-  Device& device() const { return device_; }
-  uint64_t workspace_bytes() const { return workspace_bytes_; }
-  uint64_t alignment_bytes() const { return alignment_bytes_; }
-  MatmulSpans spans() const;
-  uint64_t flops() const;
+  const std::string& name() const { return name_; }              // for errors
+  const MatmulShape& shape() const { return shape_; }            // with leading dimensions filled in
+  MatmulBackend backend() const { return backend_; }             // which of them computes
+  Device& device() const { return device_; }                     // it was made for
+  uint64_t workspace_bytes() const { return workspace_bytes_; }  // that a call needs; perhaps 0
+  uint64_t alignment_bytes() const { return alignment_bytes_; }  // of every operand's address
+  MatmulSpans spans() const;                                     // bytes of each operand
+  uint64_t flops() const;                                        // 2 m n k
 
   // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; and in words, "cuBLASLt 130100,
   // algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
@@ -124,6 +129,7 @@ class MatmulPlanner {
   std::shared_ptr<const MatmulPlan> plan(std::string name, const MatmulShape& shape,
                                          const MatmulOptions& options = {}) const;
 
+  // Of every plan.
   MatmulBackend backend() const { return library_ ? MatmulBackend::cublaslt : MatmulBackend::reference; }
 
  private:

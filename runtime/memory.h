@@ -24,10 +24,10 @@ class DeviceBuffer {
   DeviceBuffer(DeviceBuffer&& other) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
 
-  CUdeviceptr address() const { return address_; }
-  uint64_t bytes() const { return bytes_; }
-  const std::string& name() const { return name_; }
-  Device& device() const { return *device_; }
+  CUdeviceptr address() const { return address_; }   // of the first byte
+  uint64_t bytes() const { return bytes_; }          // as asked for
+  const std::string& name() const { return name_; }  // for plans and errors
+  Device& device() const { return *device_; }        // whose memory it is
 
  private:
   void release() noexcept;
@@ -41,12 +41,13 @@ class DeviceBuffer {
 // Page-locked host memory, which asynchronous copies need. Zero bytes make no driver call.
 class PinnedBuffer {
  public:
+  // Throws Error with the bytes when the system has not enough.
   PinnedBuffer(Device& device, std::string name, uint64_t bytes);
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
 
-  void* data() const { return data_; }
+  void* data() const { return data_; }  // for host and device
   // The buffer as elements of T, from byte 0.
   template <class T>
   std::span<T> as() const {
@@ -67,8 +68,8 @@ class PinnedBuffer {
 // A range of device memory that dumps, traces and errors name.
 struct NamedRange {
   std::string name;
-  uint64_t address = 0, bytes = 0;
-  std::string kind;  // "weight", "kv", "activation", "input", "output", "state" or "workspace"
+  uint64_t address = 0, bytes = 0;  // of its first byte, and how many
+  std::string kind;                 // "weight", "kv", "activation", "input", "output", "state" or "workspace"
   bool operator==(const NamedRange&) const = default;
 };
 
@@ -81,14 +82,16 @@ struct View {
   T* data = nullptr;  // a device address: never dereferenced on the host
   uint64_t count = 0;
 
+  // Any role, as the field of an argument struct asks.
   operator In<T>() const { return {data, count}; }
   operator Settled<T>() const { return {data, count}; }
   operator Out<T>() const { return {data, count}; }
   operator InOut<T>() const { return {data, count}; }
   operator SettledInOut<T>() const { return {data, count}; }
 
-  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }
-  uint64_t bytes() const { return count * sizeof(T); }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }  // of the first element
+  uint64_t bytes() const { return count * sizeof(T); }                   // of all elements
+  // `length` elements from element `offset` on. Throws Error when they do not lie within.
   View subview(uint64_t offset, uint64_t length) const {
     check_subview(offset, length, count);
     return {data + offset, length};
@@ -99,13 +102,15 @@ struct View {
 // Device memory that nothing writes after load.
 template <class T>
 struct Weight {
-  const T* data = nullptr;
-  uint64_t count = 0;
+  const T* data = nullptr;  // a device address: never dereferenced on the host
+  uint64_t count = 0;       // elements
 
+  // The role of weights.
   operator Frozen<T>() const { return {data, count}; }
 
-  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }
-  uint64_t bytes() const { return count * sizeof(T); }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(data); }  // of the first element
+  uint64_t bytes() const { return count * sizeof(T); }                   // of all elements
+  // `length` elements from element `offset` on. Throws Error when they do not lie within.
   Weight subview(uint64_t offset, uint64_t length) const {
     check_subview(offset, length, count);
     return {data + offset, length};
@@ -128,6 +133,7 @@ void write_device(Device& device, CUdeviceptr to, std::span<const std::byte> fro
 void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std::string_view name);
 void fill_device(Device& device, CUdeviceptr to, std::byte value, uint64_t bytes, std::string_view name);
 
+// The first elements of a view, from or to the host: write_device and read_device of as many as the span has.
 template <class T>
 void write_view(Device& device, View<T> to, std::span<const T> from, std::string_view name) {
   check_subview(0, from.size(), to.count);

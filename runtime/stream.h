@@ -10,8 +10,10 @@ namespace nodewright {
 
 class Event;
 
+// A driver's stream, owned or borrowed. Several threads may submit to it, in the order in which their calls come.
 class Stream {
  public:
+  // `name`: for errors.
   Stream(Device& device, std::string name);
   // A stream of `device` that stays its owner's, who keeps it for as long as this is used. Null is the legacy default
   // stream, which cannot be captured.
@@ -20,9 +22,9 @@ class Stream {
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
 
-  CUstream get() const { return stream_; }
-  Device& device() const { return *device_; }
-  const std::string& name() const { return name_; }
+  CUstream get() const { return stream_; }           // the driver's handle
+  Device& device() const { return *device_; }        // it was made on
+  const std::string& name() const { return name_; }  // for errors
 
   // Waits for everything submitted; throws Error with what a kernel of this stream did wrong, if it did.
   void synchronize() const;
