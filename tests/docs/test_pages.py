@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Every error text that docs/troubleshooting.md explains is one that the library still says, and pages link to what is
+there."""
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/troubleshooting.md"
+
+
+def sources():
+    files = [path for folder in ("graph", "runtime") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
+    text = "\n".join(path.read_text() for path in files)
+    return re.sub(r'"\s*\n\s*"', "", text)  # literals that the compiler joins
+
+
+def anchors(page):
+    """Of its headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+class PagesTest(unittest.TestCase):
+    def test_the_library_says_every_text_that_the_page_explains(self):
+        said = sources()
+        texts = [text for title in re.findall(r"^### (.*)$", PAGE.read_text(), re.M) for text in re.findall("`(.*?)`", title)]
+        self.assertGreater(len(texts), 30)
+        self.assertEqual([text for text in texts if text.removeprefix("cannot ") not in said], [])
+
+    def test_links_between_pages_lead_somewhere(self):
+        broken = []
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+            for target in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", page.read_text()):
+                name, _, anchor = target.partition("#")
+                other = page.parent / name if name else page
+                if name.startswith("http"):
+                    continue
+                if not other.exists() or (anchor and other.suffix == ".md" and anchor not in anchors(other)):
+                    broken.append(f"{page.name}: {target}")
+        self.assertEqual(broken, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
