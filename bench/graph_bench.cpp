@@ -173,11 +173,11 @@ class CaseBench {
            stream_.synchronize();
          },
          [&](bool counted) {
-           const ExplicitGraph exec(full_plan_);
+           ExplicitGraph exec(full_plan_);
            take(counted, F::instantiate_full, exec.stats().instantiate_ms * 1e3);
          },
          [&](bool counted) {
-           const CapturedGraph captured(plan_, stream_);
+           CapturedGraph captured(plan_, stream_);
            stream_.synchronize();
            take(counted, F::capture, captured.stats().capture_ms * 1e3);
            take(counted, F::capture_instantiate, captured.stats().instantiate_ms * 1e3);

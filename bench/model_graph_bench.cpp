@@ -72,7 +72,7 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
   };
   const Plan plan = make_plan();
   ExplicitGraph exec(plan);
-  const CapturedGraph captured(plan, stream);
+  CapturedGraph captured(plan, stream);
   exec.upload(stream);
 
   std::vector<double> plan_us;
@@ -111,7 +111,7 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
         explicit_samples.upload.push_back(upload_us);
       },
       [&](bool counted) {
-        const CapturedGraph graph(plan, stream);
+        CapturedGraph graph(plan, stream);
         stream.synchronize();
         if (!counted) return;
         captured_samples.record.push_back(graph.stats().capture_ms * 1e3);

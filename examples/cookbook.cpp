@@ -270,7 +270,7 @@ void read_a_dump(Device& device) {
       std::printf("%s comes after %s: %s\n", plan.nodes[edge.to].name.c_str(), plan.nodes[edge.from].name.c_str(),
                   describe(plan, reason).c_str());
 
-  const ExplicitGraph graph(plan);
+  ExplicitGraph graph(plan);
   for (const std::string& difference : read_back(graph)) std::puts(difference.c_str());  // none
   // End.
   if (plan.edges.size() != 2 || !read_back(graph).empty()) throw Error({.doing = "read", .object = "a dump"});

@@ -22,7 +22,7 @@ void check_unused(const Plan& plan, uint32_t gone) {
 
 }  // namespace
 
-void BufferWatch::check(const Plan& plan) const {
+void BufferWatch::check(const Plan& plan) {
   const LiveBuffers& live = plan.device->buffers();
   const uint64_t removed = live.removed();
   if (removed == seen_) return;

@@ -12,10 +12,10 @@ class BufferWatch {
  public:
   // Throws Error with the buffer, the first node that touches it, and the field, when the DeviceBuffer or PinnedBuffer
   // that it lay in when it was declared is gone. Memory of other owners is not looked after.
-  void check(const Plan& plan) const;
+  void check(const Plan& plan);
 
  private:
-  mutable uint64_t seen_ = 0;  // LiveBuffers::removed() when all was well
+  uint64_t seen_ = 0;  // LiveBuffers::removed() when all was well
 };
 
 }  // namespace nodewright

@@ -175,7 +175,7 @@ Plan plan_as_captured(const Plan& plan, const Stream& stream) {
   return captured;
 }
 
-void CapturedGraph::launch(const Stream& stream) const {
+void CapturedGraph::launch(const Stream& stream) {
   const ContextGuard current(stream.device());
   host_calls_.before_launch();
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);

@@ -23,7 +23,7 @@ class CapturedGraph {
   void recapture(const Plan& plan, const Stream& stream);
 
   // Throws Error with what a host node threw in an earlier run. May be destroyed in flight, as an ExplicitGraph.
-  void launch(const Stream& stream) const;
+  void launch(const Stream& stream);
   const std::string& name() const { return name_; }
   CUgraphExec exec() const { return exec_.get(); }
 
@@ -38,7 +38,7 @@ class CapturedGraph {
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;
-  mutable HostCalls host_calls_;
+  HostCalls host_calls_;
   Stats stats_;
 };
 

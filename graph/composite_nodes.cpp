@@ -136,9 +136,12 @@ void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
          "children and conditionals");
 }
 
-GraphBuilder::AddressedUse GraphBuilder::declared_use(const DeclaredUse& use, size_t place) {
-  return {kept_name(use.field.empty() ? std::to_string(place) : use.field), use.range.address, use.range.bytes,
-          use.access, use.align_bytes};
+GraphBuilder::AddressedUse GraphBuilder::declared_use(const PlanNode& node, const DeclaredUse& use,
+                                                      size_t place) const {
+  const std::string_view field = kept_name(use.field.empty() ? std::to_string(place) : use.field);
+  if (use.range.weight && writes(use.access))
+    refuse(node, fmt::format("'{}' is written, and given as a weight", field), "pass a view");
+  return {field, use.range.address, use.range.bytes, use.access, use.align_bytes};
 }
 
 NodeId GraphBuilder::host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
@@ -147,7 +150,7 @@ NodeId GraphBuilder::host(std::string_view name, std::function<void()> function,
   if (!function) refuse(node, "it has no function", "pass what is to be called");
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) {
-    addressed.push_back(declared_use(use, addressed.size()));
+    addressed.push_back(declared_use(node, use, addressed.size()));
     if (!use.range.host)
       refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", addressed.back().field),
              "copy it to pinned memory first");
@@ -175,7 +178,7 @@ NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUs
   }
   node.library = std::make_shared<const LibraryCall>(std::move(call));
   std::vector<AddressedUse> addressed;
-  for (const DeclaredUse& use : uses) addressed.push_back(declared_use(use, addressed.size()));
+  for (const DeclaredUse& use : uses) addressed.push_back(declared_use(node, use, addressed.size()));
   return add(std::move(node), addressed, std::nullopt, after);
 }
 
@@ -209,7 +212,7 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
   const Access meant = kind == NodeKind::event_record ? Access::in : Access::out;
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) {
-    addressed.push_back(declared_use(use, addressed.size()));
+    addressed.push_back(declared_use(node, use, addressed.size()));
     if (use.access != meant)
       refuse(node,
              fmt::format("'{}' is declared {}, and this node's ranges are {}", addressed.back().field,
@@ -265,7 +268,7 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
 
 ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
   const uint64_t address =
-      kConditionBase + ((token_ & 0xffffffff) << 16) + plan_.conditions.size() * 2 * kConditionBytes;
+      kConditionBase + (uint64_t{name_hash(plan_.name)} << 16) + plan_.conditions.size() * 2 * kConditionBytes;
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
   declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});

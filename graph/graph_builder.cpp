@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <limits>
 #include <tuple>
@@ -53,7 +54,9 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
   return {buffer.name(), buffer.address(), buffer.bytes(), std::move(kind)};
 }
 
-GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) : token_(plan_token(name)) {
+GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) {
+  static std::atomic<uint64_t> last_id = 0;
+  plan_.id = ++last_id;
   plan_.memory = PlanMemory(kFirstMemoryBytes);
   plan_.name = std::move(name);
   plan_.bucket = bucket;
@@ -281,7 +284,7 @@ NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, co
   check_initialised(node);
   check_frozen(node);
   for (const NodeId& earlier : after)
-    if (earlier.plan != token_ || earlier.index >= plan_.nodes.size())
+    if (earlier.plan != plan_.id || earlier.index >= plan_.nodes.size())
       refuse(node,
              fmt::format("it is to follow node {}, which is not one of the {} nodes of plan '{}'", earlier.index,
                          plan_.nodes.size(), plan_.name),
@@ -297,7 +300,7 @@ NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, co
   const uint32_t id = node.id;
   node_names_.insert(node.name, id);
   plan_.nodes.push_back(std::move(node));
-  return {id, token_};
+  return {id, plan_.id};
 }
 
 // Records the node's uses, and what it must follow because of them and of `after`.

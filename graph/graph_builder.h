@@ -158,9 +158,15 @@ class GraphBuilder {
   // Copies the first `bytes` of `from` over the first `bytes` of `to`. Not from host to host.
   CopyNode copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
                 const std::vector<NodeId>& after = {});
+  template <class T>
+  CopyNode copy(std::string_view, const Weight<T>& to, const CopyEnd&, uint64_t,
+                const std::vector<NodeId>& = {}) = delete;
   // A two-dimensional copy; rows may not overlap in memory.
   CopyNode copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
                      const std::vector<NodeId>& after = {});
+  template <class T>
+  CopyNode copy_rows(std::string_view, const Weight<T>& to, const CopyEnd&, const CopyRows&,
+                     const std::vector<NodeId>& = {}) = delete;
 
   // Sets every element of `view`. Elements of 1, 2 or 4 bytes take any value, others one whose bytes are all equal.
   template <class T>
@@ -318,7 +324,7 @@ class GraphBuilder {
   // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
   NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
              std::span<const NodeId> after);
-  static AddressedUse declared_use(const DeclaredUse& use, size_t place);
+  AddressedUse declared_use(const PlanNode& node, const DeclaredUse& use, size_t place) const;
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   // Of `count` elements at `address`.
   AddressedUse elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address, uint64_t count) const;
@@ -340,7 +346,6 @@ class GraphBuilder {
   [[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) const;
 
   Plan plan_;
-  uint64_t token_ = 0;            // plan_token of the plan's name
   uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
   bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
   bool is_body_ = false;

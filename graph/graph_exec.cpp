@@ -50,7 +50,7 @@ void ExplicitGraph::add_nodes(const std::shared_ptr<const Plan>& shared, CUgraph
   const Plan& plan = *shared;
   BuiltPlan& built = *built_.emplace_back(std::make_unique<BuiltPlan>());
   built.plan = shared;
-  built.token = plan_token(plan.name);
+  built.id = plan.id;
   built.graph = graph;
   built.nodes.reserve(plan.nodes.size());
   built.states.resize(plan.nodes.size());
@@ -119,8 +119,7 @@ CUgraphNode ExplicitGraph::add_library_node(BuiltPlan& built, const PlanNode& no
 
 LibraryForm ExplicitGraph::library_form(NodeId node) const {
   for (const auto& built : built_)
-    if (const auto found = built->libraries.find(node.index);
-        built->token == node.plan && found != built->libraries.end())
+    if (const auto found = built->libraries.find(node.index); built->id == node.plan && found != built->libraries.end())
       return found->second.form;
   throw Error({.doing = "look up library node",
                .object = plan_->name,
@@ -232,7 +231,7 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
   exec = std::make_unique<ExplicitGraph>(std::move(plan), budget);
 }
 
-void ExplicitGraph::launch(const Stream& stream) const {
+void ExplicitGraph::launch(const Stream& stream) {
   const ContextGuard current = guard_for(stream);
   host_calls_.before_launch();
   buffers_.check(*plan_);

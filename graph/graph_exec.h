@@ -42,11 +42,19 @@ struct BuiltPlan {
   };
 
   std::shared_ptr<const Plan> plan;
+<<<<<<< HEAD
   uint64_t token = 0;                              // plan_token of its name
   CUgraph graph = nullptr;                         // owned by the ExplicitGraph, or by the node that the plan is in
   std::vector<CUgraphNode> nodes;                  // by id; empty for a cloned child, whose nodes the driver copied
   std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
   std::map<uint32_t, BuiltLibrary> libraries;      // by id
+=======
+  uint64_t id = 0;                 // Plan::id of the plan that the graph was built of; patch_child keeps it
+  CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
+  std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
+  std::vector<std::unique_ptr<NodeState>> states;
+  std::map<uint32_t, BuiltLibrary> libraries;  // by id
+>>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
 };
 
 // A graph's plan, then those inside it.
@@ -66,7 +74,7 @@ class ExplicitGraph {
   // One run at a time, on a stream of the plan's device. Throws Error with what a host node threw in an earlier run, or
   // when a buffer that the plan was built over has been freed. The graph may be destroyed while it runs; with host
   // nodes, and with kernels of libraries, that waits for the device.
-  void launch(const Stream& stream) const;
+  void launch(const Stream& stream);
 
   // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
   // takes any value. A memory field must stay within the range it was built with (or its envelope), else Error with the
@@ -74,7 +82,7 @@ class ExplicitGraph {
   // changes at once, and for shapes, copies, fills and switching nodes off, see graph/patch.h.
   template <KernelArgs A, class F>
   void patch(Node<A> node, F A::*field, const std::type_identity_t<F>& value) {
-    patch_field(node, sizeof(A), offset_of(field), &value, sizeof(F));
+    patch_field(node, fields_of<A>(), offset_of(field), &value, sizeof(F));
   }
 
   // The same of an argument of a foreign kernel, by its place or its name: patch<1>(node, view),
@@ -147,7 +155,7 @@ class ExplicitGraph {
   // Patching (patch.cpp).
   BuiltPlan& built_plan_of(NodeId node) const;
   static BuiltPlan::NodeState& state_of(BuiltPlan& built, const PlanNode& node, const ExplicitGraph& exec);
-  void patch_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
+  void patch_field(NodeId node, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes);
   void patch_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
                       std::span<const ArgumentUse> uses);
   void set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field, const void* value);
@@ -163,7 +171,7 @@ class ExplicitGraph {
   AllocatedMemory memory_;
   LibraryForm preferred_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
-  mutable HostCalls host_calls_;
+  HostCalls host_calls_;
   std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
   Stats stats_;
 };

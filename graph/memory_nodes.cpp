@@ -12,7 +12,9 @@ constexpr uint64_t kPlanBytes = uint64_t{1} << 40;  // of addresses, for all tha
 // Gaps keep a view beyond the end of one allocation out of the next. More than the 256 bytes that cuMemAlloc aligns to.
 constexpr uint64_t kGap = 4096;
 
-uint64_t plan_base(uint64_t token) { return kAllocationBase + (token & 0xffff) * kPlanBytes; }
+uint64_t plan_base(std::string_view plan_name) {
+  return kAllocationBase + (name_hash(plan_name) & 0xffff) * kPlanBytes;
+}
 
 }  // namespace
 
@@ -27,7 +29,7 @@ Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const s
            "allocate less than 1 TiB in a plan");
   Allocation allocation;
   allocation.name = node.name;
-  allocation.address = plan_base(token_) + allocated_bytes_;
+  allocation.address = plan_base(plan_.name) + allocated_bytes_;
   allocation.bytes = bytes;
   allocation.scope_chars = prefix_.size();
   declare(allocation.range());
@@ -41,7 +43,7 @@ Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const s
 NodeId GraphBuilder::free(const Allocation& allocation, const std::vector<NodeId>& after) {
   PlanNode node = new_node(allocation.name.substr(std::min(allocation.scope_chars, allocation.name.size())) + ".free",
                            NodeKind::free);
-  if (allocation.plan != token_ || allocation.index >= plan_.nodes.size() ||
+  if (allocation.plan != plan_.id || allocation.index >= plan_.nodes.size() ||
       plan_.nodes[allocation.index].kind != NodeKind::allocate)
     refuse(node, fmt::format("'{}' is no memory that plan '{}' allocates", allocation.name, plan_.name),
            "free what allocate() of this builder returned");

@@ -92,9 +92,15 @@ bool loops(const PlanNode& node) {
   });
 }
 
+uint32_t name_hash(std::string_view plan_name) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
+  for (const char c : plan_name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return static_cast<uint32_t>(hash);
+}
+
 // The last of the addresses that the plan's conditions may take.
 uint64_t loops_address(std::string_view plan_name) {
-  return kConditionBase + ((plan_token(plan_name) & 0xffffffff) << 16) + 0xfff8;
+  return kConditionBase + (uint64_t{name_hash(plan_name)} << 16) + 0xfff8;
 }
 
 std::string body_name(ConditionalKind kind, size_t index) {
@@ -117,12 +123,6 @@ std::string describe(const Plan& plan, const Reason& reason) {
   std::string text(to_string(reason.hazard));
   if (reason.hazard == Hazard::declared || reason.hazard == Hazard::serial) return text;
   return text + " " + describe_range(plan, reason.buffer, reason.offset, reason.bytes);
-}
-
-uint64_t plan_token(std::string_view plan_name) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
-  for (const char c : plan_name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
 }
 
 namespace {

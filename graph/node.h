@@ -135,6 +135,9 @@ struct LibraryCall {
 
 // Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
 inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
+// Tells plans apart by their names, the same way in every process: their conditions and allocations lie at addresses of
+// their own.
+uint32_t name_hash(std::string_view plan_name);
 
 // Memory that a plan allocates has an address when a graph is built or the plan runs. Until then it lies here, above
 // all memory: the plan's name chooses among 2^16 places of 1 TiB each.
@@ -252,6 +255,7 @@ class PlanMemory {
 // What a graph will be. Plain data: it may be copied, edited and read by several threads.
 struct Plan {
   PlanMemory memory;          // outlives what follows
+  uint64_t id = 0;            // of the builder that made it, unique in the process; copies share it
   std::string name;           // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
   std::optional<int> bucket;  // rows it was built for
   Device* device = nullptr;   // not owned
@@ -266,12 +270,16 @@ std::string describe_range(const Plan& plan, uint32_t buffer, uint64_t offset, u
 // "RAW residual[0,8192)", "declared", "serial"
 std::string describe(const Plan& plan, const Reason& reason);
 
-// Names a node of one plan. A plan built again in the same way under the same name has the same ids.
+// Names a node of the plan that one builder made, and of its copies.
 struct NodeId {
+<<<<<<< HEAD
   uint32_t index = 0;  // PlanNode::id
   uint64_t plan = 0;   // plan_token of the plan's name: a node of another plan is refused
+=======
+  uint32_t index = 0;
+  uint64_t plan = 0;  // Plan::id: a node of another plan is refused, whatever that plan's name is
+>>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
 };
-uint64_t plan_token(std::string_view plan_name);
 
 // A node whose patches are typed by what it is.
 struct CopyNode : NodeId {};

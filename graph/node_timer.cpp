@@ -167,7 +167,7 @@ std::vector<BlockStamps> NodeTimer::stamps_of_one_launch() {
 }
 
 // Microseconds a launch: back to back, or one by one where the host prepares each.
-double NodeTimer::step_us(const ExplicitGraph& graph, const NodeTimerOptions& options) const {
+double NodeTimer::step_us(ExplicitGraph& graph, const NodeTimerOptions& options) const {
   double ms = 0;
   const auto timed = [&](int launches) {
     start_.record(stream_);
@@ -204,7 +204,7 @@ std::vector<BlockStamps> NodeTimer::read(const DeviceBuffer& stamps) const {
   return slots;
 }
 
-double NodeTimer::sample_bracket_us() const {
+double NodeTimer::sample_bracket_us() {
   if (!bracket_graph_) return 0;
   bracket_graph_->launch(stream_);
   const std::vector<BlockStamps> stamps = read(bracket_stamps_);

@@ -64,23 +64,22 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
                          .align_bytes = field.element_bytes});
 }
 
-void check_arguments(const PlanNode& node, size_t args_bytes) {
-  if (node.kind != NodeKind::kernel || node.arguments.size() != args_bytes)
-    refuse_patch(node,
-                 fmt::format("it is of kind {} with {} argument bytes, not a kernel with {}", to_string(node.kind),
-                             node.arguments.size(), args_bytes),
+// The node is a kernel whose arguments have these fields, of the very struct or of the very types.
+void check_fields(const PlanNode& node, std::span<const FieldInfo> fields) {
+  if (node.kind == NodeKind::kernel && node.fields.data() == fields.data()) return;
+  const auto same = [](const FieldInfo& a, const FieldInfo& b) {
+    return a.name == b.name && a.offset == b.offset && a.bytes == b.bytes && a.role == b.role && a.element == b.element;
+  };
+  if (node.kind != NodeKind::kernel ||
+      !std::equal(node.fields.begin(), node.fields.end(), fields.begin(), fields.end(), same))
+    refuse_patch(node, fmt::format("it is of kind {} and has other arguments", to_string(node.kind)),
                  "pass what launch() of this plan's builder returned");
 }
 
 // The argument that a foreign node's handle names, with its uses within those it was built with.
 const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::span<const FieldInfo> fields, size_t index,
                                 std::span<const ArgumentUse> uses) {
-  const auto same = [](const FieldInfo& a, const FieldInfo& b) {
-    return a.name == b.name && a.offset == b.offset && a.bytes == b.bytes && a.role == b.role && a.element == b.element;
-  };
-  if (!std::equal(node.fields.begin(), node.fields.end(), fields.begin(), fields.end(), same))
-    refuse_patch(node, fmt::format("it is of kind {} and has other arguments", to_string(node.kind)),
-                 "pass what launch() of this plan's builder returned");
+  check_fields(node, fields);
   for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
   return node.fields[index];
 }
@@ -144,7 +143,7 @@ std::string_view entry_of(const PlanNode& node) {
 }  // namespace
 
 BuiltPlan& ExplicitGraph::built_plan_of(NodeId node) const {
-  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->token == node.plan; });
+  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->id == node.plan; });
   const auto refuse = [&](std::string detail, std::string advice) {
     throw Error(
         {.doing = "patch graph", .object = plan_->name, .detail = std::move(detail), .advice = std::move(advice)});
@@ -174,10 +173,11 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
 }
 
 // The path that decode loops and benchmarks take: no allocation but the first time a node is patched.
-void ExplicitGraph::patch_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
+void ExplicitGraph::patch_field(NodeId id, std::span<const FieldInfo> fields, size_t offset, const void* value,
+                                size_t bytes) {
   BuiltPlan& built = built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  check_arguments(node, args_bytes);
+  check_fields(node, fields);
   const FieldInfo& field = field_at(node, offset, bytes);
   check_field_value(*built.plan, node, field, value);
   set_argument_bytes(built, node, field, value);
@@ -227,10 +227,10 @@ const PlanNode& PatchSet::node_of(NodeId id, std::initializer_list<NodeKind> kin
   return node;
 }
 
-void PatchSet::set_field(NodeId id, size_t args_bytes, size_t offset, const void* value, size_t bytes) {
+void PatchSet::set_field(NodeId id, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes) {
   const BuiltPlan& built = exec_->built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  check_arguments(node, args_bytes);
+  check_fields(node, fields);
   const FieldInfo& field = field_at(node, offset, bytes);
   check_field_value(*built.plan, node, field, value);
   set_bytes(id, field, value);

@@ -31,7 +31,7 @@ class PatchSet {
   // One field of a kernel node; the rules of ExplicitGraph::patch.
   template <KernelArgs A, class F>
   void set(Node<A> node, F A::*field, const std::type_identity_t<F>& value) {
-    set_field(node, sizeof(A), ExplicitGraph::offset_of(field), &value, sizeof(F));
+    set_field(node, fields_of<A>(), ExplicitGraph::offset_of(field), &value, sizeof(F));
   }
 
   // One argument of a foreign kernel; the rules of ExplicitGraph::patch.
@@ -53,6 +53,8 @@ class PatchSet {
   // The ends of a copy, each within the range it was built with; as many bytes as before or fewer. The shape of a copy
   // of rows stays. Between the same kinds of memory.
   void copy(CopyNode node, const CopyEnd& to, const CopyEnd& from, uint64_t bytes);
+  template <class T>
+  void copy(CopyNode, const Weight<T>& to, const CopyEnd&, uint64_t) = delete;
 
   // What a fill writes; where, in which rows, and elements of which size, stays.
   void fill(FillNode node, uint32_t value);
@@ -91,7 +93,7 @@ class PatchSet {
   const PlanNode& node_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what) const;
   CUresult apply(const Change& change, const BuiltPlan::NodeState& state) const;
   BuiltPlan::NodeState state_after(const Change& change) const;
-  void set_field(NodeId node, size_t args_bytes, size_t offset, const void* value, size_t bytes);
+  void set_field(NodeId node, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes);
   void set_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
                     std::span<const ArgumentUse> uses);
   void set_bytes(NodeId node, const FieldInfo& field, const void* value);

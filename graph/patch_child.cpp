@@ -65,8 +65,8 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
                  .advice = "build the graph anew, or pass a plan that differs in scalars, shapes and functions only"});
   };
   if (node.kind != NodeKind::child) refuse(fmt::format("it is of kind {}, not a child", to_string(node.kind)));
-  const auto found = std::find_if(built_.begin(), built_.end(),
-                                  [&](const auto& built) { return built->token == plan_token(node.bodies[0]->name); });
+  const auto found =
+      std::find_if(built_.begin(), built_.end(), [&](const auto& built) { return built->id == node.bodies[0]->id; });
   BuiltPlan& inner = **found;
   check_plan(plan);
   const auto kept = std::make_shared<const Plan>(std::move(plan));

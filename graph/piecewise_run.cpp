@@ -66,9 +66,9 @@ PiecewiseRun::PiecewiseRun(const Plan& plan, const std::function<bool(const Plan
 }
 
 void PiecewiseRun::launch() {
-  for (const auto& part : parts_) {
+  for (auto& part : parts_) {
     if (const Plan* plan = std::get_if<Plan>(&part)) run_eager(*plan, stream_);
-    if (const ExplicitGraph* graph = std::get_if<ExplicitGraph>(&part)) graph->launch(stream_);
+    if (ExplicitGraph* graph = std::get_if<ExplicitGraph>(&part)) graph->launch(stream_);
   }
 }
 

@@ -48,8 +48,8 @@ void PlanRun::launch() {
     buffers_.check(*plan);
     run_eager(*plan, stream_);
   }
-  if (const CapturedGraph* captured = std::get_if<CapturedGraph>(&run_)) captured->launch(stream_);
-  if (const ExplicitGraph* exec = std::get_if<ExplicitGraph>(&run_)) exec->launch(stream_);
+  if (CapturedGraph* captured = std::get_if<CapturedGraph>(&run_)) captured->launch(stream_);
+  if (ExplicitGraph* exec = std::get_if<ExplicitGraph>(&run_)) exec->launch(stream_);
 }
 
 }  // namespace nodewright

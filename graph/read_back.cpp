@@ -18,7 +18,7 @@ namespace {
 
 const BuiltPlan& built_of(const ExplicitGraph& exec, const Plan& plan) {
   const auto found = std::find_if(exec.built_plans().begin(), exec.built_plans().end(),
-                                  [&](const auto& built) { return built->token == plan_token(plan.name); });
+                                  [&](const auto& built) { return built->plan->name == plan.name; });
   return **found;
 }
 

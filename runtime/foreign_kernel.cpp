@@ -10,6 +10,7 @@
 #include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
+#include "runtime/kernel_parameters.h"
 #include "runtime/library.h"
 
 namespace nodewright {
@@ -108,15 +109,8 @@ void ForeignKernel::take(CUfunction function) {
   kernel.spill_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
   kernel.static_shared_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
   kernel.max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  for (size_t index = 0;; ++index) {
-    size_t offset = 0, bytes = 0;
-    const CUresult result = driver.cuFuncGetParamInfo(function, index, &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // beyond the last
-    driver.check(result, "cuFuncGetParamInfo", "read the parameters of kernel", kernel.name,
-                 "parameter " + std::to_string(index));
-    kernel.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
-    kernel.args_bytes = offset + bytes;
-  }
+  kernel.parameters = parameters_of(driver, function, kernel.name);
+  if (!kernel.parameters.empty()) kernel.args_bytes = kernel.parameters.back().end();
 }
 
 ForeignKernel borrow_kernel(Device& device, CUfunction function, std::string name, const HostStandIn& stand_in) {

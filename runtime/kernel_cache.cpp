@@ -11,6 +11,7 @@
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 #include "runtime/host_compiler.h"
+#include "runtime/kernel_parameters.h"
 #include "runtime/kernel_waits.h"
 #include "runtime/library.h"
 #include "runtime/nvrtc.h"
@@ -257,18 +258,16 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   kernel.spill_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
   kernel.static_shared_bytes = static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
   kernel.max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  size_t offset = 0, bytes = 0;
-  driver.check(driver.cuKernelGetParamInfo(kernel.kernel, 0, &offset, &bytes), "cuKernelGetParamInfo",
-               "read the parameters of kernel", object, "parameter 0", "give the kernel exactly one argument struct");
-  kernel.args_bytes = bytes;
-  const CUresult second = driver.cuKernelGetParamInfo(kernel.kernel, 1, &offset, &bytes);
-  if (second == CUDA_SUCCESS)
+  const std::vector<KernelParameter> parameters =
+      driver.is_cpu() ? parameters_of(driver, kernel.function, object) : parameters_in(image, kernel.name);
+  if (parameters.size() != 1)
     throw Error({.doing = "load kernel",
                  .object = object,
-                 .detail = "it takes a second parameter, of " + std::to_string(bytes) + " bytes",
+                 .detail = parameters.empty()
+                               ? "it takes no parameter"
+                               : "it takes a second parameter, of " + std::to_string(parameters[1].bytes) + " bytes",
                  .advice = "give the kernel exactly one argument struct, or launch it as a ForeignKernel"});
-  if (second != CUDA_ERROR_INVALID_VALUE)  // which says that there is none
-    driver.check(second, "cuKernelGetParamInfo", "read the parameters of kernel", object, "parameter 1");
+  kernel.args_bytes = parameters[0].bytes;
   if (device_.properties().has_clusters())  // of more than 8 blocks, which not every device of 9.0 need take
     driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                  "cuFuncSetAttribute", "allow large clusters of kernel", object);

@@ -165,8 +165,7 @@ TEST(DecoderFaultOnCpuDriver, AKernelThatReadsOutsideMemoryEndsInOneErrorThatNam
     while (decoder->step_plan().nodes.at(attend).name != "l1.attend") ++attend;
     // The graph is patched by its plan's user, so through the const view that the decoder gives of it.
     auto& graph = const_cast<ExplicitGraph&>(*decoder->step_graph());
-    graph.patch(Node<RopeFlashDecode>{{attend, plan_token(graph.plan().name)}}, &RopeFlashDecode::table_stride,
-                int64_t{1} << 40);
+    graph.patch(Node<RopeFlashDecode>{{attend, graph.plan().id}}, &RopeFlashDecode::table_stride, int64_t{1} << 40);
     for (int attempt = 0; attempt < 2; ++attempt) {
       try {
         decoder->step({{.sequence = a, .token = 1}, {.sequence = b, .token = 2}});

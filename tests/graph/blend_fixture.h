@@ -178,7 +178,7 @@ class BlendTest : public ::testing::Test {
   }
   void add_initial(const std::string& name, uint64_t address, uint64_t count) {
     Initial& memory = initial_.emplace_back(Initial{name, address, std::vector<uint32_t>(count)});
-    uint32_t state = static_cast<uint32_t>(plan_token(name));
+    uint32_t state = name_hash(name);
     for (uint32_t& word : memory.words) word = state = state * 1664525u + 1013904223u;
   }
   void set_initial(const Words& words, const std::vector<uint32_t>& values) {

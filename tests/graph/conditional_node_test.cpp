@@ -266,7 +266,7 @@ TEST_F(ConditionalNodeTest, CapturingAPlanWithAConditionalNodeIsRefusedByName) {
   declare_all(g);
   g.if_else("if", g.condition("c", 1), [&](GraphBuilder& body) { accumulate(body, "work", y_, 5); });
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  expect_words(error_of([&] { const CapturedGraph captured(plan, stream_); }), {"'captured'", "'if'", "capture"});
+  expect_words(error_of([&] { CapturedGraph captured(plan, stream_); }), {"'captured'", "'if'", "capture"});
 }
 
 // A kernel behind the conditional node still sets the condition, when an eager run is over for the host.

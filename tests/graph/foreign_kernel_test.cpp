@@ -314,7 +314,7 @@ TEST_F(ForeignStandInOnCpuDriver, WhatAStandInThrowsIsReportedWithNodeAndKernel)
       load_kernel(device(), {}, "thrower", [](uint32_t) { throw std::runtime_error("no such page"); });
   GraphBuilder g(device(), "throws");
   g.launch("l3.bad", thrower, LaunchShape{}, 1u);
-  const ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
   expect_error(
       [&] {
         exec.launch(stream_);

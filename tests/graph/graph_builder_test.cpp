@@ -9,6 +9,18 @@ namespace {
 
 using GraphBuilderTest = SketchTest;
 
+// A weight is no target of a copy.
+template <class Builder, class To>
+concept CopiesTo = requires(Builder& g, To to, View<float> from) {
+  g.copy("n", to, from, 4);
+};
+template <class Builder, class To>
+concept CopiesRowsTo = requires(Builder& g, To to, View<float> from) {
+  g.copy_rows("n", to, from, CopyRows{4});
+};
+static_assert(CopiesTo<GraphBuilder, View<float>> && !CopiesTo<GraphBuilder, Weight<float>>);
+static_assert(CopiesRowsTo<GraphBuilder, View<float>> && !CopiesRowsTo<GraphBuilder, Weight<float>>);
+
 TEST_F(GraphBuilderTest, DerivesAForkAndAJoinFromBuffersAlone) {
   GraphBuilder g(device(), "fork");
   const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), l = buffer(g, "l"), r = buffer(g, "r");
@@ -218,7 +230,7 @@ TEST_F(GraphBuilderTest, RefusesShapesThatTheDeviceOrTheKernelDoesNotTake) {
 TEST_F(GraphBuilderTest, RefusesNamesTwiceMisalignmentForeignIdsAndForeignArguments) {
   GraphBuilder g(device(), "refusals");
   const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");
-  g.fill("n", y, 0.0f);
+  const NodeId own = g.fill("n", y, 0.0f);
   expect_words(error_of([&] { g.fill("n", y, 0.0f); }), {"'n'", "name is taken"});
   expect_words(error_of([&] { g.fill("", y, 0.0f); }), {"name is empty"});
   expect_words(error_of([&] {
@@ -230,7 +242,15 @@ TEST_F(GraphBuilderTest, RefusesNamesTwiceMisalignmentForeignIdsAndForeignArgume
   const auto z = buffer(other, "z");
   const NodeId foreign = other.fill("far", z, 0.0f);
   expect_words(error_of([&] { g.empty("e", {foreign}); }), {"'e'", "not one of the 1 nodes of plan 'refusals'"});
-  expect_words(error_of([&] { g.empty("e", {NodeId{7, plan_token("refusals")}}); }), {"follow node 7"});
+  expect_words(error_of([&] { g.empty("e", {NodeId{7, own.plan}}); }), {"follow node 7"});
+  const Weight<float> weight{x.data, x.count};
+  expect_words(error_of([&] {
+                 g.library("l", {{"w", weight, Access::out}}, [](CUstream) {});
+               }),
+               {"'l'", "'w' is written, and given as a weight"});
+  GraphBuilder twin(device(), "refusals");
+  const NodeId of_twin = twin.fill("n", buffer(twin, "y"), 0.0f);
+  expect_words(error_of([&] { g.empty("e", {of_twin}); }), {"'e'", "not one of the 1 nodes of plan 'refusals'"});
 
   LoadedKernel wrong = named_kernel("wrong", true);
   wrong.args_bytes = 8;

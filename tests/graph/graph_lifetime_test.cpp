@@ -86,10 +86,10 @@ TEST_F(GraphLifetimeTest, ABudgetRefusesWhatDoesNotFitAndGetsBackWhatIsDestroyed
   EXPECT_GT(bytes, estimate_exec(small("small")).bytes) << "nodes inside count";
   GraphBudget budget(2 * bytes + 1);
   auto first = std::make_unique<ExplicitGraph>(plan, &budget);
-  const ExplicitGraph second(plan, &budget);
+  ExplicitGraph second(plan, &budget);
   EXPECT_EQ(budget.used_bytes(), 2 * bytes);
   const uint64_t graphs = interposer().live_count(HandleKind::graph);
-  expect_words(error_of([&] { const ExplicitGraph third(plan, &budget); }), {"'nested'", "KiB", "limit"});
+  expect_words(error_of([&] { ExplicitGraph third(plan, &budget); }), {"'nested'", "KiB", "limit"});
   EXPECT_EQ(interposer().live_count(HandleKind::graph), graphs);
   EXPECT_EQ(budget.used_bytes(), 2 * bytes);
   replace(first, small("small"), &budget);

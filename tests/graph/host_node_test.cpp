@@ -46,8 +46,8 @@ TEST_F(HostNodeTest, AFunctionAndWhatItHoldsLiveAsLongAsTheGraph) {
     Plan plan = around([held] { ++*held; });
     const int* calls = held.get();
     held.reset();
-    const ExplicitGraph exec(std::move(plan));
-    const CapturedGraph captured(exec.plan(), stream_);
+    ExplicitGraph exec(std::move(plan));
+    CapturedGraph captured(exec.plan(), stream_);
     exec.launch(stream_);
     captured.launch(stream_);
     stream_.synchronize();

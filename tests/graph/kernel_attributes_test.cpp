@@ -123,7 +123,7 @@ TEST_F(KernelAttributesTest, SharedMemoryThatTheKernelWasNotAllowedIsRefusedByTh
   const LaunchShape shape = launch_shape_1d(1, kBlendThreads, 60 * 1024);
   g.launch("probe", Kernel<Blend>{machine().hasty.loaded, shape}, {.a = x_, .b = x_, .key = {}, .y = y_, .salt = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  expect_words(error_of([&] { const ExplicitGraph exec(plan); }), {"'probe'", "add node"});
+  expect_words(error_of([&] { ExplicitGraph exec(plan); }), {"'probe'", "add node"});
 }
 
 }  // namespace

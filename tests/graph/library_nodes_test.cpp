@@ -42,7 +42,7 @@ class LibraryNodesTest : public BlendTest {
   }
   static LibraryForm form_of(const ExplicitGraph& exec, const Plan& plan) {
     for (const PlanNode& node : plan.nodes)
-      if (node.kind == NodeKind::library) return exec.library_form({node.id, plan_token(plan.name)});
+      if (node.kind == NodeKind::library) return exec.library_form({node.id, plan.id});
     return LibraryForm::stand_in;
   }
 
@@ -65,7 +65,7 @@ TEST_F(LibraryNodesTest, EdgesFollowFromTheUsesAndAreFull) {
 
 TEST_F(LibraryNodesTest, OneKernelIsAKernelNodeAndAnythingElseAChildGraph) {
   const auto model = [&](const Plan& plan, LibraryForm form, const std::function<void(HostModel&)>& effect) {
-    const ExplicitGraph exec(plan);
+    ExplicitGraph exec(plan);
     EXPECT_EQ(to_string(form_of(exec, plan)), to_string(form));
     EXPECT_EQ(exec.stats().library_kernels, form == LibraryForm::kernel ? 1u : 0u);
     EXPECT_EQ(exec.stats().library_graphs, form == LibraryForm::graph ? 1u : 0u);
@@ -191,7 +191,7 @@ TEST_F(LibraryNodesTest, ACallAndWhatItHoldsLiveAsLongAsTheGraph) {
   const std::weak_ptr<int> watched = held;
   {
     const auto submit = accumulate(y_, x_, 1);
-    const ExplicitGraph exec(alone(call([held, submit](CUstream stream) {
+    ExplicitGraph exec(alone(call([held, submit](CUstream stream) {
       ++*held;
       submit(stream);
     })));
@@ -234,7 +234,7 @@ TEST_F(LibraryNodesTest, ReadingBackFindsWhatTheLibraryHasNotSubmitted) {
   };
   const Plan one = alone(call(accumulate(y_, x_, 1)), "one"), other = alone(call(accumulate(y_, x_, 2)), "other"),
              two = alone(call(both), "two");
-  const ExplicitGraph of_one(one), of_other(other), of_two(two);
+  ExplicitGraph of_one(one), of_other(other), of_two(two);
   const auto differences = [&](const ExplicitGraph& built, const ExplicitGraph& held) {
     return library_differences(one.nodes[0], driver(), built.built_plans()[0]->libraries.at(0), held.node(0)).size();
   };
@@ -320,7 +320,7 @@ TEST_F(GraphNodeTest, WhatWasBuiltOfItNeedsItsGraphNoLonger) {
 }
 
 TEST_F(GraphNodeTest, OurGraphGoesIntoAnotherGraphAsAnyOther) {
-  const ExplicitGraph inner(alone(call(accumulate(y_, x_, 7))));
+  ExplicitGraph inner(alone(call(accumulate(y_, x_, 7))));
   const Plan plan = around_graph(inner.graph());
   expect_runs(plan, kUncapturedRuns,
               [&](HostModel& m) { m.host_functions["theirs"] = [&](HostModel& n) { accumulate(n, y_, x_, 7); }; });
@@ -331,7 +331,7 @@ TEST_F(GraphNodeTest, WhatACopyCannotHaveIsRefusedByTheNodesName) {
   GraphBuilder g(device(), "with a condition");
   declare_all(g);
   g.if_else("if", g.condition("yes", 1), [&](GraphBuilder& body) { body.fill("fill", y_, 1u); });
-  const ExplicitGraph conditional(std::move(g).finish(EdgePolicy::full));
+  ExplicitGraph conditional(std::move(g).finish(EdgePolicy::full));
   expect_error([&] { ExplicitGraph exec(around_graph(conditional.graph())); }, {"node 'theirs'", "a conditional node"});
 }
 

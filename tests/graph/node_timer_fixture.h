@@ -104,7 +104,7 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) * 0.25f - 1.0f;
   }
 
-  std::vector<float> result_of(const ExplicitGraph& graph) {
+  std::vector<float> result_of(ExplicitGraph& graph) {
     const auto result = result_.as<float>();
     std::fill(result.begin(), result.end(), -99.0f);
     stage();

@@ -15,7 +15,7 @@ struct ChangeableNode {
   const Plan* plan = nullptr;  // that it is in
   bool cloned = false;         // inside a cloned child
 
-  NodeId id() const { return {node->id, plan_token(plan->name)}; }
+  NodeId id() const { return {node->id, plan->id}; }
 };
 
 void make_changeable(Plan& plan, bool cloned, std::vector<ChangeableNode>& nodes) {

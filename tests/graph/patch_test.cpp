@@ -2,10 +2,32 @@
 // that a set is applied as a whole or not at all.
 #include "graph/patch.h"
 
+#include "graph/captured_run.h"
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {
+
+// As large as Accumulate, with the roles the other way round.
+struct Swapped {
+  In<uint32_t> y;
+  InOut<uint32_t> x;
+  uint32_t salt;
+};
+static_assert(sizeof(Swapped) == sizeof(Accumulate));
+
 namespace {
+
+// What must not compile.
+template <class Graph>
+concept LaunchesWhenConst = requires(const Graph& graph, const Stream& stream) {
+  graph.launch(stream);
+};
+static_assert(!LaunchesWhenConst<ExplicitGraph> && !LaunchesWhenConst<CapturedGraph>);
+template <class Set, class To>
+concept CopiesTo = requires(Set& set, To to, View<float> from) {
+  set.copy(CopyNode(), to, from, 4);
+};
+static_assert(CopiesTo<PatchSet, View<float>> && !CopiesTo<PatchSet, Weight<float>>);
 
 enum class Where { top, child, body };
 
@@ -263,13 +285,29 @@ TEST_F(PatchTest, WhatIsRefusedNamesTheNodeAndLeavesTheSetAsItWas) {
     Node<Blend> mistyped;
     mistyped.index = nodes.add.index;
     mistyped.plan = nodes.add.plan;
-    refused([&] { patches.set(mistyped, &Blend::salt, 1u); }, {"'add'", "argument bytes"});
+    refused([&] { patches.set(mistyped, &Blend::salt, 1u); }, {"'add'", "other arguments"});
+    Node<Swapped> swapped;
+    swapped.index = nodes.add.index;
+    swapped.plan = nodes.add.plan;
+    refused([&] { patches.set(swapped, &Swapped::salt, 1u); }, {"'add'", "other arguments"});
     FillNode foreign = nodes.fill;
-    foreign.plan = plan_token("another");
+    foreign.plan = 0;
     refused([&] { patches.fill(foreign, 1); }, {"'patched'", "another plan"});
     patches.apply();
     expect_launch(exec, exec.plan(), "nothing was applied");
   }
+}
+
+TEST_F(PatchTest, HandlesOfAnotherPlanOfTheSameNameAreRefused) {
+  Nodes nodes, others;
+  ExplicitGraph exec(plan_of(Where::top, nodes));
+  const Plan other = plan_of(Where::top, others);
+  expect_words(error_of([&] { exec.patch(others.add, &Accumulate::salt, 1u); }), {"'patched'", "another plan"});
+  expect_words(error_of([&] { PatchSet(exec).fill(others.fill, 1); }), {"'patched'", "another plan"});
+  exec.patch(nodes.add, &Accumulate::salt, 1u);
+  ExplicitGraph copied(other), again(other);
+  copied.patch(others.add, &Accumulate::salt, 1u);  // a plan's copies keep its handles
+  again.patch(others.add, &Accumulate::salt, 1u);
 }
 
 TEST_F(PatchTest, ConditionsHostNodesAndEventsCannotBePatched) {
@@ -336,7 +374,7 @@ TEST_F(PatchTest, AKernelBehindAProgrammaticEdgeCannotBeSwitchedOff) {
     found = true;
     ExplicitGraph exec(plan);
     PatchSet patches(exec);
-    const NodeId to{edge.to, plan_token(plan.name)};
+    const NodeId to{edge.to, plan.id};
     expect_words(error_of([&] { patches.enable(to, false); }), {plan.nodes[edge.to].name, plan.nodes[edge.from].name});
     EXPECT_EQ(patches.size(), 0u);
   }

@@ -143,7 +143,7 @@ TEST_F(ProductNodesTest, TheThreeRunsGiveTheSameBitsForEveryShape) {
       const std::vector<std::byte> eager = result_of(product, [&] { run_eager(plan, stream_); });
       product.expect_close(eager, what);
       EXPECT_EQ(eager, direct(*matmul, product)) << what;
-      const CapturedGraph captured(plan, stream_);
+      CapturedGraph captured(plan, stream_);
       EXPECT_EQ(result_of(product, [&] { captured.launch(stream_); }), eager) << what;
       ExplicitGraph exec(plan);
       exec.upload(stream_);
@@ -184,7 +184,7 @@ TEST_F(ProductNodesTest, AProductBetweenTwoKernelsComputesTheirChain) {
 TEST_F(ProductNodesTest, AProductOfOneKernelIsAKernelNodeAndSaysSo) {
   const auto matmul = library_planner().plan("product", sandwich_shape());
   ExplicitGraph exec(sandwich(matmul, EdgePolicy::full));
-  const LibraryForm form = exec.library_form({1, plan_token("sandwich")});
+  const LibraryForm form = exec.library_form({1, exec.plan().id});
   EXPECT_EQ(exec.stats().library_kernels, form == LibraryForm::kernel ? 1u : 0u);
   EXPECT_EQ(exec.stats().library_graphs, form == LibraryForm::graph ? 1u : 0u);
   CUgraphNodeType type{};
@@ -236,7 +236,7 @@ TEST_F(ProductNodesTest, BuildingAGraphOnlyCapturesItsProducts) {
     return count;
   };
   const uint64_t so_far = calls();
-  const ExplicitGraph exec(plan);
+  ExplicitGraph exec(plan);
   EXPECT_EQ(calls(), so_far);
   EXPECT_EQ(product.result(), before);
 }
@@ -331,7 +331,7 @@ TEST_F(ProductNodesTest, ProductsOfManyShapesHaveTheBitsOfADirectCallInEitherFor
     const std::vector<std::byte> expected = direct(*matmul, product);
     for (const LibraryForm preferred : {LibraryForm::kernel, LibraryForm::graph}) {
       ExplicitGraph exec(plan_of(matmul, product), nullptr, preferred);
-      const LibraryForm form = exec.library_form({0, plan_token("one")});
+      const LibraryForm form = exec.library_form({0, exec.plan().id});
       const bool equal = result_of(product, [&] { exec.launch(stream_); }) == expected;
       kernels += form == LibraryForm::kernel;
       std::printf("%-44s %-72s %-10s %s\n", to_string(shape).c_str(), matmul->describe().c_str(),
@@ -350,7 +350,7 @@ TEST_F(ProductNodesTest, AFirstUseOfTheLibraryMayBeUnderCapture) {
   const auto captured_first = planner.plan("captured first", shape);
   {
     ProductCase product(*captured_first);
-    const CapturedGraph captured(plan_of(captured_first, product), stream_);
+    CapturedGraph captured(plan_of(captured_first, product), stream_);
     const auto bits = result_of(product, [&] { captured.launch(stream_); });
     EXPECT_EQ(bits, direct(*captured_first, product));
   }

@@ -85,7 +85,7 @@ class ReadBackTest : public BlendTest {
   // Applies `change` to a fresh graph, whose plan `plan` it gets, and expects a line with all `words`.
   void expect_reported(std::string_view plan, const std::function<CUresult(const BuiltPlan&)>& change,
                        std::initializer_list<std::string_view> words) {
-    const ExplicitGraph exec(every_kind());
+    ExplicitGraph exec(every_kind());
     ASSERT_EQ(change(built_of(exec, plan)), CUDA_SUCCESS);
     const auto lines = read_back(exec);
     ASSERT_FALSE(lines.empty()) << "not reported";
@@ -99,7 +99,7 @@ class ReadBackTest : public BlendTest {
 constexpr const char* kPlans[] = {"outer", "inner", "cloned", "outer/if.then"};
 
 TEST_F(ReadBackTest, AGraphOfEveryKindEqualsItsPlan) {
-  const ExplicitGraph exec(every_kind());
+  ExplicitGraph exec(every_kind());
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});
   EXPECT_EQ(exec.built_plans().size(), 5u);
 }
@@ -194,7 +194,7 @@ TEST_F(ReadBackTest, ANodeOfTheDriversOwnIsReported) {
 
 TEST_F(ReadBackTest, ANodeThatIsGoneIsReported) {
   for (const char* plan : kPlans) {
-    const ExplicitGraph exec(every_kind());
+    ExplicitGraph exec(every_kind());
     const BuiltPlan& built = built_of(exec, plan);
     ASSERT_EQ(driver().cuGraphDestroyNode(handle_of(built, "end")), CUDA_SUCCESS);
     const auto lines = read_back(exec);
@@ -208,7 +208,7 @@ TEST_F(ReadBackTest, ANodeThatIsGoneIsReported) {
 
 // The same graph, with a clone's nodes listed in another order: a fill is taken out and added again as the last one.
 TEST_F(ReadBackTest, ACloneEqualsItsPlanInWhateverOrderTheDriverListsItsNodes) {
-  const ExplicitGraph exec(every_kind());
+  ExplicitGraph exec(every_kind());
   const BuiltPlan& built = built_of(exec, "cloned");
   const CUgraphNode words = handle_of(built, "words");
   std::vector<CUgraphNode> from(100), to(100), before, after;
@@ -255,7 +255,7 @@ TEST_F(ReadBackTest, ChildrenInsideAClonedChildAreReadToo) {
     GraphBuilder g(device(), "outer");
     declare_all(g);
     g.child("clone", std::move(middle).finish(EdgePolicy::full), ChildOwnership::cloned);
-    const ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+    ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
     EXPECT_EQ(read_back(exec), std::vector<std::string>{});
 
     CUgraph graph = nullptr;
@@ -339,7 +339,7 @@ TEST_F(ReadBackTest, PrioritiesCountInTheGraphsThatHaveThemAlone) {
       outer.child("child", std::move(inner).finish(EdgePolicy::full));
       InstantiationFlags flags(*machine().opened.driver);
       ExplicitGraph exec(std::move(outer).finish(EdgePolicy::full));
-      const CapturedGraph captured(exec.plan(), stream_);
+      CapturedGraph captured(exec.plan(), stream_);
       const cuuint64_t expected = priority == 0 ? 0 : CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
       EXPECT_EQ(flags.passed, (std::vector<cuuint64_t>{expected, expected})) << priority;
       EXPECT_EQ(read_back(exec), std::vector<std::string>{});
@@ -354,7 +354,7 @@ TEST_F(ReadBackTest, PrioritiesCountInTheGraphsThatHaveThemAlone) {
 }
 
 TEST_F(ReadBackTest, AnotherInstantiationFlagIsReportedExceptForPriorities) {
-  const ExplicitGraph exec(every_kind());
+  ExplicitGraph exec(every_kind());
   InstantiationFlags flags(*machine().opened.driver);
   flags.also_told = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});

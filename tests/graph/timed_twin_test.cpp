@@ -15,8 +15,8 @@ INSTANTIATE_TEST_SUITE_P(On, TimedTwinTest, ::testing::ValuesIn(timed_devices())
 TEST_P(TimedTwinTest, ATwinComputesTheSameBitsAndTheDriverHoldsItsPlan) {
   for (const EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic}) {
     const Plan plan = fork_join(policy);
-    const ExplicitGraph plain(plan);
-    const NodeTimer timer(plan, kernels(), stream_);
+    ExplicitGraph plain(plan);
+    NodeTimer timer(plan, kernels(), stream_);
     EXPECT_EQ(read_back(timer.twin_graph()), std::vector<std::string>{});
     const std::vector<float> expected = result_of(plain);
     EXPECT_EQ(std::count(expected.begin(), expected.end(), -99.0f), 0);
@@ -142,7 +142,8 @@ TEST_P(TimedTwinTest, HostFunctionsChildrenAndConditionalsAreBracketedAsAWhole) 
     EXPECT_EQ(node.bracketed, planned.kind != NodeKind::kernel) << planned.name;
   }
   EXPECT_EQ(read_back(timer.twin_graph()), std::vector<std::string>{});
-  const std::vector<float> expected = result_of(ExplicitGraph(plan));
+  ExplicitGraph plain(plan);
+  const std::vector<float> expected = result_of(plain);
   const int before = calls;
   EXPECT_EQ(result_of(timer.twin_graph()), expected);
   EXPECT_EQ(calls, before + 1);
@@ -206,7 +207,7 @@ TEST(StampsOnCpuDriver, BeyondTheDeclaredSlotsAreReportedByFieldAndNode) {
   --slots.count;
   std::memcpy(stamps, &slots, sizeof slots);
   const Stream stream(device, "test");
-  const ExplicitGraph exec(twin.plan);
+  ExplicitGraph exec(twin.plan);
   exec.launch(stream);
   std::string message;
   try {

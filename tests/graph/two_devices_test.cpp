@@ -74,7 +74,7 @@ TEST_F(TwoDevicesTest, EveryRunOfEachWorksWhicheverContextIsCurrent) {
     EXPECT_EQ(a_->last_y(), 3.0f);
     EXPECT_EQ(b_->last_y(), 21.0f);
 
-    const CapturedGraph captured_a(plan_a, a_->stream), captured_b(plan_b, b_->stream);
+    CapturedGraph captured_a(plan_a, a_->stream), captured_b(plan_b, b_->stream);
     a_->set_x(2.0f);
     captured_a.launch(a_->stream);
     captured_b.launch(b_->stream);

@@ -42,7 +42,7 @@ class WaitingTest : public ::testing::Test {
     g.launch("A", slow, {.left = x, .right = x, .gain = {}, .y = a, .scale = 2.0f});
     g.launch("B", b_kernel, {.left = a, .right = a, .gain = {}, .y = b, .scale = 0.0f});
     g.launch("C", last, {.left = a, .right = b, .gain = {}, .y = c, .scale = 1.0f});
-    const ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+    ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
     expect_edges(graph.plan(), std::move(edges));
     for (int launch = 0; launch < 20; ++launch) {
       graph.launch(stream_);

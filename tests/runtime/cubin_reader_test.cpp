@@ -6,7 +6,9 @@
 #include <random>
 
 #include "runtime/error.h"
+#include "runtime/kernel_parameters.h"
 #include "runtime/nvrtc.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
@@ -83,6 +85,12 @@ TEST_F(CubinReader, FindsNameThreadsAndParameters) {
     EXPECT_EQ(kernel.parameters[1].offset, 8u);
     EXPECT_EQ(kernel.parameters[1].ordinal, 1u);
   }
+}
+
+TEST_F(CubinReader, TheParametersOfAKernelAreFoundByItsName) {
+  const auto cubin = compile(kPlain, 9);
+  EXPECT_EQ(parameters_in(cubin, "plain"), (std::vector<KernelParameter>{{0, 8}, {8, 8}}));
+  expect_error([&] { parameters_in(cubin, "plane"); }, {"plane", "no such kernel"});
 }
 
 TEST_F(CubinReader, SeesTheWaitWhereTheTargetHasOne) {

@@ -263,7 +263,7 @@ TEST_F(KernelCacheTest, EachDriverCallOfALoadMayFailAndLeavesNothingBehind) {
 class SecondParameter final : public CallObserver {
  public:
   std::optional<CUresult> before(const DriverCall& call) override {
-    const bool asked = call.entry == DriverEntry::cuKernelGetParamInfo && call.words[1] == 1;
+    const bool asked = call.entry == DriverEntry::cuFuncGetParamInfo && call.words[1] == 1;
     return asked ? std::optional(CUDA_SUCCESS) : std::nullopt;
   }
   CUresult after(const DriverCall&, CUresult result) override { return result; }
