@@ -42,19 +42,11 @@ struct BuiltPlan {
   };
 
   std::shared_ptr<const Plan> plan;
-<<<<<<< HEAD
-  uint64_t token = 0;                              // plan_token of its name
-  CUgraph graph = nullptr;                         // owned by the ExplicitGraph, or by the node that the plan is in
-  std::vector<CUgraphNode> nodes;                  // by id; empty for a cloned child, whose nodes the driver copied
-  std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
-  std::map<uint32_t, BuiltLibrary> libraries;      // by id
-=======
   uint64_t id = 0;                 // Plan::id of the plan that the graph was built of; patch_child keeps it
   CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
   std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
-  std::vector<std::unique_ptr<NodeState>> states;
-  std::map<uint32_t, BuiltLibrary> libraries;  // by id
->>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
+  std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
+  std::map<uint32_t, BuiltLibrary> libraries;      // by id
 };
 
 // A graph's plan, then those inside it.

@@ -272,13 +272,8 @@ std::string describe(const Plan& plan, const Reason& reason);
 
 // Names a node of the plan that one builder made, and of its copies.
 struct NodeId {
-<<<<<<< HEAD
   uint32_t index = 0;  // PlanNode::id
-  uint64_t plan = 0;   // plan_token of the plan's name: a node of another plan is refused
-=======
-  uint32_t index = 0;
-  uint64_t plan = 0;  // Plan::id: a node of another plan is refused, whatever that plan's name is
->>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
+  uint64_t plan = 0;   // Plan::id: a node of another plan is refused, whatever that plan's name is
 };
 
 // A node whose patches are typed by what it is.

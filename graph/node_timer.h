@@ -52,13 +52,8 @@ class NodeTimer {
   // stamps.
   PlanTimings measure(const NodeTimerOptions& options);
 
-<<<<<<< HEAD
-  const TimedTwin& twin() const { return twin_; }                  // the plan with stamps
-  const ExplicitGraph& twin_graph() const { return twin_graph_; }  // its graph
-=======
-  const TimedTwin& twin() const { return twin_; }
-  ExplicitGraph& twin_graph() { return twin_graph_; }
->>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
+  const TimedTwin& twin() const { return twin_; }      // the plan with stamps
+  ExplicitGraph& twin_graph() { return twin_graph_; }  // its graph
 
   // One launch of the twin, waited for: its stamps, as measure() reads them.
   std::vector<BlockStamps> stamps_of_one_launch();

@@ -22,14 +22,9 @@ struct FixedName {
 
 // One end of a copy: device memory, or pinned host memory.
 struct CopyEnd {
-<<<<<<< HEAD
   uint64_t address = 0, bytes = 0;  // the range
   bool host = false;                // pinned host memory
-=======
-  uint64_t address = 0, bytes = 0;
-  bool host = false;
-  bool weight = false;  // which no node writes
->>>>>>> 9fee523 (Handles belong to one builder's plan; a weight is no target; launch is not const)
+  bool weight = false;              // which no node writes
 
   // The whole of a view, a weight or a buffer, or a range by its address.
   template <class T>
