@@ -5,8 +5,10 @@
 #   make check-page  what a reader does with the page of `nodewright graph --format html`, in a headless Chromium
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
+#   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
 #   make bench    the benchmarks, on the GPU where there is one
 #   make docs     the API reference of the public headers, build/docs/html/index.html
+#   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
 #   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
 #   make clean    removes what the above made
@@ -14,7 +16,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs check-page fuzz fuzz-inputs bench carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs check-page check-clang check-cuda12 fuzz fuzz-inputs bench dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -43,11 +45,19 @@ docs:
 test: test-tools everything
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
-	ctest --test-dir build -LE 'gpu|fuzz' --output-on-failure -j$(JOBS)
+	echo "Building runtime/ and graph/ with clang"
+	tests/run_clang.sh build
+	ctest --test-dir build -LE 'gpu|fuzz|cuda12' --output-on-failure -j$(JOBS)
+
+check-clang: test-tools configure
+	ctest --test-dir build -L clang --output-on-failure
+
+check-cuda12: configure
+	ctest --test-dir build -L cuda12 --output-on-failure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs
+	cmake/install_missing.sh docs clang
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver
@@ -73,6 +83,9 @@ check-page: build
 	build/page-venv/bin/python -m pip install --quiet 'playwright>=1.40'
 	build/page-venv/bin/python tests/page/check_page.py
 
+dist: build
+	cmake/make_dist.sh build
+
 carry: everything
 	cmake/carry.sh build build/carry
 
@@ -85,7 +98,7 @@ tidy: configure
 	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy-16 -p build --quiet
 
 clean:
-	rm -rf build build-debug build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-clang build-cuda12
 
 everything: configure
 	cmake --build build -j$(JOBS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there: install_missing.sh [docs] [format] [fuzz] [page] [tidy]. Silent and quick when nothing
-# is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
+# Makes sure that what a build needs is there: install_missing.sh [clang] [docs] [format] [fuzz] [page] [tidy]. Silent and
+# quick when nothing is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
 # CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB), and where
 # there is a GPU but no cuBLASLt, a third: products on a GPU need it, nothing else does.
 set -euo pipefail
@@ -25,12 +25,13 @@ main() {
   need_header histedit.h libedit-dev
   for what in "$@"; do
     case $what in
+      clang) need_program clang++-16 clang-16 ;;  # 46 MB of packages
       docs) need_program doxygen doxygen ;;
       format) need_program clang-format clang-format ;;
       fuzz) need_program clang++-16 clang-16; need_libfuzzer ;;  # 46 MB of packages
       page) need_program chromium chromium; python3 -m ensurepip --version >/dev/null 2>&1 || packages+=(python3-venv) ;;
       tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
-      *) echo "usage: $0 [docs] [format] [fuzz] [page] [tidy]" >&2; exit 2 ;;
+      *) echo "usage: $0 [clang] [docs] [format] [fuzz] [page] [tidy]" >&2; exit 2 ;;
     esac
   done
   local wheels=()

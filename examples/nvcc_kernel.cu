@@ -1,9 +1,8 @@
 // A kernel of a program that nvcc builds, by its symbol, in a plan between a fill and a kernel of Nodewright's.
 #include <nodewright/nodewright.h>
+#include <nodewright/runtime/cuda_symbol.h>
 
 #include <cstdio>
-
-#include "runtime/cuda_symbol.h"
 
 using namespace nodewright;
 

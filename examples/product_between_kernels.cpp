@@ -1,18 +1,18 @@
 // A matrix product of cuBLASLt between two kernels, as nodes of one graph: y = 2 (x + x) . w^T + y0. On a GPU the
 // library's kernel becomes a node of ours; on the CPU driver the same node runs our reference product.
 //   product_between_kernels cpu
+#include <nodewright/graph/graph_builder.h>
+#include <nodewright/graph/graph_dump.h>
+#include <nodewright/graph/graph_exec.h>
+#include <nodewright/kernels/saxpy.h>
+#include <nodewright/runtime/device_selection.h>
+#include <nodewright/runtime/error.h>
+#include <nodewright/runtime/matmul_plan.h>
+
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
-
-#include "graph/graph_builder.h"
-#include "graph/graph_dump.h"
-#include "graph/graph_exec.h"
-#include "kernels_src/saxpy.h"
-#include "runtime/device_selection.h"
-#include "runtime/error.h"
-#include "runtime/matmul_plan.h"
 
 using namespace nodewright;
 

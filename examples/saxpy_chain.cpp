@@ -1,14 +1,14 @@
 // A fork and a join of SAXPY kernels: shows where edges come from. Run with --device words as the command takes them:
 //   saxpy_chain cpu
+#include <nodewright/graph/graph_builder.h>
+#include <nodewright/graph/graph_dump.h>
+#include <nodewright/graph/graph_exec.h>
+#include <nodewright/kernels/saxpy.h>
+#include <nodewright/runtime/device_selection.h>
+#include <nodewright/runtime/error.h>
+
 #include <cstdio>
 #include <vector>
-
-#include "graph/graph_builder.h"
-#include "graph/graph_dump.h"
-#include "graph/graph_exec.h"
-#include "kernels_src/saxpy.h"
-#include "runtime/device_selection.h"
-#include "runtime/error.h"
 
 using namespace nodewright;
 

@@ -9,6 +9,7 @@
 
 #include "graph/graph_builder.h"
 #include "graph/graph_handle.h"
+#include "runtime/child_ownership.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -227,6 +228,9 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
   PlanNode node = new_node(name, NodeKind::child);
   check_plan(plan);
   if (plan.device != plan_.device) refuse(node, "its plan was made for another device", "build both for one device");
+  if (ownership == ChildOwnership::moved && !kChildrenMove)
+    refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
+           "say ChildOwnership::cloned, or build with those of CUDA 13");
   const auto conditional = [](const PlanNode& inner) { return inner.kind == NodeKind::conditional; };
   if (const PlanNode* inner = find_node(plan, conditional))
     refuse(node,

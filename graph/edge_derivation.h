@@ -14,10 +14,6 @@ namespace nodewright {
 
 class Reachability;
 
-// serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
-// programmatic wherever the kernels, what they read before they wait, and the device allow it.
-enum class EdgePolicy : uint8_t { serial, full, programmatic };
-
 // What nodes must follow, in flat lists: most orders are implied by others and become no edge.
 struct Orders {
   // `node` must follow `from`, a smaller id, for the reasons from `first_reason` up to the next order's.

@@ -8,6 +8,7 @@
 #include "graph/host_call.h"
 #include "graph/node_parameters.h"
 #include "graph/stopwatch.h"
+#include "runtime/child_ownership.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {
@@ -145,8 +146,7 @@ CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::s
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
   parameters.graph.graph = inner;
-  parameters.graph.ownership =
-      node.patchable_inside ? CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE : CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  set_moved(parameters.graph, node.patchable_inside);
   CUgraphNode added = nullptr;
   driver_->label(node.name);
   driver_->check(driver_->cuGraphAddNode(&added, graph, before.data(), types.data(), before.size(), &parameters),

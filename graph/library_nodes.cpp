@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/host_call.h"
+#include "runtime/child_ownership.h"
 #include "runtime/context_guard.h"
 #include "runtime/error.h"
 
@@ -140,12 +141,11 @@ CUgraphNode add_kernel(const PlanNode& node, const Driver& driver, const NodePla
   return added;
 }
 
-CUgraphNode add_graph(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraph graph,
-                      CUgraphChildGraphNodeOwnership ownership) {
+CUgraphNode add_graph(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraph graph, bool moved) {
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
   parameters.graph.graph = graph;
-  parameters.graph.ownership = ownership;
+  set_moved(parameters.graph, moved);
   return add(node, driver, place, parameters, "as a child graph");
 }
 
@@ -166,7 +166,7 @@ BuiltLibrary add_copy(const PlanNode& node, const Driver& driver, const NodePlac
   const CUgraph graph = node.library->graph;
   std::vector<SubmittedNode> nodes = submitted_nodes(node, driver, nodes_of(node, driver, graph));
   check_may_be_copied(node, nodes);
-  const CUgraphNode added = add_graph(node, driver, place, graph, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE);
+  const CUgraphNode added = add_graph(node, driver, place, graph, false);
   return {added, LibraryForm::graph, std::move(nodes)};
 }
 
@@ -210,9 +210,9 @@ AddedLibrary add_library(const PlanNode& node, const NodePlace& place, const Str
     const CUgraphNode added = add_kernel(node, driver, place, handles[0]);
     return {{added, LibraryForm::kernel, std::move(submitted)}, std::move(captured)};
   }
-  const CUgraphNode added = add_graph(node, driver, place, captured.get(), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
-  captured.release();
-  return {{added, LibraryForm::graph, std::move(submitted)}, {}};
+  const CUgraphNode added = add_graph(node, driver, place, captured.get(), kChildrenMove);
+  if (kChildrenMove) captured.release();
+  return {{added, LibraryForm::graph, std::move(submitted)}, std::move(captured)};
 }
 
 bool same_kernels(const BuiltLibrary& a, const BuiltLibrary& b) {

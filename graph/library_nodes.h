@@ -18,14 +18,6 @@
 
 namespace nodewright {
 
-// What a library node is in the driver's graph.
-enum class LibraryForm : uint8_t {
-  kernel,    // the one kernel of its call, with that kernel's arguments and attributes
-  graph,     // a child graph of all that its call has submitted
-  stand_in,  // the host function that stands in for the call on the CPU driver
-};
-std::string_view to_string(LibraryForm form);
-
 // Where a node is added: the graph, and what it comes after.
 struct NodePlace {
   CUgraph graph = nullptr;

@@ -48,6 +48,10 @@ enum class NodeKind : uint8_t {
 // returns after the earlier one has completed.
 enum class EdgeType : uint8_t { full, programmatic };
 
+// serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
+// programmatic wherever the kernels, what they read before they wait, and the device allow it.
+enum class EdgePolicy : uint8_t { serial, full, programmatic };
+
 // Why one node must follow another: read after write (raw), write after read (war), write after write (waw); or it was
 // asked for: declared by `after`, serial by the policy.
 enum class Hazard : uint8_t { raw, war, waw, declared, serial };
@@ -132,6 +136,14 @@ struct LibraryCall {
   CUgraph graph = nullptr;  // instead: the nodes of this graph, which belongs to the program; `submit` launches them
   std::string what = {};    // for dumps; calls of the same words need the same kernels
 };
+
+// What a library node is in the driver's graph.
+enum class LibraryForm : uint8_t {
+  kernel,    // the one kernel of its call, with that kernel's arguments and attributes
+  graph,     // a child graph of all that its call has submitted
+  stand_in,  // the host function that stands in for the call on the CPU driver
+};
+std::string_view to_string(LibraryForm form);
 
 // Conditions lie above all memory: no address of the device or of the host has these bits, since both have 57 at most.
 inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;

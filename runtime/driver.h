@@ -17,14 +17,28 @@
 
 #include "runtime/driver_entries.h"
 
-static_assert(CUDA_VERSION >= 13000, "Nodewright needs the headers of CUDA 13.0 or later");
+static_assert(CUDA_VERSION >= 12080, "Nodewright needs the headers of CUDA 12.8 or later");
 
 namespace nodewright {
 
 struct CpuDriverOptions;  // runtime/cpu_driver/cpu_driver_api.h
 
 // The CUDA version whose entry points are asked for, and the oldest driver that has them all.
-inline constexpr int kDriverVersionNeeded = 13000;
+inline constexpr int kDriverVersionNeeded = CUDA_VERSION < 13000 ? 12080 : 13000;
+
+// The type of each entry in the form of CUDA 13. The headers of CUDA 12 have some of these forms under another name;
+// there a name declared here, and defined nowhere, hides cuda.h's.
+namespace driver_detail {
+#if CUDA_VERSION < 13000
+decltype(::cuGraphAddNode_v2) cuGraphAddNode;
+decltype(::cuGraphAddDependencies_v2) cuGraphAddDependencies;
+decltype(::cuGraphRemoveDependencies_v2) cuGraphRemoveDependencies;
+decltype(::cuGraphGetEdges_v2) cuGraphGetEdges;
+#endif
+#define NODEWRIGHT_ENTRY(name) using form_of_##name = decltype(&name);
+NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+}  // namespace driver_detail
 
 // One value an entry of NODEWRIGHT_DRIVER_ENTRIES, by its name; kCount is how many there are.
 enum class DriverEntry : uint16_t {
@@ -154,7 +168,7 @@ class Driver {
   // Forgets a sticky error of the CPU driver, as a new process would. No-op on CUDA, where only a new process helps.
   void clear_cpu_error() const;
 
-#define NODEWRIGHT_ENTRY(name) DriverFunction<decltype(&::name), DriverEntry::name> name;
+#define NODEWRIGHT_ENTRY(name) DriverFunction<driver_detail::form_of_##name, DriverEntry::name> name;
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
 

@@ -1,7 +1,7 @@
 // A kernel written beside the code that launches it, for programs with few kernels of their own. Its argument struct is
 // written once and read by the host's compiler and by NVRTC.
 //
-//   NODEWRIGHT_ARGS(Swish, { In<float> x; Out<float> y; float beta; })   // at global scope: nodewright::Swish
+//   NODEWRIGHT_ARGS(Swish, { In<float> x; Out<float> y; float beta; })   // in a namespace of yours, or in none
 //   const InlineKernel swish("swish", kSwishText, R"(NODEWRIGHT_KERNEL(swish, Swish, 128) { ... })");
 //   KernelCache kernels(device, {.extra_sources = {swish}});
 //   typed_kernel<Swish>(kernels, {"swish", {}}, shape);
@@ -13,12 +13,18 @@
 #include "kernels_src/args.h"
 #include "kernels_src/kernel_sources.h"
 
-// Declares the struct Name, and kNameText, its text for NVRTC.
-#define NODEWRIGHT_ARGS(Name, ...)                                                        \
-  namespace nodewright {                                                                  \
-  struct Name __VA_ARGS__;                                                                \
-  inline constexpr std::string_view k##Name##Text = "struct " #Name " " #__VA_ARGS__ ";"; \
-  }
+// The struct and its text, k<Name>Text, in the namespace where this stands. Inside the struct the vocabulary of args.h
+// needs no nodewright::, and nothing else of Nodewright is visible there that is not visible around it.
+#define NODEWRIGHT_ARGS(Name, ...)                                            \
+  namespace args_of_##Name {                                                  \
+    using ::nodewright::Frozen, ::nodewright::In, ::nodewright::Settled;      \
+    using ::nodewright::SettledInOut, ::nodewright::Out, ::nodewright::InOut; \
+    using ::nodewright::Optional, ::nodewright::Condition;                    \
+    using ::nodewright::bf16, ::nodewright::fp16;                             \
+    struct Name __VA_ARGS__;                                                  \
+  }                                                                           \
+  using args_of_##Name::Name;                                                 \
+  inline constexpr ::std::string_view k##Name##Text = "struct " #Name " " #__VA_ARGS__ ";";
 
 namespace nodewright {
 

@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "runtime/child_ownership.h"
+
 namespace nodewright {
 namespace {
 
@@ -219,7 +221,7 @@ CUresult Interposer::after(const DriverCall& call, CUresult result) {
 // A child graph that was moved is its node's from then on, and goes with it.
 void Interposer::give_to_parent(const DriverCall& call) {
   const auto& parameters = *reinterpret_cast<const CUgraphNodeParams*>(call.words[5]);
-  if (parameters.type == CU_GRAPH_NODE_TYPE_GRAPH && parameters.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+  if (parameters.type == CU_GRAPH_NODE_TYPE_GRAPH && is_moved(parameters.graph))
     live_.erase({HandleKind::graph, reinterpret_cast<uint64_t>(parameters.graph.graph)});
 }
 

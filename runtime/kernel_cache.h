@@ -48,11 +48,11 @@ void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned b
 
 // Where kernels come from, where they are kept, and who is told.
 struct KernelCacheOptions {
-  std::filesystem::path folder;  // empty: ImageStore::default_folder()
+  std::filesystem::path folder = {};  // empty: ImageStore::default_folder()
   // Sources beside the embedded ones, found first: a user's own kernels. The views must outlive the cache.
-  std::vector<EmbeddedSource> extra_sources;
+  std::vector<EmbeddedSource> extra_sources = {};
   // Told after every kernel that prepare() has brought in, under a lock: done, total, to_string(request).
-  std::function<void(size_t, size_t, std::string_view)> progress;
+  std::function<void(size_t, size_t, std::string_view)> progress = {};
   // Told before the first compilations of a prepare() or get(): of how many kernels.
   std::function<void(size_t)> compiles = {};
   // Told once, under a lock: why what is compiled is not kept on disk.

@@ -69,8 +69,8 @@ std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, const std:
 
 // kernels_src/<name>.cu holds exactly the kernel <name>.
 struct KernelRequest {
-  std::string name;                 // of the file and of the kernel
-  std::vector<Constant> constants;  // in front of the source
+  std::string name;                      // of the file and of the kernel
+  std::vector<Constant> constants = {};  // in front of the source
   bool timed = false;  // the form that stamps its blocks' times: takes Timed<Args> (kernels_src/block_stamps.h)
   std::vector<Define> defines = {};               // before all else
   std::vector<std::string> headers = {};          // then `#include <...>` of each: "cuda_fp16.h"

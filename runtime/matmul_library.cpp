@@ -8,7 +8,8 @@
 #include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
 
-#if __has_include(<cublasLt.h>)
+// The headers of CUDA 12 may lie beside another release's cuBLASLt.
+#if CUDA_VERSION >= 13000 && __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #endif
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr const char* kCublasLtFiles[] = {"libcublasLt.so.13", "libcublasLt.so", "libcublasLt.so.12"};
 
-#if __has_include(<cublasLt.h>)
+#if CUDA_VERSION >= 13000 && __has_include(<cublasLt.h>)
 static_assert(sizeof(cublaslt::Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(cublaslt::HeuristicResult) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(cublaslt::HeuristicResult, workspace_bytes) ==
@@ -42,7 +43,9 @@ static_assert(cublaslt::kConfigId == CUBLASLT_ALGO_CONFIG_ID && cublaslt::kConfi
 
 }  // namespace
 
-std::vector<std::string> MatmulLibrary::candidates() { return cuda_library_places(kCublasLtFiles, "NODEWRIGHT_CUBLASLT"); }
+std::vector<std::string> MatmulLibrary::candidates() {
+  return cuda_library_places(kCublasLtFiles, "NODEWRIGHT_CUBLASLT");
+}
 
 std::shared_ptr<const MatmulLibrary> MatmulLibrary::load() {
   std::string tried;

@@ -17,6 +17,7 @@ CPU_API = "runtime/cpu_driver/cpu_driver_api.h"
 
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
 COMMENTED = SOURCES + (".py", ".sh", ".cmake")    # files whose first line (after #!) must say what they are
+NOT_OURS = ("golden", "results", "__pycache__", "stranger")  # the last: tests/package/stranger, somebody else's project
 SHAPELESS_NAMES = {"utils", "util", "common", "misc", "helpers", "helper"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -34,7 +35,7 @@ def project_files(root):
     found = []
     for folder in ORDER + TOP + (LEAVES, "cmake"):
         for where, folders, files in os.walk(os.path.join(root, folder)):
-            folders[:] = [name for name in folders if name not in ("golden", "results", "__pycache__")]
+            folders[:] = [name for name in folders if name not in NOT_OURS]
             found += [os.path.relpath(os.path.join(where, name), root) for name in files]
     return sorted(path for path in found if path.endswith(COMMENTED))
 

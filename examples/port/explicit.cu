@@ -3,12 +3,12 @@
 //   explicit DEVICE             decodes; on `cpu` functions of the host stand in for kernels and cuBLAS
 //   explicit DEVICE --mistake   makes the mistake of captured.cu in the only way there is, and takes edges away
 #include <nodewright/nodewright.h>
+#include <nodewright/runtime/cuda_symbol.h>
 
 #include <functional>
 
 #include "examples/port/kernels.cuh"
 #include "examples/port/refusals.h"
-#include "runtime/cuda_symbol.h"
 
 using namespace nodewright;
 using namespace port;

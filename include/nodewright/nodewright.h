@@ -1,33 +1,44 @@
-// All of the graph library: devices, memory, kernels, plans, and their runs. Knows no model.
+// All of the graph library: devices, memory, kernels, plans, and their runs. Knows no model. Each of these may be
+// included by itself.
 //
-//   graph/graph_builder.h   start here: nodes, edges that follow from what they touch, a plan
-//   graph/graph_exec.h      the plan as an explicit CUDA graph; graph/patch.h changes it between launches
-//   graph/node_timer.h      what each node takes, without a profiler
-//   graph/graph_dump.h      the plan as text, DOT, JSON and a page
+//   <nodewright/graph/graph_builder.h>   start here: nodes, edges that follow from what they touch, a plan
+//   <nodewright/graph/graph_exec.h>      the plan as an explicit CUDA graph; patch.h changes it between launches
+//   <nodewright/graph/node_timer.h>      what each node takes, without a profiler
+//   <nodewright/graph/graph_dump.h>      the plan as text, DOT, JSON and a page
 #pragma once
 
-#include "graph/bucket_set.h"
-#include "graph/captured_run.h"
-#include "graph/eager_run.h"
+#include <nodewright/version.h>
+
 #include "graph/exec_budget.h"
 #include "graph/graph_builder.h"
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
-#include "graph/graph_reserve.h"
 #include "graph/hazard_check.h"
+#include "graph/launch_arguments.h"
+#include "graph/node.h"
 #include "graph/node_timer.h"
 #include "graph/patch.h"
+#include "graph/plan_diff.h"
 #include "graph/plan_run.h"
+#include "graph/plan_timings.h"
+#include "graph/product_operands.h"
 #include "graph/timing_trace.h"
+#include "graph/uses.h"
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
 #include "kernels_src/saxpy.h"
-#include "nodewright/version.h"
+#include "runtime/context_guard.h"
 #include "runtime/cuda_library_places.h"
+#include "runtime/device.h"
 #include "runtime/device_selection.h"
+#include "runtime/driver.h"
+#include "runtime/error.h"
 #include "runtime/event.h"
 #include "runtime/foreign_kernel.h"
-#include "runtime/host_heap.h"
+#include "runtime/host_stand_in.h"
 #include "runtime/inline_kernel.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/kernel_request.h"
 #include "runtime/matmul_plan.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"

@@ -1,12 +1,11 @@
 // Stream capture: work given to a capturing stream becomes nodes of a graph. Keeps CUDA's rules of who may join.
 #pragma once
 
-#include <cuda.h>
-
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/work.h"
 
 namespace nodewright::cpu {

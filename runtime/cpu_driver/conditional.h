@@ -1,10 +1,10 @@
 // The value behind a handle of cuGraphConditionalHandleCreate: kernels set it, a conditional node obeys it.
 #pragma once
 
-#include <cuda.h>
-
 #include <atomic>
 #include <cstdint>
+
+#include "runtime/cpu_driver/cuda_names.h"
 
 namespace nodewright::cpu {
 

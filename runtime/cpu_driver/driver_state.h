@@ -1,8 +1,6 @@
 // The one state of the driver, its lock, and what every entry point does first and last.
 #pragma once
 
-#include <cuda.h>
-
 #include <array>
 #include <map>
 #include <memory>
@@ -13,6 +11,7 @@
 
 #include "runtime/cpu_driver/conditional.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/device_memory.h"
 #include "runtime/cpu_driver/graph_objects.h"
 #include "runtime/cpu_driver/handles.h"

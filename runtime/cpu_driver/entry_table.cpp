@@ -48,7 +48,7 @@ NODEWRIGHT_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void*
   for (int i = 0; i < kEntries; ++i)
     if (strcmp(entries()[i].name, symbol) == 0) *address = entries()[i].address;
   if (strcmp(symbol, "cuGetProcAddress") == 0) *address = reinterpret_cast<void*>(&cuGetProcAddress_v2);
-  const bool new_enough = version >= 13000;  // the typedefs of CUDA 13.0
+  const bool new_enough = version >= (CUDA_VERSION < 13000 ? 12080 : 13000);  // the typedefs of those headers
   if (!new_enough) *address = nullptr;
   if (status != nullptr)
     *status = *address != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS

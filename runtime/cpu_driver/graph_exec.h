@@ -1,11 +1,10 @@
 // Executable graphs: a snapshot that later changes to the graph do not reach. Its launches: graph_run.h.
 #pragma once
 
-#include <cuda.h>
-
 #include <memory>
 #include <vector>
 
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/graph_objects.h"
 #include "runtime/cpu_driver/stream_queue.h"
 

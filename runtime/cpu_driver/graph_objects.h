@@ -1,11 +1,10 @@
 // Graphs and nodes as the application builds them. The rules they keep: graph_rules.h. What runs: graph_exec.h.
 #pragma once
 
-#include <cuda.h>
-
 #include <memory>
 #include <vector>
 
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/work.h"
 
 namespace nodewright::cpu {

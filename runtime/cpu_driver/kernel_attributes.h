@@ -3,8 +3,7 @@
 // device's.
 #pragma once
 
-#include <cuda.h>
-
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/kernel_abi.h"
 
 namespace nodewright::cpu {

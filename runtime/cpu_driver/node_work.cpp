@@ -1,5 +1,6 @@
 #include "runtime/cpu_driver/node_work.h"
 
+#include "runtime/child_ownership.h"
 #include "runtime/cpu_driver/driver_state.h"
 #include "runtime/cpu_driver/graph_memory.h"
 #include "runtime/cpu_driver/graph_rules.h"
@@ -18,14 +19,13 @@ CUresult host_work(const CUDA_HOST_NODE_PARAMS_v2& params, Work& work) {
 CUresult child_work(State& state, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, Work& work) {
   const auto graph = state.graphs.find(params.graph);
   if (graph == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such child graph");
-  if (params.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE &&
-      params.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+  if (!is_copied(params) && !is_moved(params))
     return refuse(CUDA_ERROR_INVALID_VALUE, "no such ownership of a child graph");
   if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the child graph");
   if (holds_conditional_nodes(*graph))
     return refuse(CUDA_ERROR_NOT_SUPPORTED, "the child graph holds a conditional node");
   if (const CUresult result = check_free(*graph, "a child graph again"); result != CUDA_SUCCESS) return result;
-  const bool moved = params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  const bool moved = is_moved(params);
   if (!moved)
     if (const CUresult result = check_cloning(*graph); result != CUDA_SUCCESS) return result;
   work.what = ChildWork{.graph = moved ? graph : clone_graph(state, *graph), .moved = moved};

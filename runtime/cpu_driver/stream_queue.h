@@ -2,8 +2,6 @@
 // under the driver's lock, which is given up while an operation runs.
 #pragma once
 
-#include <cuda.h>
-
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/work.h"
 
 namespace nodewright::cpu {

@@ -2,14 +2,13 @@
 // resolved. Who runs it, and when, is no matter here.
 #pragma once
 
-#include <cuda.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/kernel_attributes.h"
 #include "runtime/cpu_driver/kernel_image.h"
 
