@@ -122,7 +122,7 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
     throw Error({.doing = "find the source of kernel",
                  .object = request.name,
                  .detail = "there is no kernels_src/" + request.name + ".cu; there are " + known_kernels(extra),
-                 .advice = "name the kernel as its file, and build the program again after adding one"});
+                 .advice = "name one of them, or pass its source in KernelCacheOptions::extra_sources"});
 
   KernelProgram program{.source = *source, .headers = {}, .prelude = {}};
   std::map<std::string_view, EmbeddedSource> reached;

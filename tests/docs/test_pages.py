@@ -28,9 +28,15 @@ class PagesTest(unittest.TestCase):
         self.assertGreater(len(texts), 30)
         self.assertEqual([text for text in texts if text.removeprefix("cannot ") not in said], [])
 
+    def test_every_page_is_in_an_index(self):
+        for folder in (ROOT / "docs", ROOT / "docs/decisions"):
+            index = (folder / "README.md").read_text()
+            missing = [page.name for page in folder.glob("*.md") if page.name not in index and page.name != "README.md"]
+            self.assertEqual(missing, [])
+
     def test_links_between_pages_lead_somewhere(self):
         broken = []
-        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
             for target in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", page.read_text()):
                 name, _, anchor = target.partition("#")
                 other = page.parent / name if name else page
