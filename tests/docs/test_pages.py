@@ -34,6 +34,13 @@ class PagesTest(unittest.TestCase):
             missing = [page.name for page in folder.glob("*.md") if page.name not in index and page.name != "README.md"]
             self.assertEqual(missing, [])
 
+    def test_every_file_of_results_that_a_page_names_is_there(self):
+        named = set()
+        for page in ("README.md", "docs/performance.md", "docs/models.md"):
+            named.update(re.findall(r"`(?:bench/results/)?(20\d\d-[^`\s]+)`", (ROOT / page).read_text()))
+        self.assertGreater(len(named), 20)
+        self.assertEqual([name for name in sorted(named) if not list((ROOT / "bench/results").glob(name))], [])
+
     def test_links_between_pages_lead_somewhere(self):
         broken = []
         for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
