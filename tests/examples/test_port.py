@@ -30,6 +30,12 @@ class PortTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("all tokens are those of the host", done.stdout)
 
+    @unittest.skipUnless(DEVICE == "cpu", "a GPU chooses the order itself")
+    def test_tokens_are_the_same_in_whatever_order_nodes_run_that_nothing_orders(self):
+        for order in ("reverse", "seed=1", "seed=2"):
+            done = run("explicit", f"cpu:{order}")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_the_mistake_and_the_lack_of_any_edge_are_refused_by_name(self):
         done = run("explicit", DEVICE, "--mistake")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
