@@ -9,7 +9,9 @@
 
 #include "graph/graph_builder.h"
 #include "graph/graph_handle.h"
+#include "graph/library_nodes.h"
 #include "runtime/child_ownership.h"
+#include "runtime/context_guard.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -31,6 +33,9 @@ bool allowed_in_body(NodeKind kind) {
     case NodeKind::event_wait:
     case NodeKind::allocate:
     case NodeKind::free:
+    case NodeKind::values:
+    case NodeKind::semaphore_signal:
+    case NodeKind::semaphore_wait:
       break;
   }
   return false;
@@ -187,12 +192,14 @@ NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vect
                            const std::vector<NodeId>& after) {
   if (graph == nullptr)
     refuse(new_node(name, NodeKind::library), "it has no graph", "pass the graph that the node is to be a copy of");
+  const ContextGuard current(*plan_.device);
+  std::string what = "graph of " + names_of_nodes(plan_.device->driver(), graph, name);
   const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
                        exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
     if (!*exec) exec->emplace(instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
     driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
   };
-  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = "graph"}, after);
+  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)}, after);
 }
 
 NodeId GraphBuilder::record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
@@ -210,16 +217,8 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
   PlanNode node = new_node(name, kind);
   if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
   node.event = event.get();
-  const Access meant = kind == NodeKind::event_record ? Access::in : Access::out;
   std::vector<AddressedUse> addressed;
-  for (const DeclaredUse& use : uses) {
-    addressed.push_back(declared_use(node, use, addressed.size()));
-    if (use.access != meant)
-      refuse(node,
-             fmt::format("'{}' is declared {}, and this node's ranges are {}", addressed.back().field,
-                         to_string(use.access), to_string(meant)),
-             "declare in what the event announces and out what another stream wrote before it");
-  }
+  add_met_uses(node, uses, kind == NodeKind::event_wait, kind == NodeKind::event_record, addressed);
   return add(std::move(node), addressed, Traffic{}, after);
 }
 
@@ -237,6 +236,12 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
            fmt::format("node '{}' of plan '{}' is conditional, and a child graph cannot hold conditional nodes",
                        inner->name, plan.name),
            "put the conditional node at the top level, or the child's nodes here");
+  const auto updatable = [](const PlanNode& inner) { return inner.attributes.device_updatable; };
+  if (const PlanNode* inner = find_node(plan, updatable))
+    refuse(node,
+           fmt::format("the device may update node '{}' of plan '{}', which a child graph cannot have", inner->name,
+                       plan.name),
+           "add that kernel to this plan");
   const auto allocates = [](const PlanNode& inner) { return inner.kind == NodeKind::allocate; };
   if (const PlanNode* inner = find_node(plan, allocates))
     refuse(node,

@@ -12,6 +12,7 @@
 #include "graph/plan_fold.h"
 #include "graph/plan_hash.h"
 #include "graph/plan_json.h"
+#include "graph/value_operations.h"
 
 namespace nodewright {
 namespace {
@@ -169,6 +170,7 @@ Json attributes_of(const KernelAttributes& attributes) {
   Json json = Json::object();
   if (attributes.cluster != none.cluster) json["cluster"] = attributes.cluster;
   if (attributes.cooperative) json["cooperative"] = true;
+  if (attributes.device_updatable) json["device_updatable"] = true;
   if (attributes.priority != none.priority) json["priority"] = attributes.priority;
   if (attributes.shared_carveout_percent != none.shared_carveout_percent)
     json["shared_carveout_percent"] = attributes.shared_carveout_percent;
@@ -219,6 +221,8 @@ Json json_of(const Plan& plan, const PlanNode& node) {
   if (node.kind == NodeKind::memcpy) json["copy"] = copy_of(node.copy);
   if (node.kind == NodeKind::memset) json["fill"] = fill_of(node.fill);
   if (node.kind == NodeKind::conditional) json["conditional"] = conditional_of(plan, node);
+  for (const ValueOperation& operation : node.values) json["values"].push_back(nodewright::describe(operation));
+  if (node.semaphore.semaphore != nullptr) json["semaphore_value"] = node.semaphore.value;
   if (node.kind == NodeKind::library) json["library"] = node.library->what;
   if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
   for (const auto& body : node.bodies) json["bodies"].push_back(nodewright::json_of(*body));

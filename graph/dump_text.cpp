@@ -7,6 +7,7 @@
 
 #include "graph/graph_dump.h"
 #include "graph/plan_fold.h"
+#include "graph/value_operations.h"
 
 namespace nodewright {
 namespace {
@@ -32,6 +33,7 @@ std::string words_of(const KernelAttributes& attributes) {
   if (attributes.cluster != none.cluster)
     text += fmt::format(" cluster {},{},{}", attributes.cluster[0], attributes.cluster[1], attributes.cluster[2]);
   if (attributes.cooperative) text += " cooperative";
+  if (attributes.device_updatable) text += " device-updatable";
   if (attributes.priority != none.priority) text += fmt::format(" priority {}", attributes.priority);
   if (attributes.shared_carveout_percent != none.shared_carveout_percent)
     text += fmt::format(" carveout {} %", attributes.shared_carveout_percent);
@@ -66,6 +68,14 @@ std::string what_of(const PlanNode& node) {
       break;
     case NodeKind::allocate:
       return fmt::format("allocate {} B", node.uses[0].bytes);
+    case NodeKind::values: {
+      std::string text = "values";
+      for (const ValueOperation& operation : node.values) text += (text.size() == 6 ? " " : ", ") + describe(operation);
+      return text;
+    }
+    case NodeKind::semaphore_signal:
+    case NodeKind::semaphore_wait:
+      return fmt::format("{} {}", to_string(node.kind), node.semaphore.value);
     case NodeKind::free:
       break;
     case NodeKind::library:

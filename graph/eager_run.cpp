@@ -76,7 +76,31 @@ class EagerRun {
         return allocate(node);
       case NodeKind::free:
         return free(node);
+      case NodeKind::values:
+        return submit_values(node);
+      case NodeKind::semaphore_signal:
+        return signal(node);
+      case NodeKind::semaphore_wait:
+        return wait(node);
     }
+  }
+
+  void submit_values(const PlanNode& node) {
+    std::vector<CUstreamBatchMemOpParams> values = value_parameters(node.values, memory_);
+    check(driver_.cuStreamBatchMemOp(stream_.get(), static_cast<unsigned>(values.size()), values.data(), 0),
+          "cuStreamBatchMemOp", node);
+  }
+
+  void signal(const PlanNode& node) {
+    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS parameters = signal_parameters(node.semaphore);
+    check(driver_.cuSignalExternalSemaphoresAsync(&node.semaphore.semaphore, &parameters, 1, stream_.get()),
+          "cuSignalExternalSemaphoresAsync", node);
+  }
+
+  void wait(const PlanNode& node) {
+    const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS parameters = wait_parameters(node.semaphore);
+    check(driver_.cuWaitExternalSemaphoresAsync(&node.semaphore.semaphore, &parameters, 1, stream_.get()),
+          "cuWaitExternalSemaphoresAsync", node);
   }
 
   void allocate(const PlanNode& node) {

@@ -162,6 +162,9 @@ PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& ke
     node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
   if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
     refuse(node, std::move(problem), "change the launch shape or the attributes");
+  if (is_body_ && attributes.device_updatable)
+    refuse(node, "a conditional node's body cannot hold a kernel that the device may update",
+           "add it to the plan around the conditional node");
   return node;
 }
 

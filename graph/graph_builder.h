@@ -28,6 +28,7 @@
 #include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
+#include "graph/value_operations.h"
 #include "runtime/live_buffers.h"
 
 namespace nodewright {
@@ -207,7 +208,8 @@ class GraphBuilder {
   // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all
   // that they touch. The graph stays its owner's and must outlive the plan; what its owner changes later reaches no
   // graph that was built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the node
-  // when there are nodes that a child graph cannot have: conditional nodes, allocations and frees.
+  // when there are nodes that a child graph cannot have: conditional nodes, allocations and frees. Alone among the
+  // functions here this one calls the driver: dumps say which nodes the graph has.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
                const std::vector<NodeId>& after = {});
 
@@ -234,6 +236,32 @@ class GraphBuilder {
   // stream wrote before it: whoever touches them later in the plan comes after this node.
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                     const std::vector<NodeId>& after = {});
+
+  // Goes on when the first element of `at`, a word of device or pinned memory, compares so with `value`. Somebody else
+  // writes it: the host, another stream, another device. `uses` (Access::out): what he wrote before.
+  template <Word T>
+  ValueNode wait_value(std::string_view name, const View<T>& at, Until until, std::type_identity_t<T> value,
+                       const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
+    return values(name, {wait_until(at, until, value)}, uses, after);
+  }
+  // Writes the first element of `at` once the ranges of `uses` (Access::in) hold what the plan has written there.
+  template <Word T>
+  ValueNode write_value(std::string_view name, const View<T>& at, std::type_identity_t<T> value,
+                        const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
+    return values(name, {write_to(at, value)}, uses, after);
+  }
+  // Up to 255 of both, one after the other, as one node. The driver knows nothing of orders that values make: a wait
+  // that nothing reaches holds up the launch, and what the value orders across streams should have an event too.
+  // Refused: what the device does not do. Not in bodies.
+  ValueNode values(std::string_view name, const std::vector<ValueOperation>& operations,
+                   const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {});
+
+  // Signals an external semaphore with `value` (binary ones take any), or waits until it is reached. The semaphore
+  // stays its owner's and must outlive the graph; `uses` as for events. Not in bodies.
+  NodeId signal_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
+                          const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after = {});
+  NodeId wait_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
+                        const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after = {});
 
   // A plan as one node: it uses what the plan's nodes use, so the edges around it are derived as for any node. Refused:
   // a plan that holds conditional nodes (the driver takes them at the top level and in bodies only), or of another
@@ -319,6 +347,10 @@ class GraphBuilder {
                     std::span<const unsigned char> pattern, const std::vector<NodeId>& after);
   NodeId add_event(std::string_view name, NodeKind kind, const Event& event, const std::vector<DeclaredUse>& uses,
                    const std::vector<NodeId>& after);
+  NodeId add_semaphore(std::string_view name, NodeKind kind, CUexternalSemaphore semaphore, uint64_t value,
+                       const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after);
+  void add_met_uses(const PlanNode& node, const std::vector<DeclaredUse>& uses, bool waits, bool announces,
+                    std::vector<AddressedUse>& addressed) const;
   NodeId add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
                          std::span<const Body> bodies);
   // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.

@@ -39,11 +39,13 @@ using PlanFacts = std::vector<std::pair<std::string, std::string>>;
 // `times` blocks of `count` nodes that are the same (graph/plan_fold.h).
 // A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "request" (the kernel with its
 // constants) where a KernelCache made it, "attributes" {"cluster", "cooperative", "priority",
-// "shared_carveout_percent"} where one of them is set, and "arguments": [{"field", "role", "type", "value"}] for
-// scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has "copy":
+// "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments": [{"field", "role", "type",
+// "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has
+// "copy":
 // {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
 // "conditional":
-// {"type", "default_value", "reset_each_launch"}; a child "patchable_inside"; both have "bodies": plans in this form up
+// {"type", "default_value", "reset_each_launch"}; a values node "values": ["32 bits >= 0x3"]; a semaphore's
+// "semaphore_value"; a child "patchable_inside"; both have "bodies": plans in this form up
 // to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is
 // "other" null. Throws Error as check_timings does.
 std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& facts = {});

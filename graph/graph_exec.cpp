@@ -86,7 +86,8 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
   std::vector<std::byte> placed;
   if (sets_conditions(node) || !memory_.empty()) arguments = placed = placed_arguments(node);
   ParameterPointers pointers(node, arguments);
-  CUgraphNodeParams parameters = graph_node_parameters(node, *plan_->device, pointers.get(), memory_);
+  KeptParameters kept;
+  CUgraphNodeParams parameters = graph_node_parameters(node, *plan_->device, pointers.get(), memory_, kept);
   CUgraphNode added = nullptr;
   driver_->label(node.name);
   const CUresult result =
@@ -95,6 +96,7 @@ CUgraphNode ExplicitGraph::add_node(const PlanNode& node, CUgraph graph, std::sp
     driver_->check(result, "cuGraphAddNode", "add node", node.name,
                    fmt::format("{} of plan '{}', {} edges into it", to_string(node.kind), plan_->name, before.size()));
   if (node.attributes != KernelAttributes{}) set_attributes(node, added);
+  note_patched(node);
   if (node.kind == NodeKind::allocate) memory_.place(node.allocated, node.uses[0].bytes, parameters.alloc.dptr);
   return added;
 }
@@ -134,6 +136,27 @@ void ExplicitGraph::set_attributes(const PlanNode& node, CUgraphNode added) cons
     driver_->check(driver_->cuGraphKernelNodeSetAttribute(added, attributes.list[i].id, &attributes.list[i].value),
                    "cuGraphKernelNodeSetAttribute", "set attribute of node", node.name,
                    fmt::format("attribute {} of plan '{}'", static_cast<int>(attributes.list[i].id), plan_->name));
+  if (!node.attributes.device_updatable) return;
+  CUlaunchAttributeValue value{};
+  value.deviceUpdatableKernelNode.deviceUpdatable = 1;
+  driver_->check(
+      driver_->cuGraphKernelNodeSetAttribute(added, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value),
+      "cuGraphKernelNodeSetAttribute", "let the device update node", node.name);
+}
+
+CUgraphDeviceNode ExplicitGraph::device_node(NodeId id) const {
+  const BuiltPlan& built = built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  if (!node.attributes.device_updatable)
+    throw Error({.doing = "find the device's handle of node",
+                 .object = node.name,
+                 .detail = "its attributes do not say that the device may update it",
+                 .advice = "launch it with KernelAttributes::device_updatable"});
+  CUlaunchAttributeValue value{};
+  driver_->check(driver_->cuGraphKernelNodeGetAttribute(built.nodes[node.id],
+                                                        CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value),
+                 "cuGraphKernelNodeGetAttribute", "find the device's handle of node", node.name);
+  return value.deviceUpdatableKernelNode.devNode;
 }
 
 CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
@@ -219,6 +242,7 @@ void ExplicitGraph::upload(const Stream& stream) {
   Stopwatch watch;
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", plan_->name);
   stats_.upload_ms = watch.lap_ms();
+  needs_upload_ = nullptr;
 }
 
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget) {
@@ -233,6 +257,12 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 
 void ExplicitGraph::launch(const Stream& stream) {
   const ContextGuard current = guard_for(stream);
+  if (needs_upload_ != nullptr)
+    throw Error({.doing = "launch graph",
+                 .object = plan_->name,
+                 .detail = fmt::format("the device may update node '{}', which was built or patched and not uploaded",
+                                       needs_upload_->name),
+                 .advice = "call ExplicitGraph::upload first"});
   host_calls_.before_launch();
   buffers_.check(*plan_);
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);

@@ -34,11 +34,12 @@ namespace nodewright {
 struct BuiltPlan {
   // What patches have made of a node; made by the first.
   struct NodeState {
-    std::vector<std::byte> arguments;  // with the driver's condition handles
-    LaunchShape shape;                 // of a kernel
-    CopyParameters copy;               // of a copy
-    FillParameters fill;               // of a fill
-    bool enabled = true;               // false: the node does nothing
+    std::vector<std::byte> arguments;    // with the driver's condition handles
+    LaunchShape shape;                   // of a kernel
+    CopyParameters copy;                 // of a copy
+    FillParameters fill;                 // of a fill
+    std::vector<ValueOperation> values;  // of a values node
+    bool enabled = true;                 // false: the node does nothing
   };
 
   std::shared_ptr<const Plan> plan;
@@ -61,7 +62,8 @@ class ExplicitGraph {
   // node whose call submits one kernel becomes, kernel or graph.
   explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr, LibraryForm preferred = LibraryForm::kernel);
 
-  // Moves the graph to the device, so that the first launch does not pay for it.
+  // Moves the graph to the device, so that the first launch does not pay for it. Needed before a launch where the
+  // device may update a node (KernelAttributes::device_updatable) that is new or was patched.
   void upload(const Stream& stream);
   // One run at a time, on a stream of the plan's device. Throws Error with what a host node threw in an earlier run, or
   // when a buffer that the plan was built over has been freed. The graph may be destroyed while it runs; with host
@@ -113,6 +115,9 @@ class ExplicitGraph {
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
   // The graph's plan, then those inside it, outer before inner.
   const BuiltPlans& built_plans() const { return built_; }
+  // By which kernels update the node, whose attributes say that the device may. Lives as long as this. Throws Error for
+  // another node.
+  CUgraphDeviceNode device_node(NodeId node) const;
   // What a library node of the plan, or of one inside it, is in the graph.
   LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
@@ -146,6 +151,9 @@ class ExplicitGraph {
 
   // Patching (patch.cpp).
   BuiltPlan& built_plan_of(NodeId node) const;
+  void note_patched(const PlanNode& node) {
+    if (node.attributes.device_updatable) needs_upload_ = &node;
+  }
   static BuiltPlan::NodeState& state_of(BuiltPlan& built, const PlanNode& node, const ExplicitGraph& exec);
   void patch_field(NodeId node, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes);
   void patch_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
@@ -164,7 +172,8 @@ class ExplicitGraph {
   LibraryForm preferred_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
   HostCalls host_calls_;
-  std::vector<DeviceBuffer> spares_;  // where fills that are switched off write; the last is the largest
+  const PlanNode* needs_upload_ = nullptr;  // a node that the device may update, new or patched since the last upload
+  std::vector<DeviceBuffer> spares_;        // where fills that are switched off write; the last is the largest
   Stats stats_;
 };
 
@@ -173,9 +182,9 @@ class ExplicitGraph {
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
-// argument bytes, copies, fills, functions, events, and edges with their types, in children and bodies too; of the
-// executable graph its instantiation flags but USE_NODE_PRIORITY, since the driver tells no more of that. One line for
-// each difference; empty when they are equal.
+// argument bytes, copies, fills, functions, events, memory, values, semaphores, and edges with their types, in children
+// and bodies too; of the executable graph its instantiation flags but USE_NODE_PRIORITY, since the driver tells no more
+// of that. One line for each difference; empty when they are equal.
 //
 // Nor does it tell which node of a cloned child was made from which: cuGraphNodeFindInClone takes the clones of
 // cuGraphClone alone. There each of the plan's nodes, in their order, is held against the first of the driver's that is

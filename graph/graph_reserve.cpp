@@ -16,11 +16,12 @@ void reserve_graphs(const Plan& like, size_t graphs) {
   const CUgraphEdgeData full = edge_data(EdgeType::full);
   CUgraphNode last = nullptr;
   const AllocatedMemory no_memory(like.name);
+  KeptParameters kept;
   for (size_t i = 0; i < graphs; ++i)
     for (const PlanNode& node : like.nodes) {
       if (node.kind != NodeKind::kernel || sets_conditions(node) || touches_allocated(like, node)) continue;
       ParameterPointers pointers(node);
-      CUgraphNodeParams parameters = graph_node_parameters(node, *like.device, pointers.get(), no_memory);
+      CUgraphNodeParams parameters = graph_node_parameters(node, *like.device, pointers.get(), no_memory, kept);
       CUgraphNode added = nullptr;
       const size_t edges = last == nullptr ? 0 : 1;
       driver.check(driver.cuGraphAddNode(&added, graph.get(), &last, &full, edges, &parameters), "cuGraphAddNode",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include "graph/host_call.h"
@@ -78,9 +79,76 @@ std::vector<std::byte> arguments_of(const PlanNode& node, const Driver& driver, 
   return bytes;
 }
 
+template <class T>
+void append_bytes(std::vector<std::byte>& bytes, const T& value) {
+  const auto* first = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), first, first + sizeof value);
+}
+
+template <class Params>
+std::vector<std::byte> semaphores_of(const Params& held) {
+  std::vector<std::byte> bytes;
+  for (unsigned i = 0; i < held.numExtSems; ++i) {
+    append_bytes(bytes, held.extSemArray[i]);
+    append_bytes(bytes, held.paramsArray[i].params.fence.value);
+  }
+  return bytes;
+}
+
+std::vector<std::byte> semaphores_of(const PlanNode& node, const Driver& driver, CUgraphNode handle,
+                                     CUgraphNodeType type) {
+  if (type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL) {
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS held{};
+    check(driver, driver.cuGraphExternalSemaphoresSignalNodeGetParams(handle, &held),
+          "cuGraphExternalSemaphoresSignalNodeGetParams", node);
+    return semaphores_of(held);
+  }
+  CUDA_EXT_SEM_WAIT_NODE_PARAMS held{};
+  check(driver, driver.cuGraphExternalSemaphoresWaitNodeGetParams(handle, &held),
+        "cuGraphExternalSemaphoresWaitNodeGetParams", node);
+  return semaphores_of(held);
+}
+
+std::string_view name_of(CUgraphNodeType type) {
+  switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return "kernel";
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return "copy";
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return "fill";
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return "host function";
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return "child graph";
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return "empty";
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return "event wait";
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return "event record";
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+      return "external semaphore signal";
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return "external semaphore wait";
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return "allocation";
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return "free";
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return "values";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "conditional";
+    default:
+      return "of another kind";
+  }
+}
+
 SubmittedNode submitted_node(const PlanNode& node, const Driver& driver, CUgraphNode handle) {
   SubmittedNode result;
   check(driver, driver.cuGraphNodeGetType(handle, &result.type), "cuGraphNodeGetType", node);
+  if (result.type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL || result.type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT)
+    result.arguments = semaphores_of(node, driver, handle, result.type);
   if (result.type != CU_GRAPH_NODE_TYPE_KERNEL) return result;
   CUDA_KERNEL_NODE_PARAMS held{};
   check(driver, driver.cuGraphKernelNodeGetParams(handle, &held), "cuGraphKernelNodeGetParams", node);
@@ -182,6 +250,26 @@ std::string_view to_string(LibraryForm form) {
       return "stand-in";
   }
   return "?";
+}
+
+std::string names_of_nodes(const Driver& driver, CUgraph graph, std::string_view name) {
+  const auto check_call = [&](CUresult result, const char* call) {
+    driver.check(result, call, "read the graph of node", name);
+  };
+  size_t count = 0;
+  check_call(driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> nodes(count);
+  if (count != 0) check_call(driver.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
+  std::map<CUgraphNodeType, size_t> kinds;
+  for (const CUgraphNode node : nodes) {
+    CUgraphNodeType type{};
+    check_call(driver.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType");
+    ++kinds[type];
+  }
+  std::string text;
+  for (const auto& [type, many] : kinds)
+    text += fmt::format("{}{} × {}", text.empty() ? "" : ", ", many, name_of(type));
+  return text.empty() ? "no nodes" : text;
 }
 
 void submit_library(const PlanNode& node, const Driver& driver, CUstream stream) {

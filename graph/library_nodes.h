@@ -26,15 +26,18 @@ struct NodePlace {
 };
 
 // One node that a library call has submitted, as the driver tells it. Of a kernel its function, grid, block, dynamic
-// shared bytes and arguments; of other nodes their type.
+// shared bytes and arguments; of external semaphores which, and their values; of other nodes their type.
 struct SubmittedNode {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   CUfunction function = nullptr;
   CUkernel kernel = nullptr;  // in place of a function
   std::array<unsigned, 7> shape{};
-  std::vector<std::byte> arguments;  // empty where the driver does not tell them
+  std::vector<std::byte> arguments;  // or semaphores and values; empty where the driver does not tell them
   bool operator==(const SubmittedNode&) const = default;
 };
+
+// Which nodes a graph has, for dumps: "2 × kernel, 1 × external semaphore wait". `name`: of its node, for errors.
+std::string names_of_nodes(const Driver& driver, CUgraph graph, std::string_view name);
 
 // A library node in a graph of the driver.
 struct BuiltLibrary {

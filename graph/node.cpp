@@ -51,6 +51,12 @@ std::string_view to_string(NodeKind kind) {
       return "allocate";
     case NodeKind::free:
       return "free";
+    case NodeKind::values:
+      return "values";
+    case NodeKind::semaphore_signal:
+      return "semaphore signal";
+    case NodeKind::semaphore_wait:
+      return "semaphore wait";
   }
   return "?";
 }

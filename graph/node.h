@@ -30,18 +30,21 @@ constexpr bool reads(Access access) { return access != Access::out; }
 
 // What a node does.
 enum class NodeKind : uint8_t {
-  kernel,        // launches a kernel
-  memcpy,        // copies bytes, or rows of them
-  memset,        // fills elements, or rows of them
-  host,          // a function of the program, called on a thread of the driver
-  empty,         // nothing; gathers orders
-  child,         // a plan as one node
-  event_record,  // an event that other streams and the host may wait for
-  event_wait,    // waits for an event recorded elsewhere
-  conditional,   // runs one of its bodies, or one again and again, as a kernel has set its condition
-  library,       // whatever a library submits to a stream
-  allocate,      // device memory for the nodes behind it
-  free,          // the end of that memory
+  kernel,            // launches a kernel
+  memcpy,            // copies bytes, or rows of them
+  memset,            // fills elements, or rows of them
+  host,              // a function of the program, called on a thread of the driver
+  empty,             // nothing; gathers orders
+  child,             // a plan as one node
+  event_record,      // an event that other streams and the host may wait for
+  event_wait,        // waits for an event recorded elsewhere
+  conditional,       // runs one of its bodies, or one again and again, as a kernel has set its condition
+  library,           // whatever a library submits to a stream
+  allocate,          // device memory for the nodes behind it
+  free,              // the end of that memory
+  values,            // waits for values in memory and writes others, as the host and other streams do
+  semaphore_signal,  // signals an external semaphore: of a graphics API, of another process
+  semaphore_wait,    // waits for one
 };
 
 // full: the later node starts after the earlier one has completed. programmatic: it may start before, and its wait
@@ -116,7 +119,32 @@ struct KernelAttributes {
   bool cooperative = false;                  // all blocks are on the device at once
   int priority = 0;                          // lower numbers first, within DeviceProperties' range
   int shared_carveout_percent = -1;          // of L1, preferred as shared memory; -1: as the shape says
+  // Kernels may change the node's arguments and shape, and switch it (cudaGraphKernelNodeUpdatesApply), by the handle
+  // that ExplicitGraph::device_node returns. Explicit graphs alone have that, and upload before the launch behind a
+  // build or a patch of the node; other runs launch an ordinary kernel. Not in children and bodies.
+  bool device_updatable = false;
   bool operator==(const KernelAttributes&) const = default;
+};
+
+// How a value in memory compares with the one that is waited for: in the order of unsigned numbers that wrap around, so
+// that a counter may; bit by bit; any_zero: some bit is 0 in both.
+enum class Until : uint8_t { at_least, equal, any_bit, any_zero };
+
+// One operation of a values node.
+struct ValueOperation {
+  bool waits = false;             // otherwise it writes
+  uint32_t bytes = 4;             // of the word: 4 or 8
+  Until until = Until::at_least;  // of a wait
+  uint64_t address = 0;           // of the word
+  uint64_t value = 0;             // to compare with, or to write
+  bool operator==(const ValueOperation&) const = default;
+};
+
+// What a node does with an external semaphore: the value to signal, or to wait for.
+struct SemaphoreParameters {
+  CUexternalSemaphore semaphore = nullptr;  // not owned
+  uint64_t value = 0;                       // of a fence; binary semaphores have none
+  bool operator==(const SemaphoreParameters&) const = default;
 };
 
 // A host node's function with the data it owns. What it throws is kept for the next launch to report.
@@ -187,11 +215,13 @@ struct PlanNode {
   std::pmr::vector<std::byte> arguments;  // the argument struct as it was when the node was added
   std::span<const FieldInfo> fields;      // of the argument struct; static
 
-  CopyParameters copy;             // memcpy
-  FillParameters fill;             // memset
-  std::shared_ptr<HostCall> host;  // host; library: the stand-in, on the CPU driver
-  CUevent event = nullptr;         // event_record, event_wait: not owned
-  uint64_t allocated = 0;          // allocate, free: the planned address, from kAllocationBase on
+  CopyParameters copy;                 // memcpy
+  FillParameters fill;                 // memset
+  std::shared_ptr<HostCall> host;      // host; library: the stand-in, on the CPU driver
+  CUevent event = nullptr;             // event_record, event_wait: not owned
+  uint64_t allocated = 0;              // allocate, free: the planned address, from kAllocationBase on
+  std::vector<ValueOperation> values;  // values
+  SemaphoreParameters semaphore;       // semaphore_signal, semaphore_wait
 
   ConditionalKind conditional = ConditionalKind::if_;  // conditional
   uint64_t condition = 0;                              // conditional: ConditionInfo::address
@@ -292,6 +322,7 @@ struct NodeId {
 struct CopyNode : NodeId {};
 struct FillNode : NodeId {};
 struct ChildNode : NodeId {};
+struct ValueNode : NodeId {};
 
 // A kernel node whose argument struct is an A.
 template <KernelArgs A>

@@ -84,6 +84,58 @@ bool sets_conditions(const PlanNode& node) {
                      [](const FieldInfo& field) { return field.role == Role::condition; });
 }
 
+namespace {
+
+unsigned flags_of(const ValueOperation& operation) {
+  if (!operation.waits) return CU_STREAM_WRITE_VALUE_DEFAULT;
+  switch (operation.until) {
+    case Until::at_least:
+      return CU_STREAM_WAIT_VALUE_GEQ;
+    case Until::equal:
+      return CU_STREAM_WAIT_VALUE_EQ;
+    case Until::any_bit:
+      return CU_STREAM_WAIT_VALUE_AND;
+    case Until::any_zero:
+      break;
+  }
+  return CU_STREAM_WAIT_VALUE_NOR;
+}
+
+}  // namespace
+
+std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations,
+                                                       const AllocatedMemory& memory) {
+  std::vector<CUstreamBatchMemOpParams> result(operations.size());
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const ValueOperation& operation = operations[i];
+    const bool wide = operation.bytes == 8;
+    auto& to = result[i].waitValue;  // laid out as writeValue is
+    if (operation.waits)
+      to.operation = wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    else
+      to.operation = wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    to.address = memory.address_of(operation.address);
+    if (wide)
+      to.value64 = operation.value;
+    else
+      to.value = static_cast<cuuint32_t>(operation.value);
+    to.flags = flags_of(operation);
+  }
+  return result;
+}
+
+CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal_parameters(const SemaphoreParameters& semaphore) {
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS result{};
+  result.params.fence.value = semaphore.value;
+  return result;
+}
+
+CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait_parameters(const SemaphoreParameters& semaphore) {
+  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS result{};
+  result.params.fence.value = semaphore.value;
+  return result;
+}
+
 CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy) {
   CUDA_MEMCPY2D result{};
   result.srcMemoryType = copy.from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -135,7 +187,7 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
 }
 
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
-                                        const AllocatedMemory& memory) {
+                                        const AllocatedMemory& memory, KeptParameters& kept) {
   const CUcontext context = device.context();
   CUgraphNodeParams result{};
   switch (node.kind) {
@@ -195,6 +247,25 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& devi
     case NodeKind::free:
       result.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
       result.free.dptr = memory.address_of(node.allocated);
+      break;
+    case NodeKind::values:
+      kept.values = value_parameters(node.values, memory);
+      result.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+      result.memOp.ctx = context;
+      result.memOp.count = static_cast<unsigned>(kept.values.size());
+      result.memOp.paramArray = kept.values.data();
+      break;
+    case NodeKind::semaphore_signal:
+      kept.semaphore = node.semaphore.semaphore;
+      kept.signal = signal_parameters(node.semaphore);
+      result.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+      result.extSemSignal = {&kept.semaphore, &kept.signal, 1};
+      break;
+    case NodeKind::semaphore_wait:
+      kept.semaphore = node.semaphore.semaphore;
+      kept.wait = wait_parameters(node.semaphore);
+      result.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
+      result.extSemWait = {&kept.semaphore, &kept.wait, 1};
       break;
     case NodeKind::child:
     case NodeKind::conditional:

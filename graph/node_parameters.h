@@ -61,14 +61,27 @@ void replace_conditions(const PlanNode& node, std::span<std::byte> arguments, Fu
 }
 bool sets_conditions(const PlanNode& node);
 
+// Of a values node, with their addresses in `memory`; of the node's own operations or of others of its layout.
+std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations,
+                                                       const AllocatedMemory& memory);
+CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal_parameters(const SemaphoreParameters& semaphore);
+CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait_parameters(const SemaphoreParameters& semaphore);
+
 CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy);
 CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy);
 CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 
 // For cuGraphAddNode, and kinds that hold no plan and call no library: all bytes that the kind does not use are zero.
-// `memory`: where the plan's own memory is; `parameters` point at arguments with its addresses.
+// `memory`: where the plan's own memory is; `parameters` point at arguments with its addresses. Those of a values or
+// semaphore node point into `kept`.
+struct KeptParameters {
+  std::vector<CUstreamBatchMemOpParams> values;
+  CUexternalSemaphore semaphore = nullptr;
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal{};
+  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait{};
+};
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
-                                        const AllocatedMemory& memory);
+                                        const AllocatedMemory& memory, KeptParameters& kept);
 
 // For cuGraphInstantiateWithParams.
 cuuint64_t instantiation_flags(const Plan& plan);

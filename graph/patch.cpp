@@ -114,8 +114,13 @@ uint64_t reach_bytes(const FillParameters& fill) {
 }
 
 CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
-                        const PlanNode& node, const BuiltPlan::NodeState& state) {
+                        const PlanNode& node, const BuiltPlan::NodeState& state, const AllocatedMemory& memory) {
   driver.label(node.name);
+  if (node.kind == NodeKind::values) {
+    std::vector<CUstreamBatchMemOpParams> values = value_parameters(state.values, memory);
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{context, static_cast<unsigned>(values.size()), values.data(), 0};
+    return driver.cuGraphExecBatchMemOpNodeSetParams(exec, handle, &parameters);
+  }
   if (node.kind == NodeKind::memcpy) {
     const CUDA_MEMCPY3D parameters = copy_parameters(state.copy);
     return driver.cuGraphExecMemcpyNodeSetParams(exec, handle, &parameters, context);
@@ -135,6 +140,8 @@ std::string_view entry_of(const PlanNode& node) {
       return "cuGraphExecMemcpyNodeSetParams";
     case NodeKind::memset:
       return "cuGraphExecMemsetNodeSetParams";
+    case NodeKind::values:
+      return "cuGraphExecBatchMemOpNodeSetParams";
     default:
       return "cuGraphExecKernelNodeSetParams";
   }
@@ -168,6 +175,7 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
     state->shape = node.shape;
     state->copy = exec.memory_.placed(node.copy);
     state->fill = exec.memory_.placed(node.fill);
+    state->values = node.values;
   }
   return *state;
 }
@@ -202,7 +210,8 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   if (!memory_.empty()) memory_.place_field(field, held);
   const ContextGuard current(*plan_->device);
   const CUresult result =
-      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
+      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state, memory_);
+  note_patched(node);
   if (result == CUDA_SUCCESS) return;
   std::memcpy(held, before, field.bytes);
   driver_->check(result, "cuGraphExecKernelNodeSetParams", "patch node", node.name,
@@ -281,6 +290,16 @@ void PatchSet::fill(FillNode id, uint32_t value) {
   change_of(id).fill = value;
 }
 
+void PatchSet::value(ValueNode id, size_t operation, uint64_t value) {
+  const PlanNode& node = node_of(id, {NodeKind::values}, "value operations");
+  if (operation >= node.values.size())
+    refuse_patch(node, fmt::format("it has {} operations and no number {}", node.values.size(), operation), "");
+  if (node.values[operation].bytes == 4 && value >> 32 != 0)
+    refuse_patch(node, fmt::format("the value {:#x} for an operation of 32 bits", value),
+                 "pass a value that 32 bits hold");
+  change_of(id).values[operation] = value;
+}
+
 void PatchSet::enable(NodeId id, bool enabled) {
   const PlanNode& node = node_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
   // Off, it would not wait for the kernel before it, and neither would what follows it by a full edge: seen by random
@@ -313,14 +332,15 @@ CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state
   const CUgraphNode handle = change.built->nodes[change.node];
   const CUcontext context = exec_->plan_->device->context();
   const PlanNode& node = change.plan_node();
+  exec_->note_patched(node);
   if (node.kind == NodeKind::memset) {
-    if (state.enabled) return set_parameters(driver, exec, context, handle, node, state);
+    if (state.enabled) return set_parameters(driver, exec, context, handle, node, state, exec_->memory_);
     BuiltPlan::NodeState beside = state;
     beside.fill = aside(state.fill, exec_->spares_.back().address());
-    return set_parameters(driver, exec, context, handle, node, beside);
+    return set_parameters(driver, exec, context, handle, node, beside, exec_->memory_);
   }
   CUresult result = CUDA_SUCCESS;
-  if (change.sets_parameters()) result = set_parameters(driver, exec, context, handle, node, state);
+  if (change.sets_parameters()) result = set_parameters(driver, exec, context, handle, node, state, exec_->memory_);
   if (result == CUDA_SUCCESS && change.enabled)
     result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
   return result;
@@ -333,6 +353,7 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   state.shape = change.shape.value_or(state.shape);
   state.copy = change.copy.value_or(state.copy);
   state.fill.value = change.fill.value_or(state.fill.value);
+  for (const auto& [operation, value] : change.values) state.values[operation].value = value;
   state.enabled = change.enabled.value_or(state.enabled);
   return state;
 }

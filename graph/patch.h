@@ -59,6 +59,9 @@ class PatchSet {
   // What a fill writes; where, in which rows, and elements of which size, stays.
   void fill(FillNode node, uint32_t value);
 
+  // The value that one operation of a values node waits for or writes.
+  void value(ValueNode node, size_t operation, uint64_t value);
+
   // A node that is not enabled does nothing, and the orders through it hold. Kernels, copies and fills only, and no
   // kernel behind a programmatic edge, which could not hold them. Whoever reads what it would have written gets what
   // was there before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
@@ -84,10 +87,11 @@ class PatchSet {
     std::optional<LaunchShape> shape;
     std::optional<CopyParameters> copy;
     std::optional<uint32_t> fill;
+    std::map<size_t, uint64_t> values;  // by operation
     std::optional<bool> enabled;
 
     const PlanNode& plan_node() const { return built->plan->nodes[node]; }
-    bool sets_parameters() const { return !fields.empty() || shape || copy || fill; }
+    bool sets_parameters() const { return !fields.empty() || shape || copy || fill || !values.empty(); }
   };
   Change& change_of(NodeId node);
   const PlanNode& node_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what) const;

@@ -18,6 +18,12 @@ std::string difference(const PlanNode& was, const PlanNode& is, const Plan& befo
   if (was.kind != is.kind) return changed("kind");
   if (was.kernel != is.kernel) return changed("kernel");
   if (was.event != is.event) return changed("event");
+  if (was.semaphore != is.semaphore) return changed("semaphore");
+  const auto same_operation = [](const ValueOperation& a, const ValueOperation& b) {
+    return a.waits == b.waits && a.bytes == b.bytes && a.address == b.address;
+  };
+  if (!std::equal(was.values.begin(), was.values.end(), is.values.begin(), is.values.end(), same_operation))
+    return changed("list of value operations");
   if (was.library != nullptr && was.library->what != is.library->what) return changed("library call");
   if (was.attributes != is.attributes) return changed("attributes");
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host || was.copy.rows != is.copy.rows)

@@ -17,7 +17,7 @@ class Hash {
     add_byte(0xff);  // no letter of UTF-8: "ab", "c" is not "a", "bc"
   }
   template <typename Number>
-  requires std::is_integral_v<Number>
+    requires std::is_integral_v<Number>
   void add(Number number) {
     for (size_t i = 0; i < sizeof(uint64_t); ++i)
       add_byte(static_cast<uint8_t>(static_cast<uint64_t>(number) >> 8 * i));
@@ -42,6 +42,7 @@ void add_plan(Hash& hash, const Plan& plan) {
     hash.add(node.shape.shared_bytes);
     for (const unsigned size : node.attributes.cluster) hash.add(size);
     hash.add(node.attributes.cooperative);
+    if (node.attributes.device_updatable) hash.add("device-updatable");
     hash.add(node.attributes.priority);
     hash.add(node.attributes.shared_carveout_percent);
     hash.add(node.kernel == nullptr ? std::string() : to_string(node.kernel->request));

@@ -157,6 +157,12 @@ class Comparison {
         return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
       case NodeKind::free:
         return CU_GRAPH_NODE_TYPE_MEM_FREE;
+      case NodeKind::values:
+        return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+      case NodeKind::semaphore_signal:
+        return CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+      case NodeKind::semaphore_wait:
+        return CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
@@ -199,6 +205,11 @@ class Comparison {
       case NodeKind::allocate:
       case NodeKind::free:
         return compare_memory(node);
+      case NodeKind::values:
+        return compare_values(node);
+      case NodeKind::semaphore_signal:
+      case NodeKind::semaphore_wait:
+        return compare_semaphore(node);
       case NodeKind::empty:
         return;
     }
@@ -295,6 +306,9 @@ class Comparison {
     expect(node, "cluster z", planned.cluster[2], std::max(cluster.z, 1u));
     expect(node, "cooperative", planned.cooperative, held(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative != 0);
     expect(node, "priority", planned.priority, held(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority);
+    if (planned.device_updatable)
+      expect(node, "device-updatable", planned.device_updatable,
+             held(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE).deviceUpdatableKernelNode.deviceUpdatable != 0);
     if (planned.shared_carveout_percent >= 0)
       expect<int>(node, "shared carve-out", planned.shared_carveout_percent,
                   static_cast<int>(held(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT).sharedMemCarveout));
@@ -327,6 +341,50 @@ class Comparison {
       check(driver_.cuGraphMemFreeNodeGetParams(handle(node), &held), "cuGraphMemFreeNodeGetParams");
     }
     expect<uint64_t>(node, "memory", exec_.memory().address_of(node.allocated), held);
+  }
+
+  // What is read belongs to the node.
+  void compare_values(const PlanNode& node) {
+    CUDA_BATCH_MEM_OP_NODE_PARAMS held{};
+    check(driver_.cuGraphBatchMemOpNodeGetParams(handle(node), &held), "cuGraphBatchMemOpNodeGetParams");
+    const std::vector<CUstreamBatchMemOpParams> planned = value_parameters(node.values, exec_.memory());
+    expect<size_t>(node, "operations", planned.size(), held.count);
+    for (size_t i = 0; i < std::min<size_t>(planned.size(), held.count); ++i) {
+      const auto &a = planned[i].waitValue, &b = held.paramArray[i].waitValue;
+      const bool wide = node.values[i].bytes == 8;
+      const std::string which = fmt::format("operation {}'s ", i);
+      expect<int>(node, which + "type", a.operation, b.operation);
+      expect<uint64_t>(node, which + "address", a.address, b.address);
+      expect<uint64_t>(node, which + "value", wide ? a.value64 : a.value, wide ? b.value64 : b.value);
+      expect(node, which + "flags", a.flags, b.flags);
+    }
+  }
+
+  void compare_semaphore(const PlanNode& node) {
+    CUexternalSemaphore semaphore = nullptr;
+    uint64_t value = 0;
+    unsigned count = 0;
+    const auto take = [&](const auto& held) {
+      count = held.numExtSems;
+      if (count == 0) return;
+      semaphore = held.extSemArray[0];
+      value = held.paramsArray[0].params.fence.value;
+    };
+    if (node.kind == NodeKind::semaphore_signal) {
+      CUDA_EXT_SEM_SIGNAL_NODE_PARAMS held{};
+      check(driver_.cuGraphExternalSemaphoresSignalNodeGetParams(handle(node), &held),
+            "cuGraphExternalSemaphoresSignalNodeGetParams");
+      take(held);
+    } else {
+      CUDA_EXT_SEM_WAIT_NODE_PARAMS held{};
+      check(driver_.cuGraphExternalSemaphoresWaitNodeGetParams(handle(node), &held),
+            "cuGraphExternalSemaphoresWaitNodeGetParams");
+      take(held);
+    }
+    expect(node, "semaphores", 1u, count);
+    if (semaphore != node.semaphore.semaphore)
+      differences_.push_back(fmt::format("node '{}': another semaphore", node.name));
+    expect(node, "value", node.semaphore.value, value);
   }
 
   void compare_copy(const PlanNode& node) {

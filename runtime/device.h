@@ -22,6 +22,8 @@ struct DeviceProperties {
   uint64_t l2_bytes = 0;            // second-level cache
   int max_threads_per_block = 0;    // of any kernel
   bool memory_pools = false;        // allocations in the order of a stream or a graph
+  bool wide_values = false;         // values nodes of 64 bits (cuStreamBatchMemOp)
+  bool waits_for_zeros = false;     // Until::any_zero
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 
   bool has_clusters() const { return cc_major >= 9; }  // CUDA programming guide, "Thread block clusters"

@@ -82,17 +82,34 @@ MatmulLibrary::MatmulLibrary(const cublaslt::Entries& entries, std::string path)
     : entries_(entries), path_(std::move(path)), version_(entries_.GetVersion()) {}
 
 MatmulLibrary::~MatmulLibrary() {
-  for (const auto& [context, handle] : handles_) entries_.Destroy(handle);
+  for (const auto& [context, held] : handles_)
+    if (held.owned) entries_.Destroy(held.handle);
 }
 
 cublaslt::Handle MatmulLibrary::handle(const Device& device) const {
   const ContextGuard current(device);
   const std::lock_guard lock(mutex_);
-  cublaslt::Handle& handle = handles_[device.context()];
-  if (handle == nullptr)
-    check(entries_.Create(&handle), "cublasLtCreate", "open cuBLASLt on", device.name(), path_,
+  HeldHandle& held = handles_[device.context()];
+  if (held.handle == nullptr) {
+    check(entries_.Create(&held.handle), "cublasLtCreate", "open cuBLASLt on", device.name(), path_,
           "see whether this version of cuBLASLt supports the device and the driver");
-  return handle;
+    held.owned = true;
+  }
+  return held.handle;
+}
+
+void MatmulLibrary::borrow(const Device& device, cublaslt::Handle handle) const {
+  const std::lock_guard lock(mutex_);
+  HeldHandle& held = handles_[device.context()];
+  const char* problem = handle == nullptr        ? "the handle is null"
+                        : held.handle != nullptr ? "the device has a handle already"
+                                                 : nullptr;
+  if (problem != nullptr)
+    throw Error({.doing = "borrow a handle of cuBLASLt on",
+                 .object = device.name(),
+                 .detail = problem,
+                 .advice = "borrow once, before the first product is planned"});
+  held.handle = handle;
 }
 
 void MatmulLibrary::check(cublaslt::Status status, const char* call, std::string doing, std::string object,

@@ -95,9 +95,14 @@ class MatmulLibrary {
   size_t version() const { return version_; }        // 130200 is cuBLAS 13.2.0
   const std::string& path() const { return path_; }  // the file or name it was loaded by
 
-  // The library's handle on `device`, made when it is first asked for. Thread-safe. The device must outlive this
-  // object.
+  // The library's handle on `device`, made when it is first asked for, or borrowed. Thread-safe. The device must
+  // outlive this object.
   cublaslt::Handle handle(const Device& device) const;
+
+  // Uses a handle that stays its owner's, who keeps it until this object and its products are gone: a framework's
+  // cublasLtHandle_t, or its cublasHandle_t, which may be used as one (cuBLAS documentation, "cublasLtHandle_t"). The
+  // owner's library is the file at path(). Throws Error when the device has a handle already.
+  void borrow(const Device& device, cublaslt::Handle handle) const;
 
   // Throws Error unless `status` is success; `doing`, `object`, `detail` and `advice` as in Error::Parts.
   void check(cublaslt::Status status, const char* call, std::string doing, std::string object, std::string detail = {},
@@ -112,7 +117,11 @@ class MatmulLibrary {
   std::string path_;
   size_t version_;
   mutable std::mutex mutex_;
-  mutable std::map<CUcontext, cublaslt::Handle> handles_;
+  struct HeldHandle {
+    cublaslt::Handle handle = nullptr;
+    bool owned = false;
+  };
+  mutable std::map<CUcontext, HeldHandle> handles_;
 };
 
 }  // namespace nodewright

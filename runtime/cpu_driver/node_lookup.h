@@ -56,8 +56,9 @@ CUresult change_exec_node(CUgraphExec exec_handle, CUgraphNode node_handle, Body
     NodeWork next = *now;
     const CUresult result = body(s, next);
     if (result == CUDA_SUCCESS) {
+      if constexpr (requires { next.attributes.device_node; })
+        exec.needs_upload |= next.attributes.device_node != nullptr;
       exec.change(place).work.what = std::move(next);
-      exec.needs_upload = exec.updatable;
     }
     return result;
   });

@@ -93,6 +93,11 @@ class HostModel {
       case NodeKind::empty:
       case NodeKind::event_record:
       case NodeKind::event_wait:
+      case NodeKind::semaphore_signal:
+      case NodeKind::semaphore_wait:
+        return;
+      case NodeKind::values:
+        for (const ValueOperation& operation : node.values) run_operation(node, operation);
         return;
       case NodeKind::allocate:
         return add(node.allocated, std::vector<uint32_t>((node.uses[0].bytes + 3) / 4, 0xdeadbeef));
@@ -100,6 +105,16 @@ class HostModel {
         memory_.erase(node.allocated);
         return;
     }
+  }
+
+  void run_operation(const PlanNode& node, const ValueOperation& operation) {
+    uint64_t held = 0;
+    std::byte* word = at(operation.address, operation.bytes);
+    std::memcpy(&held, word, operation.bytes);
+    if (!operation.waits)
+      std::memcpy(word, &operation.value, operation.bytes);
+    else if (operation.until == Until::equal ? held != operation.value : held < operation.value)
+      throw std::logic_error("node '" + node.name + "' waits for a value that nobody writes");
   }
 
   void run_conditional(const PlanNode& node) {

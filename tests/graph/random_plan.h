@@ -1,5 +1,5 @@
 // Random plans of every kind of node over random overlapping pieces of a few buffers. One seed, one plan; mixed, some
-// of its kernels are foreign, and some are launched by a library.
+// of its kernels are foreign, some are launched by a library, some memory is the plan's own, and some nodes are values.
 #pragma once
 
 #include <functional>
@@ -32,14 +32,20 @@ class RandomPlanMaker {
   Plan make() {
     GraphBuilder g(*machine_.opened.device, "fuzz." + std::to_string(seed_));
     memory_.declare(g);
-    add_nodes(g, 3 + below(14), {});
+    const uint32_t count = 3 + below(14);
+    if (mixed_ && mix_() % 3 == 0) {
+      add_nodes_with_scratch(g, count);
+    } else {
+      add_nodes(g, count, {});
+    }
     return std::move(g).finish(policy());
   }
 
   // What the host nodes and library nodes of the plan do to a model of its memory, by name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
   bool has_conditionals = false;
-  size_t foreign_nodes = 0, library_nodes = 0;  // with those inside
+  size_t foreign_nodes = 0, library_nodes = 0, value_nodes = 0;  // with those inside
+  bool has_scratch = false;
 
  private:
   using Words = View<uint32_t>;
@@ -57,7 +63,12 @@ class RandomPlanMaker {
     const uint64_t begin = below(whole.count);
     return whole.subview(begin, 1 + below(std::min(most, whole.count - begin)));
   }
-  Words piece() { return piece_of(memory_.device[below(memory_.device.size())]); }
+  Words piece() {
+    const uint32_t buffer = below(memory_.device.size());
+    return piece_of(has_scratch && buffer + 1 == memory_.device.size() ? scratch_.view<uint32_t>()
+                                                                       : memory_.device[buffer]);
+  }
+  bool in_scratch(const Words& words) const { return has_scratch && is_allocated(words.address()); }
   static bool overlap(const Words& a, const Words& b) {
     return a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes();
   }
@@ -65,6 +76,17 @@ class RandomPlanMaker {
   Words piece_beside(const Words& written) {
     for (;;)
       if (const Words found = piece(); !overlap(found, written)) return found;
+  }
+
+  // Memory of the plan stands for the last buffer, whose contents go in at first and come out at last.
+  void add_nodes_with_scratch(GraphBuilder& g, uint32_t count) {
+    const Words last = memory_.device.back();
+    scratch_ = g.allocate("scratch", last.bytes());
+    has_scratch = true;
+    g.copy("scratch.in", scratch_.view<uint32_t>(), last, last.bytes());
+    add_nodes(g, count, {});
+    g.copy("scratch.out", last, scratch_.view<uint32_t>(), last.bytes());
+    g.free(scratch_);
   }
 
   void add_nodes(GraphBuilder& g, uint32_t count, Place place) {
@@ -90,7 +112,7 @@ class RandomPlanMaker {
       case 4:
         return place.in_body ? add_blend(g, after) : add_host(g, after);
       case 5:
-        return nested ? add_fill(g, after) : add_event(g, after);
+        return nested ? add_fill(g, after) : add_event_or_values(g, after);
       case 6:
       case 7:
         return place.depth < 2 ? add_child(g, after, place) : add_blend(g, after);
@@ -125,12 +147,13 @@ class RandomPlanMaker {
     const Words y = piece(), x = piece_beside(y);
     const uint32_t salt = below(1000);
     const Accumulate args{.y = y, .x = x, .salt = salt};
+    if (in_scratch(x)) return g.launch(name(), machine_.accumulate_of(y.count), args, {.after = after});
     if (mixed_ && mix_() % 2 == 0) {
       ++foreign_nodes;
       return launch_foreign_blend(g, name(), *machine_.foreign, {.shape = blend_shape(y.count), .after = after}, x,
                                   memory_.key, y, salt, static_cast<uint8_t>(mix_() % 8));
     }
-    if (mixed_ && mix_() % 2 == 0) return add_library(g, name(), args, after, place);
+    if (mixed_ && !in_scratch(y) && mix_() % 2 == 0) return add_library(g, name(), args, after, place);
     return g.launch(name(), machine_.accumulate_of(y.count), args, {.after = after});
   }
 
@@ -225,9 +248,17 @@ class RandomPlanMaker {
         {{"words", CopyEnd(words.address(), words.bytes(), true), Access::inout}}, after);
   }
 
-  NodeId add_event(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_event_or_values(GraphBuilder& g, const std::vector<NodeId>& after) {
     const Words words = piece();
-    if (one_in(2)) return g.record_event(name(), *memory_.noted, {{"words", words, Access::in}}, after);
+    const bool first = one_in(2);
+    if (mixed_ && mix_() % 2 == 0) {
+      ++value_nodes;
+      const auto value = static_cast<uint32_t>(mix_());
+      std::vector<ValueOperation> operations{write_to(words, value), wait_until(words, Until::equal, value)};
+      if (words.count > 1) operations.push_back(write_to(words.subview(1, 1), value + 1));
+      return g.values(name(), operations, {}, after);
+    }
+    if (first) return g.record_event(name(), *memory_.noted, {{"words", words, Access::in}}, after);
     return g.wait_event(name(), *memory_.recorded, {{"words", words, Access::out}}, after);
   }
 
@@ -235,6 +266,7 @@ class RandomPlanMaker {
     const std::string node_name = name();
     GraphBuilder inner(*machine_.opened.device, "fuzz." + std::to_string(seed_) + "." + node_name);
     memory_.declare(inner);
+    if (has_scratch) inner.declare(scratch_.range(), {.live_in = true, .live_out = true});
     add_nodes(inner, 1 + below(5), {place.depth + 1, place.in_body, true});
     return g.child(node_name, std::move(inner).finish(policy()),
                    one_in(2) ? ChildOwnership::moved : ChildOwnership::cloned, after);
@@ -269,6 +301,7 @@ class RandomPlanMaker {
   std::mt19937 mix_;  // what is foreign, and what a library launches: apart, so that a seed keeps the shape of its plan
   unsigned seed_;
   bool mixed_;
+  Allocation scratch_;
   uint32_t names_ = 0;
 };
 

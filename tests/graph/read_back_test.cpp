@@ -220,7 +220,9 @@ TEST_F(ReadBackTest, ACloneEqualsItsPlanInWhateverOrderTheDriverListsItsNodes) {
     if (from[i] == words) after.push_back(to[i]), data_after.push_back(data[i]);
   }
   ASSERT_FALSE(after.empty());
-  CUgraphNodeParams parameters = graph_node_parameters(node_of(built, "words"), device(), nullptr, AllocatedMemory(""));
+  KeptParameters kept;
+  CUgraphNodeParams parameters =
+      graph_node_parameters(node_of(built, "words"), device(), nullptr, AllocatedMemory(""), kept);
   ASSERT_EQ(driver().cuGraphDestroyNode(words), CUDA_SUCCESS);
   CUgraphNode added = nullptr;
   ASSERT_EQ(driver().cuGraphAddNode(&added, built.graph, before.data(), data_before.data(), before.size(), &parameters),

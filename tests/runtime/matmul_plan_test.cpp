@@ -206,6 +206,24 @@ TEST_F(MatmulPlanFakeOnCpuDriver, TranslatesRowMajorShapesForAColumnMajorLibrary
   EXPECT_EQ(fake_.layouts, 0);
 }
 
+TEST_F(MatmulPlanFakeOnCpuDriver, UsesABorrowedHandleAndLeavesItToItsOwner) {
+  int theirs = 0;
+  {
+    const auto library = fake_.library();
+    library->borrow(device_, &theirs);
+    expect_all_close(MatmulPlanner(device_, kernels_, library));
+    EXPECT_EQ(library->handle(device_), &theirs);
+    EXPECT_EQ(fake_.used, &theirs);
+    EXPECT_NE(error_of([&] { library->borrow(device_, &theirs); }).find("has a handle already"), std::string::npos);
+  }
+  EXPECT_EQ(fake_.handles, 0) << "neither made nor destroyed";
+  const auto library = fake_.library();
+  EXPECT_NE(error_of([&] { library->borrow(device_, nullptr); }).find("the handle is null"), std::string::npos);
+  library->handle(device_);
+  EXPECT_EQ(fake_.handles, 1);
+  EXPECT_NE(error_of([&] { library->borrow(device_, &theirs); }).find("has a handle already"), std::string::npos);
+}
+
 TEST_F(MatmulPlanFakeOnCpuDriver, TakesTheCandidateThatIsAskedFor) {
   const MatmulPlanner planner(device_, kernels_, fake_.library());
   const MatmulShape shape{.m = 4, .n = 4, .k = 4};

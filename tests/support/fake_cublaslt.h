@@ -23,8 +23,8 @@ class FakeCublasLt {
     return MatmulLibrary::with_entries(
         {.GetVersion = get_version,
          .GetStatusName = [](Status) { return "FAKE_STATUS"; },
-         .Create = [](cublaslt::Handle* handle) { return *handle = current(), 0; },
-         .Destroy = [](cublaslt::Handle) { return 0; },
+         .Create = [](cublaslt::Handle* handle) { return *handle = current(), ++current()->handles, 0; },
+         .Destroy = [](cublaslt::Handle) { return --current()->handles, 0; },
          .MatmulDescCreate = create_operation,
          .MatmulDescDestroy = [](void* made) { return destroy<Operation>(made); },
          .MatmulDescSetAttribute = set_operation,
@@ -43,8 +43,10 @@ class FakeCublasLt {
   size_t version = 990000;
   int kernels_per_product = 1;  // 2: as a split-K algorithm, whose capture is two nodes
   uint64_t workspace_bytes = 64;
-  int products = 0;  // calls so far
-  int layouts = 0;   // descriptors alive
+  int products = 0;                 // calls so far
+  int layouts = 0;                  // descriptors alive
+  int handles = 0;                  // made here and alive
+  cublaslt::Handle used = nullptr;  // by the last product
 
  private:
   using Status = cublaslt::Status;
@@ -128,11 +130,12 @@ class FakeCublasLt {
   }
 
   // d = alpha * op(a) . op(b) + beta * c + bias in column-major order is the row-major product of the transposes.
-  static Status multiply(void*, void* operation_, const void* alpha, const void* a_, void* la, const void* b_, void* lb,
-                         const void* beta, const void* c_, void* lc, void* d_, void* ld,
+  static Status multiply(void* handle, void* operation_, const void* alpha, const void* a_, void* la, const void* b_,
+                         void* lb, const void* beta, const void* c_, void* lc, void* d_, void* ld,
                          const cublaslt::Algorithm* algorithm, void* workspace, size_t workspace_bytes,
                          CUstream stream) {
     FakeCublasLt& self = *current();
+    self.used = handle;
     const auto& operation = *static_cast<Operation*>(operation_);
     const auto &a = *static_cast<Layout*>(la), &b = *static_cast<Layout*>(lb), &c = *static_cast<Layout*>(lc),
                &d = *static_cast<Layout*>(ld);

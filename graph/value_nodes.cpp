@@ -1,0 +1,122 @@
+// GraphBuilder's nodes that meet the outside by a value: batched memory operations and external semaphores.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/graph_builder.h"
+#include "graph/value_operations.h"
+
+namespace nodewright {
+namespace {
+
+constexpr size_t kMostOperations = 255;  // cuStreamBatchMemOp in cuda.h: "must be less than 256"
+
+// What the operations of one node do with one word, in their order.
+struct WordUse {
+  uint64_t address = 0, bytes = 0;
+  bool read_first = false, written = false;
+
+  Access access() const { return !written ? Access::in : read_first ? Access::inout : Access::out; }
+};
+
+std::vector<WordUse> word_uses(const std::vector<ValueOperation>& operations) {
+  std::vector<WordUse> uses;
+  for (const ValueOperation& operation : operations) {
+    const auto same = [&](const WordUse& use) {
+      return use.address == operation.address && use.bytes == operation.bytes;
+    };
+    auto use = std::find_if(uses.begin(), uses.end(), same);
+    if (use == uses.end()) use = uses.insert(uses.end(), {operation.address, operation.bytes});
+    use->read_first |= operation.waits && !use->written;
+    use->written |= !operation.waits;
+  }
+  return uses;
+}
+
+bool any_of(const std::vector<ValueOperation>& operations, bool (*matches)(const ValueOperation&)) {
+  return std::any_of(operations.begin(), operations.end(), matches);
+}
+
+std::string_view sign(Until until) {
+  switch (until) {
+    case Until::at_least:
+      return ">=";
+    case Until::equal:
+      return "==";
+    case Until::any_bit:
+      return "&";
+    case Until::any_zero:
+      return "nor";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string describe(const ValueOperation& operation) {
+  return fmt::format("{} bits {} {:#x}", 8 * operation.bytes,
+                     operation.waits ? sign(operation.until) : ":=", operation.value);
+}
+
+ValueNode GraphBuilder::values(std::string_view name, const std::vector<ValueOperation>& operations,
+                               const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::values);
+  if (operations.empty() || operations.size() > kMostOperations)
+    refuse(node, fmt::format("{} operations, and a node holds 1 to {}", operations.size(), kMostOperations),
+           "split the operations among nodes");
+  const DeviceProperties& properties = plan_.device->properties();
+  for (const ValueOperation& operation : operations) {
+    const bool nor = operation.waits && operation.until == Until::any_zero;
+    if ((operation.bytes == 8 && !properties.wide_values) || (nor && !properties.waits_for_zeros))
+      refuse(node, fmt::format("the device does not do '{}'", describe(operation)),
+             "use 32 bits and another comparison");
+  }
+  std::vector<AddressedUse> addressed;
+  for (const WordUse& use : word_uses(operations)) {
+    const std::string field = addressed.empty() ? "value" : fmt::format("value {}", addressed.size());
+    addressed.push_back(declared_use(node, {field, CopyEnd(use.address, use.bytes, false), use.access(), use.bytes}, 0));
+  }
+  const bool waits = any_of(operations, [](const ValueOperation& operation) { return operation.waits; });
+  const bool writes = any_of(operations, [](const ValueOperation& operation) { return !operation.waits; });
+  add_met_uses(node, uses, waits, writes, addressed);
+  node.values = operations;
+  return {add(std::move(node), addressed, Traffic{}, after)};
+}
+
+NodeId GraphBuilder::signal_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
+                                      const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+  return add_semaphore(name, NodeKind::semaphore_signal, semaphore, value, uses, after);
+}
+
+NodeId GraphBuilder::wait_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
+                                    const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+  return add_semaphore(name, NodeKind::semaphore_wait, semaphore, value, uses, after);
+}
+
+NodeId GraphBuilder::add_semaphore(std::string_view name, NodeKind kind, CUexternalSemaphore semaphore, uint64_t value,
+                                   const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, kind);
+  if (semaphore == nullptr) refuse(node, "it has no semaphore", "pass what cuImportExternalSemaphore returned");
+  node.semaphore = {semaphore, value};
+  std::vector<AddressedUse> addressed;
+  add_met_uses(node, uses, kind == NodeKind::semaphore_wait, kind == NodeKind::semaphore_signal, addressed);
+  return add(std::move(node), addressed, Traffic{}, after);
+}
+
+// The ranges that a node announces to others (in) or that others have written before it goes on (out).
+void GraphBuilder::add_met_uses(const PlanNode& node, const std::vector<DeclaredUse>& uses, bool waits, bool announces,
+                                std::vector<AddressedUse>& addressed) const {
+  for (const DeclaredUse& use : uses) {
+    addressed.push_back(declared_use(node, use, addressed.size()));
+    if ((use.access == Access::in && announces) || (use.access == Access::out && waits)) continue;
+    refuse(
+        node,
+        fmt::format("'{}' is declared {}, and this node's ranges are {}", addressed.back().field, to_string(use.access),
+                    waits && announces ? "in or out"
+                    : waits            ? to_string(Access::out)
+                                       : to_string(Access::in)),
+        "declare in what the node announces and out what others wrote before it goes on");
+  }
+}
+
+}  // namespace nodewright
