@@ -117,11 +117,14 @@ TEST_F(PlanFuzzOnCpuDriver, AnEdgeTakenFromARandomPlanShowsInSomeSchedule) {
     if (edges == 0) continue;
     std::mt19937 random(seed);
     Plan cut = plan;
-    const Edge removed = remove_edge(cut, random() % edges);
-    const auto about_memory = [&](uint32_t id) { return id < plan.nodes.size() && plan.nodes[id].allocated != 0; };
-    if (about_memory(removed.from) || about_memory(removed.to)) continue;  // the driver refuses it, or faults
+    remove_edge(cut, random() % edges);
     ++cut_plans;
-    shown += !run_difference(cut, maker, RunMode::explicit_, 4).empty();
+    try {
+      shown += !run_difference(cut, maker, RunMode::explicit_, 4).empty();
+    } catch (const Error&) {  // memory of the plan that is used before or after its time
+      machine().opened.driver->clear_cpu_error();
+      ++shown;
+    }
   }
   RecordProperty("cut_plans", static_cast<int>(cut_plans));
   RecordProperty("shown_by_a_schedule", static_cast<int>(shown));
