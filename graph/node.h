@@ -126,8 +126,8 @@ struct KernelAttributes {
   bool operator==(const KernelAttributes&) const = default;
 };
 
-// How a value in memory compares with the one that is waited for: in the order of unsigned numbers that wrap around, so
-// that a counter may; bit by bit; any_zero: some bit is 0 in both.
+// How a value in memory compares with the one that is waited for. at_least: by the sign of their difference, so that a
+// counter may wrap around. equal: bit by bit. any_bit: they share a bit that is 1. any_zero: they share one that is 0.
 enum class Until : uint8_t { at_least, equal, any_bit, any_zero };
 
 // One operation of a values node.
