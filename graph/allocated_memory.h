@@ -21,8 +21,9 @@ namespace nodewright {
 // The node that allocates, and its memory. Views of it are arguments of later nodes of the plan, and of plans inside
 // it; the address in them means nothing elsewhere.
 struct Allocation : NodeId {
-  std::string name;  // of the buffer, with all its scopes
-  uint64_t address = 0, bytes = 0;
+  std::string name;        // of the buffer, with all its scopes
+  uint64_t address = 0;    // planned, from kAllocationBase on
+  uint64_t bytes = 0;      // of the memory
   size_t scope_chars = 0;  // of `name`: the scopes with their dots
 
   // The memory as elements of T, from byte 0.
@@ -40,9 +41,10 @@ class AllocatedMemory {
   // `name`: of the plan, for errors.
   explicit AllocatedMemory(std::string_view plan_name) : plan_name_(plan_name) {}
 
+  // From now on what lies in `bytes` bytes from `planned` is at `address`; or nowhere.
   void place(uint64_t planned, uint64_t bytes, uint64_t address) { places_[planned] = {bytes, address}; }
   void remove(uint64_t planned) { places_.erase(planned); }
-  bool empty() const { return places_.empty(); }
+  bool empty() const { return places_.empty(); }  // nothing is placed
   // Those that are placed, by planned address: bytes and address.
   struct Place {
     uint64_t bytes = 0, address = 0;

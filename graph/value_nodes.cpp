@@ -74,7 +74,8 @@ ValueNode GraphBuilder::values(std::string_view name, const std::vector<ValueOpe
   std::vector<AddressedUse> addressed;
   for (const WordUse& use : word_uses(operations)) {
     const std::string field = addressed.empty() ? "value" : fmt::format("value {}", addressed.size());
-    addressed.push_back(declared_use(node, {field, CopyEnd(use.address, use.bytes, false), use.access(), use.bytes}, 0));
+    addressed.push_back(
+        declared_use(node, {field, CopyEnd(use.address, use.bytes, false), use.access(), use.bytes}, 0));
   }
   const bool waits = any_of(operations, [](const ValueOperation& operation) { return operation.waits; });
   const bool writes = any_of(operations, [](const ValueOperation& operation) { return !operation.waits; });

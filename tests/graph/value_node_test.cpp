@@ -247,7 +247,7 @@ TEST_F(ImpatientValueNodeOnCpuDriver, AValueThatNobodyWritesIsAnErrorThatNamesTh
   GraphBuilder g(device(), "stuck");
   declare_all(g);
   g.wait_value("forever", flag(0), Until::at_least, 1u);
-  const ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
   reset();
   exec.launch(stream_);
   expect_error([&] { stream_.synchronize(); },
