@@ -44,7 +44,8 @@ TEST_F(DeviceUpdatableTest, EveryRunComputesTheSameAndTheDriverKeepsTheAttribute
 }
 
 TEST_F(DeviceUpdatableTest, TheHandleIsThatOfTheNode) {
-  const ExplicitGraph one(chain()), two(chain());
+  const Plan plan = chain();
+  const ExplicitGraph one(plan), two(plan);
   EXPECT_NE(one.device_node(first_), nullptr);
   EXPECT_NE(one.device_node(first_), two.device_node(first_));
   expect_error([&] { one.device_node(second_); }, {"'second'", "do not say that the device may update it"});
