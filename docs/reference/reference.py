@@ -21,11 +21,14 @@ def main(folder, *headers):
 
 
 def public_headers():
-    return [FRONT, *(ROOT / "include/public_headers.txt").read_text().split()]
+    lines = (ROOT / "include/public_headers.txt").read_text().splitlines()
+    return [FRONT, *(line for line in lines if not line.startswith("#"))]
 
 
 def undocumented(folder, headers, html=True):
     """Runs Doxygen on headers of the project. Sentences, one a name."""
+    for header in headers:
+        (ROOT / header).stat()  # Doxygen takes no notice of a file that is not there
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "PROJECT_NAME": "Nodewright",
@@ -44,6 +47,7 @@ def undocumented(folder, headers, html=True):
         "GENERATE_XML": "YES",
         "GENERATE_LATEX": "NO",
         "HAVE_DOT": "NO",
+        "SHOW_HEADERFILE": "NO",  # it would name the header without its folder
         "QUIET": "YES",
         "WARNINGS": "NO",
     }
