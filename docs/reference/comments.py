@@ -39,9 +39,11 @@ def converted(source, head):
         if trailing:
             code, text = trailing[1], [trailing[2]]
             column = source[i - 1].rindex("// " + trailing[2])
-            more = [line for line in comment_at(source, i) if line is not None] if indented(source, i, column) else []
-            text, i = text + more, i + len(more)
-            out.append(documented(code, None if declares_nothing(code) else as_doxygen(text)))
+            more = comment_at(source, i) if indented(source, i, column) else []
+            i += len(more)
+            text = "\n\n".join(filter(None, (first, as_doxygen(text + more))))
+            out.append(documented(code, None if declares_nothing(code) else text))
+            first = None
         elif not code.strip():
             first = shared = None
             out.append(code)

@@ -30,6 +30,9 @@ struct Half {
   int own = 0;
 };
 
+// two: the second.
+enum class Both { one, two };  // one: the first
+
 enum class Kind { first };
 
 // one: the first.
