@@ -78,6 +78,9 @@ int main(int argc, char** argv) try {
   const auto m =
       make_memory<float*, int*>(model, [](const auto&, const auto& values, const char*) { return on_device(values); });
 
+  submit_step(on, m, 0, false);  // once without capture: code is loaded at its first use
+  check(cudaStreamSynchronize(on.stream));
+
   cudaGraphExec_t exec = nullptr;
   StepTimes times;
   for (unsigned position = 0; position < kSteps; ++position) {
