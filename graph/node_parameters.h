@@ -73,12 +73,13 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill);
 
 // For cuGraphAddNode, and kinds that hold no plan and call no library: all bytes that the kind does not use are zero.
 // `memory`: where the plan's own memory is; `parameters` point at arguments with its addresses. Those of a values or
-// semaphore node point into `kept`.
+// semaphore node point into `kept`, of which all else stays as it is: hundreds of bytes that no other node needs to
+// clear.
 struct KeptParameters {
   std::vector<CUstreamBatchMemOpParams> values;
   CUexternalSemaphore semaphore = nullptr;
-  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal{};
-  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait{};
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal;
+  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait;
 };
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
                                         const AllocatedMemory& memory, KeptParameters& kept);

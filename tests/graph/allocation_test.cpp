@@ -239,6 +239,64 @@ TEST_F(AllocationTest, BodiesChildrenPartsAndUpdatesAreRefused) {
   expect_error([&] { captured.recapture(through_scratch(), stream_); }, {"'scratch'", "allocates memory"});
 }
 
+TEST_F(AllocationTest, AChildThatUsesItIsMadeAnew) {
+  const auto child_of = [&](const Allocation& scratch, uint32_t salt) {
+    GraphBuilder inner(device(), "inner");
+    declare_all(inner);
+    inner.declare(scratch.range(), {.live_in = true, .live_out = true});
+    inner.launch("add", machine().accumulate_of(n), {.y = scratch.view<uint32_t>(), .x = x_, .salt = salt});
+    return std::move(inner).finish(EdgePolicy::full);
+  };
+  GraphBuilder g(device(), "outer");
+  declare_all(g);
+  const Allocation scratch = g.allocate("scratch", n * sizeof(uint32_t));
+  g.fill("zero", scratch.view<uint32_t>(), 1u);
+  const ChildNode child = g.child("child", child_of(scratch, 3), ChildOwnership::cloned);
+  g.copy("out", y_, scratch.view<uint32_t>(), y_.bytes());
+  g.free(scratch);
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  exec.patch_child(child, child_of(scratch, 4));
+  Plan changed = exec.plan();
+  changed.nodes[child.index].bodies[0] = std::make_shared<const Plan>(child_of(scratch, 4));
+  reset();
+  HostModel reference = model();
+  reference.run(changed);
+  exec.launch(stream_);
+  EXPECT_EQ(difference(reference), "");
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+}
+
+TEST_F(AllocationTest, ACapturedPlanHasItsNodesInTheOrderOfTheStream) {
+  const Plan captured = plan_as_captured(through_scratch(), stream_);
+  ASSERT_EQ(captured.nodes.size(), 4u);
+  EXPECT_EQ(captured.nodes[3].kind, NodeKind::free);
+  EXPECT_EQ(captured.edges.size(), 3u);
+}
+
+// Each driver call fails in turn: nothing is left behind, and the same plan is built and run afterwards.
+TEST_F(AllocationTest, WhicheverCallFailsNothingIsLeft) {
+  const Plan plan = through_scratch();
+  for (const RunMode mode : kAllRuns) {
+    const std::string before = interposer().describe_live();
+    uint64_t failed = 0;
+    for (uint64_t call = 0; failed == call; ++call) {
+      stream_.synchronize();
+      interposer().fail_call(call, CUDA_ERROR_INVALID_VALUE);
+      const std::string text = error_of([&] {
+        PlanRun run(plan, mode, stream_);
+        run.launch();
+        interposer().fail_none();
+      });
+      interposer().fail_none();
+      if (text.empty()) break;
+      ++failed;
+      EXPECT_EQ(interposer().describe_live(), before) << to_string(mode) << ", call " << call;
+    }
+    EXPECT_GT(failed, 3u) << to_string(mode);
+    expect_runs(plan, {mode});
+  }
+}
+
 TEST_F(AllocationTest, AFailedEagerRunFreesWhatItAllocated) {
   const Plan plan = through_scratch();
   interposer().fail_call(2, CUDA_ERROR_INVALID_VALUE);  // the second kernel, behind the allocation and the first
