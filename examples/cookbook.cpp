@@ -2,6 +2,7 @@
 // `cookbook cpu:devices=2` runs all of them without a GPU.
 #include <nodewright/nodewright.h>
 
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
@@ -162,6 +163,47 @@ void keep_a_buffer(Device& device) {
   expect(on, view_of<float>(cache), 3.0f, "keep a buffer");
 }
 
+void allocate_scratch(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
+      std::tie(on.stream, on.saxpy, on.x_buffer, on.y_buffer, on.x, on.y);
+  // Recipe: Allocate scratch memory
+  GraphBuilder g(device, "allocate_scratch");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const Allocation scratch = g.allocate("scratch", 4000);
+  const View<float> doubled = scratch.view<float>();
+  g.fill("zero", doubled, 0.0f);
+  g.launch("double", saxpy, {.x = x, .y = doubled, .a = 2.0f});
+  g.launch("add", saxpy, {.x = doubled, .y = y, .a = 1.0f});
+  g.free(scratch);
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  // End.
+  graph.launch(stream);
+  expect(on, y, 4.0f, "allocate scratch");
+}
+
+void wait_for_a_value(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const PinnedBuffer flags(device, "flags", 2 * sizeof(uint32_t));
+  const View<uint32_t> go{flags.as<uint32_t>().data(), 1}, done{go.data + 1, 1};
+  *go.data = *done.data = 0;
+  // Recipe: Wait for a value
+  GraphBuilder g(device, "wait_for_a_value");
+  g.declare(flags, {.live_in = true, .live_out = true});
+  g.declare(y_buffer, {.live_out = true});
+  g.wait_value("go", go, Until::at_least, 1u, {writes(y)});
+  g.fill("clear", y, 0.0f);
+  g.write_value("done", done, 1u, {reads(y)});
+  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  graph.launch(stream);
+  std::atomic_ref(*go.data).store(1);  // when the host is ready
+  // End.
+  expect(on, y, 0.0f, "wait for a value");
+  if (*done.data != 1) throw Error({.doing = "read", .object = "a value that a graph has written"});
+}
+
 void loop(Device& device) {
   const Machine on(device);
   const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
@@ -286,6 +328,8 @@ int main(int argc, char** argv) try {
   bring_a_stream(device);
   port_from_capture(device);
   keep_a_buffer(device);
+  allocate_scratch(device);
+  wait_for_a_value(device);
   loop(device);
   patch_a_scalar(device);
   time_nodes(device);
