@@ -155,6 +155,44 @@ TEST_F(WaitingTest, SemaphoresOrderAGraphAndAStream) {
   EXPECT_NE(CUDA_SUCCESS, api().cuDestroyExternalSemaphore(semaphore));
 }
 
+TEST_F(WaitingTest, SemaphoresAreChecked) {
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC from{};
+  from.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE;
+  CUexternalSemaphore semaphore = nullptr;
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, api().cuImportExternalSemaphore(&semaphore, &from));
+  from.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD;  // signalled or not, and not again after a wait
+  ASSERT_OK(api().cuImportExternalSemaphore(&semaphore, &from));
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal{};
+  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait{};
+  EXPECT_NE(CUDA_SUCCESS, api().cuSignalExternalSemaphoresAsync(&semaphore, &signal, 0, stream_));
+  signal.flags = 1;
+  EXPECT_NE(CUDA_SUCCESS, api().cuSignalExternalSemaphoresAsync(&semaphore, &signal, 1, stream_));
+  signal.flags = 0;
+  EXPECT_OK(api().cuSignalExternalSemaphoresAsync(&semaphore, &signal, 1, stream_));
+  EXPECT_OK(api().cuWaitExternalSemaphoresAsync(&semaphore, &wait, 1, stream_));
+  EXPECT_OK(synchronize());
+  EXPECT_OK(api().cuDestroyExternalSemaphore(semaphore));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, api().cuWaitExternalSemaphoresAsync(&semaphore, &wait, 1, stream_));
+}
+
+TEST_F(WaitingTest, ABinarySemaphoreIsSpentByAWait) {
+  begin({.launch_timeout_ms = 20});
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC from{};
+  from.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD;
+  CUexternalSemaphore semaphore = nullptr;
+  ASSERT_OK(api().cuImportExternalSemaphore(&semaphore, &from));
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal{};
+  CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait{};
+  EXPECT_OK(api().cuSignalExternalSemaphoresAsync(&semaphore, &signal, 1, stream_));
+  EXPECT_OK(api().cuWaitExternalSemaphoresAsync(&semaphore, &wait, 1, stream_));
+  EXPECT_OK(synchronize());
+  EXPECT_OK(api().cuWaitExternalSemaphoresAsync(&semaphore, &wait, 1, stream_));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, synchronize());
+  expect_reported("waits for an external semaphore to reach 1, and it is 0");
+  api().clear_error();
+  EXPECT_OK(api().cuDestroyExternalSemaphore(semaphore));
+}
+
 TEST_F(WaitingTest, AKernelThatTheDeviceMayUpdateKeepsTheDriversRules) {
   const CUgraphNode node = add(a_, b_), plain = add(b_, c_, {node});
   CUkernelNodeAttrValue value{};
