@@ -15,7 +15,7 @@
 #include "cli/session.h"
 #include "cli/standard_output.h"
 #include "cli/whole_number.h"
-#include "graph/bucket_set.h"
+#include "engine/bucket_set.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 #include "runtime/host_heap.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
-#include "graph/bucket_set.h"
+#include "engine/bucket_set.h"
 
 namespace nodewright {
 

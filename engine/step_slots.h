@@ -20,7 +20,7 @@
 #include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "engine/table_updates.h"
-#include "graph/bucket_set.h"
+#include "engine/bucket_set.h"
 #include "graph/plan_run.h"
 #include "models/choice_graph.h"
 #include "models/decoder_graph.h"

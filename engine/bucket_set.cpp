@@ -1,4 +1,4 @@
-#include "graph/bucket_set.h"
+#include "engine/bucket_set.h"
 
 #include <fmt/format.h>
 
