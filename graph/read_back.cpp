@@ -10,6 +10,7 @@
 
 #include "graph/graph_exec.h"
 #include "graph/host_call.h"
+#include "graph/node_differences.h"
 #include "graph/node_parameters.h"
 #include "runtime/context_guard.h"
 
@@ -204,12 +205,12 @@ class Comparison {
         return append(library_differences(node, driver_, built_.libraries.at(node.id), handle(node)));
       case NodeKind::allocate:
       case NodeKind::free:
-        return compare_memory(node);
+        return append(memory_differences(node, driver_, handle(node), exec_.memory()));
       case NodeKind::values:
-        return compare_values(node);
+        return append(value_differences(node, driver_, handle(node), exec_.memory()));
       case NodeKind::semaphore_signal:
       case NodeKind::semaphore_wait:
-        return compare_semaphore(node);
+        return append(semaphore_differences(node, driver_, handle(node)));
       case NodeKind::empty:
         return;
     }
@@ -328,63 +329,6 @@ class Comparison {
     else
       check(driver_.cuGraphEventWaitNodeGetEvent(handle(node), &held), "cuGraphEventWaitNodeGetEvent");
     if (held != node.event) differences_.push_back(fmt::format("node '{}': another event", node.name));
-  }
-
-  void compare_memory(const PlanNode& node) {
-    CUdeviceptr held = 0;
-    if (node.kind == NodeKind::allocate) {
-      CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
-      check(driver_.cuGraphMemAllocNodeGetParams(handle(node), &parameters), "cuGraphMemAllocNodeGetParams");
-      expect<uint64_t>(node, "bytes", node.uses[0].bytes, parameters.bytesize);
-      held = parameters.dptr;
-    } else {
-      check(driver_.cuGraphMemFreeNodeGetParams(handle(node), &held), "cuGraphMemFreeNodeGetParams");
-    }
-    expect<uint64_t>(node, "memory", exec_.memory().address_of(node.allocated), held);
-  }
-
-  // What is read belongs to the node.
-  void compare_values(const PlanNode& node) {
-    CUDA_BATCH_MEM_OP_NODE_PARAMS held{};
-    check(driver_.cuGraphBatchMemOpNodeGetParams(handle(node), &held), "cuGraphBatchMemOpNodeGetParams");
-    const std::vector<CUstreamBatchMemOpParams> planned = value_parameters(node.values, exec_.memory());
-    expect<size_t>(node, "operations", planned.size(), held.count);
-    for (size_t i = 0; i < std::min<size_t>(planned.size(), held.count); ++i) {
-      const auto &a = planned[i].waitValue, &b = held.paramArray[i].waitValue;
-      const bool wide = node.values[i].bytes == 8;
-      const std::string which = fmt::format("operation {}'s ", i);
-      expect<int>(node, which + "type", a.operation, b.operation);
-      expect<uint64_t>(node, which + "address", a.address, b.address);
-      expect<uint64_t>(node, which + "value", wide ? a.value64 : a.value, wide ? b.value64 : b.value);
-      expect(node, which + "flags", a.flags, b.flags);
-    }
-  }
-
-  void compare_semaphore(const PlanNode& node) {
-    CUexternalSemaphore semaphore = nullptr;
-    uint64_t value = 0;
-    unsigned count = 0;
-    const auto take = [&](const auto& held) {
-      count = held.numExtSems;
-      if (count == 0) return;
-      semaphore = held.extSemArray[0];
-      value = held.paramsArray[0].params.fence.value;
-    };
-    if (node.kind == NodeKind::semaphore_signal) {
-      CUDA_EXT_SEM_SIGNAL_NODE_PARAMS held{};
-      check(driver_.cuGraphExternalSemaphoresSignalNodeGetParams(handle(node), &held),
-            "cuGraphExternalSemaphoresSignalNodeGetParams");
-      take(held);
-    } else {
-      CUDA_EXT_SEM_WAIT_NODE_PARAMS held{};
-      check(driver_.cuGraphExternalSemaphoresWaitNodeGetParams(handle(node), &held),
-            "cuGraphExternalSemaphoresWaitNodeGetParams");
-      take(held);
-    }
-    expect(node, "semaphores", 1u, count);
-    if (semaphore != node.semaphore.semaphore)
-      differences_.push_back(fmt::format("node '{}': another semaphore", node.name));
-    expect(node, "value", node.semaphore.value, value);
   }
 
   void compare_copy(const PlanNode& node) {
