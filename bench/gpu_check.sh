@@ -61,6 +61,9 @@ section_cli() {
     check "example port" 100 env NODEWRIGHT_EXAMPLES="$build/examples" NODEWRIGHT_TEST_DEVICE=$device \
       python3 tests/examples/test_port.py
   fi
+  if [ -x "$build/examples/stranger" ]; then  # tests/package/test_stranger.py leaves it there
+    check "somebody else's project" 60 "$build/examples/stranger" $test_device
+  fi
   for mode in $modes; do
     check "generate demo, $mode" 120 to_file "$scratch/story.$mode" \
       "$nodewright" generate --model models/demo --prompt "Once upon a time" --max-tokens 64 --greedy --device $device \
