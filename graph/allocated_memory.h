@@ -1,9 +1,4 @@
-// Memory that a plan allocates and frees itself: what nodes call it by before it has an address, and where it is in one
-// graph or in one run.
-//
-//   const Allocation scratch = g.allocate("scratch", bytes);
-//   g.launch("fill", fill, {.y = scratch.view<float>()});
-//   g.free(scratch);
+// Where the memory that a plan allocates and frees itself (GraphBuilder::allocate) is in one graph or in one run.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +12,6 @@
 #include "graph/node.h"
 
 namespace nodewright {
-
-// The node that allocates, and its memory. Views of it are arguments of later nodes of the plan, and of plans inside
-// it; the address in them means nothing elsewhere.
-struct Allocation : NodeId {
-  std::string name;        // of the buffer, with all its scopes
-  uint64_t address = 0;    // planned, from kAllocationBase on
-  uint64_t bytes = 0;      // of the memory
-  size_t scope_chars = 0;  // of `name`: the scopes with their dots
-
-  // The memory as elements of T, from byte 0.
-  template <class T>
-  View<T> view() const {
-    return {reinterpret_cast<T*>(address), bytes / sizeof(T)};
-  }
-  // For plans inside this one, which declare it as any other buffer.
-  NamedRange range() const { return {name, address, bytes, "allocation"}; }
-};
 
 // Where the memory of a plan is. Addresses of other memory are returned as they are.
 class AllocatedMemory {

@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/allocated_memory.h"
 #include "graph/edge_derivation.h"
 #include "graph/hazard_tracker.h"
 #include "graph/launch_arguments.h"
@@ -69,6 +68,23 @@ enum class ChildOwnership : uint8_t { moved, cloned };
 // The range of a pinned buffer, to be declared when a copy uses it.
 NamedRange range_of(const PinnedBuffer& buffer, std::string kind);
 NamedRange range_of(const DeviceBuffer& buffer, std::string kind);
+
+// The node that allocates, and its memory. Views of it are arguments of later nodes of the plan, and of plans inside
+// it; the address in them means nothing elsewhere.
+struct Allocation : NodeId {
+  std::string name;        // of the buffer, with all its scopes
+  uint64_t address = 0;    // planned, from kAllocationBase on
+  uint64_t bytes = 0;      // of the memory
+  size_t scope_chars = 0;  // of `name`: the scopes with their dots
+
+  // The memory as elements of T, from byte 0.
+  template <class T>
+  View<T> view() const {
+    return {reinterpret_cast<T*>(address), bytes / sizeof(T)};
+  }
+  // For plans inside this one, which declare it as any other buffer.
+  NamedRange range() const { return {name, address, bytes, "allocation"}; }
+};
 
 // A condition made by one builder, obeyed by one conditional node of that builder, and set by kernels before it or in
 // its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
