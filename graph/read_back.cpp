@@ -235,7 +235,8 @@ class Comparison {
     check(driver_.cuGraphKernelNodeGetParams(handle(node), &held), "cuGraphKernelNodeGetParams");
     ParameterPointers pointers(node);
     const CUDA_KERNEL_NODE_PARAMS planned = kernel_parameters(node, pointers.get());
-    if (planned.func != held.func) differences_.push_back(fmt::format("node '{}': another function", node.name));
+    const bool other_function = planned.func != held.func;
+    if (other_function) differences_.push_back(fmt::format("node '{}': another function", node.name));
     expect(node, "grid x", planned.gridDimX, held.gridDimX);
     expect(node, "grid y", planned.gridDimY, held.gridDimY);
     expect(node, "grid z", planned.gridDimZ, held.gridDimZ);
@@ -243,7 +244,10 @@ class Comparison {
     expect(node, "block y", planned.blockDimY, held.blockDimY);
     expect(node, "block z", planned.blockDimZ, held.blockDimZ);
     expect(node, "shared bytes", planned.sharedMemBytes, held.sharedMemBytes);
-    if (node.kernel->parameters.empty() && !node.fields.empty()) {
+    if (other_function) {  // its arguments are another struct
+      for (const FieldInfo& field : node.fields)
+        differences_.push_back(fmt::format("node '{}': argument '{}' is of another function", node.name, field.name));
+    } else if (node.kernel->parameters.empty() && !node.fields.empty()) {
       if (held.kernelParams == nullptr || held.kernelParams[0] == nullptr)
         differences_.push_back(fmt::format("node '{}': the driver holds no arguments", node.name));
       else
