@@ -12,7 +12,6 @@
 #include "graph/plan_fold.h"
 #include "graph/plan_hash.h"
 #include "graph/plan_json.h"
-#include "graph/value_operations.h"
 
 namespace nodewright {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "graph/graph_dump.h"
 #include "graph/plan_fold.h"
-#include "graph/value_operations.h"
 
 namespace nodewright {
 namespace {

@@ -27,7 +27,6 @@
 #include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
-#include "graph/value_operations.h"
 #include "runtime/live_buffers.h"
 
 namespace nodewright {

@@ -312,6 +312,9 @@ std::string describe_range(const Plan& plan, uint32_t buffer, uint64_t offset, u
 // "RAW residual[0,8192)", "declared", "serial"
 std::string describe(const Plan& plan, const Reason& reason);
 
+// "32 bits >= 0x3", "64 bits := 0x4"
+std::string describe(const ValueOperation& operation);
+
 // Names a node of the plan that one builder made, and of its copies.
 struct NodeId {
   uint32_t index = 0;  // PlanNode::id

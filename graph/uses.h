@@ -1,11 +1,13 @@
 // What a node that brings no argument struct does with memory: reads(x), writes(y), updates(z), frozen(w). For the
-// arguments of foreign kernels (graph/launch_arguments.h) and for nodes that list their uses.
+// arguments of foreign kernels (graph/launch_arguments.h), for nodes that list their uses, and for values nodes.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "graph/node.h"
 #include "runtime/memory.h"
@@ -89,6 +91,21 @@ auto updates(const View<T>& view) {
 template <FixedName kName = "", class T>
 auto frozen(const Weight<T>& weight) {
   return MemoryArgument<T, Access::frozen, kName>::of(weight);
+}
+
+// A word that an operation may wait for or write.
+template <class T>
+concept Word = std::same_as<T, uint32_t> || std::same_as<T, uint64_t>;
+
+// Goes on when the first element of `at` compares so with `value`. A view of pinned memory has the host's address.
+template <Word T>
+ValueOperation wait_until(const View<T>& at, Until until, std::type_identity_t<T> value) {
+  return {.waits = true, .bytes = sizeof(T), .until = until, .address = at.address(), .value = value};
+}
+// Writes the first element of `at`, behind all that the node comes after.
+template <Word T>
+ValueOperation write_to(const View<T>& at, std::type_identity_t<T> value) {
+  return {.waits = false, .bytes = sizeof(T), .until = {}, .address = at.address(), .value = value};
 }
 
 }  // namespace nodewright

@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "graph/graph_builder.h"
-#include "graph/value_operations.h"
-
 namespace nodewright {
 namespace {
 
