@@ -288,7 +288,7 @@ find_sanitizer() {
 sanitize() {  # sanitize TOOL NAME GENERATE-OPTIONS...
   local tool=$1 name=$2 options=()
   shift 2
-  [ "$tool" != synccheck ] || options=(--num-cuda-barriers 65536)  # attention alone has up to 64 a block
+  [ "$tool" != synccheck ] || options=(--num-cuda-barriers 16384)  # attention alone has up to 64 a block; the tool has no room for 32768
   check "$tool, $name" 240 "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 99 "$nodewright" generate "$@" \
     --max-tokens 4 --ignore-eos --device $device
 }
