@@ -53,8 +53,8 @@ std::string_view entry_name(DriverEntry entry);
 
 // The CUDA version to ask cuGetProcAddress for, so that it gives the form of `entry` that cuda.h declares.
 constexpr int version_of_form(std::string_view entry) {
-  // CUDA 13.0 added a form that takes a context; cuda.h kept the name for the form without.
-  return entry == "cuCtxSynchronize" ? 12000 : kDriverVersionNeeded;
+  // CUDA 13.0 added forms that take a context; cuda.h kept the names for the forms without.
+  return entry == "cuCtxSynchronize" || entry == "cuCtxGetDevice" ? 12000 : kDriverVersionNeeded;
 }
 
 // "CUDA_ERROR_OUT_OF_MEMORY" without asking a driver; "CUresult 12345" for a value that cuda.h does not name.
