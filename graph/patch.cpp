@@ -270,6 +270,9 @@ void PatchSet::shape(NodeId id, const LaunchShape& shape) {
 void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
   const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
   if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "add a copy for each shape of rows");
+  // The driver takes no parameters of such a node, not even its own: CUDA_ERROR_INVALID_VALUE on an H200 (580.159.04).
+  if (is_allocated(node.copy.to) || is_allocated(node.copy.from))
+    refuse_patch(node, "an end lies in memory that the plan allocates", "copy to or from a DeviceBuffer");
   if (bytes == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");
   const Plan& plan = *exec_->built_plan_of(id).plan;
   check_copy_end(plan, node, "to", to, node.copy.to_host, bytes);

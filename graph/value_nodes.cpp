@@ -72,6 +72,10 @@ ValueNode GraphBuilder::values(std::string_view name, const std::vector<ValueOpe
   std::vector<AddressedUse> addressed;
   for (const WordUse& use : word_uses(operations)) {
     const std::string field = addressed.empty() ? "value" : fmt::format("value {}", addressed.size());
+    // On an H100 (driver 580.159.04, 2026-11-25) the launch ends in CUDA_ERROR_INVALID_VALUE: 60 of 60 such plans.
+    if (is_allocated(use.address))
+      refuse(node, fmt::format("'{}' lies in memory that the plan allocates, where the driver takes no values", field),
+             "use a word of a DeviceBuffer or of a PinnedBuffer");
     addressed.push_back(
         declared_use(node, {field, CopyEnd(use.address, use.bytes, false), use.access(), use.bytes}, 0));
   }

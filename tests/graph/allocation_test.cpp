@@ -130,6 +130,19 @@ TEST_F(AllocationTest, APatchMayMoveAFieldWithinTheMemory) {
   expect_error([&] { exec.patch(to_, &Blend::y, y_); }, {"'to'", "'y'", "outside its envelope", "scratch[0,800)"});
 }
 
+TEST_F(AllocationTest, ACopyOfItIsNotPatched) {
+  GraphBuilder g(device(), "copied");
+  declare_all(g);
+  const Allocation scratch = g.allocate("scratch", x_.bytes());
+  const CopyNode in = g.copy("in", scratch.view<uint32_t>(), x_, x_.bytes());
+  g.free(scratch);
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  PatchSet patches(exec);
+  expect_error([&] { patches.copy(in, scratch.view<uint32_t>(), x_, 4); },
+               {"'in'", "an end lies in memory that the plan allocates"});
+  EXPECT_EQ(patches.size(), 0u);
+}
+
 TEST_F(AllocationTest, DumpsNameItAndThePeakOfMemoryKnowsItsLifetime) {
   const Plan plan = through_scratch();
   const std::string text = to_text(plan);

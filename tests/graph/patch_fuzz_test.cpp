@@ -133,7 +133,7 @@ class PatchFuzzTest : public PlanFuzzTest {
       node.fill.value = below(node.fill.element_bytes == 4 ? 1u << 31 : 1u << (8 * node.fill.element_bytes));
       patches.fill(FillNode{at.id()}, node.fill.value);
       note(at, "the value");
-    } else if (node.copy.rows == 1) {
+    } else if (node.copy.rows == 1 && !is_allocated(node.copy.to) && !is_allocated(node.copy.from)) {
       const Piece to = part_of(at, "to", 4), from = part_of(at, "from", 4);
       node.copy.to = to.address;
       node.copy.from = from.address;

@@ -249,10 +249,12 @@ class RandomPlanMaker {
   }
 
   NodeId add_event_or_values(GraphBuilder& g, const std::vector<NodeId>& after) {
-    const Words words = piece();
+    Words words = piece();
     const bool first = one_in(2);
     if (mixed_ && mix_() % 2 == 0) {
       ++value_nodes;
+      if (in_scratch(words))
+        words = memory_.device[0].subview(0, words.count);  // the plan's own memory takes no values
       const auto value = static_cast<uint32_t>(mix_());
       std::vector<ValueOperation> operations{write_to(words, value), wait_until(words, Until::equal, value)};
       if (words.count > 1) operations.push_back(write_to(words.subview(1, 1), value + 1));

@@ -155,6 +155,10 @@ TEST_F(ValueNodeTest, MisuseIsRefusedByName) {
                  g.if_else("i", c, [&](GraphBuilder& body) { body.write_value("w", flag(0), 1u); });
                }),
                {"'w'", "a conditional node's body cannot hold a node of kind values"});
+  GraphBuilder own(device(), "own");
+  const Allocation scratch = own.allocate("scratch", 4);
+  expect_words(error_of([&] { own.write_value("w", scratch.view<uint32_t>(), 1u); }),
+               {"'w'", "'value' lies in memory that the plan allocates"});
   GraphBuilder g(device(), "undefined");
   const DeviceBuffer word(device(), "word", 4);
   g.declare(word);

@@ -259,7 +259,7 @@ TEST_F(KernelCacheTest, EachDriverCallOfALoadMayFailAndLeavesNothingBehind) {
   }
 }
 
-// A driver that knows a second parameter of every kernel.
+// A driver that knows a second parameter of every kernel. (On a GPU the code is read: CubinReader.)
 class SecondParameter final : public CallObserver {
  public:
   std::optional<CUresult> before(const DriverCall& call) override {
@@ -269,7 +269,9 @@ class SecondParameter final : public CallObserver {
   CUresult after(const DriverCall&, CUresult result) override { return result; }
 };
 
-TEST_F(KernelCacheTest, AKernelWithASecondParameterIsRefusedByName) {
+class KernelParametersOnCpuDriver : public KernelCacheTest {};
+
+TEST_F(KernelParametersOnCpuDriver, ASecondParameterIsRefusedByName) {
   KernelCache cache(device_, options());
   SecondParameter observer;
   driver_.observe(&observer);
