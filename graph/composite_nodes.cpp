@@ -276,8 +276,7 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
 }
 
 ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
-  const uint64_t address =
-      kConditionBase + (uint64_t{name_hash(plan_.name)} << 16) + plan_.conditions.size() * 2 * kConditionBytes;
+  const uint64_t address = conditions_address(plan_.name) + plan_.conditions.size() * 2 * kConditionBytes;
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
   declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});

@@ -86,7 +86,7 @@ class EagerRun {
   }
 
   void submit_values(const PlanNode& node) {
-    std::vector<CUstreamBatchMemOpParams> values = value_parameters(node.values, memory_);
+    std::vector<CUstreamBatchMemOpParams> values = value_parameters(node.values);
     check(driver_.cuStreamBatchMemOp(stream_.get(), static_cast<unsigned>(values.size()), values.data(), 0),
           "cuStreamBatchMemOp", node);
   }

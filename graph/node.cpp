@@ -104,10 +104,12 @@ uint32_t name_hash(std::string_view plan_name) {
   return static_cast<uint32_t>(hash);
 }
 
-// The last of the addresses that the plan's conditions may take.
-uint64_t loops_address(std::string_view plan_name) {
-  return kConditionBase + (uint64_t{name_hash(plan_name)} << 16) + 0xfff8;
+uint64_t conditions_address(std::string_view plan_name) {
+  return kConditionBase + (uint64_t{name_hash(plan_name)} << 16);
 }
+
+// The last of the addresses that the plan's conditions may take.
+uint64_t loops_address(std::string_view plan_name) { return conditions_address(plan_name) + 0xfff8; }
 
 std::string body_name(ConditionalKind kind, size_t index) {
   switch (kind) {

@@ -178,6 +178,8 @@ inline constexpr uint64_t kConditionBase = uint64_t{0xc0de} << 48;
 // Tells plans apart by their names, the same way in every process: their conditions and allocations lie at addresses of
 // their own.
 uint32_t name_hash(std::string_view plan_name);
+// Where the conditions of the plan of that name begin: 64 KiB of addresses.
+uint64_t conditions_address(std::string_view plan_name);
 
 // Memory that a plan allocates has an address when a graph is built or the plan runs. Until then it lies here, above
 // all memory: the plan's name chooses among 2^16 places of 1 TiB each.

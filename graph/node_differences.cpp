@@ -47,12 +47,11 @@ std::vector<std::string> memory_differences(const PlanNode& node, const Driver& 
 }
 
 // What is read belongs to the node.
-std::vector<std::string> value_differences(const PlanNode& node, const Driver& driver, CUgraphNode held,
-                                           const AllocatedMemory& memory) {
+std::vector<std::string> value_differences(const PlanNode& node, const Driver& driver, CUgraphNode held) {
   Differences found(node, driver);
   CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
   found.check(driver.cuGraphBatchMemOpNodeGetParams(held, &parameters), "cuGraphBatchMemOpNodeGetParams");
-  const std::vector<CUstreamBatchMemOpParams> planned = value_parameters(node.values, memory);
+  const std::vector<CUstreamBatchMemOpParams> planned = value_parameters(node.values);
   found.expect<size_t>("operations", planned.size(), parameters.count);
   for (size_t i = 0; i < std::min<size_t>(planned.size(), parameters.count); ++i) {
     const auto &a = planned[i].waitValue, &b = parameters.paramArray[i].waitValue;

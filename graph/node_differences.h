@@ -13,8 +13,7 @@ namespace nodewright {
 // Empty when they are equal. `held`: of the node's type; `memory`: where the plan's own memory is.
 std::vector<std::string> memory_differences(const PlanNode& node, const Driver& driver, CUgraphNode held,
                                             const AllocatedMemory& memory);
-std::vector<std::string> value_differences(const PlanNode& node, const Driver& driver, CUgraphNode held,
-                                           const AllocatedMemory& memory);
+std::vector<std::string> value_differences(const PlanNode& node, const Driver& driver, CUgraphNode held);
 std::vector<std::string> semaphore_differences(const PlanNode& node, const Driver& driver, CUgraphNode held);
 
 }  // namespace nodewright

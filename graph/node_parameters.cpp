@@ -103,8 +103,7 @@ unsigned flags_of(const ValueOperation& operation) {
 
 }  // namespace
 
-std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations,
-                                                       const AllocatedMemory& memory) {
+std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations) {
   std::vector<CUstreamBatchMemOpParams> result(operations.size());
   for (size_t i = 0; i < operations.size(); ++i) {
     const ValueOperation& operation = operations[i];
@@ -114,7 +113,7 @@ std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOp
       to.operation = wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
     else
       to.operation = wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
-    to.address = memory.address_of(operation.address);
+    to.address = operation.address;
     if (wide)
       to.value64 = operation.value;
     else
@@ -249,7 +248,7 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& devi
       result.free.dptr = memory.address_of(node.allocated);
       break;
     case NodeKind::values:
-      kept.values = value_parameters(node.values, memory);
+      kept.values = value_parameters(node.values);
       result.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
       result.memOp.ctx = context;
       result.memOp.count = static_cast<unsigned>(kept.values.size());

@@ -114,10 +114,10 @@ uint64_t reach_bytes(const FillParameters& fill) {
 }
 
 CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
-                        const PlanNode& node, const BuiltPlan::NodeState& state, const AllocatedMemory& memory) {
+                        const PlanNode& node, const BuiltPlan::NodeState& state) {
   driver.label(node.name);
   if (node.kind == NodeKind::values) {
-    std::vector<CUstreamBatchMemOpParams> values = value_parameters(state.values, memory);
+    std::vector<CUstreamBatchMemOpParams> values = value_parameters(state.values);
     const CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{context, static_cast<unsigned>(values.size()), values.data(), 0};
     return driver.cuGraphExecBatchMemOpNodeSetParams(exec, handle, &parameters);
   }
@@ -210,7 +210,7 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   if (!memory_.empty()) memory_.place_field(field, held);
   const ContextGuard current(*plan_->device);
   const CUresult result =
-      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state, memory_);
+      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
   note_patched(node);
   if (result == CUDA_SUCCESS) return;
   std::memcpy(held, before, field.bytes);
@@ -281,7 +281,7 @@ void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_
   copy.to = to.address;
   copy.from = from.address;
   copy.bytes = bytes;
-  change_of(id).copy = exec_->memory().placed(copy);
+  change_of(id).copy = copy;
 }
 
 void PatchSet::fill(FillNode id, uint32_t value) {
@@ -337,13 +337,13 @@ CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state
   const PlanNode& node = change.plan_node();
   exec_->note_patched(node);
   if (node.kind == NodeKind::memset) {
-    if (state.enabled) return set_parameters(driver, exec, context, handle, node, state, exec_->memory_);
+    if (state.enabled) return set_parameters(driver, exec, context, handle, node, state);
     BuiltPlan::NodeState beside = state;
     beside.fill = aside(state.fill, exec_->spares_.back().address());
-    return set_parameters(driver, exec, context, handle, node, beside, exec_->memory_);
+    return set_parameters(driver, exec, context, handle, node, beside);
   }
   CUresult result = CUDA_SUCCESS;
-  if (change.sets_parameters()) result = set_parameters(driver, exec, context, handle, node, state, exec_->memory_);
+  if (change.sets_parameters()) result = set_parameters(driver, exec, context, handle, node, state);
   if (result == CUDA_SUCCESS && change.enabled)
     result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
   return result;

@@ -207,7 +207,7 @@ class Comparison {
       case NodeKind::free:
         return append(memory_differences(node, driver_, handle(node), exec_.memory()));
       case NodeKind::values:
-        return append(value_differences(node, driver_, handle(node), exec_.memory()));
+        return append(value_differences(node, driver_, handle(node)));
       case NodeKind::semaphore_signal:
       case NodeKind::semaphore_wait:
         return append(semaphore_differences(node, driver_, handle(node)));

@@ -32,7 +32,7 @@ CUresult submit_semaphores(const CUexternalSemaphore* handles, const Params* par
   });
 }
 
-CUresult no_semaphore_node(const SemaphoreWork& work, bool signal) {
+CUresult same_direction(const SemaphoreWork& work, bool signal) {
   return work.signal == signal ? CUDA_SUCCESS : wrong_type();
 }
 
@@ -112,7 +112,7 @@ CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode handle
   return with_node<SemaphoreWork>(handle, [&](State&, GraphNode&, SemaphoreWork& work) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = {work.handles.data(), work.signals.data(), static_cast<unsigned>(work.handles.size())};
-    return no_semaphore_node(work, true);
+    return same_direction(work, true);
   });
 }
 
@@ -120,6 +120,6 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode handle, 
   return with_node<SemaphoreWork>(handle, [&](State&, GraphNode&, SemaphoreWork& work) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = {work.handles.data(), work.waits.data(), static_cast<unsigned>(work.handles.size())};
-    return no_semaphore_node(work, false);
+    return same_direction(work, false);
   });
 }

@@ -61,9 +61,8 @@ const char* comparison(unsigned flags) {
   return kNames[flags & 3];
 }
 
-bool is_there(const State& state, uint64_t address, unsigned bytes, bool now) {
-  return (now ? state.memory->find(address, bytes) : state.memory->find_reserved(address, bytes)) != nullptr ||
-         state.is_registered(address, bytes);
+bool is_there(const State& state, uint64_t address, unsigned bytes) {
+  return state.memory->find(address, bytes) != nullptr || state.is_registered(address, bytes);
 }
 
 }  // namespace
@@ -86,7 +85,8 @@ CUresult make_value_work(State& state, unsigned count, const CUstreamBatchMemOpP
     if (address % bytes != 0)
       return refuse(CUDA_ERROR_INVALID_VALUE,
                     what + "is at " + hex(address) + ", not a multiple of its " + std::to_string(bytes) + " bytes");
-    if (!is_there(state, address, bytes, false))
+    // Nor in memory that a graph allocates: NVIDIA's driver refuses the launch of such a graph (H100, 580.159.04).
+    if (!is_there(state, address, bytes))
       return refuse(CUDA_ERROR_INVALID_VALUE,
                     what + "is outside device and pinned memory: it is " + state.memory->describe(address));
   }
@@ -108,7 +108,7 @@ bool run_values(State& state, const std::string& label, const ValueWork& work, s
     const CUstreamBatchMemOpParams& operation = work.operations[done];
     const uint64_t address = operation.waitValue.address;
     const unsigned bytes = bytes_of(operation);
-    if (!is_there(state, address, bytes, true)) {
+    if (!is_there(state, address, bytes)) {
       state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(label) + ", value operation " + std::to_string(done) +
                                                  ": address " + hex(address) + " " + state.memory->describe(address));
       return true;

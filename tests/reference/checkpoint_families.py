@@ -32,6 +32,14 @@ PRESETS = {
                  vocab=50257, tied=True, eps=1e-5, max_position=1024),
 }
 
+# What generation_config.json asks for in meta-llama/Llama-3.2-1B-Instruct, Qwen/Qwen3-0.6B and google/gemma-3-1b-it.
+SAMPLING = {
+    "llama": dict(do_sample=True, temperature=0.6, top_p=0.9),
+    "qwen3": dict(do_sample=True, temperature=0.6, top_k=20, top_p=0.95),
+    "gemma3": dict(do_sample=True, top_k=64, top_p=0.95),
+    "gpt2": {},
+}
+
 
 def units(shape):
     """(std of the head, of the embedding, of the residual stream that enters the first layer)."""

@@ -9,7 +9,7 @@ import os
 import torch
 from safetensors.torch import save_file
 
-from checkpoint_families import ARCHITECTURES, PRESETS, config, specs
+from checkpoint_families import ARCHITECTURES, PRESETS, SAMPLING, config, specs
 from checkpoint_tokenizer import write_tokenizer
 
 DEFAULTS = dict(family="llama", hidden=192, heads=6, kv_heads=2, head_dim=32, intermediate=320, layers=2, vocab=1003,
@@ -86,7 +86,7 @@ def write_checkpoint(shape, folder):
     values = config(shape)
     write_json(os.path.join(folder, "config.json"), values)
     write_json(os.path.join(folder, "generation_config.json"),
-               {"bos_token_id": 0, "eos_token_id": values["eos_token_id"]})
+               {"bos_token_id": 0, "eos_token_id": values["eos_token_id"], **(SAMPLING[shape.family] if shape.preset else {})})
     if shape.tokenizer:
         write_tokenizer(folder, shape.vocab, shape.max_position)
 
