@@ -15,6 +15,7 @@
 #include "cli/interruption.h"
 #include "cli/line_editor.h"
 #include "cli/option_pairs.h"
+#include "cli/row_sampling_words.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/whole_number.h"
@@ -170,7 +171,7 @@ int chat(const ChatOptions& options) {
   check_pairs(options.engine, options.session, config.max_position);
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
   ChoiceReader choices(config, tokenizer);
-  const bool needs_choices = read_choice(choices, options.choice, options.sampling, eos).options.needs_choices();
+  const ChoiceOptions choice = read_choice(choices, options.choice, options.sampling, eos).options;
   stop_ids_of(options.choice, eos, config.vocab);  // what is wrong is told before anything is loaded
   tell_ignored(config.generation);
 
@@ -179,7 +180,7 @@ int chat(const ChatOptions& options) {
                                                           : std::min<int64_t>(session.context_limit(), kUsualContext);
   const std::unique_ptr<Engine> engine = make_engine(
       options.engine, options.session, session,
-      {.prompt_tokens = std::min(context, kMostPromptRows), .max_context = context, .choices = needs_choices});
+      {.prompt_tokens = std::min(context, kMostPromptRows), .max_context = context, .choices = choice.needs_choices()});
   Conversation conversation(*engine, *tokenizer, chat_template, choices, config,
                             {.system = options.system,
                              .context = context,
@@ -191,7 +192,9 @@ int chat(const ChatOptions& options) {
     fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
                folder_name(options.session.model), session.device().name());
   catch_interruption();
-  return talk(conversation, sampling_of(options.sampling, config.generation), options.stats);
+  const Sampling sampling = sampling_of(options.sampling, config.generation);
+  if (options.stats) fmt::print(stderr, "sampling  {}, seed {}\n", sampling_words(sampling, choice), *sampling.seed);
+  return talk(conversation, sampling, options.stats);
 }
 
 }  // namespace

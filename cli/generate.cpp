@@ -17,6 +17,7 @@
 #include "cli/interruption.h"
 #include "cli/one_request.h"
 #include "cli/option_pairs.h"
+#include "cli/row_sampling_words.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/several_steps.h"
@@ -160,9 +161,9 @@ int generate(const GenerateOptions& options) {
     if (!options.stats) return;
     RequestOutcome told = outcome;
     told.first_s += std::chrono::duration<double>(encoding).count();
-    fmt::print(stderr, "load      {:.0f} ms, {} of weights\ntuning    {}\n{}{}", session.model().upload_ms(),
-               byte_size_text(session.model().weights().bytes()), session.tuning_words(), of_start,
-               outcome_report(told));
+    fmt::print(stderr, "load      {:.0f} ms, {} of weights\ntuning    {}\nsampling  {}, seed {}\n{}{}",
+               session.model().upload_ms(), byte_size_text(session.model().weights().bytes()), session.tuning_words(),
+               sampling_words(sampling, choice.options), *sampling.seed, of_start, outcome_report(told));
   };
   if (takes_several(options)) {
     const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});

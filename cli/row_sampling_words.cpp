@@ -45,8 +45,11 @@ void allow_every_second(std::span<uint32_t> allowed, int64_t vocab) {
   if (vocab % 32 != 0) allowed.back() &= (1u << (vocab % 32)) - 1;
 }
 
-// As the same words ask for it.
-std::string in_words(const Sampling& sampling, const ChoiceOptions& choice) {
+bool is_whole(double number) { return number == static_cast<double>(static_cast<int64_t>(number)); }
+
+}  // namespace
+
+std::string sampling_words(const Sampling& sampling, const ChoiceOptions& choice) {
   std::string words = sampling.temperature == 0 ? "greedy" : fmt::format("temperature={}", sampling.temperature);
   if (sampling.top_k > 0) words += fmt::format(",top_k={}", sampling.top_k);
   if (sampling.top_p < 1) words += fmt::format(",top_p={}", sampling.top_p);
@@ -55,10 +58,6 @@ std::string in_words(const Sampling& sampling, const ChoiceOptions& choice) {
   return words;
 }
 
-bool is_whole(double number) { return number == static_cast<double>(static_cast<int64_t>(number)); }
-
-}  // namespace
-
 RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
   RowSampling rows{.name = words, .sampling = {}, .choice = {}};
   if (words == "greedy") return rows;
@@ -66,7 +65,7 @@ RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
     rows.sampling = sampling_of({}, config.generation);
     rows.choice = choice_of({}, config.generation);
     rows.choice.min_tokens = 0;  // of the first tokens alone
-    rows.name = fmt::format("checkpoint({})", in_words(rows.sampling, rows.choice));
+    rows.name = fmt::format("checkpoint({})", sampling_words(rows.sampling, rows.choice));
     return rows;
   }
   SamplingNumbers numbers;

@@ -94,7 +94,7 @@ class Generate(CommandTest):
         self.assertEqual(0, done.returncode)
         self.assertEqual(self.succeed(*self.STORY, "--seed", "1"), done.stdout.decode())
         stats = done.stderr.decode()
-        for line in (r"^load .* MB of weights$", r"^bucket +1: \d+ nodes", r"^graphs +4 in 2 slots: \d+ nodes",
+        for line in (r"^load .* MB of weights$", r"^sampling +temperature=[\d.]+(,\w+=[\d.]+)*, seed 1$", r"^bucket +1: \d+ nodes", r"^graphs +4 in 2 slots: \d+ nodes",
                      r"^prompt +5 tokens, 0 found in the cache and 5 computed$",
                      r"^first +token after [\d.]+ ms, [\d.]+ tokens/s of the prompt$",
                      r"^decode +39 tokens, [\d.]+ tokens/s, [\d.]+ ms/token$",
