@@ -7,6 +7,16 @@
 using namespace nodewright;  // this file is the C interface itself
 using namespace nodewright::cpu;
 
+namespace {
+
+bool of_graph(const State& state, CUmemorytype type, CUdeviceptr address) {
+  if (type == CU_MEMORYTYPE_HOST) return false;
+  const DeviceMemory::Block* block = state.memory->find_reserved(address, 1);
+  return block != nullptr && block->of_graph;
+}
+
+}  // namespace
+
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                                 const CUDA_KERNEL_NODE_PARAMS* params) {
   return change_exec_node<KernelWork>(handle, node, [&](State& s, KernelWork& next) {
@@ -29,6 +39,11 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode 
     if (!flat(*copy) || !flat(next.copy))
       return refuse(CUDA_ERROR_INVALID_VALUE, "only one-dimensional copy nodes take other parameters");
     if (copy->WidthInBytes == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would copy nothing");
+    // No rule of cuda.h; NVIDIA's driver does so (H200, 580.159.04).
+    for (const CUDA_MEMCPY3D& c : {*copy, next.copy})
+      if (of_graph(s, c.srcMemoryType, c.srcDevice) || of_graph(s, c.dstMemoryType, c.dstDevice))
+        return refuse(CUDA_ERROR_INVALID_VALUE,
+                      "a copy with an end in memory that a graph allocates takes no parameters");
     next.copy = *copy;
     return CUDA_SUCCESS;
   });

@@ -65,6 +65,37 @@ TEST_F(GraphMemoryTest, UseAfterTheFreeIsAFault) {
   EXPECT_OK(api().cuGraphExecDestroy(exec));
 }
 
+// As NVIDIA's driver does, without a rule in cuda.h.
+TEST_F(GraphMemoryTest, TakesNoValuesAndItsCopiesNoOtherParameters) {
+  const CUgraphNode memory = add_allocation(graph_);
+  CUstreamBatchMemOpParams write{};
+  write.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  write.writeValue.address = reinterpret_cast<CUdeviceptr>(scratch_);
+  CUgraphNodeParams values = of_type(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+  values.memOp.ctx = context_;
+  values.memOp.count = 1;
+  values.memOp.paramArray = &write;
+  CUgraphNode node = nullptr;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphAddNode(&node, graph_, &memory, nullptr, 1, &values));
+
+  CUDA_MEMCPY3D into{};
+  into.srcMemoryType = into.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  into.srcDevice = reinterpret_cast<CUdeviceptr>(a_);
+  into.dstDevice = reinterpret_cast<CUdeviceptr>(scratch_);
+  into.WidthInBytes = 256;
+  into.Height = into.Depth = 1;
+  CUgraphNodeParams copy = of_type(CU_GRAPH_NODE_TYPE_MEMCPY);
+  copy.memcpy.copyCtx = context_;
+  copy.memcpy.copyParams = into;
+  const CUgraphNode copied = add_node(graph_, copy, {memory});
+  add_free(graph_, scratch_, {copied});
+  const CUgraphExec exec = instantiate(graph_);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphExecMemcpyNodeSetParams(exec, copied, &into, context_));
+  into.dstDevice = reinterpret_cast<CUdeviceptr>(b_);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphExecMemcpyNodeSetParams(exec, copied, &into, context_));
+  EXPECT_OK(api().cuGraphExecDestroy(exec));
+}
+
 TEST_F(GraphMemoryTest, AFreeComesBehindItsAllocationAndOnce) {
   const CUgraphNode memory = add_allocation(graph_);
   add_free(graph_, scratch_, {});
