@@ -53,7 +53,8 @@ enum class GraphFigure : uint8_t {
   launch_after_update,
   loop_full,  // GPU time of one round of a WHILE node around the nodes and the kernel that sets its condition
   loop,
-  foreign_launch,  // of a chain of foreign kernels, as builder_launch, driver_add, build, gpu_explicit_full and patch_one
+  foreign_launch,  // of a chain of foreign kernels, as builder_launch, driver_add, build, gpu_explicit_full and
+                   // patch_one
   foreign_add,
   foreign_build,
   gpu_foreign_full,

@@ -16,8 +16,8 @@ ReadBandwidth::ReadBandwidth(Device& device, const Stream& stream, KernelCache& 
   GraphBuilder g(device, "read_stream");
   g.declare(range_of(data_, "weight"), {.live_in = true});
   g.declare(range_of(sum_, "output"), {.live_out = true});
-  const auto kernel = typed_kernel<ReadStream>(kernels, {"read_stream", {}},
-                                               read_stream_shape(static_cast<unsigned>(device.properties().sm_count)));
+  const auto kernel =
+      kernels.kernel<ReadStream>("read_stream", read_stream_shape(static_cast<unsigned>(device.properties().sm_count)));
   g.launch("read", kernel, {.data = weight_of<uint32_t>(data_), .sum = view_of<uint32_t>(sum_)});
   plan_ = std::move(g).finish(EdgePolicy::full);
 }

@@ -61,9 +61,8 @@ void check(const SamplingOptions& options) {
   set_numbers(options, {}, numbers);
   if (std::string why = why_not(numbers, {}, 1); !why.empty())
     throw Error({.doing = "choose tokens", .detail = std::move(why), .fault = Fault::usage});
-  const std::optional<SamplingFault> fault =
-      sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1),
-                     options.min_p.value_or(0));
+  const std::optional<SamplingFault> fault = sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0),
+                                                            options.top_p.value_or(1), options.min_p.value_or(0));
   if (!fault) return;
   std::string option = "--" + fault->field;
   std::ranges::replace(option, '_', '-');

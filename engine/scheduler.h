@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/pipeline.h"
 #include "engine/bucket_set.h"
+#include "engine/pipeline.h"
 
 namespace nodewright {
 

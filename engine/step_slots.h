@@ -15,12 +15,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/bucket_set.h"
 #include "engine/pipeline.h"
 #include "engine/prefill_form.h"
 #include "engine/step_clock.h"
 #include "engine/step_inputs.h"
 #include "engine/table_updates.h"
-#include "engine/bucket_set.h"
 #include "graph/plan_run.h"
 #include "models/choice_graph.h"
 #include "models/decoder_graph.h"

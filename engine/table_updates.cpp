@@ -37,10 +37,9 @@ TableUpdates::TableUpdates(Device& device, KernelCache& kernels, const DecodeSta
   g.declare({"host.tables", reinterpret_cast<uint64_t>(memory_.data()), memory_.bytes(), "input"}, {.live_in = true});
   g.declare({"block_table", state.block_table.address(), state.block_table.bytes(), "state"},
             {.live_in = true, .live_out = true});
-  g.launch(
-      "update",
-      typed_kernel<UpdateTables>(kernels, kernel_request(), update_tables_shape(static_cast<int64_t>(runs_of(state)))),
-      {.n_runs = n_runs_, .runs = runs_, .pages = pages_, .block_table = state.block_table});
+  g.launch("update",
+           kernels.kernel<UpdateTables>(kernel_request(), update_tables_shape(static_cast<int64_t>(runs_of(state)))),
+           {.n_runs = n_runs_, .runs = runs_, .pages = pages_, .block_table = state.block_table});
   run_ = std::make_unique<PlanRun>(std::move(g).finish(EdgePolicy::full), RunMode::eager, stream);
 }
 

@@ -22,7 +22,7 @@ struct Machine {
   Device& device;
   Stream stream{device, "main"};
   KernelCache kernels{device};
-  Kernel<Saxpy> saxpy = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kCount));
+  Kernel<Saxpy> saxpy = kernels.kernel<Saxpy>("saxpy", saxpy_shape(kCount));
   DeviceBuffer x_buffer{device, "x", kCount * sizeof(float)}, y_buffer{device, "y", kCount * sizeof(float)};
   View<float> x = view_of<float>(x_buffer), y = view_of<float>(y_buffer);
 
@@ -56,13 +56,14 @@ void bring_a_kernel(Device& device) {
   const auto on_host = [](unsigned n, float* y) {
     for (unsigned i = 0; i < n; ++i) y[i] *= 0.5f;
   };
-  KernelCache kernels(device, {.folder = {}, .extra_sources = {{"kernels_src/halve.cu", text}}, .progress = {}});
+  KernelCache kernels(device);
+  kernels.add({"kernels_src/halve.cu", text});
   const ForeignKernel halve = compile_kernel(kernels, {"halve", {}}, on_host);
 
   GraphBuilder g(device, "bring_a_kernel");
   g.declare(y_buffer, {.live_in = true, .live_out = true});
   g.launch("halve", halve, launch_shape_1d(4, 256), 1000u, updates(y));
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   // End.
   graph.launch(stream);
   expect(on, y, 1.0f, "bring a kernel");
@@ -91,7 +92,7 @@ void bring_a_library(Device& device) {
   const auto on_host = [=] { std::fill_n(x.data, x.count, 4.0f); };
   g.library("vendor", {writes(x)}, submit, on_host);
   g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 1.0f});  // follows it: reads x
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   // End.
   graph.launch(stream);
   expect(on, y, 6.0f, "bring a library");
@@ -113,7 +114,7 @@ void bring_a_stream(Device& opened) {
     GraphBuilder g(device, "bring_a_stream");
     g.declare({"hidden", hidden.address(), hidden.bytes(), "activation"}, {.live_out = true});
     g.fill("clear", hidden, 0.0f);
-    ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+    ExplicitGraph graph(std::move(g).finish());
     graph.launch(stream);
     // End.
     stream.synchronize();
@@ -138,7 +139,7 @@ void port_from_capture(Device& device) {
     g.declare(y_buffer, {.live_in = true, .live_out = true});
     g.graph("not_ported_yet", captured, {writes(x)});       // all that the captured graph touches
     g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 2.0f});  // what was its last kernel
-    ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+    ExplicitGraph graph(std::move(g).finish());
     // End.
     graph.launch(stream);
     expect(on, y, 8.0f, "port from capture");
@@ -157,7 +158,7 @@ void keep_a_buffer(Device& device) {
   g.declare(x_buffer, {.live_in = true});                          // written before the plan runs
   g.declare(cache, {.live_in = true, .live_out = true}, "state");  // and read after it
   g.launch("add", saxpy, {.x = x, .y = view_of<float>(cache), .a = 1.0f});
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   for (int step = 0; step < 3; ++step) graph.launch(stream);
   // End.
   expect(on, view_of<float>(cache), 3.0f, "keep a buffer");
@@ -177,7 +178,7 @@ void allocate_scratch(Device& device) {
   g.launch("double", saxpy, {.x = x, .y = doubled, .a = 2.0f});
   g.launch("add", saxpy, {.x = doubled, .y = y, .a = 1.0f});
   g.free(scratch);
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   // End.
   graph.launch(stream);
   expect(on, y, 4.0f, "allocate scratch");
@@ -196,7 +197,7 @@ void wait_for_a_value(Device& device) {
   g.wait_value("go", go, Until::at_least, 1u, {writes(y)});
   g.fill("clear", y, 0.0f);
   g.write_value("done", done, 1u, {reads(y)});
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   graph.launch(stream);
   std::atomic_ref(*go.data).store(1);  // when the host is ready
   // End.
@@ -216,7 +217,7 @@ void loop(Device& device) {
       if (threadIdx.x == 0) set_condition(args.more, --args.count.data[0]);
     })");
   KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
-  const auto count_down = typed_kernel<CountDown>(kernels, {"count_down", {}}, launch_shape_1d(1, 32));
+  const auto count_down = kernels.kernel<CountDown>("count_down", launch_shape_1d(1, 32));
   // Recipe: Loop on the device
   GraphBuilder g(device, "loop");
   g.declare(x_buffer, {.live_in = true});
@@ -228,7 +229,7 @@ void loop(Device& device) {
     body.launch("saxpy", saxpy, {.x = x, .y = y, .a = 2.0f});
     body.launch("count_down", count_down, {.count = count, .more = more});
   });
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   // End.
   graph.launch(stream);
   expect(on, y, 12.0f, "loop");
@@ -243,7 +244,7 @@ void patch_a_scalar(Device& device) {
   g.declare(x_buffer, {.live_in = true});
   g.declare(y_buffer, {.live_in = true, .live_out = true});
   const auto node = g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 1.0f});
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   for (const float a : {1.0f, 10.0f}) {
     graph.patch(node, &Saxpy::a, a);  // of a foreign kernel: graph.patch<"a">(node, a)
     graph.launch(stream);
@@ -259,7 +260,7 @@ Plan two_fills_and_saxpy(const Machine& on) {
   g.fill("ones", on.x, 1.0f);
   g.fill("twos", on.y, 2.0f);
   g.launch("saxpy", on.saxpy, {.x = on.x, .y = on.y, .a = 3.0f});
-  return std::move(g).finish(EdgePolicy::programmatic);
+  return std::move(g).finish();
 }
 
 void time_nodes(Device& device) {
@@ -289,7 +290,7 @@ void two_devices(Driver& driver) {
     GraphBuilder g(device, "fill_" + to.name());
     g.declare(to, {.live_out = true});
     g.fill("fill", view_of<float>(to), value);
-    return ExplicitGraph(std::move(g).finish(EdgePolicy::programmatic));
+    return ExplicitGraph(std::move(g).finish());
   };
   const DeviceBuffer a(first, "a", 4000), b(second, "b", 4000);
   const Stream on_first(first, "first"), on_second(second, "second");

@@ -13,8 +13,7 @@ NODEWRIGHT_ARGS(FusedGlu, {
 using namespace nodewright;
 
 int main(int argc, char** argv) try {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
 
   const InlineKernel source("fused_glu", kFusedGluText, R"(
@@ -27,32 +26,27 @@ int main(int argc, char** argv) try {
       const float g = args.gate.data[i];
       args.x.data[i] += gain * (g / (1.0f + expf(-g))) * args.up.data[i];
     })");
-  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
+  KernelCache kernels(device);
   constexpr uint64_t kCount = 1000;
-  const auto glu = typed_kernel<FusedGlu>(kernels, {"fused_glu", {}}, launch_shape_1d((kCount + 127) / 128, 128));
+  const auto glu = kernels.kernel<FusedGlu>(source, launch_shape_1d((kCount + 127) / 128, 128));
 
-  const auto buffer = [&](const char* name) { return DeviceBuffer(device, name, kCount * sizeof(float)); };
-  const DeviceBuffer gain = buffer("gain"), gate = buffer("gate"), up = buffer("up"), x = buffer("x");
-  const auto view = [](const DeviceBuffer& b) { return view_of<float>(b); };
-  const std::vector<float> gains(kCount, 0.5f);
-  write_view<float>(device, view(gain), gains, "gain");
+  const DeviceArray<float> gain(device, "gain", kCount), gate(device, "gate", kCount), up(device, "up", kCount),
+      x(device, "x", kCount);
+  gain.write(std::vector<float>(kCount, 0.5f));
 
   GraphBuilder g(device, "layers");
-  g.declare(gain, {.live_in = true}, "weight");
-  for (const DeviceBuffer* b : {&gate, &up, &x}) g.declare(*b, {.live_out = true});
-  g.fill("gate", view(gate), 2.0f);
-  g.fill("up", view(up), 3.0f);
-  g.fill("x", view(x), 1.0f);
+  g.declare(gain, {.live_in = true}, "weight");  // holds values before the plan runs
+  g.fill("gate", gate, 2.0f);
+  g.fill("up", up, 3.0f);
+  g.fill("x", x, 1.0f);
   for (const char* layer : {"l0", "l1"}) {
     const auto scope = g.scope(layer);
-    g.launch("glu", glu, {.gain = weight_of<float>(gain), .gate = view(gate), .up = view(up), .x = view(x)});
+    g.launch("glu", glu, {.gain = gain.weight(), .gate = gate, .up = up, .x = x});
   }
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   graph.launch(stream);
-  stream.synchronize();
 
-  std::vector<float> result(kCount);
-  read_view<float>(device, result, view(x), "x");
+  const std::vector<float> result = x.read(stream);
   const float expected = 1.0f + 2 * 0.5f * 3.0f * (2.0f / (1.0f + std::exp(-2.0f)));
   std::printf("%sx[0] = %g, expected %g\n", to_text(graph.plan()).c_str(), static_cast<double>(result[0]),
               static_cast<double>(expected));

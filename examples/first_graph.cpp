@@ -6,25 +6,19 @@
 using namespace nodewright;
 
 int main(int argc, char** argv) {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
   KernelCache kernels(device);
-  const DeviceBuffer a(device, "x", 4000), b(device, "y", 4000);
-  const View<float> x = view_of<float>(a), y = view_of<float>(b);
+  const DeviceArray<float> x(device, "x", 1000), y(device, "y", 1000);
 
   GraphBuilder g(device, "first");
-  g.declare(a);
-  g.declare(b, {.live_out = true});
   g.fill("ones", x, 1.0f);
   g.fill("twos", y, 2.0f);
-  g.launch("saxpy", typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(1000)), {.x = x, .y = y, .a = 3.0f});
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  g.launch("saxpy", kernels.kernel<Saxpy>("saxpy", saxpy_shape(1000)), {.x = x, .y = y, .a = 3.0f});
+  ExplicitGraph graph(std::move(g).finish());
   graph.launch(stream);
-  stream.synchronize();
 
-  std::vector<float> result(1000);
-  read_view<float>(device, result, y, "y");
+  const std::vector<float> result = y.read(stream);
   std::printf("%sy[0] = %g\n", to_text(graph.plan()).c_str(), static_cast<double>(result[0]));
   return result[0] == 5.0f && result[999] == 5.0f ? 0 : 1;
 }

@@ -42,38 +42,33 @@ void half_row_sums(const fp16* x, unsigned columns, float* sums) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
 
   const std::vector<std::string> folders = cuda_include_folders("cub/block/block_reduce.cuh");
-  if (folders.empty() && !opened.driver->is_cpu()) {
+  if (folders.empty() && !device.driver->is_cpu()) {
     std::puts("half_row_sums: skipped, no CUDA toolkit or wheel with the headers of CUB is on this machine");
     return 0;
   }
-  KernelCache kernels(
-      device, {.folder = {}, .extra_sources = {{"kernels_src/half_row_sums.cu", kText}}, .progress = {}});
-  const KernelRequest request{
-      .name = "half_row_sums",
-      .constants = {{"kThreads", kThreads}, {"kScaled", true}, {"Element", TypeName{"__half"}}},
-      .defines = {{"SCALE", "0.5f"}},
-      .headers = {"cuda_fp16.h"},
-      .include_folders = folders};
+  KernelCache kernels(device);
+  kernels.add({"kernels_src/half_row_sums.cu", kText});
+  const KernelRequest request{.name = "half_row_sums",
+                              .constants = {{"kThreads", kThreads}, {"kScaled", true}, {"Element", TypeName{"__half"}}},
+                              .defines = {{"SCALE", "0.5f"}},
+                              .headers = {"cuda_fp16.h"},
+                              .include_folders = folders};
   const ForeignKernel row_sums = compile_kernel(kernels, request, half_row_sums);
 
-  const DeviceBuffer x(device, "x", kRows * kColumns * sizeof(fp16)), sums(device, "sums", kRows * sizeof(float));
+  const DeviceArray<fp16> x(device, "x", kRows * kColumns);
+  const DeviceArray<float> sums(device, "sums", kRows);
   GraphBuilder g(device, "row_sums");
-  g.declare(x);
-  g.declare(sums, {.live_out = true});
-  g.fill("fill", view_of<fp16>(x), kOneAndAHalf);
-  g.launch("sum", row_sums, launch_shape_1d(kRows, kThreads), reads<"x">(view_of<fp16>(x)), value<"columns">(kColumns),
-           writes<"sums">(view_of<float>(sums)));
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  g.fill("fill", x, kOneAndAHalf);
+  g.launch("sum", row_sums, launch_shape_1d(kRows, kThreads), reads<"x">(x), value<"columns">(kColumns),
+           writes<"sums">(sums));
+  ExplicitGraph graph(std::move(g).finish());
   graph.launch(stream);
-  stream.synchronize();
 
-  std::vector<float> result(kRows);
-  read_view<float>(device, result, view_of<float>(sums), "sums");
+  const std::vector<float> result = sums.read(stream);
   constexpr float kExpected = 0.5f * 1.5f * kColumns;  // exact: multiples of 0.25 below 2^22
   std::printf("%ssums[0] = %g, expected %g\n", to_text(graph.plan()).c_str(), static_cast<double>(result[0]),
               static_cast<double>(kExpected));

@@ -30,12 +30,11 @@ std::vector<float> numbers(int64_t count, int64_t modulus) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
   KernelCache kernels(device);
-  const auto scale = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kRows * kInputs));
-  const auto add = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kRows * kOutputs));
+  const auto scale = kernels.kernel<Saxpy>("saxpy", saxpy_shape(kRows * kInputs));
+  const auto add = kernels.kernel<Saxpy>("saxpy", saxpy_shape(kRows * kOutputs));
   const MatmulPlanner products(device, kernels);  // cuBLASLt, or the reference product on the CPU driver
   const auto matmul = products.plan("x times w", {.m = kRows,
                                                   .n = kOutputs,
@@ -45,38 +44,28 @@ int main(int argc, char** argv) try {
                                                   .output = Element::f32,
                                                   .alpha = 2.0f});
 
-  const DeviceBuffer x_buffer(device, "x", kRows * kInputs * 4), sum_buffer(device, "sum", kRows * kInputs * 4),
-      w_buffer(device, "w", kOutputs * kInputs * 4), y0_buffer(device, "y0", kRows * kOutputs * 4),
-      y_buffer(device, "y", kRows * kOutputs * 4), scratch(device, "scratch", matmul->workspace_bytes());
-  const View<float> x = view_of<float>(x_buffer), sum = view_of<float>(sum_buffer), y0 = view_of<float>(y0_buffer),
-                    y = view_of<float>(y_buffer);
+  const DeviceArray<float> x(device, "x", kRows * kInputs), sum(device, "sum", kRows * kInputs),
+      w(device, "w", kOutputs * kInputs), y0(device, "y0", kRows * kOutputs), y(device, "y", kRows * kOutputs);
+  const DeviceArray<uint8_t> scratch(device, "scratch", matmul->workspace_bytes());
   const std::vector<float> x_values = numbers(kRows * kInputs, 5), w_values = numbers(kOutputs * kInputs, 7),
                            y0_values = numbers(kRows * kOutputs, 11);
-  write_view<float>(device, x, x_values, "x");
-  write_view<float>(device, view_of<float>(w_buffer), w_values, "w");
-  write_view<float>(device, y0, y0_values, "y0");
+  x.write(x_values);
+  w.write(w_values);
+  y0.write(y0_values);
 
   GraphBuilder g(device, "product_between_kernels");
-  for (const DeviceBuffer* input : {&x_buffer, &w_buffer, &y0_buffer})
-    g.declare(range_of(*input, "input"), {.live_in = true});
-  for (const DeviceBuffer* output : {&sum_buffer, &y_buffer})
-    g.declare(range_of(*output, "activation"), {.live_out = true});
-  if (scratch.bytes() != 0) g.declare(range_of(scratch, "workspace"));
-
+  for (const DeviceBuffer* input : {&x, &w, &y0}) g.declare(*input, {.live_in = true}, "input");
   g.copy("copy", sum, x, x.bytes());
   g.launch("double", scale, {.x = x, .y = sum, .a = 1.0f});  // sum = x + x
-  const NodeId product = g.product(
-      "product", matmul, {.a = sum, .b = weight_of<float>(w_buffer), .y = y, .workspace = view_of<uint8_t>(scratch)});
+  const NodeId product = g.product("product", matmul, {.a = sum, .b = w.weight(), .y = y, .workspace = scratch});
   g.launch("add", add, {.x = y0, .y = y, .a = 1.0f});  // y += y0
-  ExplicitGraph exec(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph exec(std::move(g).finish());
   std::fputs(to_text(exec.plan()).c_str(), stdout);
   std::printf("the product stands in the graph as: %s\n", std::string(to_string(exec.library_form(product))).c_str());
 
   exec.upload(stream);
   exec.launch(stream);
-  stream.synchronize();
-  std::vector<float> result(kRows * kOutputs);
-  read_view<float>(device, result, y, "y");
+  const std::vector<float> result = y.read(stream);
   for (int64_t row = 0; row < kRows; ++row)
     for (int64_t column = 0; column < kOutputs; ++column) {
       const auto at = [](const std::vector<float>& values, int64_t i) { return values[static_cast<size_t>(i)]; };

@@ -13,35 +13,29 @@
 using namespace nodewright;
 
 int main(int argc, char** argv) try {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
   KernelCache kernels(device);
   constexpr uint64_t kCount = 1000;
-  const auto saxpy = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kCount));
+  const auto saxpy = kernels.kernel<Saxpy>("saxpy", saxpy_shape(kCount));
 
-  const DeviceBuffer a(device, "a", kCount * sizeof(float)), b(device, "b", kCount * sizeof(float)),
-      c(device, "c", kCount * sizeof(float));
-  const View<float> va = view_of<float>(a), vb = view_of<float>(b), vc = view_of<float>(c);
+  const DeviceArray<float> a(device, "a", kCount), b(device, "b", kCount), c(device, "c", kCount);
 
   GraphBuilder g(device, "fork_join");
-  for (const DeviceBuffer* buffer : {&a, &b, &c}) g.declare(range_of(*buffer, "activation"), {.live_out = true});
-  g.fill("ones_a", va, 1.0f);
-  g.fill("ones_b", vb, 1.0f);
-  g.fill("ones_c", vc, 1.0f);
-  const auto left = g.launch("left", saxpy, {.x = va, .y = vb, .a = 2.0f});  // b = 3
-  g.launch("right", saxpy, {.x = va, .y = vc, .a = 3.0f});                   // c = 4, beside `left`
-  g.launch("join", saxpy, {.x = vb, .y = vc, .a = 10.0f});                   // c = 34, after both
-  ExplicitGraph exec(std::move(g).finish(EdgePolicy::programmatic));
+  g.fill("ones_a", a, 1.0f);
+  g.fill("ones_b", b, 1.0f);
+  g.fill("ones_c", c, 1.0f);
+  const auto left = g.launch("left", saxpy, {.x = a, .y = b, .a = 2.0f});  // b = 3
+  g.launch("right", saxpy, {.x = a, .y = c, .a = 3.0f});                   // c = 4, beside `left`
+  g.launch("join", saxpy, {.x = b, .y = c, .a = 10.0f});                   // c = 34, after both
+  ExplicitGraph exec(std::move(g).finish());
   std::fputs(to_text(exec.plan()).c_str(), stdout);
 
   exec.upload(stream);
   for (const float factor : {2.0f, 5.0f}) {
     exec.patch(left, &Saxpy::a, factor);  // one scalar of one node; nothing is built again
     exec.launch(stream);
-    stream.synchronize();
-    std::vector<float> result(kCount);
-    read_view<float>(device, result, vc, "c");
+    const std::vector<float> result = c.read(stream);
     std::printf("a = %g: c[0] = %g, c[%d] = %g\n", static_cast<double>(factor), static_cast<double>(result[0]),
                 static_cast<int>(kCount - 1), static_cast<double>(result[kCount - 1]));
     const float expected = 4.0f + 10.0f * (1.0f + factor);

@@ -15,8 +15,7 @@ NODEWRIGHT_ARGS(NewtonRoot, {
 using namespace nodewright;
 
 int main(int argc, char** argv) try {
-  const OpenedDevice opened = open_device(argc > 1 ? argv[1] : "auto");
-  Device& device = *opened.device;
+  const OpenedDevice device = open_device(argc > 1 ? argv[1] : "auto");
   const Stream stream(device, "main");
   const InlineKernel source("newton_root", kNewtonRootText, R"(
     NODEWRIGHT_KERNEL(newton_root, NewtonRoot, 32) {
@@ -28,33 +27,27 @@ int main(int argc, char** argv) try {
       args.rounds.data[0] += 1;
       set_condition(args.more, fabsf(after - before) > 1e-6f * after ? 1 : 0);
     })");
-  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
-  const auto newton = typed_kernel<NewtonRoot>(kernels, {"newton_root", {}}, launch_shape_1d(1, 32));
-  const DeviceBuffer a(device, "a", 4), root(device, "root", 4), rounds(device, "rounds", 4);
+  KernelCache kernels(device);
+  const auto newton = kernels.kernel<NewtonRoot>(source, launch_shape_1d(1, 32));
+  const DeviceArray<float> a(device, "a", 1), root(device, "root", 1);
+  const DeviceArray<uint32_t> rounds(device, "rounds", 1);
 
   GraphBuilder g(device, "square_root");
   g.declare(a, {.live_in = true}, "input");
-  g.declare(root, {.live_out = true});
-  g.declare(rounds, {.live_out = true});
-  g.copy("first_guess", root, a, 4);
-  g.fill("no_rounds", view_of<uint32_t>(rounds), 0u);
+  g.copy("first_guess", root, a, a.bytes());
+  g.fill("no_rounds", rounds, 0u);
   const ConditionHandle more = g.condition("more", 1);
   g.while_loop("until_it_stands_still", more, [&](GraphBuilder& body) {
-    body.launch(
-        "newton", newton,
-        {.a = view_of<float>(a), .root = view_of<float>(root), .rounds = view_of<uint32_t>(rounds), .more = more});
+    body.launch("newton", newton, {.a = a, .root = root, .rounds = rounds, .more = more});
   });
-  ExplicitGraph graph(std::move(g).finish(EdgePolicy::programmatic));
+  ExplicitGraph graph(std::move(g).finish());
   std::fputs(to_text(graph.plan()).c_str(), stdout);
 
   for (const float value : {2.0f, 1e6f}) {
-    write_view<float>(device, view_of<float>(a), std::vector<float>{value}, "a");
+    a.write({{value}});
     graph.launch(stream);
-    stream.synchronize();
-    float found = 0;
-    uint32_t count = 0;
-    read_view<float>(device, {&found, 1}, view_of<float>(root), "root");
-    read_view<uint32_t>(device, {&count, 1}, view_of<uint32_t>(rounds), "rounds");
+    const float found = root.read(stream)[0];
+    const uint32_t count = rounds.read(stream)[0];
     std::printf("sqrt(%g) = %g after %u rounds\n", static_cast<double>(value), static_cast<double>(found), count);
     if (!(std::abs(found - std::sqrt(value)) <= 1e-5f * found) || count < 2) return 1;
   }

@@ -130,7 +130,7 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
 
 // A body knows the outer plan's buffers and nothing of what they hold: that is checked where its node is added.
 GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
-    : GraphBuilder(outer.device(), std::move(name), outer.plan_.bucket) {
+    : GraphBuilder(outer.device(), std::move(name), outer.plan_.facts) {
   is_body_ = true;
   for (const Buffer& buffer : outer.plan_.buffers) declare(buffer.range, {.live_in = true, .live_out = true});
 }

@@ -75,8 +75,8 @@ std::string page_of(const Json& data) {
 
 }  // namespace
 
-std::string to_html(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts) {
-  return page_of({{"plan", document_of(plan, timings, facts)}, {"before", nullptr}, {"diff", nullptr}});
+std::string to_html(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  return page_of({{"plan", document_of(plan, timings, about)}, {"before", nullptr}, {"diff", nullptr}});
 }
 
 std::string to_html(const DumpText& before, const DumpText& after) {

@@ -275,18 +275,20 @@ nlohmann::ordered_json json_of(const Plan& plan) {
   Json nodes = Json::array(), edges = Json::array();
   for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
+  Json facts = Json::object();
+  for (const auto& [what, is] : plan.facts) facts[what] = is;
   const MemoryPeak peak = memory_peak(plan);
-  return {{"name", plan.name},           {"bucket", plan.bucket ? Json(*plan.bucket) : Json(nullptr)},
+  return {{"name", plan.name},           {"facts", std::move(facts)},
           {"hash", plan_hash(plan)},     {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}},
           {"buffers", buffers_of(plan)}, {"nodes", std::move(nodes)},
           {"edges", std::move(edges)}};
 }
 
-nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts) {
+nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
   Json json = json_of(plan);
   json["device"] = plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device));
   json["about"] = Json::object();
-  for (const auto& [what, is] : facts) json["about"][what] = is;
+  for (const auto& [what, is] : about) json["about"][what] = is;
   json["folds"] = folds_of(plan);
   json["timings"] = timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan));
   return json;
@@ -296,8 +298,8 @@ std::string print(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts) {
-  return print(document_of(plan, timings, facts), 2) + "\n";
+std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  return print(document_of(plan, timings, about), 2) + "\n";
 }
 
 }  // namespace nodewright

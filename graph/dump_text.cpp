@@ -93,10 +93,12 @@ std::string summary(const Plan& plan) {
     traffic.bytes_written += node.traffic.bytes_written;
   }
   for (const Edge& edge : plan.edges) programmatic += edge.type == EdgeType::programmatic;
+  std::string facts;
+  for (const auto& [what, is] : plan.facts) facts += fmt::format(" {} {}", what, is);
   return fmt::format(
       "plan {}{}: {} nodes ({} kernels), {} edges ({} programmatic), {} buffers, {} B read, {} B written\n", plan.name,
-      plan.bucket ? fmt::format(" bucket {}", *plan.bucket) : "", plan.nodes.size(), kernels, plan.edges.size(),
-      programmatic, plan.buffers.size(), traffic.bytes_read, traffic.bytes_written);
+      facts, plan.nodes.size(), kernels, plan.edges.size(), programmatic, plan.buffers.size(), traffic.bytes_read,
+      traffic.bytes_written);
 }
 
 // "l0.down~ (RAW residual[0,768))"

@@ -47,7 +47,8 @@ void enter_start(Reachability& at_start, const Reachability& before, const Edge&
 // and so before B completes. Frozen memory is written by no node of the plan (GraphBuilder refuses it), so it needs no
 // order.
 //   - A full edge A -> B gives it: B starts after A has completed.
-//   - A programmatic edge A -> B gives it when B waits: B may start early, but touches only frozen memory until its wait
+//   - A programmatic edge A -> B gives it when B waits: B may start early, but touches only frozen memory until its
+//   wait
 //     returns, and the wait returns after A has completed. No thread of B ends without having waited (NODEWRIGHT_KERNEL
 //     sees to that, or the author declares it), so B's completion still implies A's. A kernel that does not wait would
 //     break both halves; it gets full edges only, whatever its neighbours do, and so does every node that is no kernel.

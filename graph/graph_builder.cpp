@@ -54,12 +54,12 @@ NamedRange range_of(const DeviceBuffer& buffer, std::string kind) {
   return {buffer.name(), buffer.address(), buffer.bytes(), std::move(kind)};
 }
 
-GraphBuilder::GraphBuilder(Device& device, std::string name, std::optional<int> bucket) {
+GraphBuilder::GraphBuilder(Device& device, std::string name, PlanFacts facts) {
   static std::atomic<uint64_t> last_id = 0;
   plan_.id = ++last_id;
   plan_.memory = PlanMemory(kFirstMemoryBytes);
   plan_.name = std::move(name);
-  plan_.bucket = bucket;
+  plan_.facts = std::move(facts);
   plan_.device = &device;
 }
 
@@ -124,7 +124,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
                                 std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
                                 const std::optional<Traffic>& traffic, std::span<const NodeId> after) {
   if (kernel == nullptr)
-    refuse(new_node(name, NodeKind::kernel), "it has no kernel", "make the kernel with typed_kernel");
+    refuse(new_node(name, NodeKind::kernel), "it has no kernel", "make the kernel with KernelCache::kernel");
   PlanNode node = kernel_node(name, *kernel, shape, attributes);
   node.waits_for_inputs = kernel->waits_for_inputs;
   if (kernel->args_bytes != arguments.size())
@@ -279,19 +279,25 @@ PlanNode GraphBuilder::new_node(std::string_view name, NodeKind kind) const {
 
 NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
                          std::span<const NodeId> after) {
-  node.uses.reserve(node.uses.size() + uses.size());
-  for (const AddressedUse& use : uses)
-    if (use.bytes != 0) node.uses.push_back(locate(node, use));
-  check_overlaps(node);
-  if (has_allocated_) check_allocated(node);
-  check_initialised(node);
-  check_frozen(node);
-  for (const NodeId& earlier : after)
-    if (earlier.plan != plan_.id || earlier.index >= plan_.nodes.size())
-      refuse(node,
-             fmt::format("it is to follow node {}, which is not one of the {} nodes of plan '{}'", earlier.index,
-                         plan_.nodes.size(), plan_.name),
-             "pass ids that this builder returned");
+  const size_t buffers = plan_.buffers.size();
+  try {
+    node.uses.reserve(node.uses.size() + uses.size());
+    for (const AddressedUse& use : uses)
+      if (use.bytes != 0) node.uses.push_back(locate(node, use));
+    check_overlaps(node);
+    if (has_allocated_) check_allocated(node);
+    check_initialised(node);
+    check_frozen(node);
+    for (const NodeId& earlier : after)
+      if (earlier.plan != plan_.id || earlier.index >= plan_.nodes.size())
+        refuse(node,
+               fmt::format("it is to follow node {}, which is not one of the {} nodes of plan '{}'", earlier.index,
+                           plan_.nodes.size(), plan_.name),
+               "pass ids that this builder returned");
+  } catch (...) {
+    forget_buffers_from(buffers);
+    throw;
+  }
 
   // Nothing can be refused from here on.
   find_earlier(node, after);
@@ -404,15 +410,21 @@ void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use,
          "widen the envelope");
 }
 
-Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) const {
+Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
   if (use.address % use.align_bytes != 0)
     refuse(node,
            fmt::format("field '{}' is at {:#x}, not a multiple of its element's {} bytes", use.field, use.address,
                        use.align_bytes),
            "align the view");
-  const uint32_t index = buffer_below(use.address);
+  const auto holds = [&](uint32_t buffer) {
+    const NamedRange& range = plan_.buffers[buffer].range;
+    return use.address + use.bytes <= range.address + range.bytes;
+  };
+  uint32_t index = buffer_below(use.address);
+  if ((index == kNone || !holds(index)) && declare_live_buffer(use.address, use.bytes))
+    index = buffer_below(use.address);
   const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
-  if (below != nullptr && use.address + use.bytes <= below->address + below->bytes)
+  if (below != nullptr && holds(index))
     return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled};
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
@@ -420,6 +432,30 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) const {
                                       : fmt::format("the nearest below is '{}', {}", below->name,
                                                     in_hex(below->address, below->bytes))),
          "declare the buffer, or correct the view");
+}
+
+// Declares the whole buffer of the device that holds these bytes, unless a part of it is declared or its name is taken.
+bool GraphBuilder::declare_live_buffer(uint64_t address, uint64_t bytes) {
+  const LiveBuffer live = plan_.device->buffers().at(address);
+  if (live.serial == 0 || bytes > live.address + live.bytes - address) return false;
+  const uint32_t below = buffer_below(live.address + live.bytes - 1);
+  if (below != kNone && plan_.buffers[below].range.address + plan_.buffers[below].range.bytes > live.address)
+    return false;
+  const std::string name = plan_.device->buffers().name_at(live.address);
+  const auto name_of = [&](uint32_t index) -> std::string_view { return plan_.buffers[index].range.name; };
+  if (name.empty() || buffer_names_.find(name, name_of) != kNone) return false;
+  declare({name, live.address, live.bytes, "activation"}, {.live_in = is_body_, .live_out = true});
+  return true;
+}
+
+// Those that declare_live_buffer() declared for a node that is refused.
+void GraphBuilder::forget_buffers_from(size_t first) {
+  if (plan_.buffers.size() == first) return;
+  std::erase_if(buffers_by_address_, [&](const BufferStart& start) { return start.buffer >= first; });
+  plan_.buffers.erase(plan_.buffers.begin() + static_cast<std::ptrdiff_t>(first), plan_.buffers.end());
+  buffer_states_.resize(first);
+  buffer_names_ = NameTable();
+  for (uint32_t i = 0; i < first; ++i) buffer_names_.insert(plan_.buffers[i].range.name, i);
 }
 
 void GraphBuilder::check_overlaps(const PlanNode& node) const {

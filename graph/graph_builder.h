@@ -1,7 +1,7 @@
 // Collects nodes with typed arguments and turns what they declare into a plan: edges are derived, never written down.
 // Makes no driver call and launches nothing.
 //
-//   GraphBuilder g(device, "decode.b8", 8);
+//   GraphBuilder g(device, "decode.b8");
 //   g.declare({"residual", view.address(), view.bytes(), "activation"}, {.live_in = true});
 //   auto layer = g.scope("l0");
 //   auto norm = g.launch("norm", k.rms_norm, {.x = residual, .gain = w.gain, .y = normed, .rows = 8});
@@ -96,16 +96,17 @@ struct ConditionHandle {
 // threads need no lock.
 class GraphBuilder {
  public:
-  // A plan called `name` for `device`, which must outlive it. `bucket`: rows that it is built for, for dumps.
-  GraphBuilder(Device& device, std::string name, std::optional<int> bucket = std::nullopt);
+  // A plan called `name` for `device`, which must outlive it. `facts`: what dumps say of it.
+  GraphBuilder(Device& device, std::string name, PlanFacts facts = {});
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
   // Makes room for `nodes` more nodes in one go. A hint: building is quicker, the plan the same.
   void reserve(size_t nodes);
 
-  // Names a range that nodes may use. Refused: overlaps another declared range, or its name is taken. The same range
-  // under the same name again adds its flags.
+  // Names a range that nodes may use. What lies in a DeviceBuffer or PinnedBuffer of which nothing is declared needs no
+  // declaration: the whole buffer is declared under its own name, live-out, when a node uses it. Refused: overlaps
+  // another declared range, or its name is taken. The same range under the same name again adds its flags.
   void declare(NamedRange range, Live live = {});
   // The whole buffer, under its own name.
   void declare(const DeviceBuffer& buffer, Live live = {}, std::string kind = "activation") {
@@ -189,6 +190,11 @@ class GraphBuilder {
   FillNode fill(std::string_view name, View<T> view, std::type_identity_t<T> value,
                 const std::vector<NodeId>& after = {}) {
     return fill_rows(name, view, {.count = view.count}, value, after);
+  }
+  template <class T>
+  FillNode fill(std::string_view name, const DeviceArray<T>& array, std::type_identity_t<T> value,
+                const std::vector<NodeId>& after = {}) {
+    return fill(name, array.view(), value, after);
   }
   // A two-dimensional fill, of rows from the first element of `to` on; rows may not overlap in memory, and the pitch is
   // a multiple of the element.
@@ -301,7 +307,7 @@ class GraphBuilder {
   // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a
   // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the
   // driver failed even with the conditional nodes in order (see loops_address in graph/node.h).
-  Plan finish(EdgePolicy policy) &&;
+  Plan finish(EdgePolicy policy = EdgePolicy::programmatic) &&;
 
  private:
   // A use before it is known which buffer it lies in.
@@ -385,7 +391,9 @@ class GraphBuilder {
   void check_allowed_in_body(const PlanNode& node) const;
   void find_earlier(const PlanNode& node, std::span<const NodeId> after);
   void order_with_loops(const PlanNode& node);
-  Use locate(const PlanNode& node, const AddressedUse& use) const;
+  Use locate(const PlanNode& node, const AddressedUse& use);
+  bool declare_live_buffer(uint64_t address, uint64_t bytes);
+  void forget_buffers_from(size_t first);
   ByteRange address_range(const Use& use) const;
   // The last buffer that starts at or below `address`; kNone when there is none.
   uint32_t buffer_below(uint64_t address) const;

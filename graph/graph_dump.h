@@ -25,11 +25,7 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 // One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// What is known of a plan beside itself, in the order in which a page shows it: {"model", "demo"}, {"commit",
-// "03c575c"}.
-using PlanFacts = std::vector<std::pair<std::string, std::string>>;
-
-// {"name", "bucket", "hash" (graph/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
+// {"name", "facts", "hash" (graph/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
 // "access"}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about": the facts, "folds", "timings": as
@@ -48,12 +44,13 @@ using PlanFacts = std::vector<std::pair<std::string, std::string>>;
 // "semaphore_value"; a child "patchable_inside"; both have "bodies": plans in this form up
 // to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is
 // "other" null. Throws Error as check_timings does.
-std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& facts = {});
+// `about`: what is known beside the plan, such as {"model", "demo"} and {"commit", "03c575c"}.
+std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& about = {});
 
 // One page for a browser, without any further file and without network: the plan folded by layer, every node's kernel,
 // arguments and edges, every buffer's lifetime, writers and readers, coloured by bytes, or by time where `timings` are
 // given, then also with a timeline and the critical path.
 // Throws Error as check_timings does.
-std::string to_html(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& facts = {});
+std::string to_html(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& about = {});
 
 }  // namespace nodewright

@@ -287,7 +287,7 @@ constexpr void check_argument() {
                 "a raw pointer says nothing about what the kernel does there: pass reads(view), writes(view) or "
                 "updates(view), or opaque(pointer) for memory that this launch does not use");
   static_assert(problem != ArgumentProblem::bare_view,
-                "say what the kernel does with the view: reads(view), writes(view), updates(view) or frozen(weight)");
+                "say what the kernel does with the memory: reads(view), writes(view), updates(view) or frozen(weight)");
   static_assert(problem != ArgumentProblem::not_bytes, "a kernel's arguments are trivially copyable");
   static_assert(problem != ArgumentProblem::perhaps_pointers,
                 "a struct that is aligned like a pointer may hold one: pass with_uses(value, reads(x), ...), or "

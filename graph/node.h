@@ -296,13 +296,16 @@ class PlanMemory {
   std::unique_ptr<std::pmr::memory_resource> resource_;
 };
 
+// What is said of a plan, each as a name and a text: {"bucket", "8"}. Dumps show them and comparisons compare them.
+using PlanFacts = std::vector<std::pair<std::string, std::string>>;
+
 // What a graph will be. Plain data: it may be copied, edited and read by several threads.
 struct Plan {
-  PlanMemory memory;          // outlives what follows
-  uint64_t id = 0;            // of the builder that made it, unique in the process; copies share it
-  std::string name;           // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
-  std::optional<int> bucket;  // rows it was built for
-  Device* device = nullptr;   // not owned
+  PlanMemory memory;         // outlives what follows
+  uint64_t id = 0;           // of the builder that made it, unique in the process; copies share it
+  std::string name;          // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
+  PlanFacts facts;           // what its maker says of it
+  Device* device = nullptr;  // not owned
   std::vector<Buffer> buffers;            // in the order of declare()
   std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
   std::vector<PlanNode> nodes;            // an order in which they may run

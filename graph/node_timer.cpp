@@ -46,7 +46,7 @@ double us_between(uint64_t from, uint64_t to) { return (static_cast<double>(to) 
 Plan stamps_in_a_row(Device& device, KernelCache& kernels, const DeviceBuffer& stamps) {
   GraphBuilder g(device, stamps.name());
   g.declare(range_of(stamps, "workspace"), {.live_out = true});
-  const Kernel<Stamp> kernel = typed_kernel<Stamp>(kernels, {"stamp", {}}, stamp_shape());
+  const Kernel<Stamp> kernel = kernels.kernel<Stamp>("stamp", stamp_shape());
   std::vector<NodeId> last;
   for (uint64_t i = 0; i < kStampsInARow; ++i)
     last = {g.launch("stamp" + std::to_string(i), kernel, {.stamps = view_of<BlockStamps>(stamps).subview(i, 1)},

@@ -15,7 +15,7 @@ namespace {
 Plan part_of(const Plan& plan, uint32_t first, uint32_t end, size_t number) {
   Plan part;
   part.name = plan.name + "." + std::to_string(number);
-  part.bucket = plan.bucket;
+  part.facts = plan.facts;
   part.device = plan.device;
   part.buffers = plan.buffers;
   for (uint32_t i = first; i < end; ++i) {

@@ -352,8 +352,13 @@ PlanDiff diff_plans(const DumpText& before_text, const DumpText& after_text) {
     return fmt::format("{} ({})", plan["name"].get<std::string>(), plan["hash"].get<std::string>());
   };
   PlanDiff diff{.before = words(before), .after = words(after)};
-  for (const char* what : {"name", "bucket"})
-    if (before[what] != after[what]) diff.plan.push_back({what, words_of(before[what]), words_of(after[what])});
+  const auto head = [](const Json& plan) {
+    Properties properties;
+    properties.add("name", plan["name"]);
+    for (const auto& [what, is] : plan["facts"].items()) properties.add(what, is);
+    return properties;
+  };
+  diff.plan = Properties::changes(head(before), head(after));
   Comparison(before, after, diff);
   diff.totals = totals_of(before, after);
   diff.about = about_changes(before, after);

@@ -17,7 +17,7 @@ class Hash {
     add_byte(0xff);  // no letter of UTF-8: "ab", "c" is not "a", "bc"
   }
   template <typename Number>
-    requires std::is_integral_v<Number>
+  requires std::is_integral_v<Number>
   void add(Number number) {
     for (size_t i = 0; i < sizeof(uint64_t); ++i)
       add_byte(static_cast<uint8_t>(static_cast<uint64_t>(number) >> 8 * i));

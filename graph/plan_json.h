@@ -12,7 +12,7 @@ namespace nodewright {
 nlohmann::ordered_json json_of(const Plan& plan);
 
 // That with what to_json adds to the outermost plan. Throws Error as check_timings does.
-nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& facts);
+nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about);
 
 // Names may hold bytes that are no UTF-8: those become U+FFFD. indent -1: on one line.
 std::string print(const nlohmann::ordered_json& json, int indent);

@@ -59,8 +59,8 @@ NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const Matmul
                          spans.workspace),
              "pass MatmulPlan::workspace_bytes() bytes, or plan with a lower limit");
     // Written before it is read, and worth nothing afterwards.
-    uses.push_back({"workspace", CopyEnd(operands.workspace.address(), spans.workspace, false), Access::out,
-                    kWorkspaceAlignment});
+    uses.push_back(
+        {"workspace", CopyEnd(operands.workspace.address(), spans.workspace, false), Access::out, kWorkspaceAlignment});
   }
   const MatmulOperands addresses{.a = operands.a.address,
                                  .b = operands.b.address,

@@ -37,6 +37,8 @@ struct ProductOperand {
   ProductOperand(const View<T>& view)
       : address(view.address()), bytes(view.bytes()), element(ElementOf<std::remove_const_t<T>>::value) {}
   template <class T>
+  ProductOperand(const DeviceArray<T>& array) : ProductOperand(array.view()) {}
+  template <class T>
   ProductOperand(const Weight<T>& weight)
       : address(weight.address()), bytes(weight.bytes()), element(ElementOf<T>::value), frozen(true) {}
 };

@@ -145,7 +145,7 @@ class TwinMaker {
   }
 
   PlanNode stamp_node(const PlanNode& beside, const char* which, uint64_t slot) {
-    const Kernel<Stamp> kernel = typed_kernel<Stamp>(kernels_, {"stamp", {}}, stamp_shape());
+    const Kernel<Stamp> kernel = kernels_.kernel<Stamp>("stamp", stamp_shape());
     const Stamp args{.stamps = slots_at(slot, 1)};
     PlanNode made;
     made.name = fmt::format("{}#{}", beside.name, which);

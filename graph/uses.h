@@ -87,6 +87,19 @@ template <FixedName kName = "", class T>
 auto updates(const View<T>& view) {
   return MemoryArgument<T, Access::inout, kName>::of(view);
 }
+// The same of all of an array.
+template <FixedName kName = "", class T>
+auto reads(const DeviceArray<T>& array) {
+  return reads<kName>(array.view());
+}
+template <FixedName kName = "", class T>
+auto writes(const DeviceArray<T>& array) {
+  return writes<kName>(array.view());
+}
+template <FixedName kName = "", class T>
+auto updates(const DeviceArray<T>& array) {
+  return updates<kName>(array.view());
+}
 // Read; nothing in the plan writes it.
 template <FixedName kName = "", class T>
 auto frozen(const Weight<T>& weight) {

@@ -280,7 +280,8 @@ void for_each_field(const A& args, Function&& f) {
             field);
         }(),
         ...);
-  }(std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
 }
 
 // The fields of an A, in order; static.

@@ -26,15 +26,14 @@ ChoiceKernels choice_kernels(KernelCache& cache, const ChoiceState& state) {
   const DeviceProperties& device = cache.device().properties();
   const auto n = static_cast<unsigned>(state.rows);
   const unsigned blocks = blocks_of_row(state.rows, device);
-  return {
-      typed_kernel<ShapeLogits>(cache, {"shape_logits", {}}, shape_logits_shape(n, static_cast<unsigned>(state.parts))),
-      typed_kernel<Sample>(cache, of_row("sample", state.rows, device), sample_shape(n, blocks)),
-      typed_kernel<RecordChoice>(cache, of_row("record_choice", state.rows, device), record_choice_shape(n, blocks))};
+  return {cache.kernel<ShapeLogits>("shape_logits", shape_logits_shape(n, static_cast<unsigned>(state.parts))),
+          cache.kernel<Sample>(of_row("sample", state.rows, device), sample_shape(n, blocks)),
+          cache.kernel<RecordChoice>(of_row("record_choice", state.rows, device), record_choice_shape(n, blocks))};
 }
 
 Plan choice_plan(Device& device, int64_t vocab, const ChoiceKernels& k, const DecodeState& step, const ChoiceState& s,
                  EdgePolicy policy) {
-  GraphBuilder g(device, "choice.b" + std::to_string(s.rows), static_cast<int>(s.rows));
+  GraphBuilder g(device, "choice.b" + std::to_string(s.rows), {{"bucket", std::to_string(s.rows)}});
   const auto declare = [&](const char* name, const auto& view, const char* kind, bool live_out) {
     g.declare({name, view.address(), view.bytes(), kind}, {.live_in = true, .live_out = live_out});
   };

@@ -426,7 +426,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   const ModelConfig& config = model.config();
   const DecoderWeights& w = model.weights();
   const bool chooses = purpose != DecodePurpose::prefill;
-  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows), static_cast<int>(s.rows));
+  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows),
+                 {{"bucket", std::to_string(s.rows)}});
   declare_buffers(g, model, cache, s, purpose);
   const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
   g.reserve(unsigned_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * unsigned_of(config.layers) + kNodesAroundBlocks);

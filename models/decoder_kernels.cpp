@@ -293,7 +293,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
 DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
   const Choices c = choose(config, step, cache.device().properties());
   const auto get_attention = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
-    kernel = typed_kernel<A>(cache, choice.request, choice.shape);
+    kernel = cache.kernel<A>(choice.request, choice.shape);
   };
   const auto get = [&]<class A>(Kernel<A>& kernel, const Choice& choice) {
     get_attention(kernel, choice);

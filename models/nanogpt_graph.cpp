@@ -215,7 +215,7 @@ NanogptKernels nanogpt_kernels(KernelCache& cache, const NanogptConfig& config, 
   size_t next = 0;
   const auto get = [&]<class A>(Kernel<A>& kernel) {
     const Choice& choice = choices[next++];
-    kernel = typed_kernel<A>(cache, choice.request, choice.shape);
+    kernel = cache.kernel<A>(choice.request, choice.shape);
   };
   get(k.embed), get(k.norm_qkv), get(k.attend), get(k.out), get(k.norm_up), get(k.down), get(k.norm_logits),
       get(k.sample);
@@ -224,7 +224,7 @@ NanogptKernels nanogpt_kernels(KernelCache& cache, const NanogptConfig& config, 
 
 Plan nanogpt_prompt_plan(Device& device, const NanogptWeights& weights, const NanogptKernels& kernels,
                          const NanogptState& state, EdgePolicy policy) {
-  GraphBuilder g(device, "nanogpt.prompt" + std::to_string(kernels.rows), static_cast<int>(kernels.rows));
+  GraphBuilder g(device, "nanogpt.prompt" + std::to_string(kernels.rows), {{"bucket", std::to_string(kernels.rows)}});
   declare_buffers(g, weights, state, true);
   g.copy("inputs", CopyEnd(state.inputs_range.address, state.inputs_range.bytes, false),
          CopyEnd(state.host_inputs_range.address, state.host_inputs_range.bytes, true), state.inputs_range.bytes);
@@ -236,7 +236,7 @@ Plan nanogpt_prompt_plan(Device& device, const NanogptWeights& weights, const Na
 
 Plan nanogpt_step_plan(Device& device, const NanogptWeights& weights, const NanogptKernels& kernels,
                        const NanogptState& state, EdgePolicy policy) {
-  GraphBuilder g(device, "nanogpt.step", 1);
+  GraphBuilder g(device, "nanogpt.step", {{"bucket", "1"}});
   declare_buffers(g, weights, state, false);
   network(
       {g, weights.config(), weights, kernels, state, state.inputs.token, state.inputs.position, state.inputs.one, 1});

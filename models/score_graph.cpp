@@ -56,14 +56,14 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
   const DeviceProperties& device = cache.device().properties();
   const Requests requests = requests_of(config, limits, device);
   const auto rows = static_cast<unsigned>(limits.slice_rows);
-  ScoreKernels k{.gather = typed_kernel<GatherResidual>(cache, requests.gather, gather_residual_shape(rows)),
-                 .logits = {},
-                 .norm = {},
-                 .head = {},
-                 .record = typed_kernel<RecordChoice>(cache, requests.record,
-                                                      record_choice_shape(rows, blocks_of_row(limits, device)))};
+  ScoreKernels k{
+      .gather = cache.kernel<GatherResidual>(requests.gather, gather_residual_shape(rows)),
+      .logits = {},
+      .norm = {},
+      .head = {},
+      .record = cache.kernel<RecordChoice>(requests.record, record_choice_shape(rows, blocks_of_row(limits, device)))};
   if (limits.with_products) {
-    k.norm = typed_kernel<NormRows>(cache, *requests.norm, norm_rows_shape(rows));
+    k.norm = cache.kernel<NormRows>(*requests.norm, norm_rows_shape(rows));
     const int64_t stride = row_stride(config.hidden);
     k.head = MatmulPlanner(cache.device(), cache)
                  .plan("score.head", {.m = limits.slice_rows,
@@ -75,8 +75,8 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
                                       .ldb = stride,
                                       .ldy = row_stride(config.vocab)});
   } else {
-    k.logits = typed_kernel<NormProject>(cache, *requests.logits,
-                                         head_shape(config, limits, device).launch_shape(device.sm_count));
+    k.logits =
+        cache.kernel<NormProject>(*requests.logits, head_shape(config, limits, device).launch_shape(device.sm_count));
   }
   return k;
 }
@@ -85,7 +85,7 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                 View<int32_t> counts, int64_t index, EdgePolicy policy) {
   const ModelConfig& config = model.config();
   const DecoderWeights& w = model.weights();
-  GraphBuilder g(device, "score.s" + std::to_string(index), static_cast<int>(s.rows));
+  GraphBuilder g(device, "score.s" + std::to_string(index), {{"bucket", std::to_string(s.rows)}});
   for (const NamedRange& range : w.ranges()) g.declare(range, {.live_in = true});
   g.declare(s.activations_range, {.live_in = true});
   g.declare({"choice.counts", counts.address(), counts.bytes(), "state"}, {.live_in = true, .live_out = true});

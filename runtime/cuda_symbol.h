@@ -17,7 +17,8 @@
 
 namespace nodewright {
 
-// The kernel stays the program's. The stand-in has the symbol's parameters. Throws Error with what the CUDA runtime said.
+// The kernel stays the program's. The stand-in has the symbol's parameters. Throws Error with what the CUDA runtime
+// said.
 template <class... P>
 ForeignKernel kernel_of_symbol(Device& device, void (*symbol)(P...), std::string name,
                                const std::type_identity_t<std::function<void(P...)>>& stand_in = {}) {
@@ -26,11 +27,11 @@ ForeignKernel kernel_of_symbol(Device& device, void (*symbol)(P...), std::string
   if (!device.driver().is_cpu()) {
     const cudaError_t result = cudaGetKernel(&kernel, reinterpret_cast<const void*>(symbol));
     if (result != cudaSuccess)
-      throw Error({.doing = "find the kernel of a symbol",
-                   .object = name,
-                   .driver = std::string("cudaGetKernel: ") + cudaGetErrorName(result) + ", " +
-                             cudaGetErrorString(result),
-                   .advice = "build its file with nvcc for this device, and link the CUDA runtime once"});
+      throw Error(
+          {.doing = "find the kernel of a symbol",
+           .object = name,
+           .driver = std::string("cudaGetKernel: ") + cudaGetErrorName(result) + ", " + cudaGetErrorString(result),
+           .advice = "build its file with nvcc for this device, and link the CUDA runtime once"});
   }
   return borrow_kernel(device, static_cast<CUkernel>(kernel), std::move(name), held);
 }

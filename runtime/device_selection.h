@@ -17,6 +17,9 @@ struct OpenedDevice {
   std::unique_ptr<Device> device;          // what a program uses
   std::unique_ptr<ContextGuard>
       current;  // its context is current on this thread, which saves every call from setting it
+
+  // Stands for the device wherever one is asked for.
+  operator Device&() const { return *device; }
 };
 
 // yes: with an Interposer, which sees every driver call. no: calls go straight to the driver.

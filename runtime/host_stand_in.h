@@ -24,8 +24,8 @@ class HostStandIn {
 
   // A function, or a function object with one operator(); its parameters are trivially copyable values.
   template <class Function>
-    requires(!std::is_same_v<std::remove_cvref_t<Function>, HostStandIn>)
-  HostStandIn(Function&& function) : HostStandIn(std::function(std::forward<Function>(function)), Typed()) {}
+  requires(!std::is_same_v<std::remove_cvref_t<Function>, HostStandIn>) HostStandIn(Function&& function)
+      : HostStandIn(std::function(std::forward<Function>(function)), Typed()) {}
 
   explicit operator bool() const { return run_ != nullptr; }  // whether there is one
   // Offsets and sizes, as a kernel has them.
@@ -43,9 +43,8 @@ class HostStandIn {
     static constexpr auto layout = parameter_layout<P...>();
     parameters_.assign(layout.begin(), layout.end());
     run_ = [function = std::move(function)]([[maybe_unused]] const std::byte* block) {
-      [&]<size_t... I>(std::index_sequence<I...>) {
-        function(load<P>(block + layout[I].offset)...);
-      }(std::index_sequence_for<P...>());
+      [&]<size_t... I>(std::index_sequence<I...>) { function(load<P>(block + layout[I].offset)...); }
+      (std::index_sequence_for<P...>());
     };
   }
 

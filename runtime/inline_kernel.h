@@ -3,8 +3,7 @@
 //
 //   NODEWRIGHT_ARGS(Swish, { In<float> x; Out<float> y; float beta; })   // in a namespace of yours, or in none
 //   const InlineKernel swish("swish", kSwishText, R"(NODEWRIGHT_KERNEL(swish, Swish, 128) { ... })");
-//   KernelCache kernels(device, {.extra_sources = {swish}});
-//   typed_kernel<Swish>(kernels, {"swish", {}}, shape);
+//   kernels.kernel<Swish>(swish, shape);
 #pragma once
 
 #include <string>
@@ -40,7 +39,8 @@ class InlineKernel {
   InlineKernel(const InlineKernel&) = delete;
   InlineKernel& operator=(const InlineKernel&) = delete;
 
-  // For KernelCacheOptions::extra_sources.
+  // For KernelCache, and a kernel with constants: kernels.add(swish), then kernels.kernel<Swish>({"swish", {...}},
+  // shape).
   operator EmbeddedSource() const { return {path_, text_}; }
 
  private:

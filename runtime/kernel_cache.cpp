@@ -130,6 +130,31 @@ std::vector<std::byte> KernelCache::image(const KernelRequest& request, const So
   return compiled_image(request, source);
 }
 
+std::string KernelCache::add(const EmbeddedSource& source) {
+  const std::string name = std::filesystem::path(source.path).stem().string();
+  const auto refuse = [&](std::string detail) {
+    throw Error({.doing = "add the source of kernel",
+                 .object = name,
+                 .detail = std::move(detail),
+                 .advice = "give the kernel a name of its own"});
+  };
+  const std::lock_guard lock(mutex_);
+  for (const EmbeddedSource& other : options_.extra_sources) {
+    if (other.path != source.path) continue;
+    if (other.text == source.text) return name;
+    refuse("another text is called " + std::string(source.path) + " already");
+  }
+  for (const auto& [key, entry] : loaded_)
+    if (entry->kernel.name == name) refuse("a kernel of that name is loaded already, from another source");
+  options_.extra_sources.push_back(source);
+  return name;
+}
+
+std::vector<EmbeddedSource> KernelCache::extra_sources() const {
+  const std::lock_guard lock(mutex_);
+  return options_.extra_sources;
+}
+
 void KernelCache::prepare(std::span<const KernelRequest> requests) { prepare(requests, Failures::thrown); }
 
 void KernelCache::prepare_what_compiles(std::span<const KernelRequest> requests) {
@@ -200,7 +225,7 @@ KernelCache::Source KernelCache::source_of(const KernelRequest& request) {
     const std::lock_guard lock(mutex_);
     if (compiler_ == nullptr) compiler_ = std::make_unique<Compiler>(device_);
   }
-  Source source{.program = compiler_->program(request, options_.extra_sources)};
+  Source source{.program = compiler_->program(request, extra_sources())};
   source.key = hash_of(source.program, compiler_->identity);
   source.waits = waits_of(source.program);
   source.is_known = true;

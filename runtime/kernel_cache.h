@@ -2,7 +2,7 @@
 //
 //   KernelCache kernels(device);
 //   kernels.prepare(all_requests);                                      // compiles what is missing, in parallel
-//   Kernel<RmsNorm> norm = typed_kernel<RmsNorm>(kernels, {"rms_norm", {{"kHidden", 2048}}}, shape);
+//   Kernel<RmsNorm> norm = kernels.kernel<RmsNorm>({"rms_norm", {{"kHidden", 2048}}}, shape);
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "kernels_src/launch_shape.h"
 #include "runtime/device.h"
 #include "runtime/image_store.h"
+#include "runtime/inline_kernel.h"
 #include "runtime/kernel_request.h"
 #include "runtime/parameter_layout.h"
 
@@ -59,6 +60,17 @@ struct KernelCacheOptions {
   std::function<void(const std::string&)> not_kept = {};
 };
 
+// A kernel that takes exactly an A, with the shape it is to be launched in.
+template <KernelArgs A>
+struct Kernel {
+  const LoadedKernel* loaded = nullptr;                     // the KernelCache's
+  LaunchShape shape;                                        // of every launch
+  const std::string& name() const { return loaded->name; }  // for reports
+};
+
+// Throws Error unless `kernel`'s argument struct has `args_bytes` bytes and `shape` is one that it can run in.
+void check_kernel(const LoadedKernel& kernel, uint64_t args_bytes, const LaunchShape& shape);
+
 // Must outlive the plans and graphs that launch its kernels.
 class KernelCache {
  public:
@@ -73,7 +85,31 @@ class KernelCache {
   // such source or when the compiler refuses it. Thread-safe.
   const LoadedKernel& get(const KernelRequest& request);
 
-  // The same for all of them, compiling the missing ones in as many threads as the machine has cores.
+  // get(), as what GraphBuilder::launch takes. Throws Error unless the built code takes an A and can run in `shape`.
+  template <KernelArgs A>
+  Kernel<A> kernel(const KernelRequest& request, const LaunchShape& shape) {
+    const LoadedKernel& loaded = get(request);
+    check_kernel(loaded, sizeof(A), shape);
+    allow_shared(loaded, shape.shared_bytes);
+    return {&loaded, shape};
+  }
+  // The same of a kernel without constants.
+  template <KernelArgs A>
+  Kernel<A> kernel(const char* name, const LaunchShape& shape) {
+    return kernel<A>(KernelRequest{.name = name}, shape);
+  }
+  // The same of a kernel beside the program, which add() takes.
+  template <KernelArgs A>
+  Kernel<A> kernel(const InlineKernel& source, const LaunchShape& shape) {
+    return kernel<A>(KernelRequest{.name = add(source)}, shape);
+  }
+
+  // A source beside the embedded ones, found first; its text must outlive the cache. Returns the name of its kernel.
+  // Adding it again does nothing. Throws Error when another source has the path, or a kernel of the name is loaded.
+  // Thread-safe.
+  std::string add(const EmbeddedSource& source);
+
+  // get() of all of them, compiling the missing ones in as many threads as the machine has cores.
   void prepare(std::span<const KernelRequest> requests);
 
   // The same without those that cannot be compiled: get() says why.
@@ -106,6 +142,7 @@ class KernelCache {
 
   enum class Failures : uint8_t { thrown, left_out };
   void prepare(std::span<const KernelRequest> requests, Failures failures);
+  std::vector<EmbeddedSource> extra_sources() const;
   struct Source;  // of a request, and what its image is called on disk
   Source source_of(const KernelRequest& request);
   std::vector<std::byte> image(const KernelRequest& request, const Source& source);
@@ -125,25 +162,5 @@ class KernelCache {
   Stats stats_;
   bool told_not_kept_ = false;
 };
-
-// A kernel that takes exactly an A, with the shape it is to be launched in.
-template <KernelArgs A>
-struct Kernel {
-  const LoadedKernel* loaded = nullptr;                     // the KernelCache's
-  LaunchShape shape;                                        // of every launch
-  const std::string& name() const { return loaded->name; }  // for reports
-};
-
-// Throws Error unless `kernel`'s argument struct has `args_bytes` bytes and `shape` is one that it can run in.
-void check_kernel(const LoadedKernel& kernel, uint64_t args_bytes, const LaunchShape& shape);
-
-// Gets `request` and checks that the built code takes an A and can run in `shape`.
-template <KernelArgs A>
-Kernel<A> typed_kernel(KernelCache& cache, const KernelRequest& request, const LaunchShape& shape) {
-  const LoadedKernel& kernel = cache.get(request);
-  check_kernel(kernel, sizeof(A), shape);
-  cache.allow_shared(kernel, shape.shared_bytes);
-  return {&kernel, shape};
-}
 
 }  // namespace nodewright

@@ -4,9 +4,9 @@
 
 namespace nodewright {
 
-void LiveBuffers::add(uint64_t address, uint64_t bytes) {
+void LiveBuffers::add(uint64_t address, uint64_t bytes, std::string_view name) {
   const std::scoped_lock lock(mutex_);
-  entries_[address] = {bytes, ++serials_};
+  entries_[address] = {bytes, ++serials_, std::string(name)};
 }
 
 void LiveBuffers::remove(uint64_t address) {
@@ -22,6 +22,13 @@ LiveBuffer LiveBuffers::at(uint64_t address) const {
   const auto& [begin, entry] = *std::prev(after);
   const LiveBuffer below{begin, entry.bytes, entry.serial};
   return below.holds(address) ? below : LiveBuffer{};
+}
+
+std::string LiveBuffers::name_at(uint64_t address) const {
+  const LiveBuffer buffer = at(address);
+  const std::scoped_lock lock(mutex_);
+  const auto found = entries_.find(buffer.address);
+  return buffer.serial != 0 && found != entries_.end() ? found->second.name : std::string();
 }
 
 }  // namespace nodewright

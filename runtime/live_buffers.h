@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 namespace nodewright {
 
@@ -19,17 +21,20 @@ struct LiveBuffer {
 // May be used by several threads.
 class LiveBuffers {
  public:
-  void add(uint64_t address, uint64_t bytes);
+  void add(uint64_t address, uint64_t bytes, std::string_view name);
   void remove(uint64_t address);
 
   // How many were removed so far: while that stays, every buffer is still there.
   uint64_t removed() const { return removed_.load(std::memory_order_acquire); }
   // The buffer that holds `address`; serial 0 when none does.
   LiveBuffer at(uint64_t address) const;
+  // Its name, for whoever declares it; empty when none holds `address`.
+  std::string name_at(uint64_t address) const;
 
  private:
   struct Entry {
     uint64_t bytes = 0, serial = 0;
+    std::string name;
   };
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;  // by address

@@ -378,8 +378,7 @@ std::shared_ptr<const MatmulPlan> MatmulPlanner::plan(std::string name, const Ma
     plan->choose_algorithm(library_, options);
     return plan;
   }
-  plan->reference_ = typed_kernel<ReferenceProduct>(
-      kernels_,
+  plan->reference_ = kernels_.kernel<ReferenceProduct>(
       {"reference_product",
        {{"kInput", static_cast<int64_t>(shape.inputs)}, {"kOutput", static_cast<int64_t>(shape.output)}}},
       reference_product_shape(shape.m, shape.n));

@@ -27,7 +27,7 @@ DeviceBuffer::DeviceBuffer(Device& device, std::string name, uint64_t bytes)
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemAlloc(&address_, bytes);
   if (result == CUDA_SUCCESS) {
-    device.buffers().add(address_, bytes);
+    device.buffers().add(address_, bytes, name_);
     driver.name_buffer(address_, name_);
     return;
   }
@@ -68,7 +68,7 @@ PinnedBuffer::PinnedBuffer(Device& device, std::string name, uint64_t bytes)
   Driver& driver = device.driver();
   const CUresult result = driver.cuMemHostAlloc(&data_, bytes, 0);
   if (result == CUDA_SUCCESS) {
-    device.buffers().add(reinterpret_cast<uint64_t>(data_), bytes);
+    device.buffers().add(reinterpret_cast<uint64_t>(data_), bytes, name_);
     driver.name_buffer(reinterpret_cast<CUdeviceptr>(data_), name_);
     return;
   }
@@ -126,6 +126,18 @@ void read_device(Device& device, std::span<std::byte> to, CUdeviceptr from, std:
   Driver& driver = device.driver();
   driver.check(driver.cuMemcpyDtoH(to.data(), from, to.size()), "cuMemcpyDtoH", "copy from device memory", name,
                byte_count(to.size()));
+}
+
+void read_device(const Stream& stream, std::span<std::byte> to, CUdeviceptr from, std::string_view name) {
+  stream.synchronize();
+  read_device(stream.device(), to, from, name);
+}
+
+uint64_t bytes_of(uint64_t count, uint64_t element_bytes, std::string_view name) {
+  if (count <= std::numeric_limits<uint64_t>::max() / element_bytes) return count * element_bytes;
+  throw Error({.doing = "allocate device memory",
+               .object = std::string(name),
+               .detail = std::to_string(count) + " elements of " + std::to_string(element_bytes) + " bytes"});
 }
 
 void fill_device(Device& device, CUdeviceptr to, std::byte value, uint64_t bytes, std::string_view name) {

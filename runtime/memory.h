@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels_src/args.h"
 #include "runtime/device.h"
@@ -144,6 +145,40 @@ void read_view(Device& device, std::span<T> to, View<T> from, std::string_view n
   check_subview(0, to.size(), from.count);
   read_device(device, std::as_writable_bytes(to), from.address(), name);
 }
+
+// Waits for what `stream` has been given so far, then copies to the host.
+void read_device(const Stream& stream, std::span<std::byte> to, CUdeviceptr from, std::string_view name);
+
+// Throws Error when `count` elements of `element_bytes` bytes are more than 2^64 bytes.
+uint64_t bytes_of(uint64_t count, uint64_t element_bytes, std::string_view name);
+
+// A DeviceBuffer of `count` elements of T: stands for a view of all of it, and for the field of an argument struct.
+template <class T>
+class DeviceArray : public DeviceBuffer {
+ public:
+  // Undefined contents. Throws Error as DeviceBuffer does.
+  DeviceArray(Device& device, std::string name, uint64_t count)
+      : DeviceBuffer(device, name, bytes_of(count, sizeof(T), name)) {}
+
+  uint64_t count() const { return bytes() / sizeof(T); }    // elements
+  View<T> view() const { return view_of<T>(*this); }        // all of it
+  Weight<T> weight() const { return weight_of<T>(*this); }  // all of it, which no node writes
+  operator View<T>() const { return view(); }               // all of it
+  operator In<T>() const { return view(); }                 // for a field of an argument struct
+  operator Settled<T>() const { return view(); }            // the same
+  operator Out<T>() const { return view(); }                // the same
+  operator InOut<T>() const { return view(); }              // the same
+  operator SettledInOut<T>() const { return view(); }       // the same
+
+  // Copies `values` over the first elements, and waits. Throws Error when they are more than the array has.
+  void write(std::span<const T> values) const { write_view<T>(device(), view(), values, name()); }
+  // All elements, once `stream` has done what it was given so far.
+  std::vector<T> read(const Stream& stream) const {
+    std::vector<T> values(count());
+    read_device(stream, std::as_writable_bytes(std::span(values)), address(), name());
+    return values;
+  }
+};
 
 // Copies submitted to a stream; the host memory must be pinned and stay as it is until the copy has run.
 void write_device_async(const Stream& stream, CUdeviceptr to, const void* from, uint64_t bytes, std::string_view name);

@@ -14,7 +14,7 @@ function start() {
     total(count_text(data.plan.buffers.length), "buffers"),
     total(bytes_text(sum(top_scope.nodes, node => node.bytes_read)), "read"),
     total(bytes_text(sum(top_scope.nodes, node => node.bytes_written)), "written"),
-    data.plan.bucket !== null && total(data.plan.bucket, "bucket"),
+    ...Object.entries(data.plan.facts).map(([what, is]) => total(is, what)),
     timings && total(time_text(timings.plain_step_us), "a step", `${time_text(timings.step_us)} timed`),
   ].filter(Boolean));
   document.body.classList.toggle("untimed", !timings);

@@ -32,14 +32,14 @@ class BlendMachine {
       options.extra_sources.push_back(
           {keep("kernels_src/" + std::string(name) + ".cu"), keep(kernel_text(name + std::string(".cu")))});
     kernels = std::make_unique<KernelCache>(*opened.device, options);
-    blend = typed_kernel<Blend>(*kernels, {"blend", {}}, blend_shape(1));
+    blend = kernels->kernel<Blend>("blend", blend_shape(1));
     // A checked run reports any access of a kernel that has not waited.
     const bool checked = opened.driver->is_cpu() && opened.driver->cpu_options().check_accesses;
-    hasty = typed_kernel<Blend>(*kernels, {checked ? "blend" : "hasty_blend", {}}, blend_shape(1));
-    accumulate = typed_kernel<Accumulate>(*kernels, {"accumulate", {}}, blend_shape(1));
-    decide = typed_kernel<Decide>(*kernels, {"decide", {}}, blend_shape(1));
-    count = typed_kernel<Count>(*kernels, {"count", {}}, blend_shape(1));
-    shared_probe = typed_kernel<SharedProbe>(*kernels, {"shared_probe", {}}, blend_shape(1));
+    hasty = kernels->kernel<Blend>({checked ? "blend" : "hasty_blend", {}}, blend_shape(1));
+    accumulate = kernels->kernel<Accumulate>("accumulate", blend_shape(1));
+    decide = kernels->kernel<Decide>("decide", blend_shape(1));
+    count = kernels->kernel<Count>("count", blend_shape(1));
+    shared_probe = kernels->kernel<SharedProbe>("shared_probe", blend_shape(1));
     foreign = std::make_unique<ForeignKernel>(load_foreign_blend(*opened.device));
   }
 

@@ -10,7 +10,7 @@ class BufferLifetimesTest : public SketchTest {
  protected:
   // a: x -> h, b: h -> k, c: k -> y; 1024 bytes each.
   Plan chain() {
-    GraphBuilder g(device(), "chain.b1", 1);
+    GraphBuilder g(device(), "chain.b1", {{"bucket", "1"}});
     const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), k = buffer(g, "k");
     const auto y = buffer(g, "y", {.live_out = true});
     buffer(g, "spare");

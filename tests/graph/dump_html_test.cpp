@@ -26,7 +26,7 @@ class DumpHtmlTest : public SketchTest {
   }
 
   Plan two_layers(const std::string& suffix) {
-    GraphBuilder g(device(), "two.b1" + suffix, 1);
+    GraphBuilder g(device(), "two.b1" + suffix, {{"bucket", "1"}});
     const auto x = buffer(g, "x" + suffix, {.live_in = true}), y = buffer(g, "y", {.live_out = true});
     for (const std::string layer : {"l0", "l1"}) {
       const auto scope = g.scope(layer);

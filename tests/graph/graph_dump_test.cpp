@@ -15,7 +15,7 @@ namespace {
 class GraphDumpTest : public SketchTest {
  protected:
   Plan small_plan() {
-    GraphBuilder g(device(), "small.b2", 2);
+    GraphBuilder g(device(), "small.b2", {{"bucket", "2"}});
     const auto w = buffer(g, "w", {.live_in = true}), x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h");
     const auto y = buffer(g, "y", {.live_out = true});
     g.declare({"staging", 0x900000, 1024, "input"}, {.live_in = true});
@@ -88,7 +88,7 @@ TEST_F(GraphDumpTest, JsonNamesEveryNodeEdgeAndBufferOfThePlan) {
   ASSERT_EQ(json["nodes"].size(), plan.nodes.size());
   ASSERT_EQ(json["edges"].size(), plan.edges.size());
   ASSERT_EQ(json["buffers"].size(), plan.buffers.size());
-  EXPECT_EQ(json["bucket"], 2);
+  EXPECT_EQ(json["facts"]["bucket"], "2");
   EXPECT_EQ(json["nodes"][2]["name"], "l0.norm");
   EXPECT_EQ(json["nodes"][2]["uses"][2]["access"], "frozen");
   EXPECT_EQ(json["edges"][0]["reasons"][0], "RAW x[0,1024)");

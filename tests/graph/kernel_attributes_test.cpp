@@ -76,7 +76,7 @@ TEST_F(KernelAttributesTest, ShapesPastALimitAreRefusedByNodeWithTheLimit) {
 TEST_F(KernelAttributesTest, SharedBytesAndGridSurviveIntoTheGraph) {
   for (const unsigned shared_bytes : {1024u, 49152u, 100u * 1024}) {
     const LaunchShape shape = launch_shape_1d(7, kBlendThreads, shared_bytes);
-    const auto probe = typed_kernel<SharedProbe>(*machine().kernels, {"shared_probe", {}}, shape);
+    const auto probe = machine().kernels->kernel<SharedProbe>("shared_probe", shape);
     GraphBuilder g(device(), "shared");
     declare_all(g);
     g.launch("probe", probe, {.y = y_.subview(0, 7), .shared_bytes = shared_bytes});
@@ -89,7 +89,7 @@ TEST_F(KernelAttributesTest, AClusterInTheShapeOfAKernelIsThereInEveryRun) {
   for (const unsigned blocks : {1u, 2u, 8u}) {
     LaunchShape shape = launch_shape_1d(16, kBlendThreads, 64);
     shape.cluster[0] = blocks;
-    const auto probe = typed_kernel<ClusterProbe>(*machine().kernels, {"cluster_probe", {}}, shape);
+    const auto probe = machine().kernels->kernel<ClusterProbe>("cluster_probe", shape);
     GraphBuilder g(device(), "cluster");
     declare_all(g);
     const auto launch = [&](const KernelAttributes& attributes) {

@@ -40,11 +40,11 @@ struct Machine {
                              {"kernels_src/hasty_mix.cu", hasty_mix},
                              {"kernels_src/slow_mix.cu", slow_mix}};
     kernels = std::make_unique<KernelCache>(*opened.device, options);
-    waiting = typed_kernel<Mix>(*kernels, {"mix", {}}, mix_shape(kCount));
+    waiting = kernels->kernel<Mix>("mix", mix_shape(kCount));
     // A checked run reports any access of a kernel that has not waited.
-    hasty = typed_kernel<Mix>(*kernels, {checked() ? "mix" : "hasty_mix", {}}, mix_shape(kCount));
-    slow = typed_kernel<Mix>(*kernels, {"slow_mix", {{"kMixAgain", 20000}}}, mix_shape(kCount));
-    saxpy = typed_kernel<Saxpy>(*kernels, {"saxpy", {}}, saxpy_shape(kCount));
+    hasty = kernels->kernel<Mix>({checked() ? "mix" : "hasty_mix", {}}, mix_shape(kCount));
+    slow = kernels->kernel<Mix>({"slow_mix", {{"kMixAgain", 20000}}}, mix_shape(kCount));
+    saxpy = kernels->kernel<Saxpy>("saxpy", saxpy_shape(kCount));
   }
   bool checked() const { return opened.driver->is_cpu() && opened.driver->cpu_options().check_accesses; }
 };
@@ -71,7 +71,7 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
 
   // staging -> x; a = f(x), b = g(x) (no wait), c = 0 and c += 3 a; y = 2 b + c; y -> result.
   Plan fork_join(EdgePolicy policy, const Kernel<Mix>& right, float scale = 2, Node<Mix>* join = nullptr) {
-    GraphBuilder g(device(), "fork_join", 4);
+    GraphBuilder g(device(), "fork_join", {{"bucket", "4"}});
     declare_all(g);
     const auto x = view(0), a = view(1), b = view(2), c = view(3), y = view(4);
     g.copy("load", x, staging_, x.bytes());

@@ -14,8 +14,7 @@ TEST_F(NodeTimesTest, TheTimesOfAChainAddUpToItsLengthHoweverItsNodesOverlap) {
   g.launch("second", waiting, {.left = y, .right = y, .gain = {}, .y = z, .scale = 1});
   g.launch("third", waiting, {.left = z, .right = z, .gain = {}, .y = w, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
-  TimedTwin twin{
-      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
+  TimedTwin twin{.plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
   const std::vector<NodeSpan> spans = {{1000, 0, 5000}, {3000, 5500, 9000}, {2000, 9500, 12000}};
   PlanTimings timings{.plan = "chain", .nodes = node_timings(plan, twin, spans, 0), .samples = 1};
   EXPECT_EQ(timings.nodes[0].time_us, 4);
@@ -39,8 +38,7 @@ TEST_F(NodeTimesTest, InAForkTheCriticalPathTakesTheSlowerBranch) {
   g.launch("slow", waiting, {.left = x, .right = x, .gain = {}, .y = z, .scale = 1});
   g.launch("join", waiting, {.left = y, .right = z, .gain = {}, .y = w, .scale = 1});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
-  TimedTwin twin{
-      .plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
+  TimedTwin twin{.plan = {}, .stamps = DeviceBuffer(device(), "none", 0), .nodes = {3, StampedNode{}}, .fields = {}};
   const std::vector<NodeSpan> spans = {{1000, 0, 2000}, {1000, 0, 8000}, {9000, 0, 10000}};
   PlanTimings timings{.plan = "fork", .nodes = node_timings(plan, twin, spans, 0), .samples = 1};
   EXPECT_EQ(timings.nodes[2].time_us, 2) << "the gap before it counts";

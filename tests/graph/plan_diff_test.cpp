@@ -15,7 +15,7 @@ class PlanDiffTest : public SketchTest {
  protected:
   // load, then four layers of norm and project over `state`, each with a weight of its own, then an end.
   Plan layered() {
-    GraphBuilder g(device(), "layered.b1", 1);
+    GraphBuilder g(device(), "layered.b1", {{"bucket", "1"}});
     const View<float> x = buffer(g, "x", {.live_in = true}), state = buffer(g, "state"), h = buffer(g, "h");
     const View<float> y = buffer(g, "y", {.live_out = true});
     g.launch("load", waiting, {.left = x, .right = x, .y = state, .scale = 1});
@@ -135,7 +135,10 @@ TEST_F(PlanDiffTest, LayersThatDifferAlikeShareALineUnlessAllAreAskedFor) {
 TEST_F(PlanDiffTest, TheNameTheBucketAndTheOrderBelongToThePlan) {
   EXPECT_NE(text_after([](Plan& plan) { plan.name = "layered.b2"; }).find("plan\n  ~ name: layered.b1 -> layered.b2\n"),
             std::string::npos);
-  EXPECT_NE(text_after([](Plan& plan) { plan.bucket = 2; }).find("plan\n  ~ bucket: 1 -> 2\n"), std::string::npos);
+  EXPECT_NE(text_after([](Plan& plan) {
+              plan.facts = {{"bucket", "2"}};
+            }).find("plan\n  ~ bucket: 1 -> 2\n"),
+            std::string::npos);
   const std::string moved = text_after([](Plan& plan) {
     std::swap(plan.nodes.at(1), plan.nodes.at(2));
     plan.nodes.at(1).id = 1;
@@ -193,7 +196,7 @@ TEST_F(PlanDiffTest, AFileThatIsNoDumpIsRefusedByWhatItLacks) {
   };
   refused([](auto& json) { json = 3; }, "is not a JSON object");
   refused([](auto& json) { json.erase("hash"); }, "the plan has no text \"hash\"");
-  refused([](auto& json) { json.erase("bucket"); }, "\"bucket\"");
+  refused([](auto& json) { json.erase("facts"); }, "\"facts\"");
   refused([](auto& json) { json["nodes"] = 1; }, "the plan has no list \"nodes\"");
   refused([](auto& json) { json["nodes"][0] = 1; }, "entry 0 of \"nodes\" is not an object");
   refused([](auto& json) { json["nodes"][0]["id"] = 5; }, "node 0 has another id");

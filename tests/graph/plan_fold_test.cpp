@@ -15,7 +15,7 @@ class PlanFoldTest : public SketchTest {
   // load, then `layers` layers of norm, project and clear over `state`, each with a weight and a cache of its own, then
   // an end.
   Plan layered(int layers) {
-    GraphBuilder g(device(), "layered.b1", 1);
+    GraphBuilder g(device(), "layered.b1", {{"bucket", "1"}});
     const auto x = buffer(g, "x", {.live_in = true}), state = buffer(g, "state"), h = buffer(g, "h");
     const auto y = buffer(g, "y", {.live_out = true});
     g.launch("load", waiting, {.left = x, .right = x, .gain = {}, .y = state, .scale = 1});
@@ -34,7 +34,7 @@ class PlanFoldTest : public SketchTest {
 
   // Each layer reads a gain of the next one, the last one a gain of the end.
   Plan gained(int layers, int odd = -1) {
-    GraphBuilder g(device(), "gained.b1", 1);
+    GraphBuilder g(device(), "gained.b1", {{"bucket", "1"}});
     const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y", {.live_out = true});
     std::vector<View<float>> gains;
     for (int i = 0; i < layers; ++i) gains.push_back(buffer(g, "l" + std::to_string(i) + ".gain", {.live_in = true}));

@@ -32,9 +32,7 @@ class PlanFuzzTest : public BlendTest {
   static unsigned plans() { return number_from("NODEWRIGHT_FUZZ_PLANS", 1000); }
 
   static bool mixed() { return number_from("NODEWRIGHT_FUZZ_MIXED", 1) != 0; }
-  RandomPlanMaker maker_of(unsigned seed) {
-    return RandomPlanMaker(machine(), memory_, seed, mixed());
-  }
+  RandomPlanMaker maker_of(unsigned seed) { return RandomPlanMaker(machine(), memory_, seed, mixed()); }
 
   PlanFuzzTest() {
     for (const char* name : {"a", "b", "c"}) memory_.device.push_back(words(name, n));

@@ -36,11 +36,11 @@ class RunTest : public ::testing::Test {
       options.extra_sources = {
           {"tests/graph/kernels/mix.h", mix_h}, {"kernels_src/mix.cu", mix}, {"kernels_src/hasty_mix.cu", hasty_mix}};
       kernels = std::make_unique<KernelCache>(*opened.device, options);
-      waiting = typed_kernel<Mix>(*kernels, {"mix", {}}, mix_shape(kCount));
+      waiting = kernels->kernel<Mix>("mix", mix_shape(kCount));
       // A checked run reports any access of a kernel that has not waited.
       const bool checked = opened.driver->is_cpu() && opened.driver->cpu_options().check_accesses;
-      hasty = typed_kernel<Mix>(*kernels, {checked ? "mix" : "hasty_mix", {}}, mix_shape(kCount));
-      saxpy = typed_kernel<Saxpy>(*kernels, {"saxpy", {}}, saxpy_shape(kCount));
+      hasty = kernels->kernel<Mix>({checked ? "mix" : "hasty_mix", {}}, mix_shape(kCount));
+      saxpy = kernels->kernel<Saxpy>("saxpy", saxpy_shape(kCount));
     }
   };
   static void TearDownTestSuite() { machine_.reset(); }
@@ -65,7 +65,7 @@ class RunTest : public ::testing::Test {
 
   // staging -> x; a = f(x), b = g(x) (no wait), c = 0 and c += 3 a; y = 2 b + c; y -> result.
   Plan fork_join(EdgePolicy policy, Nodes* nodes = nullptr, std::string name = "fork_join") {
-    GraphBuilder g(device(), std::move(name), 4);
+    GraphBuilder g(device(), std::move(name), {{"bucket", "4"}});
     declare_all(g);
     const auto x = view(0), a = view(1), b = view(2), c = view(3), y = view(4);
     g.copy("load", x, staging_, x.bytes());

@@ -15,7 +15,7 @@ namespace {
 class PlanTimingsTest : public SketchTest {
  protected:
   Plan chain() {
-    GraphBuilder g(device(), "chain.b1", 1);
+    GraphBuilder g(device(), "chain.b1", {{"bucket", "1"}});
     const auto x = buffer(g, "x", {.live_in = true}), h = buffer(g, "h"), y = buffer(g, "y", {.live_out = true});
     g.fill("clear", h, 0.0f);
     const auto layer = g.scope("l0");

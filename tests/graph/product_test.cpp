@@ -103,7 +103,7 @@ class ProductNodesTest : public testing::Test {
   KernelCache kernels_{device_};
   Stream stream_{device_, "products"};
   std::optional<test::FakeCublasLt> fake_;
-  Kernel<Saxpy> saxpy_ = typed_kernel<Saxpy>(kernels_, {"saxpy", {}}, saxpy_shape(kRows* kOut));
+  Kernel<Saxpy> saxpy_ = kernels_.kernel<Saxpy>("saxpy", saxpy_shape(kRows* kOut));
   DeviceBuffer x0_{device_, "x0", kRows*kIn * 4}, x_{device_, "x", kRows*kIn * 4}, w_{device_, "w", kOut*kIn * 4},
       y0_{device_, "y0", kRows*kOut * 4}, y_{device_, "y", kRows*kOut * 4}, workspace_{device_, "workspace", 0};
 };

@@ -44,7 +44,7 @@ struct World {
   KernelCache kernels{device};
   Stream stream{device, "s"};
   DeviceBuffer x{device, "x", kCount * sizeof(float)}, y{device, "y", kCount * sizeof(float)};
-  Kernel<Saxpy> kernel = typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kCount));
+  Kernel<Saxpy> kernel = kernels.kernel<Saxpy>("saxpy", saxpy_shape(kCount));
   Node<Saxpy> axpy;
 };
 
@@ -121,7 +121,7 @@ TEST_F(TwoDevicesTest, APlanRunsOnBorrowedHandlesInAnAdoptedContext) {
   g.declare({"x", x.address(), x.bytes(), "input"}, {.live_in = true});
   g.declare({"y", y.address(), y.bytes(), "output"}, {.live_out = true});
   g.fill("clear", y, 1.0f);
-  g.launch("axpy", typed_kernel<Saxpy>(kernels, {"saxpy", {}}, saxpy_shape(kCount)), {.x = x, .y = y, .a = 2.0f});
+  g.launch("axpy", kernels.kernel<Saxpy>("saxpy", saxpy_shape(kCount)), {.x = x, .y = y, .a = 2.0f});
   g.record_event("done", done, {reads(y)});
   ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
   exec.launch(stream);

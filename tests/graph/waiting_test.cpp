@@ -31,9 +31,9 @@ class WaitingTest : public ::testing::Test {
     KernelCache kernels(device_, options);
     const LaunchShape shape = mix_shape(kWaitingCount);
     const auto slow =
-        typed_kernel<Mix>(kernels, {"slow_mix", {{"kMixAgain", test::test_device_is_cuda() ? 20000 : 2}}}, shape);
-    const auto b_kernel = typed_kernel<Mix>(kernels, {"between", {}}, shape);
-    const auto last = typed_kernel<Mix>(kernels, {"mix", {}}, shape);
+        kernels.kernel<Mix>({"slow_mix", {{"kMixAgain", test::test_device_is_cuda() ? 20000 : 2}}}, shape);
+    const auto b_kernel = kernels.kernel<Mix>("between", shape);
+    const auto last = kernels.kernel<Mix>("mix", shape);
 
     const auto x = floats("x", 1.0f), a = floats("a", 0.0f), b = floats("b", 0.0f), c = floats("c", 0.0f);
     GraphBuilder g(device_, "waiting");

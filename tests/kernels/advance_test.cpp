@@ -75,8 +75,7 @@ Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int
   const Guarded<float> temperature("temperature", column<float>(rows, &Row::temperature)),
       min_p("min_p", column<float>(rows, &Row::min_p)), top_p("top_p", column<float>(rows, &Row::top_p));
   const Guarded<uint64_t> seed("seed", column<uint64_t>(rows, &Row::seed));
-  const auto kernel =
-      typed_kernel<Advance>(machine().kernels, {"advance", {}}, advance_shape(static_cast<unsigned>(count)));
+  const auto kernel = machine().kernels.kernel<Advance>("advance", advance_shape(static_cast<unsigned>(count)));
   GraphBuilder g(machine().device, "advance");
   const ConditionHandle condition = g.condition("again", 7);
   const Advance args{.chosen = choices,

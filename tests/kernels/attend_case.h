@@ -132,8 +132,8 @@ struct AttendCase {
         tables("block_table", tables_of_sequences(table, sequences(), table_stride)),
         live("n_live", std::vector{n_live}), sequence_list("sequences", sequences()),
         arrivals("arrivals", std::vector<int32_t>(at(shape.rows * shape.head_tiles()), 0));
-    const auto kernel = typed_kernel<Attend>(machine().kernels, request(),
-                                             on_tensor_cores ? flash().launch_shape() : shape.launch_shape());
+    const auto kernel =
+        machine().kernels.kernel<Attend>(request(), on_tensor_cores ? flash().launch_shape() : shape.launch_shape());
     for (int i = 0; i < launches; ++i)
       run_node(kernel, {.q = queries,
                         .kv = kv,

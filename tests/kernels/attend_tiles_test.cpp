@@ -92,15 +92,14 @@ struct TilesCase {
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
         tables("block_table", tables_of_sequences(table, sequences, kTableStride)),
         first("n_first", std::vector{n_first}), live("n_live", std::vector{n_live});
-    const auto kernel = typed_kernel<AttendTiles>(machine().kernels,
-                                                  {"attend_tiles",
-                                                   {{"kHeads", shape.heads},
-                                                    {"kKvHeads", shape.kv_heads},
-                                                    {"kHeadDim", shape.head_dim},
-                                                    {"kPaddedHeadDim", shape.padded_head_dim()},
-                                                    {"kPageSize", kPageSize},
-                                                    {"kStages", shape.stages()}}},
-                                                  shape.launch_shape());
+    const auto kernel = machine().kernels.kernel<AttendTiles>({"attend_tiles",
+                                                               {{"kHeads", shape.heads},
+                                                                {"kKvHeads", shape.kv_heads},
+                                                                {"kHeadDim", shape.head_dim},
+                                                                {"kPaddedHeadDim", shape.padded_head_dim()},
+                                                                {"kPageSize", kPageSize},
+                                                                {"kStages", shape.stages()}}},
+                                                              shape.launch_shape());
     run_node(kernel, {.q = queries,
                       .kv = kv,
                       .positions = position_list,

@@ -59,8 +59,7 @@ struct DenseAttendCase {
     const DenseAttendShape shape{rows, heads, head_dim};
     const Guarded<float> in("qkv", qkv), cache("cache", cache_before()), y("y", static_cast<size_t>(rows * y_stride()));
     const Guarded<int32_t> positions("positions", at), n("n_live", std::vector{live()});
-    run_node(typed_kernel<DenseAttend>(
-                 machine().kernels,
+    run_node(machine().kernels.kernel<DenseAttend>(
                  {"dense_attend", {{"kHeads", heads}, {"kHeadDim", head_dim}, {"kSlices", shape.slices()}}},
                  shape.launch_shape()),
              {.qkv = in,

@@ -47,8 +47,8 @@ struct EmbedCase {
         at("positions", positions), live("n_live", std::vector{n_live < 0 ? static_cast<int32_t>(rows) : n_live});
     const Guarded<W> words("token_table", token_table), places("position_table", position_table);
     const Guarded<float> x("x", rows * static_cast<size_t>(x_stride()));
-    run_node(typed_kernel<EmbedPositions<W>>(machine().kernels, {"embed_positions", {{"kWeightBytes", sizeof(W)}}},
-                                             embed_positions_shape(static_cast<unsigned>(rows))),
+    run_node(machine().kernels.kernel<EmbedPositions<W>>({"embed_positions", {{"kWeightBytes", sizeof(W)}}},
+                                                         embed_positions_shape(static_cast<unsigned>(rows))),
              {.tokens = ids,
               .sequences = sequence_ids,
               .last_token = last,

@@ -36,8 +36,7 @@ struct EmbedCase {
         last("last_token", last_token), live("n_live", std::vector{n_live});
     const Guarded<bf16> weights("embedding", table);
     const Guarded<float> x("x", rows * static_cast<size_t>(stride));
-    const auto kernel = typed_kernel<Embed>(
-        machine().kernels,
+    const auto kernel = machine().kernels.kernel<Embed>(
         {"embed", {{"kScaled", scale == 1 ? 0 : 1}, {"kPositions", positions.empty() ? 0 : 1}, {"kLeavesGained", 0}}},
         embed_shape(static_cast<unsigned>(rows), false));
     std::vector<bf16> position_rows;

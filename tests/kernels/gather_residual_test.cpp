@@ -54,8 +54,7 @@ struct GatherCase {
     const Guarded<int64_t> places("places", std::vector<int64_t>{residual(), joins ? joining() : -1});
     const Guarded<int32_t> of_step("rows", rows), live("n_live", std::vector{n_live});
     const Guarded<bf16> gains("post_gain", gain());
-    const auto kernel = typed_kernel<GatherResidual>(
-        machine().kernels,
+    const auto kernel = machine().kernels.kernel<GatherResidual>(
         {"gather_residual", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm ? 1 : 0}}},
         gather_residual_shape(static_cast<unsigned>(rows.size())));
     run_node(kernel, {.from = from,

@@ -201,7 +201,7 @@ inline Dot normed_dot(const TileShape& s, const MatvecData& d, const std::vector
 template <class A, class Shape>
 Kernel<A> matvec_kernel(const char* name, const Shape& s, const MatvecFamily& family, unsigned grid_x) {
   const LaunchShape shape = launch_of(s, machine().device.properties().sm_count, grid_x);
-  return typed_kernel<A>(machine().kernels, matvec_request(name, s, family), shape);
+  return machine().kernels.kernel<A>(matvec_request(name, s, family), shape);
 }
 
 // What the family has, else nothing.

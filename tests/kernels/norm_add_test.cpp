@@ -42,8 +42,8 @@ struct NormAddCase {
     const Guarded<float> input("x", x), sum("residual", residual);
     const Guarded<bf16> gains("gain", gain);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    const auto kernel = typed_kernel<NormAdd>(machine().kernels, {"norm_add", {{"kNorm", static_cast<int64_t>(norm)}}},
-                                              norm_add_shape(static_cast<unsigned>(rows)));
+    const auto kernel = machine().kernels.kernel<NormAdd>({"norm_add", {{"kNorm", static_cast<int64_t>(norm)}}},
+                                                          norm_add_shape(static_cast<unsigned>(rows)));
     run_node(kernel, {.x = input, .gain = gains, .residual = sum, .n_live = live, .stride = stride(), .eps = kEps});
     return sum.read();
   }

@@ -51,8 +51,8 @@ struct NormHiddenCase {
     const Guarded<float> input("x", x), joining("projected", projected), hidden("y", element(rows * cols));
     const Guarded<bf16> gains("gain", gain), shifts("shift", shift), post_gains("post_gain", post_gain);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    const auto kernel = typed_kernel<NormHidden>(
-        machine().kernels, {"norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", adds ? 1 : 0}}},
+    const auto kernel = machine().kernels.kernel<NormHidden>(
+        {"norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", adds ? 1 : 0}}},
         norm_hidden_shape(static_cast<unsigned>(rows)));
     run_node(kernel, {.x = input,
                       .gain = gains,

@@ -34,9 +34,8 @@ TEST(NormRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
       const Guarded<float> input("x", x);
       const Guarded<bf16> gains("gain", gain), y("y", at(kRowCount * stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});
-      run_node(typed_kernel<NormRows>(machine().kernels,
-                                      {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}, {"kCols", cols}}},
-                                      norm_rows_shape(kRowCount)),
+      run_node(machine().kernels.kernel<NormRows>(
+                   {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}, {"kCols", cols}}}, norm_rows_shape(kRowCount)),
                {.x = input, .gain = gains, .y = y, .n_live = live, .eps = eps});
       const std::vector<bf16> found = y.read();
       for (int64_t m = 0; m < kRowCount; ++m) {
@@ -67,8 +66,8 @@ TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
         for (int64_t i = 0; i < 2 * outputs; ++i) x[at(m * x_stride + i)] = to_bf16(4 * noise(at(m), at(i)));
       const Guarded<bf16> input("x", x), y("y", at(kRowCount * y_stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});
-      run_node(typed_kernel<Gate>(machine().kernels, {"gate", {{"kActivation", static_cast<int64_t>(activation)}}},
-                                  gate_shape(kRowCount, outputs)),
+      run_node(machine().kernels.kernel<Gate>({"gate", {{"kActivation", static_cast<int64_t>(activation)}}},
+                                              gate_shape(kRowCount, outputs)),
                {.x = input, .y = y, .n_live = live, .outputs = outputs, .x_stride = x_stride, .y_stride = y_stride});
       const std::vector<bf16> found = y.read();
       for (int64_t m = 0; m < kRowCount; ++m)

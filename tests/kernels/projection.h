@@ -141,8 +141,8 @@ std::vector<float> run_layer_norm_project(const ProjectionData<W>& d, Activation
   const Guarded<float> x("x", d.x), y("y", d.residual.size());
   const Guarded<W> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
   const Guarded<int32_t> live("n_live", std::vector{n_live});
-  run_node(typed_kernel<LayerNormProject<W>>(machine().kernels,
-                                             projection_request("layer_norm_project", d.shape, activation), shape),
+  run_node(machine().kernels.kernel<LayerNormProject<W>>(projection_request("layer_norm_project", d.shape, activation),
+                                                         shape),
            {.x = x,
             .n_live = live,
             .gain = gain,
@@ -164,7 +164,7 @@ std::vector<float> run_project_bias_add(const ProjectionData<W>& d, int32_t n_li
   const Guarded<float> x("x", d.x), residual("residual", d.residual);
   const Guarded<W> weight("weight", d.weight), bias("bias", d.bias);
   const Guarded<int32_t> live("n_live", std::vector{n_live});
-  run_node(typed_kernel<ProjectBiasAdd<W>>(machine().kernels, projection_request("project_bias_add", d.shape), shape),
+  run_node(machine().kernels.kernel<ProjectBiasAdd<W>>(projection_request("project_bias_add", d.shape), shape),
            {.x = x,
             .n_live = live,
             .weight = weight,

@@ -12,7 +12,7 @@ constexpr uint32_t kWrittenAt = 0x9e3779b9u;  // the one sum that read_stream wr
 
 TEST(ReadStream, ReadsEveryWordOfWholeTurnsAndNothingElse) {
   const LaunchShape shape = read_stream_shape(static_cast<unsigned>(machine().device.properties().sm_count));
-  const auto kernel = typed_kernel<ReadStream>(machine().kernels, {"read_stream", {}}, shape);
+  const auto kernel = machine().kernels.kernel<ReadStream>("read_stream", shape);
   const size_t turn = shape.blocks() * shape.threads() * 16, words = 2 * turn + 4 * 17 + 3;
   for (const size_t place : {size_t{0}, size_t{3}, turn / 4 + 1, turn - 1, turn, 2 * turn - 1, 2 * turn, words - 1}) {
     std::vector<uint32_t> values(words, 0);

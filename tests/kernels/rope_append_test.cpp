@@ -86,10 +86,9 @@ struct RopeCase {
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
         tables("block_table", tables_of_sequences(table, sequences, table_stride)), live("n_live", std::vector{n_live});
     const Guarded<bf16> kv("kv", at(pages * page_elements())), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
-    const auto kernel =
-        typed_kernel<RopeAppend>(machine().kernels, h.request(),
-                                 rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.heads),
-                                                   static_cast<unsigned>(h.kv_heads), h.head_norm));
+    const auto kernel = machine().kernels.kernel<RopeAppend>(
+        h.request(), rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.heads),
+                                       static_cast<unsigned>(h.kv_heads), h.head_norm));
     RopeAppend args{.qkv = packed,
                     .frequencies = {},
                     .q_gain = {},

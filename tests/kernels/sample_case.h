@@ -64,8 +64,8 @@ struct SampleLaunch {
         live("n_live", std::vector{n_live < 0 ? static_cast<int32_t>(count) : n_live}), tokens("tokens", count),
         last("last_token", std::vector<int32_t>(count, -7));
     const Guarded<uint64_t> seeds("seed", seed);
-    const auto kernel = typed_kernel<Sample>(machine().kernels, {"sample", {{"kBlocksOfRow", blocks_of_row}}},
-                                             sample_shape(static_cast<unsigned>(count), blocks_of_row));
+    const auto kernel = machine().kernels.kernel<Sample>({"sample", {{"kBlocksOfRow", blocks_of_row}}},
+                                                         sample_shape(static_cast<unsigned>(count), blocks_of_row));
     const Guarded<ScoredToken> parts("best", best);
     const Guarded<int32_t> delivered("delivered", count);
     run_node(kernel, {.logits = logit_rows,

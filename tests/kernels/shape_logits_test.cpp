@@ -81,8 +81,8 @@ struct ShapeLaunch {
         live("n_live", std::vector{n_live < 0 ? static_cast<int32_t>(count) : n_live});
     const Guarded<ScoredToken> best("best", count * kParts);
     const Guarded<uint32_t> all_masks("masks", masks);
-    const auto kernel = typed_kernel<ShapeLogits>(machine().kernels, {"shape_logits", {}},
-                                                  shape_logits_shape(static_cast<unsigned>(count), kParts));
+    const auto kernel =
+        machine().kernels.kernel<ShapeLogits>("shape_logits", shape_logits_shape(static_cast<unsigned>(count), kParts));
     run_node(kernel, {.logits = logit_rows,
                       .rows = row_ids,
                       .sequences = sequence_ids,
@@ -219,8 +219,8 @@ RecordedChoices record(const RecordLaunch& launch, unsigned blocks_of_row) {
       forced("forced", given), recorded("tokens", count), kept("kept", count);
   const Guarded<float> shaped("shaped", std::vector<float>(count * stride, shaped_value));
   const auto kernel =
-      typed_kernel<RecordChoice>(machine().kernels, {"record_choice", {{"kBlocksOfRow", blocks_of_row}}},
-                                 record_choice_shape(static_cast<unsigned>(count), blocks_of_row));
+      machine().kernels.kernel<RecordChoice>({"record_choice", {{"kBlocksOfRow", blocks_of_row}}},
+                                             record_choice_shape(static_cast<unsigned>(count), blocks_of_row));
   run_node(kernel, {.logits = logit_rows,
                     .shaped = shaped,
                     .rows = row_ids,

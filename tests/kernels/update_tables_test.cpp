@@ -27,7 +27,7 @@ void check(const std::vector<RunOfPages>& changes, size_t entries, int64_t seque
   const Guarded<int32_t> n_runs("n_runs", std::vector{count}), of_runs("pages", pages),
       table("block_table", std::vector<int32_t>(entries, -7));
   const Guarded<TableRun> all("runs", runs);
-  run_node(typed_kernel<UpdateTables>(machine().kernels, {"update_tables", {}}, update_tables_shape(sequences)),
+  run_node(machine().kernels.kernel<UpdateTables>("update_tables", update_tables_shape(sequences)),
            {.n_runs = n_runs, .runs = all, .pages = of_runs, .block_table = table});
   EXPECT_EQ(table.read(), expected);
 }

@@ -33,7 +33,7 @@ def edge(earlier, later, kind="programmatic", reason="RAW y[0,1024)"):
 def plan(name, nodes, edges):
     buffers = [{"name": buffer, "bytes": 1024, "kind": "activation", "live_in": buffer == "x", "live_out": False,
                 "needed": [0, len(nodes) - 1]} for buffer in ("x", "y")]
-    return {"name": name, "bucket": None, "hash": "0", "peak": {"bytes": 2048, "node": 0}, "buffers": buffers,
+    return {"name": name, "facts": {}, "hash": "0", "peak": {"bytes": 2048, "node": 0}, "buffers": buffers,
             "nodes": nodes, "edges": edges}
 
 

@@ -22,7 +22,7 @@ def node(index, name, uses, kind="kernel"):
 
 
 def plan(nodes, edges, buffers=("w", "x", "y", "z"), size=256):
-    return {"name": "planted", "bucket": 1,
+    return {"name": "planted", "facts": {"bucket": "1"},
             "buffers": [{"name": name, "bytes": size, "kind": "activation"} for name in buffers],
             "nodes": nodes,
             "edges": [{"from": a, "to": b, "type": "full", "reasons": []} for a, b in edges]}

@@ -68,7 +68,7 @@ TEST_F(KernelCacheTest, TellsAKernelThatDoesNotWait) {
 
 TEST_F(KernelCacheTest, ACompiledKernelRuns) {
   KernelCache cache(device_, options());
-  const Kernel<Scale> kernel = typed_kernel<Scale>(cache, scale_, launch_shape_1d(2, 128));
+  const Kernel<Scale> kernel = cache.kernel<Scale>(scale_, launch_shape_1d(2, 128));
   const DeviceBuffer x(device_, "x", 200 * sizeof(float)), y(device_, "y", 200 * sizeof(float));
   std::vector<float> values(200, 2.0f), results(200);
   write_view<float>(device_, view_of<float>(x), values, "x");
@@ -90,7 +90,7 @@ TEST_F(KernelCacheTest, RefusesAKernelOfAnotherArgumentStruct) {
     In<float> x;
   };
   KernelCache cache(device_, options());
-  EXPECT_THROW(typed_kernel<Other>(cache, scale_, launch_shape_1d(1, 128)), Error);
+  EXPECT_THROW(cache.kernel<Other>(scale_, launch_shape_1d(1, 128)), Error);
 }
 
 TEST_F(KernelCacheTest, PreparesEveryKernelOnceAndTellsItsProgress) {

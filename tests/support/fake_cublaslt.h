@@ -169,8 +169,7 @@ class FakeCublasLt {
   }
 
   Status launch(int input_type, int output_type, ReferenceProduct& args, CUstream stream) {
-    const auto kernel = typed_kernel<ReferenceProduct>(
-        kernels_,
+    const auto kernel = kernels_.kernel<ReferenceProduct>(
         {"reference_product", {{"kInput", element_number(input_type)}, {"kOutput", element_number(output_type)}}},
         reference_product_shape(args.m, args.n));
     void* argument = &args;

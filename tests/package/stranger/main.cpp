@@ -7,7 +7,8 @@
 #include "cublas.h"
 #include "runtime/device.h"
 
-asm(".pushsection .rodata\n.balign 16\n.global scale_image\nscale_image: .incbin \"" SCALE_IMAGE "\"\n"
+asm(".pushsection .rodata\n.balign 16\n.global scale_image\nscale_image: .incbin \"" SCALE_IMAGE
+    "\"\n"
     ".global scale_image_end\nscale_image_end: .byte 0\n.popsection\n");
 extern "C" const char scale_image[], scale_image_end[];
 
@@ -27,7 +28,8 @@ void scale_on_host(unsigned n, float factor, float* x) {
 nodewright::ForeignKernel scale_kernel(nodewright::Device& device, nodewright::KernelCache& kernels) {
 #ifdef SCALE_IS_FATBIN
   (void)kernels;
-  return nodewright::load_kernel(device, std::as_bytes(std::span(scale_image, scale_image_end)), "scale", scale_on_host);
+  return nodewright::load_kernel(device, std::as_bytes(std::span(scale_image, scale_image_end)), "scale",
+                                 scale_on_host);
 #else
   (void)device;
   return nodewright::compile_kernel(kernels, {.name = "scale"}, scale_on_host);
@@ -52,7 +54,7 @@ int run(const char* spec) {
   nodewright::KernelCache kernels(device, {.extra_sources = {shift_source, {"kernels_src/scale.cu", scale_source}}});
   const nodewright::ForeignKernel scale = scale_kernel(device, kernels);
   const auto shape = nodewright::launch_shape_1d(kBlocks, kThreads);
-  const auto shift = nodewright::typed_kernel<Shift>(kernels, {.name = "shift"}, shape);
+  const auto shift = kernels.kernel<Shift>({.name = "shift"}, shape);
 
   const nodewright::DeviceBuffer a(device, "a", kCount * sizeof(float)), b(device, "b", kCount * sizeof(float));
   const auto x = nodewright::view_of<float>(a), y = nodewright::view_of<float>(b);
