@@ -166,6 +166,45 @@ TEST_F(GraphBuilderTest, RefusesAUseOutsideEveryBufferWithTheNearestOne) {
   EXPECT_EQ(g.node_count(), 0u);
 }
 
+TEST_F(GraphBuilderTest, ABufferOfTheDeviceIsDeclaredWhereANodeFirstUsesIt) {
+  const DeviceArray<float> x(device(), "own_x", kSketchCount), y(device(), "own_y", kSketchCount);
+  GraphBuilder g(device(), "own");
+  g.fill("ones", x, 1.0f);
+  g.launch("norm", waiting, {.left = x, .right = x, .y = y.view().subview(0, 8), .scale = 1});
+  const ConditionHandle again = g.condition("again", 0);
+  const DeviceArray<float> z(device(), "own_z", kSketchCount);
+  g.if_else("perhaps", again, [&](GraphBuilder& body) { body.fill("zero", z, 0.0f); });
+  const Plan plan = std::move(g).finish();
+  std::vector<std::string> names;
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.range.kind == "activation")
+      names.push_back(buffer.range.name + (buffer.live_in ? " in" : "") + (buffer.live_out ? " out" : ""));
+  EXPECT_EQ(names, (std::vector<std::string>{"own_x out", "own_y out", "own_z out"}));
+  EXPECT_EQ(plan.buffers[1].range.bytes, kSketchCount * sizeof(float)) << "the whole buffer";
+  EXPECT_EQ(plan.edges.at(0).to, 1u);
+}
+
+TEST_F(GraphBuilderTest, ABufferThatDeclaresItselfHoldsNoValueAndGoesWithARefusedNode) {
+  const DeviceArray<float> x(device(), "own_x", kSketchCount), y(device(), "own_y", kSketchCount);
+  GraphBuilder g(device(), "own");
+  expect_error([&] { g.launch("norm", waiting, {.left = x, .right = x, .y = y, .scale = 1}); },
+               {"'norm'", "no earlier node writes own_x"});
+  g.declare({"x", x.address(), x.bytes(), "input"}, {.live_in = true});  // nothing of the refused node is left
+  g.launch("norm", waiting, {.left = x, .right = x, .y = y, .scale = 1});
+  EXPECT_EQ(std::move(g).finish().buffers.size(), 2u);
+}
+
+TEST_F(GraphBuilderTest, OnlyAWholeBufferUnderAFreeNameDeclaresItself) {
+  const DeviceArray<float> x(device(), "own_x", kSketchCount), twin(device(), "own_x", kSketchCount);
+  GraphBuilder g(device(), "own");
+  g.declare({"first_half", x.address(), x.bytes() / 2, "activation"});
+  expect_error([&] { g.fill("all", x, 1.0f); }, {"'all'", "outside every declared buffer", "'first_half'"});
+  g.fill("twin", twin, 1.0f);
+  GraphBuilder named(device(), "named");
+  named.fill("twin", twin, 1.0f);
+  expect_error([&] { named.fill("all", x, 1.0f); }, {"'all'", "outside every declared buffer"});
+}
+
 TEST_F(GraphBuilderTest, RefusesAMemoryFieldLeftEmptyUnlessItIsOptional) {
   GraphBuilder g(device(), "empty");
   const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");

@@ -135,7 +135,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   const std::string rows = std::to_string(GetParam().second);
   EXPECT_EQ(step.name, "decode.b" + rows);
   EXPECT_EQ(prefill.name, "prefill.b" + rows);
-  EXPECT_EQ(step.bucket, GetParam().second);
+  EXPECT_EQ(step.facts, (PlanFacts{{"bucket", std::to_string(GetParam().second)}}));
 }
 
 // In a family with post norms two residuals are read and written in turn, and a product's neighbour adds in place.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "kernels_src/saxpy.h"
 #include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
@@ -15,6 +16,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/test_device.h"
+
+NODEWRIGHT_ARGS(Triple, { InOut<float> x; })
 
 namespace nodewright {
 namespace {
@@ -91,6 +94,19 @@ TEST_F(KernelCacheTest, RefusesAKernelOfAnotherArgumentStruct) {
   };
   KernelCache cache(device_, options());
   EXPECT_THROW(cache.kernel<Other>(scale_, launch_shape_1d(1, 128)), Error);
+}
+
+TEST_F(KernelCacheTest, TakesASourceLaterAndTwiceButNoOtherOfItsName) {
+  constexpr std::string_view kText =
+      "NODEWRIGHT_KERNEL(triple, Triple, 32) { wait_for_inputs(); args.x.data[0] *= 3; }";
+  const InlineKernel source("triple", kTripleText, kText), other("triple", kTripleText, "another text");
+  KernelCache cache(device_, KernelCacheOptions{.folder = folder_.path()});
+  EXPECT_THROW(cache.get({"triple"}), Error);
+  EXPECT_EQ(cache.add(source), "triple");
+  EXPECT_EQ(cache.kernel<Triple>(source, launch_shape_1d(1, 32)).loaded, &cache.get({"triple"}));
+  expect_error([&] { cache.add(other); }, {"'triple'", "another text", "kernels_src/triple.cu"});
+  cache.kernel<Saxpy>("saxpy", saxpy_shape(1));  // an embedded one
+  expect_error([&] { cache.add({"kernels_src/saxpy.cu", "a text"}); }, {"'saxpy'", "loaded already"});
 }
 
 TEST_F(KernelCacheTest, PreparesEveryKernelOnceAndTellsItsProgress) {
