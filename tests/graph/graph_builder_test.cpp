@@ -173,7 +173,10 @@ TEST_F(GraphBuilderTest, ABufferOfTheDeviceIsDeclaredWhereANodeFirstUsesIt) {
   g.launch("norm", waiting, {.left = x, .right = x, .y = y.view().subview(0, 8), .scale = 1});
   const ConditionHandle again = g.condition("again", 0);
   const DeviceArray<float> z(device(), "own_z", kSketchCount);
-  g.if_else("perhaps", again, [&](GraphBuilder& body) { body.fill("zero", z, 0.0f); });
+  const auto clear_z = [&](GraphBuilder& body) { body.fill("zero", z, 0.0f); };
+  expect_error([&] { g.if_else("perhaps", again, clear_z); }, {"'perhaps'", "reads own_z[0,1024)", "live-in"});
+  g.fill("z", z, 1.0f);
+  g.if_else("perhaps", again, clear_z);
   const Plan plan = std::move(g).finish();
   std::vector<std::string> names;
   for (const Buffer& buffer : plan.buffers)
