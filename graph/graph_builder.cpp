@@ -335,11 +335,18 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
   // Both lists are by earlier node.
   auto declared = declared_.begin();
   auto required = required_.begin();
-  while (declared != declared_.end() || required != required_.end()) {
-    const uint32_t from = std::min(declared == declared_.end() ? kNone : *declared,
-                                   required == required_.end() ? kNone : required->before);
+  uint32_t previous = is_loop_body_ && node.id > 0 ? node.id - 1 : kNone;
+  while (declared != declared_.end() || required != required_.end() || previous != kNone) {
+    const uint32_t from = std::min({declared == declared_.end() ? kNone : *declared,
+                                    required == required_.end() ? kNone : required->before, previous});
     const auto first_reason = static_cast<uint32_t>(orders_.reasons.size());
     orders_.list.push_back({node.id, from, first_reason});
+    if (from == previous) {
+      previous = kNone;
+      const bool has_own_reason = (declared != declared_.end() && *declared == from) ||
+                                  (required != required_.end() && required->before == from);
+      if (!has_own_reason) orders_.reasons.push_back({.hazard = Hazard::serial});
+    }
     if (declared != declared_.end() && *declared == from) orders_.reasons.push_back({.hazard = Hazard::declared});
     while (declared != declared_.end() && *declared == from) ++declared;
     for (; required != required_.end() && required->before == from; ++required) {
