@@ -36,8 +36,8 @@ class PagesTest(unittest.TestCase):
 
     def test_every_file_of_results_that_a_page_names_is_there(self):
         named = set()
-        for page in ("README.md", "docs/performance.md", "docs/models.md"):
-            named.update(re.findall(r"`(?:bench/results/)?(20\d\d-[^`\s]+)`", (ROOT / page).read_text()))
+        for page in ("README.md", "docs/benchmarks.md", "docs/models.md"):
+            named.update(re.findall(r"(?:bench/results/|`)(20\d\d-[^`\s)]+)", (ROOT / page).read_text()))
         self.assertGreater(len(named), 20)
         self.assertEqual([name for name in sorted(named) if not list((ROOT / "bench/results").glob(name))], [])
 
