@@ -35,6 +35,13 @@ class BenchmarksTest(unittest.TestCase):
         table = pages.front(measurements.Results()).splitlines()
         self.assertLessEqual(len(table) - 2, 6)
 
+    def test_each_figure_that_the_readme_gives_as_a_reason_is_on_the_page(self):
+        reasons = re.search(r"^## Why\n(.*?)^## ", pages.README.read_text(), re.M | re.S)[1]
+        figures = re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?= (?:µs|ms|%|times))", reasons)
+        self.assertEqual(len(figures), 4)
+        missing = [figure for figure in figures if figure not in re.findall(r"[\d,.]*\d", self.made())]
+        self.assertEqual(missing, [])
+
     def test_another_figure_in_a_file_makes_the_page_stale(self):
         for name, old, new in (("2026-11-25-h100-port.txt", "131.9", "131.8"),
                                ("2026-11-23-h200-overlap.txt", "0.6894 0.7642", "0.6994 0.7642"),

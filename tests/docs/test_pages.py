@@ -41,6 +41,11 @@ class PagesTest(unittest.TestCase):
         self.assertGreater(len(named), 20)
         self.assertEqual([name for name in sorted(named) if not list((ROOT / "bench/results").glob(name))], [])
 
+    def test_the_readme_is_a_front_door(self):
+        text = (ROOT / "README.md").read_text()
+        self.assertLessEqual(text.count("\n"), 150)
+        self.assertLessEqual(len(text), 9000)
+
     def test_links_between_pages_lead_somewhere(self):
         broken = []
         for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
