@@ -28,11 +28,29 @@ class PagesTest(unittest.TestCase):
         self.assertGreater(len(texts), 30)
         self.assertEqual([text for text in texts if text.removeprefix("cannot ") not in said], [])
 
-    def test_every_page_is_in_an_index(self):
+    def test_every_page_is_in_its_index_once(self):
         for folder in (ROOT / "docs", ROOT / "docs/decisions"):
-            index = (folder / "README.md").read_text()
-            missing = [page.name for page in folder.glob("*.md") if page.name not in index and page.name != "README.md"]
-            self.assertEqual(missing, [])
+            table = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| [")]
+            linked = [re.match(r"\| \[[^]]*\]\(([^)]*)\)", line)[1] for line in table]
+            pages = [page.name for page in folder.glob("*.md") if page.name != "README.md"]
+            pages += [f"{inner.name}/README.md" for inner in folder.iterdir() if (inner / "README.md").exists()]
+            self.assertEqual(sorted(linked), sorted(pages))
+
+    def test_the_index_has_four_kinds_of_page(self):
+        kinds = re.findall(r"^## (\w+): ", (ROOT / "docs/README.md").read_text(), re.M)
+        self.assertEqual(kinds, ["Tutorial", "How-to", "Reference", "Explanation"])
+
+    def test_a_decision_has_the_status_and_date_of_the_index(self):
+        index = (ROOT / "docs/decisions/README.md").read_text()
+        decisions = sorted((ROOT / "docs/decisions").glob("0*.md"))
+        self.assertGreater(len(decisions), 8)
+        for page in decisions:
+            title, status = page.read_text().split("\n\n")[:2]
+            found = re.match(r"\*\*Status\.\*\* (Accepted|Superseded by \[\d{4}\]\(\S+\)), (20\d\d-\d\d-\d\d)\.", status)
+            self.assertTrue(found, page.name)
+            row = f"| [{page.name[:4]}]({page.name}) | {title[2:]} |"
+            line, = [line for line in index.splitlines() if line.startswith(row)]
+            self.assertTrue(line.endswith(f"| {found[1].lower()} | {found[2]} |"), line)
 
     def test_every_file_of_results_that_a_page_names_is_there(self):
         named = set()
