@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every error text that docs/troubleshooting.md explains is one that the library still says, and pages link to what is
-there."""
+"""Every error text that docs/troubleshooting.md explains is one that the library still says; each page is in its index once;
+decisions have a status and a date; results that pages name are there; the README is short."""
 import pathlib
 import re
 import unittest
@@ -13,12 +13,6 @@ def sources():
     files = [path for folder in ("graph", "runtime") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
     text = "\n".join(path.read_text() for path in files)
     return re.sub(r'"\s*\n\s*"', "", text)  # literals that the compiler joins
-
-
-def anchors(page):
-    """Of its headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 class PagesTest(unittest.TestCase):
@@ -63,18 +57,6 @@ class PagesTest(unittest.TestCase):
         text = (ROOT / "README.md").read_text()
         self.assertLessEqual(text.count("\n"), 150)
         self.assertLessEqual(len(text), 9000)
-
-    def test_links_between_pages_lead_somewhere(self):
-        broken = []
-        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-            for target in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", page.read_text()):
-                name, _, anchor = target.partition("#")
-                other = page.parent / name if name else page
-                if name.startswith("http"):
-                    continue
-                if not other.exists() or (anchor and other.suffix == ".md" and anchor not in anchors(other)):
-                    broken.append(f"{page.name}: {target}")
-        self.assertEqual(broken, [])
 
 
 if __name__ == "__main__":
