@@ -46,7 +46,7 @@ def yes(value):
 
 def origin(source):
     """The last four cells of a row: card, date, commit, file."""
-    short = source.name.removeprefix(f"{source.date}-{source.card.lower()}-")
+    short = source.name.removeprefix(source.date + "-").removeprefix(source.card.lower() + "-")
     return [source.card, source.date, source.commit, f"[{short}](../bench/results/{source.name})"]
 
 
@@ -62,7 +62,18 @@ def table(head, rows):
     return "\n".join(lines) + "\n"
 
 
+def drawn(results, names):
+    """Which files `bench/plot_decode.py` and `bench/plot_graph.py` drew a picture of."""
+    sources = [results(name) for name in names]
+    links = ", ".join(origin(source)[3] for source in sources)
+    return f"Drawn from {links} ({sources[0].card}, {sources[0].date}, {sources[0].commit}).\n"
+
+
 # Decode steps.
+
+SHARE_PLOT = ["2026-11-23-h200-llama-3.2-1b-decode-751dd0e.json", "2026-11-23-h200-llama-3.2-3b-decode-751dd0e.json",
+              "2026-11-23-h200-qwen3-4b-decode-751dd0e.json"]
+CONTEXT_PLOT = ["2026-11-23-h200-llama-3.2-1b-context-751dd0e.json"]
 
 GREEDY = [  # model, file; of several commits the last that has these rows
     (LLAMA_3B, "2026-11-23-h200-llama-3.2-3b-decode-751dd0e.json"),
@@ -124,6 +135,11 @@ KEYS = (128, 1024, 8192, 32000)
 
 def kv_bytes(results, keys):
     return results.line(CONTEXT, context=keys, batch=1)["kv_bytes"]
+
+
+def many_rows(results):
+    return table(["ms a step of 4096 rows", "of the matrix rate", *ORIGIN],
+                 [[ms(value), percent(share), *origin(source)] for source, value, share in m.many_rows(results)])
 
 
 def context(results):
@@ -207,6 +223,12 @@ def first_token(results):
     source, by_tokens = m.first_token(results)
     return table(["tokens of text", "`generate`, ms to the first token", "the graph alone, ms", *ORIGIN],
                  [[str(tokens), ms(command), ms(graph), *origin(source)] for tokens, (command, graph) in by_tokens.items()])
+
+
+def scored(results):
+    source, shares = m.scored_prompts(results)
+    return table(["`--step-tokens`", "`prompt_logprobs` 0, of the unscored rate", "`prompt_logprobs` 5", *ORIGIN],
+                 [[str(tokens), *map(percent, values), *origin(source)] for tokens, values in shares.items()])
 
 
 # Serving.
@@ -374,7 +396,8 @@ def page(results):
         "The worst bucket is the one whose median of five builds is largest. Context targets use the read bandwidth of the same run.\n",
         "## Greedy decode\n", step, share,
         "![Share of the read bandwidth by rows](images/decode-share.svg)\n",
-        "The plot shows commit 751dd0e.\n",
+        drawn(results, SHARE_PLOT),
+        f"{LLAMA}, 128 keys a row:\n", many_rows(results),
         "## Sampling beside greedy\n",
         "Every row of a step draws with the same setting, in turns with greedy steps of the same graph. The last row of each\n"
         "table is the second choice, three kernels behind the step.\n",
@@ -382,7 +405,7 @@ def page(results):
         "## Long contexts\n",
         f"{LLAMA} in one graph for 32,768 keys.\n", context(results),
         "![Time of a step by context](images/decode-context.svg)\n",
-        "The plot shows commit 751dd0e.\n",
+        drawn(results, CONTEXT_PLOT),
         "## Several steps in a launch\n", f"{LLAMA}, `--steps-per-launch 8`.\n", several_steps(results),
         "## One plan, three runs\n", f"{LLAMA}, untuned.\n", modes(results),
         "## Nodes of a step\n",
@@ -401,6 +424,7 @@ def page(results):
         "product of cuBLASLt that takes turns with the steps.\n",
         prefill(results),
         "Through the command, tokenization included:\n", first_token(results),
+        f"Eight prompts of 4096 tokens whose own log probabilities are asked for, {LLAMA}:\n", scored(results),
         "## Serving\n",
         f"{LLAMA}, 128 prompt tokens and 256 outputs a request, decoding together. The bare loop launches the same graphs without\n"
         "scheduler, requests or cache. A busy host spends 200 µs after each step.\n",
@@ -415,6 +439,7 @@ def page(results):
         "![GPU time of a node by length of the graph](images/graph-gpu.svg)\n",
         "![Time to build a graph by its length](images/graph-build.svg)\n",
         "![Time to change a graph by its length](images/graph-patch.svg)\n",
+        drawn(results, [GRAPH]),
         ported, forms,
         "## nanoGPT\n",
         "The model of the article \"NanoGPT: CUDA Graph Replay\" (4 layers, width 32), `nodewright bench nanogpt`.\n", nanogpt(results)])

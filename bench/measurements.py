@@ -5,7 +5,6 @@ import pathlib
 import re
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "results"
-COMMIT = r"\b[0-9a-f]{7}\b"
 
 
 class Source:
@@ -20,10 +19,9 @@ class Source:
             self.gpu = gpu if isinstance(gpu, str) else gpu["name"]
             self.date, self.commit = self.data["date"][:10], self.data["commit"]
         else:
-            head = self.match(r"(NVIDIA H\d00)\D.*?(20\d\d-\d\d-\d\d)", re.S)
-            self.gpu, self.date = head[1], head[2]
-            named = re.search(COMMIT, self.text[head.end():])
-            self.commit = named[0] if named else ""
+            self.gpu, self.date = self.match(r"NVIDIA H\d00")[0], self.match(r"\b20\d\d-\d\d-\d\d\b")[0]
+            named = re.search(r"commit ([0-9a-f]{7})\b", self.text, re.I)
+            self.commit = named[1] if named else ""
 
     @property
     def card(self):
@@ -39,12 +37,12 @@ class Source:
         """The numbers in the first group of what matches."""
         return [float(number) for number in self.match(pattern, re.M)[1].split()]
 
-    def of(self, commit):
-        """The same file, for figures of another commit that it names, or of that commit's parent: `1072e77^`."""
+    def of(self, commit, gpu=None):
+        """The same file, for figures of another commit that it names, or of that commit's parent (`1072e77^`), or GPU."""
         if commit.rstrip("^") not in self.text:
             raise ValueError(f"{self.name} does not name the commit {commit}")
         other = object.__new__(Source)
-        other.__dict__ = {**self.__dict__, "commit": commit}
+        other.__dict__ = {**self.__dict__, "commit": commit, "gpu": gpu or self.gpu}
         return other
 
 
@@ -79,6 +77,8 @@ FIRST_TOKEN = "2026-11-25-h100-first-token.txt"
 PORT = "2026-11-25-h100-port.txt"
 LOAD = "2026-11-21-h200-load.txt"
 OLDER = "2026-11-25-h100-beside-older-commits.txt"
+DOOR = "2026-11-25-door.txt"
+SCORED = "2026-11-25-h100-scored-prompts.txt"
 
 
 def section(source, number):
@@ -113,6 +113,24 @@ def start(results):
     if not found:
         raise ValueError(f"section 1 of {OVERLAP} does not say when it was ready")
     return source, float(found[1]), float(found[2]), float(found[3])
+
+
+def many_rows(results):
+    """[(source, ms a step of 4096 rows, its share of the matrix rate)], an H100's and an H200's"""
+    source = results(DOOR)
+    times = source.match(r"^2\. bench decode --rows 4096 .*\n   H100  ([\d.]+) \(.*?\);  H200  ([\d.]+) \(", re.M)
+    shares = source.match(r"(\d+) and (\d+) % of the matrix rate")
+    commits = source.match(r"H100: NVIDIA H100 80GB HBM3, commit (\w+); H200: NVIDIA H200, commit (\w+)\.")
+    return [(source.of(commits[n], card), float(times[n]), float(shares[n]) / 100) for n, card in ((1, "H100"), (2, "H200"))]
+
+
+def scored_prompts(results):
+    """(source, {--step-tokens: [share of the unscored rate with 0 and with 5 log probabilities]})"""
+    source = results(SCORED)
+    rows = re.findall(r"^  (512|2048)\b.* ([\d.]+), ([\d.]+)$", source.text, re.M)
+    if len(rows) != 2:
+        raise ValueError(f"{SCORED} has {len(rows)} rows")
+    return source, {int(tokens): [float(none), float(five)] for tokens, none, five in rows}
 
 
 def bucket_graphs(results):

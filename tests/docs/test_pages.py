@@ -46,12 +46,19 @@ class PagesTest(unittest.TestCase):
             line, = [line for line in index.splitlines() if line.startswith(row)]
             self.assertTrue(line.endswith(f"| {found[1].lower()} | {found[2]} |"), line)
 
-    def test_every_file_of_results_that_a_page_names_is_there(self):
-        named = set()
-        for page in ("README.md", "docs/benchmarks.md", "docs/models.md"):
-            named.update(re.findall(r"(?:bench/results/|`)(20\d\d-[^`\s)]+)", (ROOT / page).read_text()))
-        self.assertGreater(len(named), 20)
-        self.assertEqual([name for name in sorted(named) if not list((ROOT / "bench/results").glob(name))], [])
+    def test_results_are_those_that_pages_and_sources_name(self):
+        kept = {path.name for path in (ROOT / "bench/results").iterdir()}
+        named, name = set(), re.compile(r"\b20\d\d-\d\d-\d\d-[\w.-]+?\.(?:json|txt)\b")
+        pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+        for path in pages:
+            named.update(name.findall(path.read_text()))
+        self.assertEqual(named - kept, set())
+        for folder in ("runtime", "graph", "kernels_src", "models", "engine", "bench", "cli", "tests"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".md"):
+                    named.update(name.findall(path.read_text()))
+        self.assertEqual(kept - named, set(), "no page and no source names these files of bench/results")
+        self.assertEqual(named - kept, set())
 
     def test_the_readme_is_a_front_door(self):
         text = (ROOT / "README.md").read_text()
