@@ -3,6 +3,7 @@ match. A report that reads otherwise is an error, so no figure is guessed. Stand
 import json
 import pathlib
 import re
+import typing
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "results"
 
@@ -86,8 +87,17 @@ def section(source, number):
     return source.match(rf"^== {number}\. .*?(?=^== |\Z)", re.M | re.S)[0]
 
 
+class Decode(typing.NamedTuple):
+    """Llama-3.2-1B as tuned at e49492a, ms a step."""
+    source: Source
+    by_rows: dict
+    shares: dict  # of the read bandwidth, by rows
+    by_keys: dict
+    read_bytes_per_s: float
+    several_steps: dict  # by rows: (eight steps in a launch, a loop of eight)
+
+
 def last_decode(results):
-    """Llama-3.2-1B as tuned at e49492a: ({rows: ms}, {rows: share}, {keys: ms}, bytes a second, {rows: (steps, loop)})."""
     source = results(OVERLAP).of("e49492a")
     text = section(source, 10)
     rows = re.search(r"^rows 1 to 64: ([\d. ]+) at .*? TB/s: ([\d. ]+) %$", text, re.M)
@@ -100,9 +110,9 @@ def last_decode(results):
     contexts = [float(n) for n in keys[1].split()]
     if not (len(times) == len(shares) == len(counts) and len(contexts) == 4):
         raise ValueError(f"section 10 of {OVERLAP} has other columns")
-    return (source, dict(zip(counts, times)), dict(zip(counts, (s / 100 for s in shares))),
-            dict(zip((128, 1024, 8192, 32000), contexts)), float(keys[2]) * 1e12,
-            {1: (float(steps[1]), float(steps[3])), 8: (float(steps[2]), float(steps[4]))})
+    return Decode(source, dict(zip(counts, times)), dict(zip(counts, (share / 100 for share in shares))),
+                  dict(zip((128, 1024, 8192, 32000), contexts)), float(keys[2]) * 1e12,
+                  {1: (float(steps[1]), float(steps[3])), 8: (float(steps[2]), float(steps[4]))})
 
 
 def start(results):
