@@ -9,6 +9,7 @@
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer
 #   make bench    the benchmarks, on the GPU where there is one
 #   make docs     the API reference of the public headers, build/docs/html/index.html
+#   make benchmarks-page  docs/benchmarks.md and README's table, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
 #   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs check-page check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs check-page check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -61,7 +62,7 @@ check-cuda12: configure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs clang
+	cmake/install_missing.sh docs clang spell
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver
@@ -80,6 +81,9 @@ bench: everything
 	else
 	  $(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
 	fi
+
+benchmarks-page:
+	python3 bench/make_benchmarks_page.py
 
 check-page: build
 	cmake/install_missing.sh page

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there: install_missing.sh [clang] [docs] [format] [fuzz] [page] [tidy]. Silent and
+# Makes sure that what a build needs is there: install_missing.sh [clang] [docs] [format] [fuzz] [page] [spell] [tidy]. Silent and
 # quick when nothing is missing. As root it installs Debian packages; otherwise it prints the command to run and stops. Where there is no
 # CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC and the headers, 90 MB), and where
 # there is a GPU but no cuBLASLt, a third: products on a GPU need it, nothing else does.
@@ -30,8 +30,9 @@ main() {
       format) need_program clang-format clang-format ;;
       fuzz) need_program clang++-16 clang-16; need_libfuzzer ;;  # 46 MB of packages
       page) need_program chromium chromium; python3 -m ensurepip --version >/dev/null 2>&1 || packages+=(python3-venv) ;;
+      spell) need_program codespell codespell ;;
       tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
-      *) echo "usage: $0 [clang] [docs] [format] [fuzz] [page] [tidy]" >&2; exit 2 ;;
+      *) echo "usage: $0 [clang] [docs] [format] [fuzz] [page] [spell] [tidy]" >&2; exit 2 ;;
     esac
   done
   local wheels=()

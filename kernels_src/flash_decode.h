@@ -44,7 +44,7 @@ struct FlashDecodeShape {
     return 2 * kChunk * (tile_dim() == padded_head_dim() ? tile_dim() : tile_dim() + 8) * 2;
   }
   // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
-  // the kernels around hold little themselves (docs/decisions/0015, 0018).
+  // the kernels around hold little themselves (docs/attention.md).
   constexpr int64_t ring_bytes() const {
     if (clusters && rows <= 2) return kMostRingBytes;
     const int64_t third = 72 * 1024, half = 108 * 1024;

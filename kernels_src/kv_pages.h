@@ -21,7 +21,7 @@ NODEWRIGHT_BOTH constexpr int64_t kv_offset(int64_t page, int value, int64_t kv_
 }
 
 // Where a row has element d of token `slot`. The same pieces of the eight rows of a matrix are in different banks of
-// shared memory when rows that lie together have been copied there as they lie, in one piece (docs/decisions/0021).
+// shared memory when rows that lie together have been copied there as they lie, in one piece (docs/attention.md).
 NODEWRIGHT_BOTH constexpr int kv_in_row(int slot, int d, int64_t padded_head_dim) {
   const int pieces = static_cast<int>(padded_head_dim / 8);
   const int places = pieces % 8 == 0 ? 8 : pieces % 4 == 0 ? 4 : pieces % 2 == 0 ? 2 : 1;

@@ -76,7 +76,7 @@ struct MatvecShape {
   }
 
   // Rows of W whose partial sums wait in shared memory (16 KiB at most) for the sum over warps. Not many more than a
-  // block has: what is left is L1, through which its weights come (docs/decisions/0022). A power of two, 16 at least:
+  // block has: what is left is L1, through which its weights come (docs/attention.md). A power of two, 16 at least:
   // kernels of other sizes share their code.
   constexpr int64_t segment() const {
     const int64_t fits = 4096 / (tile() * (threads() / 32)) / batch() * batch();

@@ -96,7 +96,7 @@ struct TileShape {
     const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
     return (most + tile_rows() - 1) / tile_rows() * pieces;
   }
-  // Stages on their way to shared memory, where that is large enough (docs/decisions/0016).
+  // Stages on their way to shared memory, where that is large enough (docs/products.md).
   constexpr int64_t most_ring(int64_t sm_count) const {
     return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? 4 : 3);
   }

@@ -148,7 +148,7 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
     const FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim};
     const int64_t cells = shape.rows * shape.head_tiles();
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
-    // (docs/decisions/0015).
+    // (docs/attention.md).
     if (device.has_clusters())
       return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
     return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks

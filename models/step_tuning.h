@@ -28,7 +28,7 @@ struct AttendTuning {
 };
 
 // An SM divides its L1 anew only when it is idle: kernels that are to overlap want divisions that suit each other
-// (docs/decisions/0022).
+// (docs/attention.md).
 struct SharedTuning {
   int64_t carveout = 0;  // percent that the kernels of a step prefer as shared memory, attention apart
   bool operator==(const SharedTuning&) const = default;

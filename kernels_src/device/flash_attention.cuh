@@ -93,7 +93,7 @@ NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
 // may have been written there, and 0 * NaN is NaN. The keys of a chunk that are there lie together, and so do their
-// values: one copy each, where the device has copies of any size (docs/decisions/0021); else every lane copies its
+// values: one copy each, where the device has copies of any size (docs/attention.md); else every lane copies its
 // share.
 struct ChunkRing {
   const bf16* kv;    // of the key head

@@ -1,10 +1,10 @@
 // Rows of global memory on their way into stages of a block's shared memory.
 //
 // From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first, since the
-// lanes of one warp ask one after the other (docs/decisions/0019); a stage's barrier counts their bytes (PTX
+// lanes of one warp ask one after the other (docs/products.md); a stage's barrier counts their bytes (PTX
 // ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous memory
 // reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
-// (docs/decisions/0016). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
+// (docs/products.md). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
 #pragma once
 
 #include "kernels_src/device/bulk_copies.cuh"
@@ -46,7 +46,7 @@ struct StageCopies {
   }
 
   // kOnce: no other block reads these bytes, and nobody does so soon. Only where one copy is a whole tile: of rows it
-  // costs a tenth (docs/decisions/0016).
+  // costs a tenth (docs/products.md).
   template <bool kOnce>
   NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
     constexpr int kWarpsOfBlock = kThreadsOfBlock / 32;
