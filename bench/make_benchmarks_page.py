@@ -24,8 +24,7 @@ def targets(results):
     def add(what, target, measured, met, source):
         rows.append([what, target, measured, "yes" if met else "**no**", *origin(source)])
 
-    source, ours = m.graph_targets(results)
-    for what, unit, most, values in ours:
+    for source, what, unit, most, values in m.graph_targets(results):
         unit = {"us": "µs"}.get(unit, unit)
         add(what, f"at most {most:g} {unit}", " and ".join(f"{v:.0f}" if unit == "bytes" else f"{v:.3g}" for v in values),
             max(values) <= most, source)

@@ -73,6 +73,7 @@ class Results:
 
 OVERLAP = "2026-11-23-h200-overlap.txt"
 GRAPH_TARGETS = "2026-11-23-h200-graph-targets-4d7dc59.txt"
+GRAPH_LIBRARY = ("2026-11-25-h100-graph-library.txt", "2026-11-25-h200-graph-library.txt")
 PEERS = "2026-11-23-h200-peers.txt"
 FIRST_TOKEN = "2026-11-25-h100-first-token.txt"
 PORT = "2026-11-25-h100-port.txt"
@@ -153,15 +154,18 @@ def bucket_graphs(results):
 
 
 def graph_targets(results):
-    """[(what, unit, most, [value of each run])]"""
-    source = results(GRAPH_TARGETS)
-    rows = re.findall(r"^(\S.*?) {2,}([\d.]+) (us|bytes) +at most ([\d.]+) +(?:met|MISSED)$", source.text, re.M)
-    targets = {}
-    for what, value, unit, most in rows:
-        targets.setdefault((what, unit, float(most)), []).append(float(value))
-    if len(targets) != 6 or any(len(values) != 2 for values in targets.values()):
-        raise ValueError(f"{GRAPH_TARGETS} has not six targets in two runs")
-    return source, [(what, unit, most, values) for (what, unit, most), values in targets.items()]
+    """[(source, what, unit, most, [value of each run])]"""
+    found = []
+    for name, count in ((GRAPH_TARGETS, 6), (GRAPH_LIBRARY[0], 5), (GRAPH_LIBRARY[1], 6)):
+        source = results(name)
+        rows = re.findall(r"^(\S.*?) {2,}([\d.]+) (us|bytes) +at most ([\d.]+) +(?:met|MISSED)$", source.text, re.M)
+        targets = {}
+        for what, value, unit, most in rows:
+            targets.setdefault((what, unit, float(most)), []).append(float(value))
+        if len(targets) != count or any(len(values) != 2 for values in targets.values()):
+            raise ValueError(f"{name} has not {count} targets in two runs")
+        found += [(source, what, unit, most, values) for (what, unit, most), values in targets.items()]
+    return found
 
 
 def peer_ratios(results):

@@ -319,7 +319,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     // Private: std::make_unique cannot reach it.
     std::unique_ptr<GraphBuilder> body(
         new GraphBuilder(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
-    body->is_loop_body_ = kind == ConditionalKind::while_;
+    if (kind == ConditionalKind::while_) body->loop_around_ = loops_address(plan_.name);
     bodies[i](*body);
     if (plan_.nodes.size() != node.id)
       refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),

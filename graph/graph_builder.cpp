@@ -335,18 +335,11 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
   // Both lists are by earlier node.
   auto declared = declared_.begin();
   auto required = required_.begin();
-  uint32_t previous = is_loop_body_ && node.id > 0 ? node.id - 1 : kNone;
-  while (declared != declared_.end() || required != required_.end() || previous != kNone) {
-    const uint32_t from = std::min({declared == declared_.end() ? kNone : *declared,
-                                    required == required_.end() ? kNone : required->before, previous});
+  while (declared != declared_.end() || required != required_.end()) {
+    const uint32_t from = std::min(declared == declared_.end() ? kNone : *declared,
+                                   required == required_.end() ? kNone : required->before);
     const auto first_reason = static_cast<uint32_t>(orders_.reasons.size());
     orders_.list.push_back({node.id, from, first_reason});
-    if (from == previous) {
-      previous = kNone;
-      const bool has_own_reason = (declared != declared_.end() && *declared == from) ||
-                                  (required != required_.end() && required->before == from);
-      if (!has_own_reason) orders_.reasons.push_back({.hazard = Hazard::serial});
-    }
     if (declared != declared_.end() && *declared == from) orders_.reasons.push_back({.hazard = Hazard::declared});
     while (declared != declared_.end() && *declared == from) ++declared;
     for (; required != required_.end() && required->before == from; ++required) {
@@ -361,8 +354,21 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
 }
 
 // The driver runs a loop beside nothing else (loops_address in graph/node.h): whatever comes before it in the plan, and
-// whatever comes behind, is ordered with it as if all read what loops write.
+// whatever comes behind, is ordered with it as if all read what loops write, and what its body holds as if each node
+// wrote there.
 void GraphBuilder::order_with_loops(const PlanNode& node) {
+  const auto sort_required = [&] {
+    std::stable_sort(required_.begin(), required_.end(),
+                     [](const RequiredOrder& a, const RequiredOrder& b) { return a.before < b.before; });
+  };
+  if (loop_around_ != 0 && node.id > 0) {
+    required_.push_back({.before = node.id - 1,
+                         .hazard = Hazard::waw,
+                         .use = kNone,
+                         .address = loop_around_,
+                         .bytes = kConditionBytes});
+    sort_required();
+  }
   const bool is_loop = std::any_of(node.uses.begin(), node.uses.end(),
                                    [](const Use& use) { return use.field == kLoopsField && writes(use.access); });
   if (!is_loop && last_loop_ == kNone) return;
@@ -376,8 +382,7 @@ void GraphBuilder::order_with_loops(const PlanNode& node) {
   if (is_loop)
     for (order.before = last_loop_ == kNone ? 0 : last_loop_ + 1; order.before < node.id; ++order.before)
       required_.push_back(order);
-  std::stable_sort(required_.begin(), required_.end(),
-                   [](const RequiredOrder& a, const RequiredOrder& b) { return a.before < b.before; });
+  sort_required();
   if (is_loop) last_loop_ = node.id;
 }
 

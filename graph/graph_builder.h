@@ -404,7 +404,7 @@ class GraphBuilder {
   uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
   bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
   bool is_body_ = false;
-  bool is_loop_body_ = false;   // whose nodes run one after the other (loops_address in graph/node.h)
+  uint64_t loop_around_ = 0;    // of a loop's body: loops_address of the plan that the loop is in
   uint32_t last_loop_ = kNone;  // the node
   bool loops_nest_ = false;     // a loop in a conditional node, or one of those in a loop
   std::string prefix_;          // of the scopes that are open, with their dots

@@ -30,9 +30,11 @@ struct Touch {
 // declare frozen or settled is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
-// What a node touches because of conditions, whatever its uses say: a conditional node reads the one that it obeys, and
-// a loop has every other node before it or behind it.
-void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, std::vector<Touch>& touches) {
+// What a node touches because of conditions, whatever its uses say: a conditional node reads the one that it obeys, a
+// loop has every other node before it or behind it, and so has a node of a loop's body. `loop_around`: of a loop's
+// body, loops_address of the plan that the loop is in, else 0.
+void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, uint64_t loop_around,
+                       std::vector<Touch>& touches) {
   const auto collect_at = [&](uint64_t address, Access access, std::string_view field) {
     for (const Buffer& buffer : plan.buffers)
       if (buffer.range.address == address)
@@ -40,15 +42,16 @@ void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, s
   };
   if (node.kind == NodeKind::conditional) collect_at(node.condition, Access::in, kConditionField);
   if (has_loops) collect_at(loops_address(plan.name), loops(node) ? Access::inout : Access::in, kLoopsField);
+  if (loop_around != 0) collect_at(loop_around, Access::inout, kLoopsField);
 }
 
-void collect(const Plan& plan, std::vector<Touch>& touches) {
+void collect(const Plan& plan, uint64_t loop_around, std::vector<Touch>& touches) {
   const bool has_loops = std::any_of(plan.nodes.begin(), plan.nodes.end(), loops);
   size_t uses = touches.size();
   for (const PlanNode& node : plan.nodes) uses += node.uses.size();
   touches.reserve(uses);
   for (const PlanNode& node : plan.nodes) {
-    if (!plan.conditions.empty()) collect_condition(plan, node, has_loops, touches);
+    if (!plan.conditions.empty() || loop_around != 0) collect_condition(plan, node, has_loops, loop_around, touches);
     if (!node.bodies.empty()) {
       for (const auto& body : node.bodies) collect_nested(*body, node, touches);
       continue;
@@ -207,17 +210,9 @@ bool all_ordered(std::span<const Touch> touches, const PlanOrders& orders, std::
   return std::all_of(cuts.begin(), cuts.end(), ordered_at);
 }
 
-}  // namespace
-
-std::string describe(const MissingOrder& missing) {
-  return fmt::format("'{}' ({}: {}) and '{}' ({}: {}) share {}[{},{}) without an order", missing.first_name,
-                     missing.first_field, to_string(missing.first_access), missing.second_name, missing.second_field,
-                     to_string(missing.second_access), missing.buffer, missing.offset, missing.offset + missing.bytes);
-}
-
-std::vector<MissingOrder> missing_orders(const Plan& plan) {
+std::vector<MissingOrder> missing_orders(const Plan& plan, uint64_t loop_around) {
   std::vector<Touch> touches;
-  collect(plan, touches);
+  collect(plan, loop_around, touches);
   const PlanOrders orders =
       orders_of(plan, std::any_of(touches.begin(), touches.end(), [](const Touch& touch) { return touch.settled; }));
   if (!sort_by_buffer(plan, touches)) sort_by_address(touches);
@@ -241,15 +236,27 @@ std::vector<MissingOrder> missing_orders(const Plan& plan) {
   }
   for (const PlanNode& node : plan.nodes)
     for (const auto& body : node.bodies)
-      for (MissingOrder& inside : missing_orders(*body)) missing.push_back(std::move(inside));
+      for (MissingOrder& inside :
+           missing_orders(*body, node.conditional == ConditionalKind::while_ ? loops_address(plan.name) : 0))
+        missing.push_back(std::move(inside));
   return missing;
 }
 
+}  // namespace
+
+std::string describe(const MissingOrder& missing) {
+  return fmt::format("'{}' ({}: {}) and '{}' ({}: {}) share {}[{},{}) without an order", missing.first_name,
+                     missing.first_field, to_string(missing.first_access), missing.second_name, missing.second_field,
+                     to_string(missing.second_access), missing.buffer, missing.offset, missing.offset + missing.bytes);
+}
+
+std::vector<MissingOrder> missing_orders(const Plan& plan) { return missing_orders(plan, 0); }
+
 std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
   std::vector<Touch> touches;
-  collect(a, touches);
+  collect(a, 0, touches);
   for (Touch& touch : touches) touch.of_first = true;
-  collect(b, touches);
+  collect(b, 0, touches);
   // Each graph has conditions and allocations of its own, whatever their addresses in the plan.
   std::erase_if(touches, [](const Touch& touch) { return touch.begin >= kConditionBase || is_allocated(touch.begin); });
   sort_by_address(touches);

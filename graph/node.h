@@ -248,7 +248,8 @@ bool loops(const PlanNode& node);
 // A loop runs beside no other node: graphs in which one did ended in CUDA_ERROR_LAUNCH_FAILED now and then, on an H200
 // beside another conditional node, on an H100 beside any (driver 580.159.04; bench/results/2026-11-21-h200-loops.txt,
 // 2026-11-25-h100-loops.txt). So a plan has a range at this address that loops write and all other nodes read: it
-// orders them as memory would.
+// orders them as memory would. Nor does the body of a loop run nodes side by side: each of them writes that range, too
+// (bench/results/2026-11-25-h200-graph-library.txt).
 uint64_t loops_address(std::string_view plan_name);
 // Use::field of a conditional node's use of that range. Other nodes have none: only a plan with loops orders them.
 inline constexpr std::string_view kLoopsField = "loops";

@@ -363,6 +363,30 @@ TEST_F(ConditionalNodeTest, ALoopRunsBesideNoOtherNode) {
   expect_runs(plan, kUncapturedRuns);
 }
 
+// Nor do the nodes of its body, though they share no memory; edges between kernels that wait stay programmatic.
+TEST_F(ConditionalNodeTest, TheNodesOfALoopsBodyRunOneAfterTheOther) {
+  GraphBuilder g(device(), "inside");
+  declare_all(g);
+  g.fill("zero", rounds_, 0u);
+  const auto again = g.condition("again", 1);
+  g.while_loop("loop", again, [&](GraphBuilder& body) {
+    accumulate(body, "y", y_, 1);
+    accumulate(body, "z", z_, 1);
+    body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 3});
+  });
+  const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
+  const Plan& body = *plan.nodes.back().bodies.at(0);
+  expect_edges(body, {"y~>z", "z~>count"});
+  EXPECT_EQ(describe(body, body.edges[0].reasons.at(0)), "WAW loops of inside[0,4)");
+  for (size_t i = 0; i < body.edges.size(); ++i) {
+    Plan cut = plan, cut_body = body;
+    cut_body.edges.erase(cut_body.edges.begin() + static_cast<std::ptrdiff_t>(i));
+    cut.nodes.back().bodies[0] = std::make_shared<const Plan>(cut_body);
+    EXPECT_FALSE(missing_orders(cut).empty()) << "edge " << i;
+  }
+  expect_runs(plan, kUncapturedRuns);
+}
+
 // On an H200 (driver 580.159.04) graphs like these, without those edges, fail within seconds.
 TEST_F(ConditionalNodeTest, ManyGraphsOfLoopsAndBranchesRun) {
   for (int graph = 0; graph < 100; ++graph) {
