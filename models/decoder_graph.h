@@ -1,4 +1,5 @@
-// Start reading here: one decode step of a network as a plan. Families differ in the fields of ModelConfig.
+// Start reading here: one decode step of a network as a plan. What it computes is in models/families.cpp,
+// which kernels compute it in models/lowering.cpp.
 //
 // Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
 // key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With

@@ -83,7 +83,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   std::vector<std::string> of_layer{"qkv", "rope", "attend", "out", "gate_up", "down"};
   const StepShape& shape = planned.decoder_kernels_.shape;
   const bool with_products = shape.with_products();
-  const bool holds = with_products && planned.decoder_kernels_.gained;
+  const bool holds = with_products && planned.decoder_kernels_.travel == Travel::gained;
   if (with_products) {
     EXPECT_EQ(holds, shape.rows <= kHeldToRows && shape.may_leave_gained(planned.model.config()) &&
                          planned.device.properties().has_clusters());
@@ -117,7 +117,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
     std::vector<std::string> of_chunk = expected;
     if (attends_in_tiles) std::erase_if(of_chunk, [](const std::string& name) { return name.ends_with(".attend"); });
     EXPECT_EQ(names(prefill), of_chunk);
-    if (planned.decoder_kernels_.products.head) expected.push_back("norm");
+    if (planned.decoder_kernels_.has_head_product()) expected.push_back("norm");
   } else {
     EXPECT_EQ(names(prefill), expected);
   }
