@@ -20,6 +20,8 @@
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "graph/plan_diff.h"
+#include "models/decoder_kernels.h"
+#include "models/network.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -31,7 +33,7 @@ struct GraphOptions {
   std::filesystem::path out, timings;
   std::vector<std::filesystem::path> diff;  // none, or two dumps
   std::string commit;
-  bool full = false, verify = false;
+  bool full = false, verify = false, why = false;
 };
 
 // Without --max-context a graph is dumped for at most this many tokens, so that it needs no more cache than a look
@@ -151,6 +153,13 @@ int graph(const GraphOptions& options) {
   const int64_t wanted = options.session.max_context == 0 && timed.context > 0 ? timed.context : kDumpContext;
   const int64_t sequences = options.timings.empty() ? 1 : options.session.bucket;
   const auto decoder = session.make_decoder(std::min(session.context_limit(), wanted), sequences);
+  if (options.why) {
+    const ModelConfig& config = session.config();
+    show(to_text(network_of(config)) + "\n" +
+             lowering_text(config, decoder->step_shape(), session.device().properties()),
+         options.out);
+    return 0;
+  }
   const Plan& plan = decoder->step_plan();
   if (session.tuning() != nullptr && options.session.tuning == "auto")  // which nobody named
     fmt::print(stderr, "nodewright: tuned: {}\n", session.tuning_words());
@@ -178,6 +187,9 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");
   command->add_flag("--full", options->full, "text of every node; without it, layers that are the same are shown once");
+  command->add_flag("--why", options->why,
+                    "instead of the plan: the network's operations, the kernel that each gets in a step of --bucket "
+                    "rows, and why others do not fit");
   command->add_option("--timings", options->timings, "file of measured node times, for --format html and json");
   command->add_option("--commit", options->commit, "what the dump calls the program's commit");
   command->add_flag("--verify", options->verify,
@@ -188,6 +200,7 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->expected(2)
       ->excludes(model)
       ->excludes("--verify")
+      ->excludes("--why")
       ->excludes("--timings");
   command->callback([options, model, &chosen] {
     if (options->diff.empty() && model->empty()) throw CLI::RequiredError("--model");

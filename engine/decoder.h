@@ -102,6 +102,7 @@ class Decoder {
   void poison();
 
   const Plan& step_plan() const { return step_plan_; }
+  StepShape step_shape() const { return slot_.shape(options_.bucket); }  // how that step is computed
   // Null unless the mode is explicit.
   const ExplicitGraph* step_graph() { return step_run_->explicit_graph(); }
   const DecoderOptions& options() const { return options_; }

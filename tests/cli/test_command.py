@@ -321,6 +321,14 @@ class Graph(CommandTest):
                 with open(os.path.join(folder, "plan")) as file:
                     self.assertEqual(shown, file.read())
 
+    def test_why_tells_the_operations_and_the_kernels_that_take_them(self):
+        one, eight = (self.succeed(*on_device("graph", DEMO, "--why", "--bucket", rows)) for rows in ("1", "8"))
+        self.assertRegex(one, r"v3 = product\(v2, qkv\) \[192 -> \d+\]\n")
+        self.assertIn("\nnorm attention_norm product qkv: norm_project\n  norm_project[", one)
+        self.assertIn("\n  not tile_norm_project: not a step of tiles: 1 rows of 3 to 16\n", one)
+        self.assertIn("\nnorm attention_norm product qkv: tile_norm_project\n  tile_norm_project[", eight)
+        self.assertIn("8 rows; the residual travels gained\n", eight)
+
     def test_a_plan_of_several_steps_has_their_nodes_and_is_what_the_driver_holds(self):
         words = on_device("graph", DEMO, "--verify", "--out", "plan.json", "--format", "json", "--steps-per-launch")
         for steps in (["3"], ["9", "--until-ended"]):
