@@ -170,7 +170,7 @@ std::vector<CubinKernel> read_cubin(std::span<const std::byte> image, std::strin
     if (!seen.insert(symbols[i].name).second) file.refuse("two kernels called " + symbols[i].name);
     const Section* code = sections.find(".text." + symbols[i].name);
     if (code == nullptr || code->type == kSectionNoBits) file.refuse("kernel " + symbols[i].name + " has no code");
-    CubinKernel kernel{.name = symbols[i].name};
+    CubinKernel kernel{.name = symbols[i].name, .code_bytes = code->bytes};
     if (sm >= kOldestSmThatWaits) kernel.waits = count_waits(file, *code);
     if (const Section* shared = sections.find(".nv.shared." + kernel.name)) {
       const uint64_t reserved = reserves_shared ? std::min(shared->bytes, kReservedSharedBytes) : 0;

@@ -23,6 +23,7 @@ struct CubinKernel {
   uint64_t stack_bytes = 0;                // per thread: local arrays and spilled registers
   uint64_t shared_bytes = 0;               // static, per block
   int max_threads = 0;                     // from __launch_bounds__; 0 when not given
+  uint64_t code_bytes = 0;                 // of machine code, padding included
   int waits = 0;                           // griddepcontrol.wait (SASS ACQBULK) in the code, on whatever paths
   std::vector<CubinParameter> parameters;  // by ordinal
 };

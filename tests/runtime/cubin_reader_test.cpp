@@ -80,6 +80,8 @@ TEST_F(CubinReader, FindsNameThreadsAndParameters) {
     EXPECT_EQ(kernel.stack_bytes, 0u);
     EXPECT_EQ(kernel.shared_bytes, 0u);
     EXPECT_EQ(kernel.waits, 0);
+    EXPECT_GT(kernel.code_bytes, 0u);
+    EXPECT_LT(kernel.code_bytes, only_kernel(kLocalArray, cc_major).code_bytes);
     ASSERT_EQ(kernel.parameters.size(), 2u);
     EXPECT_EQ(kernel.parameters[0].bytes, 8u);
     EXPECT_EQ(kernel.parameters[1].offset, 8u);

@@ -1,0 +1,53 @@
+// Both compilers lay out the argument structs alike.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/compiled_kernels.h"
+
+namespace nodewright::test {
+namespace {
+
+// NVRTC has no offsetof; __INTADDR__ is what its headers make it of.
+std::string offset_in_nvrtc(const std::string& name, std::string_view field) {
+  return "__INTADDR__(&((nodewright::" + name + "*)0)->" + std::string(field) + ")";
+}
+
+// One static_assert for each field, with g++'s offsets, for NVRTC to judge.
+template <class A>
+std::string layout_asserts(const std::string& name) {
+  std::string text = "static_assert(sizeof(nodewright::" + name + ") == " + std::to_string(sizeof(A)) + ");\n";
+  const A args{};
+  for_each_field(args, [&](const FieldInfo& field, const auto&) {
+    text += "static_assert(" + offset_in_nvrtc(name, field.name) + " == " + std::to_string(field.offset) + ");\n";
+    text += "static_assert(sizeof(nodewright::" + name + "::" + std::string(field.name) +
+            ") == " + std::to_string(field.bytes) + ");\n";
+  });
+  return text;
+}
+
+TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
+  std::string text;
+  for (const auto& [name, bytes] : args_bytes()) text += "#include \"kernels_src/" + name + ".h\"\n";
+  text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
+          layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
+          layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
+          layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
+          layout_asserts<AttendTiles>("AttendTiles") + layout_asserts<NormRows>("NormRows") +
+          layout_asserts<NormHidden>("NormHidden") + layout_asserts<Gate>("Gate") +
+          layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
+          layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
+          layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +
+          layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
+          layout_asserts<Sample>("Sample") + layout_asserts<ShapeLogits>("ShapeLogits") +
+          layout_asserts<RecordChoice>("RecordChoice") + layout_asserts<Advance>("Advance") +
+          layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy") + layout_asserts<Stamp>("Stamp") +
+          layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>") + layout_asserts<RepeatUntil>("RepeatUntil");
+  const auto compile = [](const std::string& source) {
+    const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
+    Nvrtc::load()->compile(nvrtc_source({"layouts", {}}, extra), nvrtc_options(9, 0));
+  };
+  EXPECT_NO_THROW(compile(text)) << text;
+  EXPECT_ANY_THROW(compile(text + "static_assert(" + offset_in_nvrtc("Embed", "vocab") + " == 0);\n"));
+}
+
+}  // namespace
+}  // namespace nodewright::test

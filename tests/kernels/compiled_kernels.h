@@ -1,0 +1,87 @@
+// What NVRTC makes of kernels, without a GPU: resources, machine code, and what its log says of spilled registers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "kernels_src/advance.h"
+#include "kernels_src/attend.h"
+#include "kernels_src/attend_tiles.h"
+#include "kernels_src/dense_attend.h"
+#include "kernels_src/embed.h"
+#include "kernels_src/embed_positions.h"
+#include "kernels_src/gate.h"
+#include "kernels_src/layer_norm_project.h"
+#include "kernels_src/norm_add.h"
+#include "kernels_src/norm_gate_up.h"
+#include "kernels_src/norm_hidden.h"
+#include "kernels_src/norm_project.h"
+#include "kernels_src/norm_rows.h"
+#include "kernels_src/project.h"
+#include "kernels_src/project_add.h"
+#include "kernels_src/project_bias_add.h"
+#include "kernels_src/read_stream.h"
+#include "kernels_src/record_choice.h"
+#include "kernels_src/repeat_until.h"
+#include "kernels_src/rope_append.h"
+#include "kernels_src/rope_flash_decode.h"
+#include "kernels_src/sample.h"
+#include "kernels_src/saxpy.h"
+#include "kernels_src/shape_logits.h"
+#include "kernels_src/stamp.h"
+#include "kernels_src/update_tables.h"
+#include "runtime/cubin_reader.h"
+#include "runtime/nvrtc.h"
+#include "tests/kernels/shipped_kernels.h"
+
+namespace nodewright::test {
+
+inline NvrtcSource nvrtc_source(const KernelRequest& request, std::span<const EmbeddedSource> extra = {}) {
+  const KernelProgram program = program_of(request, extra, "runtime/cpu_driver/");
+  NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
+  for (const EmbeddedSource& header : program.headers)
+    source.headers.push_back({std::string(header.path), std::string(header.text)});
+  return source;
+}
+
+inline std::map<std::string, uint64_t> args_bytes() {
+  return {{"embed", sizeof(Embed)},
+          {"norm_project", sizeof(NormProject)},
+          {"norm_gate_up", sizeof(NormGateUp)},
+          {"project_add", sizeof(ProjectAdd)},
+          {"project", sizeof(Project)},
+          {"norm_add", sizeof(NormAdd)},
+          {"rope_append", sizeof(RopeAppend)},
+          {"rope_flash_decode", sizeof(RopeFlashDecode)},
+          {"attend", sizeof(Attend)},
+          {"attend_tiles", sizeof(AttendTiles)},
+          {"norm_rows", sizeof(NormRows)},
+          {"norm_hidden", sizeof(NormHidden)},
+          {"gate", sizeof(Gate)},
+          {"sample", sizeof(Sample)},
+          {"shape_logits", sizeof(ShapeLogits)},
+          {"record_choice", sizeof(RecordChoice)},
+          {"advance", sizeof(Advance)},
+          {"update_tables", sizeof(UpdateTables)},
+          {"layer_norm_project", sizeof(LayerNormProject<float>)},
+          {"project_bias_add", sizeof(ProjectBiasAdd<float>)},
+          {"embed_positions", sizeof(EmbedPositions<float>)},
+          {"dense_attend", sizeof(DenseAttend)},
+          {"read_stream", sizeof(ReadStream)},
+          {"saxpy", sizeof(Saxpy)},
+          {"stamp", sizeof(Stamp)},
+          {"repeat_until", sizeof(RepeatUntil)}};
+}
+
+struct CompiledKernel {
+  CubinKernel cubin;
+  uint64_t spill_bytes = 0;  // stored by a thread, all in all
+};
+
+// By key, each compiled once, one after the other: NVRTC 13.0 takes turns with its callers, and two threads take longer
+// than one. Throws Error with the compiler's words.
+std::map<std::string, CompiledKernel> compile_all(const ShippedKernels& kernels);
+
+}  // namespace nodewright::test

@@ -1,0 +1,183 @@
+// The kernels that ship: which ones each card takes for the steps of released models, and how it launches them. Needs
+// no device.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels_src/dense_attend.h"
+#include "kernels_src/projection_shape.h"
+#include "models/choice_graph.h"
+#include "models/lowering.h"
+#include "models/network.h"
+#include "models/step_tuning.h"
+
+namespace nodewright::test {
+
+// The shapes of the released checkpoints' config.json.
+inline ModelConfig llama_1b() {
+  ModelConfig c;
+  c.hidden = 2048, c.layers = 16, c.heads = 32, c.kv_heads = 8, c.head_dim = 64, c.intermediate = 8192,
+  c.vocab = 128256;
+  return c;
+}
+inline ModelConfig llama_3b() {
+  ModelConfig c;
+  c.hidden = 3072, c.layers = 28, c.heads = 24, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 8192,
+  c.vocab = 128256;
+  return c;
+}
+
+inline ModelConfig qwen3_4b() {
+  ModelConfig c;
+  c.hidden = 2560, c.layers = 36, c.heads = 32, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 9728,
+  c.vocab = 151936;
+  c.head_norm = true;
+  return c;
+}
+inline ModelConfig gemma3_1b() {
+  ModelConfig c;
+  c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
+  c.vocab = 262144;
+  c.norm = Norm::rms_one_plus, c.head_norm = c.post_norms = true, c.activation = Activation::gelu_tanh;
+  c.embedding_scale = 34;
+  return c;
+}
+// GPT-2 as a checkpoint, through the paged cache; also with nanoGPT's gelu and the width of GPT-2 XL.
+inline ModelConfig gpt2_small() {
+  ModelConfig c;
+  c.hidden = 768, c.layers = 12, c.heads = c.kv_heads = 12, c.head_dim = 64, c.intermediate = 3072, c.vocab = 50257;
+  c.norm = Norm::layer, c.biases = c.learned_positions = true, c.gated = false, c.activation = Activation::gelu_tanh;
+  return c;
+}
+inline ModelConfig gpt2_xl() {
+  ModelConfig c = gpt2_small();
+  c.hidden = 1600, c.heads = c.kv_heads = 25, c.intermediate = 6400, c.activation = Activation::gelu_erf;
+  return c;
+}
+
+struct NamedModel {
+  const char* name;
+  ModelConfig config;
+};
+inline std::vector<NamedModel> shipped_models() {
+  return {{"Llama-3.2-1B", llama_1b()},
+          {"Llama-3.2-3B", llama_3b()},
+          {"Qwen3-4B", qwen3_4b()},
+          {"gemma-3-1b", gemma3_1b()},
+          {"gpt2", gpt2_small()}};
+}
+
+// As the driver reports it. An SM is of the programming guide's technical specifications, 8.0 and 9.0.
+struct Card {
+  const char* name;         // short
+  const char* driver_name;  // by which shipped tunings know it
+  int cc_major, cc_minor, sm_count;
+  unsigned shared_optin_bytes;  // of a block
+  unsigned shared_bytes;        // of an SM
+
+  std::string target() const { return "sm_" + std::to_string(cc_major) + std::to_string(cc_minor); }
+  DeviceProperties properties() const {
+    DeviceProperties device;
+    device.name = driver_name;
+    device.cc_major = cc_major;
+    device.cc_minor = cc_minor;
+    device.sm_count = sm_count;
+    device.shared_optin_bytes = shared_optin_bytes;
+    return device;
+  }
+};
+inline constexpr Card kA100{"A100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 163 << 10, 164 << 10};
+inline constexpr Card kH100{"H100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227 << 10, 228 << 10};
+inline constexpr Card kH200{"H200", "NVIDIA H200", 9, 0, 132, 227 << 10, 228 << 10};
+
+// A step of decoding as the engine asks for it on this card: with the tuning that the library ships, if it does.
+inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows) {
+  const Tuning tuning = shipped_tuning({card.driver_name, model_sizes(config)});
+  return step_shape(config, rows, rows, kProductsFromRows, Numerics::fast, tuning.of(rows));
+}
+
+inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {
+  return lower(network_of(config), {config, step, card.properties()});
+}
+
+// A kernel compiled for a target, with all the ways in which cards of that target launch it.
+struct ShippedKernel {
+  Card card;  // one of the target
+  KernelRequest request;
+  std::vector<LaunchShape> launches = {};  // empty: its grid follows from what a test or a bench does
+};
+using ShippedKernels = std::map<std::string, ShippedKernel>;  // by target and request
+
+inline std::string kernel_key(const Card& card, const KernelRequest& request) {
+  return card.target() + " " + to_string(request);
+}
+
+inline void add_kernel(ShippedKernels& kernels, const Card& card, const KernelRequest& request) {
+  kernels.try_emplace(kernel_key(card, request), ShippedKernel{card, request});
+}
+
+inline void add_step(ShippedKernels& kernels, const Card& card, const ModelConfig& config, const StepShape& step) {
+  const LoweredStep lowered = lowered_on(card, config, step);
+  for (const std::vector<Lowered>* runs : {&lowered.first, &lowered.layer, &lowered.last})
+    for (const Lowered& run : *runs)
+      for (const KernelChoice& kernel : run.kernels) {
+        add_kernel(kernels, card, kernel.request);
+        kernels.at(kernel_key(card, kernel.request)).launches.push_back(kernel.shape);
+      }
+}
+
+// The rows whose steps are recorded.
+inline constexpr std::array<int64_t, 4> kRecordedRows = {1, 8, 32, 64};
+
+// What any model's steps take besides: the choice of constrained and penalized rows, several steps a launch, benches.
+inline void add_of_all_models(ShippedKernels& kernels, const Card& card) {
+  for (const int64_t rows : kRecordedRows)
+    for (const KernelRequest& request : choice_kernel_requests(rows, card.properties()))
+      add_kernel(kernels, card, request);
+  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance", "update_tables"})
+    add_kernel(kernels, card, {name, {}});
+}
+
+// GPT-2 and its kin: hidden sizes of the nanoGPT article's model, of GPT-2 and of GPT-2 XL, in bf16 and float.
+inline void add_nanogpt(ShippedKernels& kernels, const Card& card) {
+  const auto add = [&](const char* name, std::vector<Constant> constants) {
+    KernelRequest request{name, std::move(constants)};
+    add_kernel(kernels, card, request);
+  };
+  add("shape_logits", {});
+  for (const int64_t blocks : {1, 4, 16}) {
+    add("record_choice", {{"kBlocksOfRow", blocks}});
+    add("sample", {{"kBlocksOfRow", blocks}});
+  }
+  for (const Norm norm : {Norm::rms, Norm::rms_one_plus, Norm::layer})
+    for (const int64_t post_norm : {0, 1})
+      if (post_norm == 0 || norm != Norm::layer)
+        add("norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm}});
+  for (const int64_t weight_bytes : {2, 4}) {
+    add("embed_positions", {{"kWeightBytes", weight_bytes}});
+    for (const int64_t hidden : {32, 768, 1600})
+      for (const int64_t cols : {hidden, 4 * hidden}) {
+        const ProjectionShape shape{1, cols, 1, weight_bytes};
+        std::vector<Constant> constants{{"kCols", cols},
+                                        {"kWeightBytes", weight_bytes},
+                                        {"kLanes", shape.lanes()},
+                                        {"kThreads", ProjectionShape::kThreads}};
+        add("project_bias_add", constants);
+        if (cols != hidden) continue;
+        constants.push_back({"kActivation", 0});
+        for (const Activation f : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
+          constants.back().value = static_cast<int64_t>(f);
+          add("layer_norm_project", constants);
+        }
+      }
+  }
+  for (const auto& [heads, head_dim] : {std::pair<int64_t, int64_t>{4, 8}, {12, 64}})
+    add("dense_attend",
+        {{"kHeads", heads}, {"kHeadDim", head_dim}, {"kSlices", DenseAttendShape{.head_dim = head_dim}.slices()}});
+}
+
+}  // namespace nodewright::test
