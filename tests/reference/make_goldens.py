@@ -13,6 +13,7 @@ import make_checkpoint
 import reference_logits
 
 PROMPT_LENGTHS = (1, 5, 37, 70)  # 70 passes a page of 16 and of 64, and the original length of one_kv_head's rope
+LONG_PROMPT_LENGTHS = (1, 5, 37, 400)  # of the exacting cases
 CONTINUATION = 4
 HIDDEN_LENGTH = 37  # of the prompt whose hidden states are kept, with those of its continuation
 CASES = {
@@ -42,14 +43,28 @@ CASES = {
     # nanoGPT's exact gelu and four times the width, in float32, with a head of its own.
     "gpt2/nanogpt": "--family gpt2 --hidden 32 --heads 2 --vocab 65 --intermediate 128 --layers 2 --untied --activation "
                     "gelu --dtype float32 --config-spelling new --max-position 256 --seed 42",
+    # What a small fault shows in, one of each family: behind 400 tokens a rotation base that is 1 % off costs several
+    # times our error, and so does an eps of 1e-4 instead of 1e-5 where the embedding is small (planted_faults_test.cpp).
+    "llama/exacting": "--hidden 96 --head-dim 32 --heads 3 --kv-heads 1 --vocab 131 --intermediate 136 --layers 2 --tied "
+                      "--rope default --embedding-std 0.01 --config-spelling new --max-position 512 --seed 51",
+    "qwen3/exacting": "--family qwen3 --hidden 60 --head-dim 40 --heads 3 --kv-heads 1 --vocab 131 --intermediate 44 "
+                      "--layers 2 --tied --rope-theta 10000 --embedding-std 0.003 --config-spelling new --max-position "
+                      "512 --seed 52",
+    # A window that 400 tokens cross once, and one global layer.
+    "gemma3/exacting": "--family gemma3 --hidden 52 --head-dim 24 --heads 2 --kv-heads 1 --vocab 131 --intermediate 36 "
+                       "--layers 6 --tied --window 300 --query-scalar 20 --rope default --rope-theta 10000 --score-std 1.4 "
+                       "--embedding-std 0.0005 --config-spelling old --max-position 512 --seed 56",
+    "gpt2/exacting": "--family gpt2 --hidden 60 --heads 3 --vocab 131 --intermediate 100 --layers 2 --tied --embedding-std "
+                     "0.003 --config-spelling old --max-position 512 --seed 54",
 }
 
 
 def draw_prompts(name, vocab):
     """Seeded token ids: [(prompt, continuation)], one per length."""
     draw = random.Random("nodewright golden " + name)
+    lengths = LONG_PROMPT_LENGTHS if name == "exacting" else PROMPT_LENGTHS
     return [([draw.randrange(vocab) for _ in range(length)], [draw.randrange(vocab) for _ in range(CONTINUATION)])
-            for length in PROMPT_LENGTHS]
+            for length in lengths]
 
 
 def relative_error(a, reference):
