@@ -152,13 +152,13 @@ class EngineHidden : public testing::Test {
     EXPECT_EQ(one.first, first);
     ASSERT_EQ(static_cast<int64_t>(one.rows.size()), prompt - 1 + outputs - first);
     const std::vector<test::Logits> rows(all.rows.begin() + first, all.rows.begin() + prompt - 1 + outputs);
-    // Products round what they multiply to bf16: transformers in bf16 stands 1.2 % from its own float32, and of two
-    // logits as close as that either may be the larger. Up to there the rows are of the same tokens.
+    // Products round what they multiply to bf16, and of two logits as close as that either may be the larger. Up to
+    // there the rows are of the same tokens, and differ by 0.54 % at most (CPU driver): the limit is 2.5 times that.
     const auto of_same = static_cast<size_t>(std::min(prompt + same, prompt - 1 + outputs) - first);
     if (rounds)
       EXPECT_LE(test::relative_error({one.rows.begin(), one.rows.begin() + static_cast<int64_t>(of_same)},
                                      {rows.begin(), rows.begin() + static_cast<int64_t>(of_same)}),
-                0.02);
+                0.0135);
     else
       EXPECT_TRUE(test::same_bits(one.rows, rows));
   }

@@ -96,14 +96,18 @@ class EngineScores : public testing::Test {
     jobs.back().choice.logprobs = 1;
   }
 
+  // Each number within `limit`, and the tokens' own within a fifth of it, rms.
   static void expect(const ScoredJob& job, const std::vector<TokenLogprobs>& told, double limit) {
     ASSERT_EQ(told.size(), job.logits.size());
+    double squares = 0;
     for (size_t i = 0; i < told.size(); ++i) {
       const TokenLogprobs& one = told[i];
       const std::vector<double> expected = test::logprobs_on_host(job.logits[i]);
       EXPECT_EQ(one.output, static_cast<int64_t>(i) + 1);
       EXPECT_EQ(one.token, job.spec.prompt[i + 1]);
-      ASSERT_NEAR(one.logprob, expected[static_cast<size_t>(one.token)], limit) << "token " << i + 1;
+      const double difference = one.logprob - expected[static_cast<size_t>(one.token)];
+      ASSERT_LE(std::abs(difference), limit) << "token " << i + 1;
+      squares += difference * difference;
       ASSERT_EQ(one.top.size(), static_cast<size_t>(job.choice.prompt_logprobs));
       std::vector<double> likeliest = expected;
       std::ranges::sort(likeliest, std::greater());
@@ -111,6 +115,9 @@ class EngineScores : public testing::Test {
         EXPECT_NEAR(one.top[k].second, likeliest[k], limit);
         EXPECT_NEAR(one.top[k].second, expected[static_cast<size_t>(one.top[k].first)], limit);
       }
+    }
+    if (told.size() > 30) {
+      EXPECT_LE(std::sqrt(squares / static_cast<double>(told.size())), limit / 5);
     }
   }
 };
@@ -133,10 +140,10 @@ TEST_F(EngineScores, AreThoseOfTheLogitsBeforeEachTokenOfThePromptHoweverItIsCut
       if (++turn % 4 == 0) test::poison_free(engine, loaded);
     });
     if (first.empty()) first = told;
-    // Another order of the same sums, in fp32; products round what they multiply to bf16, 1 % of a std of 4: ten times
-    // that.
+    // Another order of the same sums, in fp32. Products round what they multiply to bf16: of 327 numbers the worst was
+    // 0.091 off, and all together 0.020 rms (CPU driver).
     const bool same_sums = setting.buckets.size() == 1 && setting.products_from == 0;
-    const double limit = same_sums ? 1e-5 : setting.products_from == 0 ? 1e-4 : 0.4;
+    const double limit = same_sums ? 1e-5 : setting.products_from == 0 ? 1e-4 : 0.25;
     for (size_t i = 0; i < jobs.size(); ++i) {
       SCOPED_TRACE("request " + std::to_string(i));
       const Scored &scored = told.at(static_cast<RequestId>(i + 1)), &one = first.at(static_cast<RequestId>(i + 1));
@@ -176,9 +183,10 @@ TEST(EngineScoresOf, EveryFamilyAreThoseOfTheLogits) {
                        .max_context = 64,
                        .choices = true,
                        .products_from = products_from});
-        // Another order of the same sums; or tiles and products, which round to bf16: 0.45 at most of a std of 4 is
-        // seen.
-        const double limit = buckets.size() == 1 && products_from == 0 ? 1e-4 : 0.6;
+        // Another order of the same sums. Gemma-3 has products, too, in steps of many rows, which round to bf16: of 22
+        // tokens the worst is 0.45 off (CPU driver).
+        const bool rounds = buckets.size() > 1 && products_from > 0 && takes_products(loaded.model.config());
+        const double limit = rounds ? 0.6 : 1e-4;
         const RequestId id = engine.submit({.prompt = prompt, .max_tokens = 2}, {}, {.prompt_logprobs = 1}).id.value();
         const std::map<RequestId, Scored> told = serve_scores(engine);
         ASSERT_EQ(told.at(id).prompt.size(), prompt.size() - 1) << told.at(id).end.message;
