@@ -199,6 +199,22 @@ TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
   EXPECT_GE(agreed_with_host(launch.rows, tokens), 22);
 }
 
+// Llama-3.2's and Gemma-3's.
+TEST(Sample, DoesSoAtTheWidthOfReleasedVocabularies) {
+  for (const size_t vocab : {128256, 262144}) {
+    SampleLaunch launch;
+    for (SampleRow& row : rows_of_all_kinds(vocab))
+      if (launch.rows.size() < 7 || row.top_k == 40) launch.rows.push_back(std::move(row));
+    const std::vector<int32_t> tokens = launch.run(1).tokens;
+    EXPECT_GE(agreed_with_host(launch.rows, tokens), 6) << vocab;
+    if (machine().device.properties().has_clusters()) {
+      EXPECT_EQ(launch.run(kMostBlocksOfRow).tokens, tokens) << vocab;
+    }
+    const std::vector<float> logits = random_logits(54, vocab);
+    EXPECT_EQ(greedy(logits), std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+}
+
 TEST(SampleMinP, KeepsWhatIsNotBelowItsShareOfTheLargest) {
   const std::vector<float> logits = logits_of({0.5, 0.2, 0.06, 0.04, 0.2});
   const auto kept = [&](float min_p, float temperature = 1.0f) {
