@@ -11,7 +11,7 @@
 #include "cli/line_fields.h"
 #include "cli/sampling_options.h"
 #include "engine/choice_options.h"
-#include "engine/grammar.h"
+#include "engine/grammar_choice.h"
 #include "engine/stop_strings.h"
 #include "models/model_config.h"
 

@@ -2,8 +2,8 @@
 // BytePattern, made as far as texts go, and for each of its states the mask over the vocabulary, made once.
 //
 //   const auto words = std::make_shared<GrammarVocabulary>(tokenizer, config.vocab);
-//   const auto grammar = std::make_shared<Grammar>(words, "(yes|no)");
-//   engine.submit(spec, sampling, constrained_to(grammar, config.eos));
+//   Grammar grammar(words, "(yes|no)");
+//   const std::vector<uint32_t>& mask = grammar.allowed(grammar.start());
 #pragma once
 
 #include <array>
@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "engine/byte_pattern.h"
-#include "engine/choice_options.h"
 #include "engine/tokenizer.h"
 
 namespace nodewright {
@@ -52,7 +51,7 @@ class Grammar {
   int32_t start() const { return 0; }
   // The state after a token's bytes, or -1 where they may not follow. Throws Error where the automaton grows too large.
   int32_t after(int32_t state, int32_t token);
-  // A bit for each token that may follow, as MaskFunction.
+  // [mask_words()] A bit for each token that may follow: token i is bit i % 32 of word i / 32.
   const std::vector<uint32_t>& allowed(int32_t state);
   // Whether the text so far matches; and whether nothing may follow it.
   bool is_complete(int32_t state) const { return at(state).complete; }
@@ -77,9 +76,5 @@ class Grammar {
   std::vector<std::unique_ptr<State>> states_;
   std::map<std::vector<int32_t>, int32_t> by_members_;
 };
-
-// A request's masks and its end: of `eos` each is allowed exactly where the text is complete, and the request ends
-// where nothing else may follow. Fills `allow` and `ends`.
-ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos);
 
 }  // namespace nodewright

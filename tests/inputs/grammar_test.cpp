@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "engine/grammar_choice.h"
 #include "engine/json_schema.h"
 #include "engine/regex.h"
 #include "tests/inputs/tokenizer_goldens.h"
