@@ -9,8 +9,8 @@
 
 #include "bench/alternation.h"
 #include "bench/measured_work.h"
+#include "engine/device/step_clock.h"
 #include "engine/option_range.h"
-#include "engine/step_clock.h"
 #include "runtime/error.h"
 
 namespace nodewright {

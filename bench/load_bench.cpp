@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "models/checkpoint.h"
-#include "models/model_config.h"
-#include "models/weights.h"
+#include "models/config/model_config.h"
+#include "models/weights/checkpoint.h"
+#include "models/weights/weights.h"
 #include "runtime/event.h"
 #include "runtime/memory.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/spread.h"
-#include "models/weight_upload.h"
+#include "models/weights/weight_upload.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 

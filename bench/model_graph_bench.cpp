@@ -13,7 +13,7 @@
 #include "bench/measured_work.h"
 #include "graph/eager_run.h"
 #include "graph/graph_reserve.h"
-#include "models/decoder_graph.h"
+#include "models/plan/decoder_graph.h"
 #include "runtime/event.h"
 
 namespace nodewright {

@@ -10,10 +10,10 @@
 #include "bench/spread.h"
 #include "graph/exec_budget.h"
 #include "graph/plan_run.h"
-#include "models/decode_state.h"
-#include "models/decoder_kernels.h"
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
+#include "models/plan/decode_state.h"
+#include "models/plan/decoder_kernels.h"
 #include "runtime/kernel_cache.h"
 
 namespace nodewright {

@@ -1,5 +1,5 @@
-// The measurements of "NanoGPT: CUDA Graph Replay" on our model of it (models/nanogpt_graph.h): its five configurations
-// and its sweep of generation lengths, in the three runs of one plan.
+// The measurements of "NanoGPT: CUDA Graph Replay" on our model of it (models/nanogpt/nanogpt_graph.h): its five
+// configurations and its sweep of generation lengths, in the three runs of one plan.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/spread.h"
-#include "models/nanogpt_sequence.h"
+#include "models/nanogpt/nanogpt_sequence.h"
 
 namespace nodewright {
 

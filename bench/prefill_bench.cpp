@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "bench/measured_work.h"
-#include "engine/step_inputs.h"
-#include "models/decoder_graph.h"
+#include "engine/device/step_inputs.h"
+#include "models/plan/decoder_graph.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 

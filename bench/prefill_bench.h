@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "bench/spread.h"
-#include "engine/prefill_form.h"
+#include "engine/device/prefill_form.h"
 #include "graph/edge_derivation.h"
 #include "models/decoder_model.h"
-#include "models/step_shape.h"
+#include "models/plan/step_shape.h"
 #include "runtime/kernel_cache.h"
 
 namespace nodewright {

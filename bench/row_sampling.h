@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/choice_options.h"
+#include "engine/sampling/choice_options.h"
 
 namespace nodewright {
 

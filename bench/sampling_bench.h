@@ -10,7 +10,7 @@
 
 #include "bench/row_sampling.h"
 #include "bench/spread.h"
-#include "engine/step_slots.h"
+#include "engine/device/step_slots.h"
 
 namespace nodewright {
 
@@ -31,7 +31,7 @@ struct SamplingBenchLine {
   int64_t batch = 0, context = 0;  // rows; keys that each attends to
   RunMode mode = RunMode::explicit_;
   std::string sampling;
-  bool second_choice = false;  // its rows are chosen again (models/choice_graph.h)
+  bool second_choice = false;  // its rows are chosen again (models/plan/choice_graph.h)
   Spread step_us;              // device time a step, both choices included
   Spread over_greedy_us;       // beside the greedy steps of the same sample; of greedy itself 0
   int64_t unlike_greedy = 0;   // rows whose last token is another than greedy's

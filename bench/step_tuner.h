@@ -9,7 +9,7 @@
 
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
-#include "models/step_tuning.h"
+#include "models/tuning/step_tuning.h"
 #include "runtime/kernel_cache.h"
 
 namespace nodewright {

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/step_clock.h"
+#include "engine/device/step_clock.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "engine/byte_size.h"
-#include "models/step_tuning.h"
+#include "models/tuning/step_tuning.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"

@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/output_file.h"
+#include "cli/output/output_file.h"
+#include "cli/output/standard_output.h"
 #include "cli/session.h"
-#include "cli/standard_output.h"
 #include "graph/captured_run.h"
 #include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "graph/plan_diff.h"
-#include "models/decoder_kernels.h"
-#include "models/network.h"
+#include "models/plan/decoder_kernels.h"
+#include "models/plan/network.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
-#include "cli/npy.h"
+#include "cli/output/npy.h"
 #include "cli/session.h"
 #include "runtime/error.h"
 

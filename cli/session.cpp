@@ -10,8 +10,8 @@
 
 #include "cli/command.h"
 #include "cli/interruption.h"
-#include "cli/progress_bar.h"
-#include "cli/whole_number.h"
+#include "cli/options/whole_number.h"
+#include "cli/output/progress_bar.h"
 #include "runtime/error.h"
 #include "runtime/host_heap.h"
 #include "runtime/image_store.h"

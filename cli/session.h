@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/tuning_choice.h"
+#include "cli/options/tuning_choice.h"
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/output/standard_output.h"
 #include "cli/session.h"
-#include "cli/standard_output.h"
-#include "engine/tokenizer.h"
 #include "runtime/error.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "models/json_file.h"
+#include "base/json_file.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {

@@ -1,5 +1,5 @@
 // What kind of tokenizer and chat template stand in a checkpoint folder, for `nodewright inspect`: read from the files,
-// whether or not engine/tokenizer can run them.
+// whether or not text/tokenizer/tokenizer can run them.
 #pragma once
 
 #include <cstddef>

@@ -9,10 +9,10 @@
 #include "bench/step_tuner.h"
 #include "cli/command.h"
 #include "cli/interruption.h"
-#include "cli/output_file.h"
+#include "cli/options/tuning_choice.h"
+#include "cli/output/output_file.h"
 #include "cli/session.h"
-#include "cli/tuning_choice.h"
-#include "models/model_config.h"
+#include "models/config/model_config.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 

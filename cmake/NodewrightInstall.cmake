@@ -11,8 +11,8 @@ install(TARGETS nodewright_cpu_driver LIBRARY DESTINATION lib/nodewright)
 
 # The graph library: find_package(nodewright) gives nodewright::graph.
 include(CMakePackageConfigHelpers)
-install(TARGETS nodewright_graph nodewright_runtime nodewright_kernel_sources nodewright_fmt nodewright_cuda_headers
-        EXPORT nodewright ARCHIVE DESTINATION lib)
+install(TARGETS nodewright_graph nodewright_runtime nodewright_error nodewright_kernel_sources nodewright_fmt
+                nodewright_cuda_headers EXPORT nodewright ARCHIVE DESTINATION lib)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/include/nodewright DESTINATION include)
 install(EXPORT nodewright NAMESPACE nodewright:: FILE nodewrightTargets.cmake DESTINATION lib/cmake/nodewright)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/nodewrightConfig.cmake.in

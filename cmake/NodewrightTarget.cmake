@@ -48,10 +48,18 @@ function(nodewright_includes target)
   add_dependencies(${target} nodewright_headers)
 endfunction()
 
-# nodewright_library(graph DEPENDS nodewright::runtime): every .cpp of this folder, not of its subfolders.
+# nodewright_library(text FOLDERS chat grammar DEPENDS nodewright::base): every .cpp of this folder and of the named
+# subfolders, without those of EXCEPT.
 function(nodewright_library name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;EXCEPT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(folder IN LISTS ARG_FOLDERS)
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  foreach(source IN LISTS ARG_EXCEPT)
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+  endforeach()
   add_library(nodewright_${name} STATIC ${sources})
   add_library(nodewright::${name} ALIAS nodewright_${name})
   target_link_libraries(nodewright_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:nodewright_options>

@@ -15,10 +15,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/page_pool.h"
-#include "engine/step_inputs.h"
+#include "engine/cache/page_pool.h"
+#include "engine/device/step_inputs.h"
 #include "graph/plan_run.h"
-#include "models/decoder_graph.h"
+#include "models/plan/decoder_graph.h"
 
 namespace nodewright {
 
@@ -46,14 +46,14 @@ struct DecoderOptions {
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
 
-  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
 
   bool keep_logits = false;  // read_logits() may be called; else steps leave those that no choice reads
 
   LaunchSteps steps;  // of a launch of the decode graph
 
-  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
+  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
 };
 
 // What a Decoder will ask the cache for: to be prepared for several of them in parallel first. Throws Error when

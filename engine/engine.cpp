@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/draft_counts.h"
 #include "engine/option_range.h"
-#include "engine/sampling_range.h"
-#include "engine/seeds.h"
+#include "engine/sampling/sampling_range.h"
+#include "engine/sampling/seeds.h"
+#include "engine/schedule/draft_counts.h"
 #include "runtime/error.h"
 
 namespace nodewright {

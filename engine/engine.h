@@ -20,13 +20,13 @@
 #include <utility>
 #include <vector>
 
-#include "engine/choice_options.h"
-#include "engine/drafts.h"
+#include "engine/device/hidden_rows.h"
+#include "engine/device/step_slots.h"
 #include "engine/engine_stats.h"
-#include "engine/hidden_rows.h"
-#include "engine/scheduler.h"
+#include "engine/sampling/choice_options.h"
+#include "engine/schedule/drafts.h"
+#include "engine/schedule/scheduler.h"
 #include "engine/step_record.h"
-#include "engine/step_slots.h"
 
 namespace nodewright {
 
@@ -63,12 +63,12 @@ struct EngineOptions {
   std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
   std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
-  // Rows from which on steps are library products (models/step_shape.h); 0: never.
+  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
-  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/step_tuning.h), or none
+  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;
   // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
-  // (engine/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
+  // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
   int speculate = 0;
   // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
   std::optional<uint64_t> seed;

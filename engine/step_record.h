@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/pipeline.h"
+#include "engine/schedule/pipeline.h"
 
 namespace nodewright {
 

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <utility>
 
-#include "models/background_upload.h"
-#include "models/checkpoint.h"
-#include "models/rope_frequencies.h"
+#include "models/config/rope_frequencies.h"
+#include "models/weights/background_upload.h"
+#include "models/weights/checkpoint.h"
 
 namespace nodewright {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "models/model_config.h"
-#include "models/weights.h"
+#include "models/config/model_config.h"
+#include "models/weights/weights.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"

@@ -1,4 +1,5 @@
-// The paged key/value cache of all layers. Holds memory only: which sequence owns which page is engine/page_pool's.
+// The paged key/value cache of all layers. Holds memory only: which sequence owns which page is
+// engine/cache/page_pool's.
 #pragma once
 
 #include <array>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model_config.h"
+#include "models/config/model_config.h"
 #include "runtime/memory.h"
 
 namespace nodewright {

@@ -1,15 +1,28 @@
 #!/usr/bin/env python3
-# Rejects what the layout rules forbid: an include against the order of the folders, a kernel source that includes more
-# than kernels, a file named after nothing in particular, a file that does not say what it is.
+# Rejects what the layout rules forbid: an include against the order of the folders, CUDA below a folder that knows none,
+# a kernel source that includes more than kernels, a file named after nothing in particular, a file that does not say
+# what it is.
 #   check_includes.py ROOT    one line per violation, exit 1 if there is one
 import os
+import posixpath
 import re
 import sys
 
-ORDER = ("runtime", "graph", "models", "engine")  # each may include itself and what stands before it
-TOP = ("cli", "bench", "examples", "tests")       # may include ORDER and themselves; cli and tests also MEASURES
+BELOW = {                                         # what each folder may include beside itself
+    "runtime": (),
+    "graph": ("runtime",),
+    "base": (),                                   # and ERROR
+    "text": ("base",),                            # and ERROR
+    "models": ("base", "graph", "runtime"),
+    "engine": ("text", "models", "base", "graph", "runtime"),
+}
+ORDER = "%s -> engine -> {text, models} -> graph -> runtime, base below text and models"
+TOP = ("cli", "bench", "examples", "tests")       # may include BELOW and themselves; cli and tests also MEASURES
 MEASURES = "bench"
-LEAVES = "kernels_src"                            # may be included by all, includes itself alone
+ERROR = "runtime/error.h"                         # all of runtime that base and text see
+PURE = ("base", "text", "engine/cache", "engine/schedule")  # nothing that they include, directly or not, is of CUDA
+CUDA = re.compile(r"(cuda|cublas|nvrtc|nvtx|nvml)\w*\.(h|hpp)$|cuda/")
+LEAVES = "kernels_src"                            # may be included by all but base and text, includes itself alone
 EMULATION = "runtime/cpu_driver/emulation.h"      # the one exception: what DIALECT includes for the host compiler
 DIALECT = "kernels_src/device/dialect.cuh"
 SEALED = "runtime/cpu_driver/"                    # included from inside and by the tests; CPU_API by runtime too
@@ -20,10 +33,13 @@ COMMENTED = SOURCES + (".py", ".sh", ".cmake")    # files whose first line (afte
 NOT_OURS = ("golden", "results", "__pycache__", "stranger")  # the last: tests/package/stranger, somebody else's project
 SHAPELESS_NAMES = {"utils", "util", "common", "misc", "helpers", "helper"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+ANY_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
 def main(root):
-    violations = [violation for path in project_files(root) for violation in check_file(path, read(root, path))]
+    paths = project_files(root)
+    violations = [violation for path in paths for violation in check_file(path, read(root, path))]
+    violations += [violation for path in paths for violation in check_purity(root, path)]
     for violation in violations:
         print(violation, file=sys.stderr)
     print("%d violations" % len(violations) if violations else "layout: every include follows the order of the folders")
@@ -33,7 +49,7 @@ def main(root):
 def project_files(root):
     """Paths of the project's own sources, relative to root; no build folders, no third_party."""
     found = []
-    for folder in ORDER + TOP + (LEAVES, "cmake"):
+    for folder in (*BELOW, *TOP, LEAVES, "cmake"):
         for where, folders, files in os.walk(os.path.join(root, folder)):
             folders[:] = [name for name in folders if name not in NOT_OURS]
             found += [os.path.relpath(os.path.join(where, name), root) for name in files]
@@ -62,12 +78,16 @@ def why_forbidden(path, target):
     source, goal = path.split("/")[0], target.split("/")[0]
     if "/" not in target:
         return "an include in quotes is a path from the root of the project"
-    if goal not in ORDER + TOP + (LEAVES,):
+    if goal not in (*BELOW, *TOP, LEAVES):
         return None  # third-party, or made by the build
     if source == LEAVES:
         if goal == LEAVES or (path, target) == (DIALECT, EMULATION):
             return None
         return "kernels include kernels_src only"
+    if source in ("base", "text"):
+        if goal == source or goal in BELOW[source] or target == ERROR:
+            return None
+        return "%s includes %s alone" % (source, " and ".join((source, *BELOW[source], ERROR)))
     if goal == LEAVES:
         return None
     if target.startswith(SEALED) and not may_see_cpu_driver(path, target):
@@ -75,10 +95,25 @@ def why_forbidden(path, target):
     if source in TOP:
         if goal == MEASURES and source in ("cli", "tests"):
             return None
-        return None if goal in ORDER + (source,) else "%s and %s must not know each other" % (source, goal)
-    if goal in TOP or ORDER.index(goal) > ORDER.index(source):
-        return "the order is %s -> %s" % (", ".join(TOP), " -> ".join(reversed(ORDER)))
+        return None if goal in (*BELOW, source) else "%s and %s must not know each other" % (source, goal)
+    if goal != source and goal not in BELOW[source]:
+        return "the order is " + ORDER % ", ".join(TOP)
     return None
+
+
+def check_purity(root, path):
+    """A sentence with the includes that lead from `path`, a file of PURE, to CUDA; none where nothing leads there."""
+    if not path.endswith(SOURCES) or not path.startswith(tuple(folder + "/" for folder in PURE)):
+        return []
+    seen, chains = {path}, [(path,)]
+    for chain in chains:
+        for target in ANY_INCLUDE.findall(read(root, chain[-1])):
+            if CUDA.search(target):
+                return ["%s: knows CUDA, and %s must not: %s" % (path, posixpath.dirname(path), " -> ".join((*chain, target)))]
+            if target not in seen and os.path.isfile(os.path.join(root, target)):
+                seen.add(target)
+                chains.append((*chain, target))
+    return []
 
 
 def may_see_cpu_driver(path, target):

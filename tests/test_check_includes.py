@@ -27,15 +27,34 @@ class Includes(unittest.TestCase):
     def test_each_folder_may_include_itself_and_those_below(self):
         self.assert_allowed("runtime/a.h", "runtime/b.h", "kernels_src/args.h")
         self.assert_allowed("graph/a.h", "graph/b.h", "runtime/b.h", "kernels_src/args.h")
-        self.assert_allowed("models/a.cpp", "models/b.h", "graph/b.h", "runtime/b.h", "kernels_src/attend.h")
-        self.assert_allowed("engine/a.cpp", "engine/b.h", "models/b.h", "graph/b.h", "runtime/b.h")
-        self.assert_allowed("cli/main.cpp", "cli/b.h", "engine/b.h", "runtime/b.h")
+        self.assert_allowed("base/a.cpp", "base/b.h", "runtime/error.h")
+        self.assert_allowed("text/chat/a.cpp", "text/unicode/b.h", "base/b.h", "runtime/error.h")
+        self.assert_allowed("models/plan/a.cpp", "models/config/b.h", "base/b.h", "graph/b.h", "runtime/b.h",
+                            "kernels_src/attend.h")
+        self.assert_allowed("engine/a.cpp", "engine/cache/b.h", "text/b.h", "models/b.h", "base/b.h", "graph/b.h",
+                            "runtime/b.h")
+        self.assert_allowed("cli/main.cpp", "cli/run/b.h", "engine/b.h", "text/b.h", "base/b.h", "runtime/b.h")
         self.assert_allowed("tests/graph/a_test.cpp", "tests/support/b.h", "engine/b.h", "graph/b.h")
 
     def test_an_include_upwards_is_rejected(self):
         for path, target in (("runtime/a.h", "graph/b.h"), ("graph/a.cpp", "models/b.h"), ("models/a.h", "engine/b.h"),
-                             ("runtime/a.cpp", "engine/b.h"), ("engine/a.h", "cli/b.h"), ("graph/a.h", "tests/b.h")):
+                             ("runtime/a.cpp", "engine/b.h"), ("engine/a.h", "cli/b.h"), ("graph/a.h", "tests/b.h"),
+                             ("base/a.h", "text/b.h"), ("base/a.h", "models/b.h"), ("text/a.h", "engine/b.h"),
+                             ("models/config/a.h", "engine/cache/b.h"), ("engine/device/a.cpp", "cli/run/b.h")):
             self.assert_rejected(path, target)
+
+    def test_text_and_models_do_not_include_each_other(self):
+        self.assert_rejected("text/tokenizer/a.h", "models/config/b.h")
+        self.assert_rejected("models/weights/a.cpp", "text/tokenizer/b.h")
+
+    def test_the_graph_library_includes_no_base(self):
+        self.assert_rejected("graph/a.cpp", "base/b.h")
+        self.assert_rejected("runtime/a.cpp", "text/b.h")
+
+    def test_base_and_text_see_of_runtime_the_error_alone(self):
+        for path in ("base/a.cpp", "text/chat/a.cpp"):
+            for target in ("runtime/parallel.h", "runtime/error.cpp", "graph/b.h", "kernels_src/norm.h"):
+                self.assert_rejected(path, target)
 
     def test_top_folders_do_not_include_each_other(self):
         self.assert_allowed("cli/bench.cpp", "bench/b.h")  # the command that runs the measurement
@@ -106,6 +125,26 @@ class CommandLine(unittest.TestCase):
 
     def test_a_sound_tree_exits_0(self):
         done = self.run_on({"runtime/a.h": including("kernels_src/b.h"), "kernels_src/b.h": including()})
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_cuda_below_a_pure_folder_is_rejected_with_the_way_there(self):
+        plan = {"models/plan/b.h": including("runtime/driver.h"), "runtime/driver.h": "// A file.\n#include <cuda.h>\n"}
+        for path in ("engine/schedule/a.h", "engine/cache/a.cpp"):
+            done = self.run_on({path: including("models/plan/b.h"), **plan})
+            self.assertEqual((1, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+            self.assertIn(path + " -> models/plan/b.h -> runtime/driver.h -> cuda.h", done.stderr)
+        done = self.run_on({"engine/device/a.h": including("models/plan/b.h"), **plan})
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_a_pure_folder_includes_no_header_of_cuda(self):
+        for folder in ("base", "text/chat", "engine/cache", "engine/schedule"):
+            for header in ("cuda.h", "cuda_runtime_api.h", "nvrtc.h", "cublasLt.h", "cuda/std/span"):
+                done = self.run_on({folder + "/a.h": "// A file.\n#include <%s>\n" % header})
+                self.assertEqual((1, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+                self.assertIn(header, done.stderr)
+
+    def test_a_cycle_of_includes_in_a_pure_folder_ends(self):
+        done = self.run_on({"text/a.h": including("text/b.h"), "text/b.h": including("text/a.h")})
         self.assertEqual((0, ""), (done.returncode, done.stderr))
 
     def test_every_violation_of_a_tree_is_printed(self):

@@ -53,7 +53,7 @@ class PagesTest(unittest.TestCase):
         for path in pages:
             named.update(name.findall(path.read_text()))
         self.assertEqual(named - kept, set())
-        for folder in ("runtime", "graph", "kernels_src", "models", "engine", "bench", "cli", "tests"):
+        for folder in ("runtime", "graph", "kernels_src", "base", "text", "models", "engine", "bench", "cli", "tests"):
             for path in (ROOT / folder).rglob("*"):
                 if path.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".md"):
                     named.update(name.findall(path.read_text()))

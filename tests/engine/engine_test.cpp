@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "engine/seeds.h"
+#include "engine/sampling/seeds.h"
 #include "tests/engine/golden_model.h"
 #include "tests/engine/poison_free.h"
 #include "tests/support/error_text.h"

@@ -1,8 +1,8 @@
 // config.json, and behind a zero byte generation_config.json. What is accepted must be safe to compute with.
 #include <cmath>
 
-#include "models/model_config.h"
-#include "models/rope_frequencies.h"
+#include "models/config/model_config.h"
+#include "models/config/rope_frequencies.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace nodewright;

@@ -1,6 +1,6 @@
 // model.safetensors.index.json, beside two sound shards; a third lies outside their folder, where nothing may
 // be opened.
-#include "models/checkpoint.h"
+#include "models/weights/checkpoint.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace nodewright;

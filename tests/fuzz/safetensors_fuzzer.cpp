@@ -2,7 +2,7 @@
 #include <span>
 #include <vector>
 
-#include "models/safetensors.h"
+#include "models/weights/safetensors.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace nodewright;

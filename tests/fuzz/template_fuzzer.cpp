@@ -2,10 +2,10 @@
 // of them to valid UTF-8 with a mark for each byte, or refuse, and end.
 #include <nlohmann/json.hpp>
 
-#include "engine/chat_template.h"
-#include "engine/utf8.h"
 #include "runtime/error.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "text/chat/chat_template.h"
+#include "text/unicode/utf8.h"
 
 using namespace nodewright;
 using Json = nlohmann::ordered_json;

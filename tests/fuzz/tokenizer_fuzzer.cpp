@@ -1,9 +1,9 @@
 // tokenizer.json, and behind a zero byte a text that it shall encode. What loads must encode any text into tokens that
 // exist, and decode them again to valid UTF-8.
-#include "engine/tokenizer.h"
-#include "engine/utf8.h"
 #include "runtime/error.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/utf8.h"
 
 using namespace nodewright;
 

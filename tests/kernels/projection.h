@@ -13,7 +13,7 @@
 
 namespace nodewright::test {
 
-// As a model specialises them (models/nanogpt_kernels.cpp).
+// As a model specialises them (models/nanogpt/nanogpt_graph.cpp).
 inline KernelRequest projection_request(const char* kernel, const ProjectionShape& s,
                                         Activation activation = Activation::none) {
   KernelRequest request{

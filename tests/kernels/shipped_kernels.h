@@ -10,10 +10,10 @@
 
 #include "kernels_src/dense_attend.h"
 #include "kernels_src/projection_shape.h"
-#include "models/choice_graph.h"
-#include "models/lowering.h"
-#include "models/network.h"
-#include "models/step_tuning.h"
+#include "models/plan/choice_graph.h"
+#include "models/plan/lowering.h"
+#include "models/plan/network.h"
+#include "models/tuning/step_tuning.h"
 
 namespace nodewright::test {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks `tokenizers` which Unicode its tables are, and prints the two tables of engine/unicode_versions.cpp.
+"""Asks `tokenizers` which Unicode its tables are, and prints the two tables of text/unicode/unicode_versions.cpp.
 
 Newer marks: where its NFC does not move a character that Python's does (their combining class came after Unicode 9).
 After Unicode 14: letters, numbers and marks of its Oniguruma that Python 3.11, which has Unicode 14, does not know.

@@ -1,0 +1,80 @@
+#include "cli/generate/conversation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/output/standard_output.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+
+Conversation::Conversation(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                           ChoiceReader& choices, const ModelConfig& config, ConversationOptions options)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      template_(chat_template),
+      choices_(choices),
+      config_(config),
+      options_(std::move(options)) {
+  reset();
+}
+
+void Conversation::reset() {
+  messages_.clear();
+  if (options_.system) messages_.push_back({"system", *options_.system});
+}
+
+std::vector<TokenId> Conversation::prompt_of(const std::vector<ChatMessage>& messages) const {
+  return encode_prompt(tokenizer_, template_.render(messages));
+}
+
+RequestOutcome Conversation::answer(const std::string& message, const Sampling& sampling,
+                                    const std::function<bool()>& stopped,
+                                    const std::function<void(size_t turns, const std::string& first)>& left_out) {
+  const size_t oldest = options_.system ? 1 : 0;
+  std::vector<ChatMessage> messages = messages_;
+  messages.push_back({"user", message});
+  std::vector<TokenId> prompt = prompt_of(messages);
+  const int64_t room = std::min(options_.max_tokens, std::max<int64_t>(options_.context / 4, 1));  // for the answer
+  const auto fits = [&](int64_t of_answer) {
+    return static_cast<int64_t>(prompt.size()) + of_answer <= options_.context;
+  };
+  size_t turns = 0;
+  const std::string first = messages[oldest].content;
+  for (; !fits(room) && messages.size() > oldest + 1; ++turns) {
+    messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(oldest),
+                   messages.begin() + static_cast<std::ptrdiff_t>(oldest + 2));
+    prompt = prompt_of(messages);
+  }
+  if (prompt.empty() || !fits(1))
+    throw Error({.doing = "answer the message",
+                 .detail = prompt.empty() ? "the chat template makes no tokens of it"
+                                          : fmt::format("it has {} tokens, {} fit, and an answer needs room",
+                                                        prompt.size(), options_.context),
+                 .advice = prompt.empty() ? "" : "a shorter one, or a larger --max-context",
+                 .fault = Fault::usage});
+  if (turns > 0) left_out(turns, first);
+  messages_ = std::move(messages);
+
+  LineChoice choice = read_choice(choices_, options_.choice, options_.sampling, options_.eos);
+  AnswerText text(tokenizer_, choice.stops);
+  std::string said;
+  const auto write = [&said](const std::string& part) {
+    said += part;
+    write_standard_output(part);
+  };
+  RequestSpec spec{.prompt = std::move(prompt),
+                   .max_tokens = options_.max_tokens,
+                   .stop_ids = stop_ids_of(options_.choice, options_.eos, config_.vocab)};
+  const RequestOutcome outcome = serve_one(
+      engine_, std::move(spec), sampling, std::move(choice.options), [&](int32_t token) { write(text.push(token)); },
+      stopped);
+  write(text.finish());
+  messages_.push_back({"assistant", std::move(said)});
+  write_standard_output("\n");
+  return outcome;
+}
+
+}  // namespace nodewright::cli

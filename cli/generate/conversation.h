@@ -1,0 +1,56 @@
+// The messages of a conversation and the answers to them, on an engine whose prefix cache keeps what was said: a turn
+// computes only what is new in its prompt. Where the context is full the oldest turns are left out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/generate/one_request.h"
+#include "cli/options/choice_flags.h"
+#include "text/chat/chat_template.h"
+
+namespace nodewright::cli {
+
+struct ConversationOptions {
+  std::optional<std::string> system;
+  int64_t context = 0;     // tokens of a prompt and its answer
+  int64_t max_tokens = 0;  // of an answer
+  std::vector<int32_t> eos;
+  const ChoiceFlags& choice;
+  const SamplingOptions& sampling;  // what the choice takes of it
+};
+
+class Conversation {
+ public:
+  // All but the options must outlive this.
+  Conversation(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate& chat_template, ChoiceReader& choices,
+               const ModelConfig& config, ConversationOptions options);
+
+  // Nothing was said yet, but by the system.
+  void reset();
+
+  // Writes the answer to standard output as it comes. Throws Error (usage), and the message counts as not said, where
+  // the template refuses it or it leaves no room for an answer. `left_out` is told of turns that no longer fit: how
+  // many, and what the first of them was.
+  RequestOutcome answer(const std::string& message, const Sampling& sampling, const std::function<bool()>& stopped,
+                        const std::function<void(size_t turns, const std::string& first)>& left_out);
+
+  size_t turns() const { return messages_.size() / 2; }  // that are in the context
+  int64_t context() const { return options_.context; }
+
+ private:
+  std::vector<TokenId> prompt_of(const std::vector<ChatMessage>& messages) const;
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& template_;
+  ChoiceReader& choices_;
+  const ModelConfig& config_;
+  ConversationOptions options_;
+  std::vector<ChatMessage> messages_;  // the system's first, then user and assistant in turn
+};
+
+}  // namespace nodewright::cli

@@ -1,0 +1,211 @@
+// nodewright generate: streams the continuation of a prompt, or with --chat the answer to it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/generate/one_request.h"
+#include "cli/generate/several_steps.h"
+#include "cli/interruption.h"
+#include "cli/options/choice_flags.h"
+#include "cli/options/engine_options.h"
+#include "cli/options/option_pairs.h"
+#include "cli/options/row_sampling_words.h"
+#include "cli/options/sampling_options.h"
+#include "cli/options/whole_number.h"
+#include "cli/output/standard_output.h"
+#include "cli/session.h"
+#include "engine/byte_size.h"
+#include "engine/engine_report.h"
+#include "runtime/error.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright::cli {
+namespace {
+
+struct GenerateOptions {
+  SessionOptions session;
+  EngineSettings engine;
+  SamplingOptions sampling;
+  ChoiceFlags choice;
+  std::optional<std::string> prompt, prompt_ids, system;
+  std::filesystem::path prompt_file;
+  int64_t max_tokens = 128;
+  bool chat = false, ignore_eos = false, stats = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void refuse_prompt(const char* option, const std::string& detail) {
+  throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
+}
+
+bool takes_several(const GenerateOptions& options) {
+  return options.session.steps.most != 1 || options.session.steps.loop;
+}
+
+void check(const GenerateOptions& options) {
+  const bool has_file = !options.prompt_file.empty();
+  if (options.prompt.has_value() + options.prompt_ids.has_value() + has_file != 1)
+    refuse_prompt("--prompt", "give one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3");
+  if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
+  if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
+  if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
+  check(options.sampling);
+  check_steps(options.session);
+}
+
+// Of --prompt, or what --prompt - and --prompt-file name, without the line break at its end.
+std::string prompt_text(const GenerateOptions& options) {
+  if (options.prompt && *options.prompt != "-") return *options.prompt;
+  std::string text;
+  if (options.prompt) {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    std::ifstream file(options.prompt_file, std::ios::binary);
+    if (file && std::filesystem::is_directory(options.prompt_file)) errno = EISDIR, file.close();
+    if (!file.is_open())
+      throw Error({.doing = "read --prompt-file",
+                   .object = options.prompt_file.string(),
+                   .detail = std::strerror(errno),
+                   .fault = Fault::usage});
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+// A text as one message of a user, by the checkpoint's template, which writes BOS itself.
+std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptions& options, const std::string& text) {
+  std::vector<ChatMessage> messages;
+  if (options.system) messages.push_back({"system", *options.system});
+  messages.push_back({"user", text});
+  return encode_prompt(tokenizer, ChatTemplate::from_folder(options.session.model).render(messages));
+}
+
+// Prints tokens as text where there is a tokenizer, else as ids separated by commas; the prompt not before the first
+// token, so that a model that fails leaves nothing behind.
+class Printer {
+ public:
+  Printer(std::string prompt, const std::optional<Tokenizer>& tokenizer, std::shared_ptr<StopStrings> stops)
+      : prompt_(std::move(prompt)) {
+    if (tokenizer) text_.emplace(*tokenizer, std::move(stops));
+  }
+  void token(int32_t id) {
+    const std::string of_token = text_ ? text_->push(id) : (ids_++ == 0 ? "" : ",") + std::to_string(id);
+    write_standard_output(std::exchange(prompt_, {}) + of_token);
+  }
+  void end() { write_standard_output(std::exchange(prompt_, {}) + (text_ ? text_->finish() : "") + "\n"); }
+
+ private:
+  std::string prompt_;
+  std::optional<AnswerText> text_;
+  int64_t ids_ = 0;
+};
+
+int generate(const GenerateOptions& options) {
+  check(options);
+  check_model_folder(options.session.model);
+  std::optional<Tokenizer> tokenizer;
+  std::vector<int32_t> prompt;
+  std::string text;
+  Clock::duration encoding{};
+  if (options.prompt_ids) {
+    prompt = parse_ids("--prompt-ids", *options.prompt_ids);
+  } else {
+    text = prompt_text(options);
+    if (text.empty()) refuse_prompt(options.prompt ? "--prompt" : "--prompt-file", "it is empty");
+    tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+    const auto start = Clock::now();
+    prompt =
+        options.chat ? chat_prompt(*tokenizer, options, text) : tokenizer->encode(text, {.add_special_tokens = true});
+    encoding = Clock::now() - start;
+  }
+  if (prompt.empty())
+    throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
+
+  const ModelConfig config = read_model_config(options.session.model);
+  check_pairs(options.engine, options.session, config.max_position);
+  const std::vector<int32_t> eos =
+      options.ignore_eos ? std::vector<int32_t>{} : std::vector<int32_t>(config.eos.begin(), config.eos.end());
+  RequestSpec spec{.prompt = std::move(prompt),
+                   .max_tokens = options.max_tokens,
+                   .stop_ids = stop_ids_of(options.choice, eos, config.vocab)};
+  ChoiceReader choices(config, tokenizer);
+  LineChoice choice = read_choice(choices, options.choice, options.sampling, eos);
+  const Sampling sampling = sampling_of(options.sampling, config.generation);
+  if (takes_several(options)) check_several_steps(options.engine, choice.options);
+  tell_ignored(config.generation);
+
+  Session session(options.session, Loading::begun);
+  // A text may end at the last position there is; a prompt must leave room for one token.
+  const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  session.check_fits(prompt_tokens + 1);
+  const int64_t context = options.session.max_context > 0
+                              ? options.session.max_context
+                              : std::min(session.context_limit(), prompt_tokens + options.max_tokens);
+  Printer printer(options.chat ? "" : text, tokenizer, choice.stops);
+  const auto token = [&printer](int32_t id) { printer.token(id); };
+  const auto report = [&](const RequestOutcome& outcome, const std::string& of_start) {
+    printer.end();
+    if (!options.stats) return;
+    RequestOutcome told = outcome;
+    told.first_s += std::chrono::duration<double>(encoding).count();
+    fmt::print(stderr, "load      {:.0f} ms, {} of weights\ntuning    {}\nsampling  {}, seed {}\n{}{}",
+               session.model().upload_ms(), byte_size_text(session.model().weights().bytes()), session.tuning_words(),
+               sampling_words(sampling, choice.options), *sampling.seed, of_start, outcome_report(told));
+  };
+  if (takes_several(options)) {
+    const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});
+    catch_interruption();
+    report(generate_several(*decoder, spec, sampling, options.session.steps.most, token), decoder_report(*decoder));
+    return cli::interrupted() ? interruption_exit_code() : 0;
+  }
+  const std::unique_ptr<Engine> engine = make_engine(options.engine, options.session, session,
+                                                     {.prompt_tokens = prompt_tokens,
+                                                      .one_prompt = true,
+                                                      .max_context = context,
+                                                      .choices = choice.options.needs_choices()});
+  catch_interruption();
+  report(serve_one(*engine, std::move(spec), sampling, choice.options, token, cli::interrupted),
+         start_report(engine->slots().built(), engine->slots().memory()));
+  return cli::interrupted() ? interruption_exit_code() : 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<GenerateOptions>();
+  options->engine.engine.max_batch = 1;
+  CLI::App* command = app.add_subcommand("generate", "Continue a text");
+  command->add_option("-p,--prompt", options->prompt, "text to continue; -: standard input");
+  command->add_option("-f,--prompt-file", options->prompt_file, "file with the text to continue");
+  command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
+  command->add_option("-n,--max-tokens", options->max_tokens, "most tokens to generate")
+      ->check(whole_number<uint32_t>)
+      ->capture_default_str();
+  command->add_flag("--chat", options->chat,
+                    "the prompt is a message; print the answer (the checkpoint's chat template)");
+  command->add_option("--system", options->system, "with --chat: a message of the system before it");
+  command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
+  command->add_flag("--stats", options->stats, "print times, sizes and why it ended to stderr");
+  add_sampling_options(*command, options->sampling);
+  add_choice_flags(*command, options->choice);
+  add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
+  add_engine_options(*command, options->engine);
+  add_steps_options(*command, options->session);
+  command->callback([options, &chosen] { chosen = [options] { return generate(*options); }; });
+}
+
+}  // namespace nodewright::cli

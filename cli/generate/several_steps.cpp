@@ -1,0 +1,97 @@
+#include "cli/generate/several_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "cli/interruption.h"
+#include "engine/byte_size.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+
+void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choice) {
+  const auto refuse = [](const std::string& option) {
+    throw Error({.doing = "use together",
+                 .object = "--steps-per-launch and " + option,
+                 .detail = "several steps of a launch see neither their tokens' text nor other rows",
+                 .advice = "one of them",
+                 .fault = Fault::usage});
+  };
+  if (choice.needs_choices() || choice.ends)
+    throw Error({.doing = "use together",
+                 .object = "--steps-per-launch and the choice of tokens",
+                 .detail = "such a launch knows temperature, min-p, top-k and top-p, and this text asks for more: "
+                           "penalties, biases, stop strings or a grammar, on the command line or in "
+                           "generation_config.json",
+                 .advice = "no --steps-per-launch",
+                 .fault = Fault::usage});
+  const EngineOptions& options = engine.engine;
+  const std::pair<const char*, bool> of_engines[] = {{"--speculate", options.speculate > 0},
+                                                     {"--buckets", !options.buckets.empty()},
+                                                     {"--memory-limit", !engine.memory_limit.empty()},
+                                                     {"--log", !engine.log.empty()},
+                                                     {"--step-tokens", engine.step_tokens.has_value()},
+                                                     {"--products-from", engine.products_from.has_value()},
+                                                     {"--prefill", engine.prefill != "graph"},
+                                                     {"--schedule", engine.schedule != "mixed"},
+                                                     {"--pages", options.pages > 0},
+                                                     {"--step-timeout", options.step_timeout_ms > 0},
+                                                     {"--no-prefix-cache", engine.no_prefix_cache},
+                                                     {"--no-pipelining", engine.no_pipelining}};
+  for (const auto& [option, given] : of_engines)
+    if (given) refuse(option);
+}
+
+RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const Sampling& sampling, int64_t most_steps,
+                                const std::function<void(int32_t)>& token) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  const int64_t wanted = std::min(spec.max_tokens, decoder.options().max_context - prompt_tokens);
+  RequestOutcome outcome{.prompt_tokens = prompt_tokens, .context_full = wanted < spec.max_tokens};
+  auto start = Clock::now();
+  const int32_t sequence = decoder.open();
+  decoder.append(sequence, std::span(spec.prompt).first(spec.prompt.size() - 1));
+  // What the device has no room for is found here, at the end of a launch.
+  LaunchRow row{.first = {.sequence = sequence, .token = spec.prompt.back(), .sampling = sampling},
+                .stop_ids = std::span(spec.stop_ids).first(std::min<size_t>(spec.stop_ids.size(), kMostStopIds))};
+  for (bool ended = false; !ended && outcome.tokens < wanted && !cli::interrupted();) {
+    row.most = std::min(most_steps, wanted - outcome.tokens);
+    const std::vector<int32_t>& tokens = decoder.launch({&row, 1})[0];
+    row.first.token.reset();  // from now on the device feeds itself
+    const auto stop = std::ranges::find_first_of(tokens, spec.stop_ids);
+    ended = stop != tokens.end();
+    if (outcome.tokens == 0) outcome.first_s = seconds_since(start), start = Clock::now();
+    outcome.tokens += stop - tokens.begin() + ended;
+    for (auto one = tokens.begin(); one != stop; ++one) token(*one);
+    if (ended) outcome.reason = EndReason::stop_id;
+  }
+  if (outcome.reason == EndReason::length && outcome.tokens < wanted) outcome.reason = EndReason::cancelled;
+  outcome.rest_s = seconds_since(start);
+  return outcome;
+}
+
+// "2 nodes, 1 edges; inside them 24 nodes, 23 edges".
+std::string size_words(const Plan& plan) {
+  std::string text = fmt::format("{} nodes, {} edges", plan.nodes.size(), plan.edges.size());
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) text += "; inside " + node.name + " " + size_words(*body);
+  return text;
+}
+
+std::string decoder_report(Decoder& decoder) {
+  const Decoder::Stats& stats = decoder.stats();
+  std::string text = fmt::format(
+      "kernels   {:.0f} ms\n"
+      "graph     {}, built in {:.2f} ms, {} of device memory\n",
+      stats.kernels_ms, size_words(decoder.step_plan()), stats.build_ms, byte_size_text(stats.graph_bytes));
+  return text + fmt::format("memory    {} of state, {} of key/value cache\n", byte_size_text(stats.state_bytes),
+                            byte_size_text(stats.cache_bytes));
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,68 @@
+#include "cli/options/tuning_choice.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+// "steps of 1, 8 rows".
+std::string rows_of(const Tuning& tuning) {
+  std::string rows;
+  for (const auto& [of_step, step] : tuning.steps) rows += (rows.empty() ? "" : ", ") + std::to_string(of_step);
+  return rows.empty() ? "no steps" : fmt::format("steps of {} row{}", rows, rows == "1" ? "" : "s");
+}
+
+Tuning read_for(const std::filesystem::path& path, const TuningKey& key) {
+  Tuning tuning = read_tuning(path);
+  const auto refuse = [&](const char* what, const std::string& of_file, const std::string& here) {
+    throw Error({.doing = "use tuning",
+                 .object = path.string(),
+                 .detail = fmt::format("it was measured for {} '{}', not '{}'", what, of_file, here),
+                 .advice = "make one with nodewright tune, or --tuning none",
+                 .fault = Fault::usage});
+  };
+  if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
+  if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
+  return tuning;
+}
+
+}  // namespace
+
+TuningKey tuning_key(const Device& device, const ModelConfig& config) {
+  return {device.properties().name, model_sizes(config)};
+}
+
+TuningChoice choose_tuning(const std::string& word, bool invariant, const TuningKey& key) {
+  const bool is_auto = word == "auto";
+  if (word == "none") return {nullptr, "none, as --tuning says"};
+  if (invariant && is_auto) return {nullptr, "none: numerics are invariant"};
+  if (invariant)
+    throw Error({.doing = "use together",
+                 .object = "--tuning and --numerics",
+                 .detail = "a tuned step sums in an order of its own, which invariant numerics cannot take",
+                 .advice = "--tuning none, or --numerics fast",
+                 .fault = Fault::usage});
+  const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(word);
+  Tuning shipped = shipped_tuning(key);
+  std::error_code unused;
+  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused))) {
+    if (shipped.steps.empty()) return {nullptr, "none"};
+    const std::string words = "the program's own, " + rows_of(shipped);
+    return {std::make_shared<const Tuning>(std::move(shipped)), words};
+  }
+  Tuning tuning = read_for(path, key);
+  const std::string words = fmt::format("{}, {}", path.string(), rows_of(tuning));
+  if (is_auto) {  // what was not measured here
+    tuning.steps.merge(shipped.steps);
+    if (tuning.products == ProductSizes{}) tuning.products = std::move(shipped.products);
+  }
+  return {std::make_shared<const Tuning>(std::move(tuning)), words};
+}
+
+}  // namespace nodewright::cli

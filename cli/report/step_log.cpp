@@ -1,0 +1,141 @@
+#include "cli/report/step_log.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+using StepJson = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 4> kRuns = {"graph", "captured", "piecewise", "eager"};
+constexpr auto kFlushedEvery = std::chrono::seconds(1);
+
+// By hand: the parser's own writer takes twenty times as long, and this happens between steps.
+std::string line_of(const StepRecord& step) {
+  std::string line = fmt::format(
+      R"({{"step":{},"prompt_tokens":{},"decode_rows":{},"bucket":{},"padding":{},"run":"{}","us":{:.1f},"waiting":{},)"
+      R"("admitted":{},"free_pages":{})",
+      step.step, step.prompt_tokens, step.decode_rows, step.bucket, step.padding(), step.run, step.us, step.waiting,
+      step.admitted, step.free_pages);
+  if (!step.reason.empty()) line += fmt::format(R"(,"reason":"{}")", step.reason);  // holds no quotes
+  if (step.drafts > 0) line += fmt::format(R"(,"drafts":{})", step.drafts);
+  if (step.chosen_again > 0) line += fmt::format(R"(,"chosen_again":{})", step.chosen_again);
+  return line + "}\n";
+}
+
+StepLogHead head_of(const StepJson& json) {
+  return {.device = json.at("device").get<std::string>(),
+          .model = json.at("model").get<std::string>(),
+          .date = json.at("date").get<std::string>(),
+          .max_batch = json.at("max_batch").get<int64_t>(),
+          .step_tokens = json.at("step_tokens").get<int64_t>(),
+          .buckets = json.at("buckets").get<std::vector<int>>(),
+          .pages = json.at("pages").get<int64_t>()};
+}
+
+// Throws std::exception.
+StepRecord step_of(const StepJson& json) {
+  const auto run = json.at("run").get<std::string>();
+  const auto known = std::ranges::find(kRuns, run);
+  if (known == kRuns.end()) throw std::invalid_argument(fmt::format("'{}' is no way to run a step", run));
+  StepRecord step{.step = json.at("step").get<uint64_t>(),
+                  .prompt_tokens = json.at("prompt_tokens").get<int64_t>(),
+                  .decode_rows = json.at("decode_rows").get<int64_t>(),
+                  .drafts = json.value("drafts", int64_t{0}),
+                  .chosen_again = json.value("chosen_again", int64_t{0}),
+                  .bucket = json.at("bucket").get<int64_t>(),
+                  .run = *known,
+                  .reason = json.value("reason", std::string()),
+                  .us = json.at("us").get<double>(),
+                  .waiting = json.at("waiting").get<int64_t>(),
+                  .admitted = json.at("admitted").get<int64_t>(),
+                  .free_pages = json.at("free_pages").get<int64_t>()};
+  if (step.rows() < 1 || step.prompt_tokens < 0 || step.decode_rows < 0 || step.padding() < 0 || !(step.us >= 0))
+    throw std::invalid_argument("its numbers contradict each other");
+  return step;
+}
+
+}  // namespace
+
+StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)) {
+  file_ = std::fopen(path_.c_str(), "wb");
+  if (file_ == nullptr) throw Error({.doing = "write", .object = path_.string(), .detail = std::strerror(errno)});
+}
+
+StepLogWriter::~StepLogWriter() {
+  if (file_ != nullptr && std::fclose(file_) != 0)
+    fmt::print(stderr, "nodewright: cannot write '{}': {}; the log ends early\n", path_.string(), std::strerror(errno));
+}
+
+void StepLogWriter::write(const StepLogHead& head) {
+  append(StepJson{{"log", "nodewright steps"},
+                  {"device", head.device},
+                  {"model", head.model},
+                  {"date", head.date},
+                  {"max_batch", head.max_batch},
+                  {"step_tokens", head.step_tokens},
+                  {"buckets", head.buckets},
+                  {"pages", head.pages}}
+             .dump() +
+         "\n");
+}
+
+void StepLogWriter::write(const StepRecord& step) { append(line_of(step)); }
+
+void StepLogWriter::append(const std::string& line) {
+  if (file_ == nullptr) return;
+  bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size();
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_flush_ > kFlushedEvery) {
+    written = std::fflush(file_) == 0 && written;
+    last_flush_ = now;
+  }
+  if (written) return;
+  fmt::print(stderr, "nodewright: cannot write '{}': {}; the log ends here\n", path_.string(), std::strerror(errno));
+  std::fclose(file_);
+  file_ = nullptr;
+}
+
+StepLog read_step_log(const std::filesystem::path& path) {
+  const auto fail = [&](const std::string& detail) {
+    throw Error(
+        {.doing = "read", .object = path.string(), .detail = detail, .advice = "a file that --log has written"});
+  };
+  std::error_code unused;
+  if (std::filesystem::is_directory(path, unused)) fail("it is a folder");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(std::strerror(errno));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  StepLog log;
+  int number = 0;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    ++number;
+    try {
+      const StepJson json = StepJson::parse(line, nullptr, false);
+      if (!json.is_object()) throw std::invalid_argument("it is no JSON object");
+      if (number == 1)
+        log.head = head_of(json);
+      else
+        log.steps.push_back(step_of(json));
+    } catch (const std::exception& error) {
+      const std::string_view words = error.what();  // behind the parser's own "[json.exception.type_error.302] "
+      const size_t begin_of_words = words.starts_with('[') ? words.find("] ") + 2 : 0;
+      fail(fmt::format("line {}: {}", number, words.substr(begin_of_words)));
+    }
+  }
+  if (number == 0) fail("it has no line");
+  return log;
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,31 @@
+// The fields that a request line may have, with the other names they go by, and one line's fields by their first name.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/run/json_fields.h"
+
+namespace nodewright::cli {
+
+class LineFields {
+ public:
+  // Throws std::invalid_argument where `line` is no object, has a field that is not known, or has one by two names.
+  explicit LineFields(const LineJson& line);
+
+  // Null where the line does not have it, or has null. `name`: the first of its names in the table.
+  const LineJson* find(const std::string& name) const;
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  // As the line calls it, for errors.
+  std::string name_of(const std::string& name) const;
+
+ private:
+  struct Field {
+    std::string written;
+    const LineJson* value;
+  };
+  std::map<std::string, Field> fields_;
+};
+
+}  // namespace nodewright::cli

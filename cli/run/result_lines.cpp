@@ -1,0 +1,168 @@
+#include "cli/run/result_lines.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/output/npy.h"
+#include "cli/output/standard_output.h"
+
+namespace nodewright::cli {
+namespace {
+
+// In the words of OpenAI's interface and vLLM's, and of what has none there.
+const char* finish_reason(EndReason reason) {
+  switch (reason) {
+    case EndReason::stop_id:
+    case EndReason::stop_string:
+    case EndReason::complete:
+      return "stop";
+    case EndReason::length:
+      return "length";
+    case EndReason::cancelled:
+      return "cancelled";
+    case EndReason::failed:
+      return "failed";
+  }
+  return "failed";
+}
+
+LineJson usage_json(const LineOutput& output, const Resolution& end) {
+  return {{"prompt_tokens", output.prompt_tokens},
+          {"completion_tokens", end.outputs.size()},
+          {"cached_tokens", end.found_tokens}};
+}
+
+}  // namespace
+
+LineOutput output_of(const RequestLine& line, size_t k) {
+  LineOutput output;
+  output.line = line.number;
+  output.id = line.id;
+  if (line.says_n) output.index = static_cast<int>(k);
+  output.stream = line.stream;
+  output.prompt_tokens = std::ssize(line.spec.prompt);
+  if (k < line.outputs.size()) output.choice = line.outputs[k].choice;
+  return output;
+}
+
+LineJson ResultLines::head_of(const LineOutput& output) const {
+  LineJson line{{"id", output.id}};
+  if (output.index) line["index"] = *output.index;
+  return line;
+}
+
+void ResultLines::stream(LineOutput& output, const std::vector<int32_t>& tokens) {
+  std::string text;
+  if (tokenizer_ && !output.choice.stops) {
+    if (!output.text) output.text.emplace(*tokenizer_);
+    for (const int32_t token : tokens) text += output.text->push(token);
+  }
+  output.unsent.insert(output.unsent.end(), tokens.begin(), tokens.end());
+  print_delta(output, std::move(text));
+}
+
+// `text`: what is new of an output without stop strings. Tokens wait for the text that they complete.
+void ResultLines::print_delta(LineOutput& output, std::string text, bool last) {
+  if (output.choice.stops) {
+    text = output.choice.stops->text().substr(output.streamed);
+    output.streamed += text.size();
+  }
+  if (text.empty() && (output.unsent.empty() || (tokenizer_ && !last))) return;
+  LineJson line = head_of(output);
+  if (tokenizer_) line["delta"] = text;
+  line["token_ids"] = std::exchange(output.unsent, {});
+  print(line);
+}
+
+void ResultLines::end(LineOutput& output, const Resolution& end) {
+  std::vector<int32_t> text_ids = end.outputs;
+  LineJson result{{"token_ids", end.outputs}};
+  if (end.reason == EndReason::stop_id) {
+    result["stop_reason"] = text_ids.back();
+    text_ids.pop_back();  // no part of the text
+  }
+  if (output.choice.stops) {
+    output.choice.stops->finish();
+    if (end.reason == EndReason::stop_string) result["stop_reason"] = output.choice.stops->matched();
+  }
+  if (output.stream) print_delta(output, output.text ? output.text->flush() : "", true);
+  if (tokenizer_)
+    result["text"] = output.choice.stops ? output.choice.stops->text() : tokenizer_->decode(text_ids, true);
+  std::string fields;
+  if (output.choice.options.logprobs >= 0) fields += R"(,"logprobs":)" + logprobs_text(output.logprobs);
+  if (output.choice.options.prompt_logprobs >= 0)
+    fields += R"(,"prompt_logprobs":)" + logprobs_text(output.prompt_logprobs);
+  std::string message = end.message;
+  if (output.hidden_tokens > 0) result["hidden"] = written_hidden(output, message);
+  result["usage"] = usage_json(output, end);
+  print_result(output, finish_reason(end.reason), std::move(result), message, fields);
+}
+
+void ResultLines::refuse(const LineOutput& output, const std::string& message) {
+  print_result(output, "refused", {{"token_ids", LineJson::array()}}, message);
+}
+
+void ResultLines::cancel(const RequestLine& line) {
+  if (!line.refused.empty()) return refuse(output_of(line, 0), line.refused);
+  for (size_t k = 0; k < line.outputs.size(); ++k)
+    print_result(output_of(line, k), "cancelled", {{"token_ids", LineJson::array()}}, "");
+}
+
+void ResultLines::print_result(const LineOutput& output, const char* reason, LineJson result,
+                               const std::string& message, const std::string& fields) {
+  LineJson line = head_of(output);
+  line["finish_reason"] = reason;
+  line.update(result);
+  if (!message.empty()) line["message"] = message;
+  const bool served = line["finish_reason"] == "stop" || line["finish_reason"] == "length";
+  if (!served && first_unserved_.empty())
+    first_unserved_ = fmt::format("line {} was {}{}{}", output.line, reason, message.empty() ? "" : ": ", message);
+  ++counts_[reason];
+  ++count_;
+  print(line, fields);
+  if (!is_closed()) ++written_;
+}
+
+// The path, or null: what could not be written is the message, and in the end the first of them is an error.
+LineJson ResultLines::written_hidden(const LineOutput& output, std::string& message) {
+  const std::string number =
+      output.index ? fmt::format("{}.{}", output.line, *output.index) : std::to_string(output.line);
+  const std::filesystem::path path = hidden_dir_ / (number + ".npy");
+  try {
+    write_npy(path, output.hidden, output.hidden_tokens,
+              static_cast<int64_t>(output.hidden.size()) / output.hidden_tokens);
+    return path.string();
+  } catch (const Error& error) {
+    message += (message.empty() ? "" : "; ") + std::string(error.what());
+    if (!hidden_unwritten_) hidden_unwritten_ = error;
+    return nullptr;
+  }
+}
+
+void ResultLines::print(const LineJson& line, const std::string& fields) {
+  if (is_closed()) return;
+  try {
+    std::string text = line.dump(-1, ' ', false, LineJson::error_handler_t::replace);
+    text.insert(text.size() - 1, fields);
+    write_standard_output(text + "\n");
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    parts.detail += fmt::format("; {} whole results were written before", written_);
+    unwritten_.emplace(parts);
+  }
+}
+
+void ResultLines::demand_all_served() const {
+  if (unwritten_) throw *unwritten_;
+  if (hidden_unwritten_) throw *hidden_unwritten_;
+  if (first_unserved_.empty()) return;
+  int64_t unserved = 0;
+  for (const char* reason : {"refused", "failed", "cancelled"})
+    if (const auto count = counts_.find(reason); count != counts_.end()) unserved += count->second;
+  throw Error({.doing = "serve",
+               .object = fmt::format("{} of {} requests", unserved, count_),
+               .detail = "the first of them, " + first_unserved_});
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,181 @@
+// nodewright run: requests a line, served together as they come; one line of results for each output, in the order of
+// their ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/command.h"
+#include "cli/interruption.h"
+#include "cli/options/engine_options.h"
+#include "cli/options/option_pairs.h"
+#include "cli/options/sampling_options.h"
+#include "cli/options/whole_number.h"
+#include "cli/run/line_source.h"
+#include "cli/run/request_lines.h"
+#include "cli/run/result_lines.h"
+#include "cli/run/serving.h"
+#include "cli/session.h"
+#include "engine/engine.h"
+#include "engine/engine_report.h"
+#include "models/config/model_config.h"
+#include "runtime/error.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright::cli {
+namespace {
+
+// Of requests through a pipe that stays open, where --max-context does not say: the cache of a model's whole context
+// may be larger than its weights.
+constexpr int64_t kOpenContext = 4096;
+// A pipe that is open for so long, with the model loaded, is one that stays open.
+constexpr std::chrono::milliseconds kPatience{200};
+
+struct RunOptions {
+  SessionOptions session;
+  SamplingOptions sampling;  // of requests that do not say
+  std::string requests = "-";
+  int64_t max_tokens = 128;
+  EngineSettings engine;
+  std::string reserve = "all";
+  bool stats = false;
+  std::optional<double> rate;  // requests a second
+  std::filesystem::path hidden_dir;
+};
+
+// Lines of a file, all of them: they say what the engine must have. Of a pipe, those that come at once.
+std::vector<RequestLine> first_lines(LineSource& source) {
+  do source.wait_for_end(std::chrono::steady_clock::now() + kPatience);
+  while (source.is_file() && !source.ended());
+  return source.take();
+}
+
+// `all`: no other lines will come.
+EngineNeeds needs_of(const RunOptions& options, const std::vector<RequestLine>& lines, bool all) {
+  EngineNeeds needs;
+  if (!all) {
+    needs.prompt_tokens = INT32_MAX;
+    needs.max_context = kOpenContext;
+    needs.choices = true;
+    if (!options.hidden_dir.empty()) needs.hidden = HiddenStates::full;
+  }
+  for (const RequestLine& line : lines) {
+    const int64_t prompt = std::ssize(line.spec.prompt);
+    if (all) needs.prompt_tokens += prompt;
+    needs.max_context = std::max(needs.max_context, prompt + line.spec.max_tokens);
+    needs.choices |= std::ranges::any_of(
+        line.outputs, [](const AskedOutput& output) { return output.choice.options.needs_choices(); });
+    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, line.spec.hidden);
+  }
+  if (options.session.max_context > 0) needs.max_context = options.session.max_context;
+  return needs;
+}
+
+void make_folder(const char* option, const std::filesystem::path& folder) {
+  std::error_code failure;
+  if (folder.empty() || std::filesystem::is_directory(folder, failure)) return;
+  if (std::filesystem::create_directories(folder, failure); failure)
+    throw Error({.doing = std::string("use ") + option,
+                 .object = folder.string(),
+                 .detail = failure.message(),
+                 .fault = Fault::usage});
+}
+
+void check(const RunOptions& options) {
+  check(options.sampling);
+  if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
+    throw Error({.doing = "use",
+                 .object = "--rate",
+                 .detail = fmt::format("{} is outside 0.001 to 1e9", *options.rate),
+                 .fault = Fault::usage});
+  check_model_folder(options.session.model);
+}
+
+void serve(const RunOptions& options, LineSource& source, ResultLines& results) {
+  Session session(options.session, Loading::begun);
+  std::vector<RequestLine> lines = first_lines(source);
+  const bool all = source.ended();
+  if (all && lines.empty()) return;
+  EngineSettings settings = options.engine;
+  settings.engine.reserve = options.reserve == "prompt" ? Reserve::prompt : Reserve::all;
+  std::unique_ptr<Engine> engine;
+  try {
+    engine = make_engine(settings, options.session, session, needs_of(options, lines, all));
+  } catch (const Error&) {
+    if (!interrupted()) throw;
+    for (const RequestLine& line : lines) results.cancel(line);
+    return;
+  }
+  if (options.stats)
+    fmt::print(stderr, "load      {:.0f} ms\ntuning    {}\n{}", session.model().upload_ms(), session.tuning_words(),
+               start_report(engine->slots().built(), engine->slots().memory()));
+  Serving serving(*engine, source, std::move(lines), results,
+                  {.rate = options.rate, .seed = options.sampling.seed.value_or(0), .times = options.stats});
+  serving.run();
+  if (options.stats) serving.print_summary();
+  // To free memory the driver would wait for a kernel that does not end.
+  if (engine->slots().timed_out()) std::fflush(nullptr), std::_Exit(1);
+}
+
+int run_requests(const RunOptions& options) {
+  check(options);
+  std::optional<Tokenizer> tokenizer;
+  if (std::filesystem::exists(options.session.model / "tokenizer.json"))
+    tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+  const ModelConfig config = read_model_config(options.session.model);
+  check_pairs(options.engine, options.session, config.max_position);
+  tell_ignored(config.generation);
+  const LineOptions of_lines{options.session.model, options.sampling, options.max_tokens};
+  LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
+  make_folder("--hidden-dir", options.hidden_dir);
+
+  catch_interruption();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
+  ResultLines results(tokenizer, options.hidden_dir);
+  serve(options, source, results);
+  if (interrupted()) return interruption_exit_code();
+  if (const std::optional<Error> failure = source.failure()) throw *failure;
+  results.demand_all_served();
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
+  add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
+  command->get_option("--max-context")
+      ->description(fmt::format(
+          "tokens of the longest sequence (default: as needed; through a pipe that stays open, {})", kOpenContext));
+  command
+      ->add_option(
+          "--requests", options->requests,
+          "JSON lines, a request each; docs/requests.md has their fields. -: standard input, served as it comes")
+      ->capture_default_str();
+  command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
+      ->check(whole_number<uint32_t, 1>)
+      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
+  command->add_option("--max-batch,--max-num-seqs", options->engine.engine.max_batch, "requests served at once")
+      ->check(whole_number<int, 1>)
+      ->capture_default_str();
+  add_engine_options(*command, options->engine);
+  command
+      ->add_option("--reserve", options->reserve,
+                   "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
+                   "preempted where they run out")
+      ->check(CLI::IsMember({"all", "prompt"}))
+      ->capture_default_str();
+  command->add_option("--hidden-dir", options->hidden_dir,
+                      "folder for the hidden states that requests ask for: a .npy file each, float32 [tokens, hidden]");
+  command->add_option("--rate", options->rate, "requests a second, at random times (default: all at once)");
+  command->add_flag("--stats", options->stats, "print times and counts to stderr");
+  command->callback([options, &chosen] { chosen = [options] { return run_requests(*options); }; });
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,216 @@
+// The device's half of the pipeline: two slots with inputs, outputs and graphs of their own over one cache, a stream
+// for steps and one for the copies of their tokens. Decides nothing: PipelineState says what is in which slot.
+//
+//   write_row(slots.inputs(0, 8), ...);        free to write when the slot is
+//   slots.launch({.slot = 0, .bucket = 8, .live = 5, .sampled = 5});
+//   slots.sample(0);                           or with rows that are chosen again: write_choice(slots.choices(0), ...)
+//   slots.wait(0);                             [5] tokens
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/device/prefill_form.h"
+#include "engine/device/step_clock.h"
+#include "engine/device/step_inputs.h"
+#include "engine/device/table_updates.h"
+#include "engine/schedule/bucket_set.h"
+#include "engine/schedule/pipeline.h"
+#include "graph/plan_run.h"
+#include "models/plan/choice_graph.h"
+#include "models/plan/decoder_graph.h"
+#include "models/plan/score_graph.h"
+#include "runtime/event.h"
+
+namespace nodewright {
+
+// A graph of the start, and what it cost.
+struct BuiltBucket {
+  int slot = 0;
+  int bucket = 0;            // rows; 0: the plan of eager_rows
+  size_t nodes = 0;          // 0 when eager
+  uint64_t bytes = 0;        // of device memory, as estimate_exec() says; 0 when eager
+  double ms = 0;             // of the thread that built it
+  int built = 0, total = 0;  // graphs so far, with this one, and in the end
+};
+
+// A token of a prompt whose log probability is asked for.
+struct ScoredRow {
+  int32_t step_row = 0;  // of the token before it
+  int32_t token = 0;
+  int32_t logprobs = 0;  // of how many of the likeliest
+};
+
+// What a start took to build everything. Wall time, of all threads together.
+struct BuiltGraphs {
+  std::vector<BuiltBucket> graphs;           // the largest bucket first, its slots in their order
+  size_t products = 0;                       // of a library, whose kernels were loaded first
+  double products_ms = 0;                    // that this took
+  size_t threads = 1;                        // that built
+  double ms = 0;                             // of the steps' plans and graphs
+  double choice_ms = 0;                      // of those of second choices; 0 without options.choices
+  uint64_t free_before = 0, free_after = 0;  // bytes of device memory
+};
+
+// Device memory of an engine.
+struct MemoryUse {
+  uint64_t weights = 0;
+  uint64_t state = 0;   // inputs, activations and outputs of all slots
+  uint64_t graphs = 0;  // estimated
+  uint64_t pages = 0;
+  uint64_t total() const { return weights + state + graphs + pages; }
+};
+
+struct StepSlotsOptions {
+  BucketSet buckets{{1}};               // rows of the graphs
+  int eager_rows = 0;                   // of a plan that is launched node by node, as bucket 0; 0: none
+  int64_t max_context = 0;              // tokens
+  int64_t sequences = 1;                // open at once
+  int64_t most_sampled = 0;             // rows of a step that choose; 0: one for each sequence
+  int64_t pages = 0;                    // of the cache; 0: what the memory limit leaves
+  std::optional<int64_t> window_pages;  // of layers with a window beside others; nothing: as many as of the others
+  int64_t request_pages = 0;            // that the cache must have at least; 0: for max_context
+  uint64_t memory_limit = 0;            // bytes of weights, state, graphs and pages together; 0: none
+  Numerics numerics = Numerics::fast;
+  bool choices = false;  // rows may be chosen again
+  HiddenStates hidden = HiddenStates::none;
+  std::shared_ptr<const Tuning> tuning;  // of this device and model, or none
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
+  // Told of every graph when it is there, by the thread that built it, under a lock; may be empty.
+  std::function<void(const BuiltBucket&)> built;
+
+  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  PrefillForm prefill = PrefillForm::graph;
+};
+
+class StepSlots {
+ public:
+  // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, in as
+  // many threads as help: the largest first. The model must outlive this. Throws Error where memory is short, naming
+  // the options that contradict each other, or a kernel does not compile.
+  StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
+  ~StepSlots();  // waits for both streams
+  StepSlots(const StepSlots&) = delete;
+  StepSlots& operator=(const StepSlots&) = delete;
+
+  // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
+  // may be in flight, and what steps left for steps is lost: the next ones are told their tokens and all tables. After
+  // an Error only destruction is right.
+  void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
+
+  // The pinned input block of a bucket. Buckets of one slot share memory.
+  const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
+
+  struct Launch {
+    int slot = 0;
+    int bucket = 0;                           // one of the buckets, or 0 with eager_rows
+    int32_t live = 0;                         // rows that are written
+    int32_t sampled = 0;                      // of those, the first rows: their next token is chosen
+    std::span<const PageCopy> copies;         // run before the step, in this order
+    std::span<const TablePages> tables = {};  // of sequences whose pages have changed since the last launch
+    bool prompt = false;                      // it has prompt tokens
+    bool chooses_again = true;                // sample() may be told so: logits are kept
+    int32_t hidden = 0;                       // rows, the first, whose hidden states come back with the tokens
+    std::span<const ScoredRow> scored = {};   // told with the tokens; only with options.choices
+  };
+  // Submits the copies, the changes of tables and the step, which chooses a token for each sampled row. Does not wait.
+  void launch(const Launch& launch);
+  // What the second choice of the slot's last launch takes and gives. Only with options.choices.
+  const ChoiceInputs& choices(int slot) const { return last_graph(slot).choice.host_inputs; }
+  const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
+  // Where the scores of the `index`-th scored row of the slot's last launch are, when its tokens are there.
+  struct Score {
+    const ChoiceOutputs& outputs;
+    int32_t row;
+  };
+  Score score(int slot, size_t index) const;
+  // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
+  void sample(int slot, int32_t choices = 0);
+  // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
+  void write_table(int32_t sequence, std::span<const int32_t> pages) const {
+    slots_[0].memory->write_table(sequence, 0, pages);
+  }
+  // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
+  void set_counts(int32_t sequence, std::span<const int32_t> counts);
+  // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
+  // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.
+  std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
+  // [rows, hidden] of the slot's last launch, when its tokens are there; valid as long as they are.
+  std::span<const float> hidden(int slot) const;
+  // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
+  bool timed_out() const { return timed_out_; }
+
+  // The stream that steps run on; for measuring.
+  const Stream& stream() const { return compute_; }
+  // Every later step is recorded there, until null; for measuring.
+  void time_with(StepClock* clock) { clock_ = clock; }
+  // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
+  void poison(int slot);
+
+  KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
+  const MemoryUse& memory() const { return memory_; }
+  const BuiltGraphs& built() const { return built_; }
+
+ private:
+  struct Graph {
+    DecodeState state;
+    ChoiceState choice;
+    std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
+    std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
+  };
+  struct Slice {
+    ScoreState state;
+    std::unique_ptr<PlanRun> run;
+  };
+  struct Slot {
+    std::unique_ptr<DecodeSlot> memory;
+    std::unique_ptr<ChoiceSlot> choices;  // may be null
+    std::unique_ptr<ScoreSlot> scores;    // null without choices
+    std::unique_ptr<TableUpdates> tables;
+    Event sampled, copied;
+    std::map<int, Graph> graphs;  // by bucket; 0: eager
+    std::vector<Slice> slices;    // of scored rows, in order
+    size_t scored = 0;            // rows of the last launch
+    int bucket = 0;               // of the last launch
+    int32_t tokens = 0;           // that it chooses
+    uint64_t hidden = 0;          // elements of hidden states that come back
+  };
+
+  using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
+
+  Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
+  const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
+  const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
+  void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
+  uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
+  size_t building_threads(const StepSlotsOptions& options) const;
+  void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
+  void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
+  size_t slices_of(const Slot& slot, size_t scored) const;
+
+  Device& device_;
+  KernelCache& kernels_;
+  std::unique_ptr<KvCache> cache_;
+  MemoryUse memory_;
+  BuiltGraphs built_;
+  uint64_t page_bytes_;
+  int64_t hidden_ = 0;  // elements of a hidden state
+  std::vector<int64_t> group_of_layer_;
+  StepClock* clock_ = nullptr;
+  bool timed_out_ = false;
+  std::vector<Slot> slots_;  // [kSlots]
+  Stream compute_, copies_;  // destroyed first
+};
+
+}  // namespace nodewright

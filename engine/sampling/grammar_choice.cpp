@@ -1,0 +1,48 @@
+#include "engine/sampling/grammar_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// One request's place in its grammar.
+struct GrammarPlace {
+  std::shared_ptr<Grammar> grammar;
+  std::vector<int32_t> eos;
+  int32_t state = 0;
+  size_t tokens = 0;  // that led here
+
+  void push(int32_t token) {
+    state = grammar->after(state, token);
+    ++tokens;
+    if (state < 0)
+      throw Error({.doing = "follow the grammar", .detail = fmt::format("token {} may not come here", token)});
+  }
+};
+
+}  // namespace
+
+ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos) {
+  const auto place = std::make_shared<GrammarPlace>(GrammarPlace{std::move(grammar), std::move(eos)});
+  ChoiceOptions options;
+  options.allow = [place](std::span<const int32_t> outputs, std::span<uint32_t> allowed) {
+    while (place->tokens < outputs.size()) place->push(outputs[place->tokens]);
+    const std::vector<uint32_t>& mask = place->grammar->allowed(place->state);
+    std::ranges::copy(std::span(mask).first(std::min(mask.size(), allowed.size())), allowed.begin());
+    if (!place->grammar->is_complete(place->state)) return;
+    for (const int32_t id : place->eos)
+      if (id >= 0 && static_cast<size_t>(id) / 32 < allowed.size())
+        allowed[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  };
+  options.ends = [place](int32_t token) -> std::optional<EndReason> {
+    place->push(token);
+    return place->grammar->is_final(place->state) ? std::optional(EndReason::complete) : std::nullopt;
+  };
+  return options;
+}
+
+}  // namespace nodewright

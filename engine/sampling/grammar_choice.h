@@ -1,0 +1,21 @@
+// A request that follows a grammar: its masks, and the end of its text.
+//
+//   const auto words = std::make_shared<GrammarVocabulary>(tokenizer, config.vocab);
+//   const auto grammar = std::make_shared<Grammar>(words, "(yes|no)");
+//   engine.submit(spec, sampling, constrained_to(grammar, config.eos));
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/sampling/choice_options.h"
+#include "text/grammar/grammar.h"
+
+namespace nodewright {
+
+// A request's masks and its end: of `eos` each is allowed exactly where the text is complete, and the request ends
+// where nothing else may follow. Fills `allow` and `ends`.
+ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos);
+
+}  // namespace nodewright

@@ -1,0 +1,94 @@
+#include "models/config/config_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/json_file.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+
+using nlohmann::json;
+
+const json* ConfigFields::find(const std::string& key) const {
+  const auto found = object_.find(key);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+int64_t ConfigFields::integer(const std::string& key, int64_t absent, int64_t least, int64_t most) const {
+  const json* value = find(key);
+  return value ? integer_in(*value, key, least, most) : absent;
+}
+
+int64_t ConfigFields::integer_in(const json& value, const std::string& key, int64_t least, int64_t most) const {
+  if (!value.is_number_integer()) wrong_type(key, value, "an integer");
+  const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
+  if (beyond || value.get<int64_t>() < least || value.get<int64_t>() > most)
+    refuse(fmt::format("{}{} is {}, expected {} to {}", prefix_, key, value.dump(), least, most));
+  return value.get<int64_t>();
+}
+
+double ConfigFields::number(const std::string& key, double absent, double least, double most, bool open) const {
+  const json* value = find(key);
+  if (!value) return absent;
+  if (!value->is_number()) wrong_type(key, *value, "a number");
+  const double number = value->get<double>();
+  if (!std::isfinite(number) || number < least || number > most || (open && number == least))
+    refuse(fmt::format("{}{} is {}, expected {} {} and at most {}", prefix_, key, value->dump(),
+                       open ? "above" : "at least", least, most));
+  return number;
+}
+
+bool ConfigFields::boolean(const std::string& key, bool absent) const {
+  const json* value = find(key);
+  if (!value) return absent;
+  if (!value->is_boolean()) wrong_type(key, *value, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigFields::text(const std::string& key, std::string absent) const {
+  const json* value = find(key);
+  if (!value) return absent;
+  if (!value->is_string()) wrong_type(key, *value, "text");
+  return value->get<std::string>();
+}
+
+const json* ConfigFields::object(const std::string& key) const {
+  const json* value = find(key);
+  if (!value) return nullptr;
+  if (!value->is_object()) wrong_type(key, *value, "an object");
+  return value->empty() ? nullptr : value;
+}
+
+std::vector<int64_t> ConfigFields::token_ids(const std::string& key) const {
+  std::vector<int64_t> ids;
+  const json* value = find(key);
+  if (!value) return ids;
+  if (!value->is_array() && !value->is_number_integer()) wrong_type(key, *value, "an integer or a list of integers");
+  for (const json& id : value->is_array() ? *value : json::array({*value})) {
+    const int64_t token = integer_in(id, key, -1, kMostTokens);
+    if (token >= 0) ids.push_back(token);
+  }
+  return ids;
+}
+
+std::optional<int64_t> ConfigFields::token_id(const std::string& key, std::optional<int64_t> absent) const {
+  if (!object_.contains(key)) return absent;
+  const std::vector<int64_t> ids = token_ids(key);
+  if (ids.size() > 1) refuse(fmt::format("{}{} has {} token ids, expected one", prefix_, key, ids.size()));
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+void ConfigFields::refuse(std::string detail, std::string advice) const {
+  throw Error({.doing = "read the model configuration",
+               .object = path_,
+               .detail = std::move(detail),
+               .advice = std::move(advice)});
+}
+
+void ConfigFields::wrong_type(const std::string& key, const json& value, std::string_view expected) const {
+  refuse(fmt::format("{}{} is {}, expected {}", prefix_, key, in_quotes(value.dump()), expected));
+}
+
+}  // namespace nodewright

@@ -1,0 +1,234 @@
+#include "models/plan/decode_state.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels_src/advance.h"
+#include "kernels_src/attend.h"
+#include "kernels_src/flash_decode.h"
+#include "kernels_src/matvec_shape.h"
+#include "kernels_src/tile_shape.h"
+#include "models/kv_cache.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+uint64_t round_up_8(int64_t n) { return static_cast<uint64_t>(row_stride(n)); }
+
+StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits) {
+  const auto n = static_cast<uint64_t>(rows);
+  StepInputs in;
+  const auto take = [&]<class T>(View<T>& view, const char* name, uint64_t count) {
+    view = arena.take<T>(name, count, "input", 16);
+  };
+  take(in.n_live, "n_live", 1);
+  take(in.n_sampled, "n_sampled", 1);
+  take(in.keeps_logits, "keeps_logits", 1);
+  take(in.tokens, "tokens", n);
+  take(in.positions, "positions", n);
+  take(in.sequences, "sequences", n);
+  take(in.temperature, "temperature", n);
+  take(in.min_p, "min_p", n);
+  take(in.top_k, "top_k", n);
+  take(in.top_p, "top_p", n);
+  take(in.seed, "seed", n);
+  take(in.output_index, "output_index", n);
+  if (limits.steps.several()) {
+    take(in.steps_done, "steps_done", 1);
+    take(in.left, "left", n);
+    take(in.caller_row, "caller_row", n);
+    take(in.stop_ids, "stop_ids", n * static_cast<uint64_t>(kMostStopIds));
+  }
+  return in;
+}
+
+void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
+                         const Device& device) {
+  s.rows = shape.rows;
+  s.sampled_rows = shape.sampled_rows;
+  const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
+  s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
+  if (shape.folds_post_norms(config)) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
+  s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
+  if (!shape.takes_rope_flash_decode(config))
+    s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
+  s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
+  s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
+  if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
+  if (shape.may_leave_gained(config)) {
+    s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
+    const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
+    s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks) * round_up_8(s.rows));
+  }
+  if (shape.with_products()) {
+    s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
+    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
+    if (!device.driver().is_cpu())
+      s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
+  }
+  const int64_t single_rows = shape.single_rows(config);
+  const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, shape, device.properties())};
+  const bool in_cluster =
+      shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
+  if (attend.splits > 1 && !in_cluster)
+    s.partials = arena.take<float>(
+        "attention.partials",
+        static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats()),
+        "workspace");
+  s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
+  s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
+  if (!shape.needs_head_product())
+    s.best = arena.take<ScoredToken>(
+        "best", sampled * static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count));
+  s.tokens = arena.take<int32_t>("tokens", n, "output");
+  if (const int64_t rows = shape.hidden_rows(); rows > 0)
+    s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
+}
+
+void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const DecodeLimits& limits) {
+  const auto sequences = static_cast<uint64_t>(limits.sequences);
+  s.table_stride = pages_for(limits.max_context);
+  s.last_token = arena.take<int32_t>("last_token", sequences, "state");
+  s.block_table = arena.take<int32_t>(
+      "block_table", static_cast<uint64_t>(config.page_groups()) * sequences * static_cast<uint64_t>(s.table_stride),
+      "state");
+  const AttendShape attend{s.rows, config.heads, config.kv_heads, config.head_dim, 1};
+  s.arrivals = arena.take<int32_t>("attention.arrivals", static_cast<uint64_t>(s.rows * attend.head_tiles()), "state");
+}
+
+uint64_t inputs_bytes(const DecodeLimits& limits) {
+  Arena arena = Arena::measuring();
+  lay_out_inputs(arena, limits.rows, limits);
+  return arena.used_bytes();
+}
+
+// Buckets below the largest split a row's attention over more blocks, so the largest layout is not always the last.
+uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, const Device& device) {
+  uint64_t most = 0;
+  for (int64_t rows = 1; rows <= limits.rows; ++rows) {
+    Arena arena = Arena::measuring();
+    DecodeState s;
+    lay_out_activations(arena, s, config, step_shape(config, limits, rows), device);
+    most = std::max(most, arena.used_bytes());
+  }
+  return most;
+}
+
+uint64_t hidden_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  int64_t most = 0;
+  for (int64_t rows = 1; rows <= limits.rows; ++rows)
+    most = std::max(most, step_shape(config, limits, rows).hidden_rows());
+  return static_cast<uint64_t>(most * config.hidden) * sizeof(float);
+}
+
+uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  Arena arena = Arena::measuring();
+  DecodeState s;
+  s.rows = limits.rows;
+  lay_out_kept(arena, s, config, limits);
+  return arena.used_bytes();
+}
+
+}  // namespace
+
+StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
+  StepShape shape = step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics,
+                               limits.tuning ? limits.tuning->of(rows) : StepTuning{});
+  shape.hidden = limits.hidden;
+  shape.steps = limits.steps;
+  return shape;
+}
+
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
+  if (step.takes_flash_decode(config)) {
+    const FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim};
+    const int64_t cells = shape.rows * shape.head_tiles();
+    // A cluster starts when all its blocks can, so they leave room to the kernels before and after
+    // (docs/attention.md).
+    if (device.has_clusters())
+      return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
+    return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
+  }
+  const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.single_rows(config);
+  const AttendShape shape{rows, config.heads, config.kv_heads, config.head_dim, 1};
+  const int64_t blocks = rows * shape.head_tiles();
+  return std::clamp<int64_t>((2 * device.sm_count + blocks - 1) / blocks, 1, 64);
+}
+
+FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
+                         attention_splits(config, step, device)};
+  shape.clusters = device.has_clusters();
+  if (shape.clusters && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
+  if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
+  if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
+  shape.spread(device.sm_count);
+  while (shape.rope_launch_shape().shared_bytes > static_cast<unsigned>(device.shared_optin_bytes) && shape.warps > 1)
+    shape.warps /= 2;
+  return shape;
+}
+
+DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
+    : DecodeSlot(device, config, limits, std::make_shared<DeviceBuffer>(device, "kept", kept_bytes(limits, config))) {
+  fill_device(device, kept_->address(), std::byte{0}, kept_->bytes(), kept_->name());
+}
+
+DecodeSlot::DecodeSlot(const DecodeSlot& first)
+    : DecodeSlot(first.device_, first.config_, first.limits_, first.kept_) {}
+
+DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                       std::shared_ptr<DeviceBuffer> kept)
+    : device_(device),
+      config_(config),
+      limits_(limits),
+      inputs_(device, "inputs", inputs_bytes(limits)),
+      activations_(device, "activations", activations_bytes(limits, config, device)),
+      kept_(std::move(kept)),
+      host_inputs_(device, "host.inputs", inputs_.bytes()),
+      host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.steps.most * limits.rows) * sizeof(int32_t)) {
+  // No value of a padded row matters, but every byte that is loaded or copied has been written once.
+  fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
+  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
+  if (const uint64_t bytes = hidden_bytes(limits, config); bytes > 0)
+    host_hidden_.emplace(device, "host.hidden", bytes);
+}
+
+DecodeState DecodeSlot::state(int64_t rows) const {
+  DecodeState s;
+  s.rows = rows;
+  Arena inputs(inputs_), activations(activations_), kept(*kept_);
+  Arena host_inputs(host_inputs_.name(), reinterpret_cast<uint64_t>(host_inputs_.data()), host_inputs_.bytes());
+  s.inputs = lay_out_inputs(inputs, rows, limits_);
+  s.host_inputs = lay_out_inputs(host_inputs, rows, limits_);
+  s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
+  s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
+  lay_out_activations(activations, s, config_, shape(rows), device_);
+  lay_out_kept(kept, s, config_, limits_);
+  s.scratch = activations.ranges();
+  s.kept = kept.ranges();
+  s.steps = limits_.steps;
+  s.host_tokens = {static_cast<int32_t*>(host_tokens_.data()), static_cast<uint64_t>(limits_.steps.most * rows)};
+  if (s.hidden.count > 0) s.host_hidden = {static_cast<float*>(host_hidden_->data()), s.hidden.count};
+  s.host_tokens_range = {"host.tokens", s.host_tokens.address(), s.host_tokens.bytes(), "output"};
+  return s;
+}
+
+uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_->bytes(); }
+
+void DecodeSlot::write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const {
+  const DecodeState s = state(1);
+  const auto at = static_cast<uint64_t>(sequence * s.table_stride + first);
+  for (int64_t group = 0; group < config_.page_groups(); ++group)
+    write_view(device_, s.table_of_group(group).subview(at, pages.size()), pages, "block_table");
+}
+
+void DecodeSlot::poison() {
+  fill_device(device_, activations_.address(), std::byte{0xff}, activations_.bytes(), activations_.name());
+  std::memset(host_inputs_.data(), 0xff, host_inputs_.bytes());
+}
+
+}  // namespace nodewright

@@ -1,0 +1,151 @@
+// The device memory of one decode slot: inputs of a step, activations, outputs, and the tables of the sequences' pages,
+// which stay from step to step. One slot serves every bucket up to its largest, since buckets never run at once; a
+// bucket's views are its own layout of the same buffers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels_src/scored_token.h"
+#include "models/config/model_config.h"
+#include "models/plan/step_shape.h"
+#include "runtime/arena.h"
+#include "runtime/memory.h"
+
+namespace nodewright {
+
+// Of the products of one plan, on a GPU: cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace). The
+// reference product takes none.
+inline constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
+
+struct DecodeLimits {
+  int64_t rows = 1;                           // of the largest bucket
+  int64_t max_context = 0;                    // tokens of the longest sequence
+  int64_t sequences = 1;                      // that may be open at once
+  int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
+  Numerics numerics = Numerics::fast;
+  int64_t most_sampled = 0;  // rows of a step that choose; 0: one for each sequence
+  HiddenStates hidden = HiddenStates::none;
+  LaunchSteps steps;
+  std::shared_ptr<const Tuning> tuning;  // or none
+  int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
+  bool operator==(const DecodeLimits&) const = default;
+};
+
+// How a step of `rows` rows within the limits is computed.
+StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows);
+
+// What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
+// `data` may be dereferenced) and on the device.
+struct StepInputs {
+  View<int32_t> n_live;        // [1] rows that count; the others store nothing
+  View<int32_t> n_sampled;     // [1] of those, the first rows: their next token is chosen
+  View<int32_t> keeps_logits;  // [1] 0: where the head can, it leaves no logits that no choice reads
+  View<int32_t> tokens;        // [rows] token id, or -1: the sequence's last token, already on the device
+  View<int32_t> positions;     // [rows] of that token; its keys are written there and it attends to 0 .. position
+  View<int32_t> sequences;     // [rows] index into last_token and block_table
+  View<float> temperature;     // [rows] below 1e-5: greedy
+  View<float> min_p;           // [rows] 0: all
+  View<int32_t> top_k;         // [rows] 0: all
+  View<float> top_p;           // [rows] 1: all
+  View<uint64_t> seed;         // [rows]
+  View<int32_t> output_index;  // [rows] which output of its sequence the next token is
+
+  // Of a launch of several steps (kernels_src/advance.h), else empty.
+  View<int32_t> steps_done;  // [1] 0
+  View<int32_t> left;        // [rows] tokens that the row may still choose
+  View<int32_t> caller_row;  // [rows] 0, 1, ...
+  View<int32_t> stop_ids;    // [rows, kMostStopIds]
+};
+
+// Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
+struct DecodeState {
+  int64_t rows = 0;
+  StepInputs inputs;       // device
+  StepInputs host_inputs;  // pinned
+  NamedRange inputs_range, host_inputs_range;
+  int64_t sampled_rows = 0;   // rows of logits
+  View<float> residual;       // [rows, hidden rounded up to 8], padding zero
+  View<float> mid_residual;   // the same between the two blocks of a layer, where post norms are folded; else empty
+  View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
+  View<float> q;              // [rows, heads, head_dim] rotated
+  View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
+  View<bf16> activated;       // [rows, intermediate rounded up to 8]
+  View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
+  View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
+  View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
+  View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/project_add.h)
+  View<bf16> gate_up;         // [rows, 2 intermediate rounded up to 8], of products; else empty
+  View<uint8_t> workspace;    // of products on a GPU
+  View<float> logits;         // [sampled_rows, logits_stride]
+  int64_t logits_stride = 0;  // vocab rounded up to 8
+  View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
+  View<float> partials;       // attention splits (kernels_src/attend.h)
+  View<int32_t> arrivals;     // zero between launches
+  View<int32_t> tokens;       // [rows] chosen
+  View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
+  View<float> host_hidden;    // the same, pinned
+  View<int32_t> last_token;   // [sequences] fed to the next step
+  View<int32_t> block_table;  // [page groups, sequences, table_stride] pool pages of each sequence, in order
+  int64_t table_stride = 0;   // pages of the longest sequence
+  // [sequences, table_stride], of the layers of a group (ModelConfig::page_group)
+  View<int32_t> table_of_group(int64_t group) const {
+    const uint64_t count = last_token.count * static_cast<uint64_t>(table_stride);
+    return block_table.subview(static_cast<uint64_t>(group) * count, count);
+  }
+  LaunchSteps steps;
+  View<int32_t> host_tokens;  // [most steps, rows] pinned
+  NamedRange host_tokens_range;
+  std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
+  std::vector<NamedRange> kept;     // live across launches: arrivals, last_token, block_table
+};
+
+class DecodeSlot {
+ public:
+  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits);
+  // Another slot for the same sequences, whose steps run on the same stream: inputs, activations and outputs of its
+  // own.
+  explicit DecodeSlot(const DecodeSlot& first);
+
+  // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
+  DecodeState state(int64_t rows) const;
+  StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
+  const DecodeLimits& limits() const { return limits_; }
+  uint64_t bytes() const;  // of device memory, with what slots share
+  // Where every bucket's activations lie, each in its own layout.
+  const DeviceBuffer& activations() const { return activations_; }
+
+  // The pages of a sequence, in all groups alike, from its page `first` on: for the steps of this slot and of those
+  // that share its memory.
+  // Blocks; nothing that reads them may be in flight.
+  void write_table(int32_t sequence, int64_t first, std::span<const int32_t> pages) const;
+
+  // Fills every activation and the pinned input block with NaN bytes, for tests: nothing may depend on what a step
+  // leaves behind.
+  void poison();
+
+ private:
+  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits, std::shared_ptr<DeviceBuffer> kept);
+
+  Device& device_;
+  ModelConfig config_;
+  DecodeLimits limits_;
+  DeviceBuffer inputs_, activations_;
+  std::shared_ptr<DeviceBuffer> kept_;
+  PinnedBuffer host_inputs_, host_tokens_;
+  std::optional<PinnedBuffer> host_hidden_;
+};
+
+// Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
+// invariant, with one, at most 64; where they are a cluster, enough to give half the SMs one, at most 16. Or as tuned.
+// Depends on these and the device only, so a row's bits do not depend on its neighbours' lengths or on max_context.
+int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
+
+// Of the rows that choose, on tensor cores; as measured, or as the shape itself says.
+FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
+
+}  // namespace nodewright

@@ -1,0 +1,121 @@
+#include "models/plan/decoder_graph.h"
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "models/plan/lowering.h"
+
+namespace nodewright {
+namespace {
+
+void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s,
+                     DecodePurpose purpose) {
+  for (const NamedRange& range : model.weights().ranges()) g.declare(range, {.live_in = true});
+  for (const NamedRange& range : model.frequencies_ranges()) g.declare(range, {.live_in = true});
+  for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
+  g.declare(s.host_inputs_range, {.live_in = true});
+  g.declare(s.inputs_range);
+  // A workspace is written and read back within one launch, and a loop's body might never run: a plan cannot see that
+  // what they read has been written, so it counts as always valid.
+  const bool loops = purpose == DecodePurpose::step && s.steps.loop;
+  for (const NamedRange& range : s.scratch)
+    g.declare(range, {.live_in = loops || range.kind == "workspace", .live_out = range.kind == "output"});
+  for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
+  // Of several steps the host says beforehand that nothing was chosen.
+  if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
+}
+
+// `again`: of the loop that the step is the body of; empty outside one.
+void advance(const Emission& e, const Kernel<Advance>& kernel, Condition again) {
+  const DecodeState& s = e.s;
+  const StepInputs& in = s.inputs;
+  e.g.launch("advance", kernel,
+             {.chosen = s.tokens,
+              .n_live = in.n_live,
+              .n_sampled = in.n_sampled,
+              .steps_done = in.steps_done,
+              .tokens = in.tokens,
+              .positions = in.positions,
+              .sequences = in.sequences,
+              .temperature = in.temperature,
+              .min_p = in.min_p,
+              .top_k = in.top_k,
+              .top_p = in.top_p,
+              .seed = in.seed,
+              .output_index = in.output_index,
+              .left = in.left,
+              .caller_row = in.caller_row,
+              .stop_ids = in.stop_ids,
+              .delivered = s.host_tokens,
+              .again = again,
+              .rows = static_cast<int32_t>(s.rows),
+              .most_steps = static_cast<int32_t>(s.steps.most)},
+             Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a row moves only where one ends
+}
+
+LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const DecodeState& s, int64_t l) {
+  const DecoderWeights& w = model.weights();
+  const LayerWeights* own = &w.layers()[count_of(l)];
+  const bool is_last = l + 1 == model.config().layers;
+  return {own,
+          is_last ? w.final_norm().gain : own[1].attention_norm.gain,
+          cache.layer(l),
+          s.table_of_group(model.config().page_group(l)),
+          model.frequencies(l),
+          model.config().window_of(l)};
+}
+
+// At most, to make room for.
+constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
+
+}  // namespace
+
+Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
+                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy) {
+  const ModelConfig& config = model.config();
+  const DecoderWeights& w = model.weights();
+  const bool chooses = purpose != DecodePurpose::prefill;
+  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows),
+                 {{"bucket", std::to_string(s.rows)}});
+  declare_buffers(g, model, cache, s, purpose);
+  const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
+  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(config.layers) + kNodesAroundBlocks);
+
+  const auto step = [&](GraphBuilder& builder, View<int32_t> delivered) {
+    Emission e{builder, config, k.shape, w, s, chooses, delivered};
+    e.layer.next_gain = w.layers().front().attention_norm.gain;
+    for (const DecoderKernels::Run& run : k.first) run.emit(e);
+    for (int64_t l = 0; l < config.layers; ++l) {
+      const auto scope = builder.scope("l" + std::to_string(l));
+      e.layer = layer_place(model, cache, s, l);
+      for (const DecoderKernels::Run& run : k.layer) run.emit(e);
+    }
+    if (chooses)
+      for (const DecoderKernels::Run& run : k.last) run.emit(e);
+    return e;
+  };
+
+  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  if (steps.loop) {
+    const ConditionHandle again = g.condition("again", 1);
+    g.while_loop("steps", again, [&](GraphBuilder& body) { advance(step(body, {}), k.advance, again); });
+  } else if (steps.several()) {
+    for (int64_t i = 0; i < steps.most; ++i) {
+      const auto scope = g.scope("s" + std::to_string(i));
+      advance(step(g, {}), k.advance, {});
+    }
+  } else {
+    step(g, purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{});
+  }
+  return std::move(g).finish(policy);
+}
+
+bool is_attention(const PlanNode& node) {
+  static const std::set<std::string_view> kNames = {"attend", "attend_tiles", "flash_decode", "rope_attend",
+                                                    "rope_flash_decode"};
+  return kNames.contains(node.kernel_name());
+}
+
+}  // namespace nodewright

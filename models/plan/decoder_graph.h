@@ -1,0 +1,30 @@
+// Start reading here: one decode step of a network as a plan. What it computes is in models/plan/families.cpp,
+// which kernels compute it in models/plan/lowering.cpp.
+//
+// Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
+// key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With
+// products (models/plan/step_shape.h) such rows lie together, behind the n_sampled rows that choose a token.
+#pragma once
+
+#include "graph/graph_builder.h"
+#include "models/decoder_model.h"
+#include "models/kv_cache.h"
+#include "models/plan/decode_state.h"
+#include "models/plan/decoder_kernels.h"
+
+namespace nodewright {
+
+// step: ends in logits and the next token, which it delivers to the host; as many steps as the state's LaunchSteps say.
+// serve: one step, and whoever launches it copies the token, on another stream. prefill: fills the cache, ends with the
+// last layer.
+enum class DecodePurpose : uint8_t { step, serve, prefill };
+
+// A plan named "decode.b<rows>" or "prefill.b<rows>". Everything is borrowed and must outlive its runs. Throws Error
+// naming the node that cannot be.
+Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
+                  const DecodeState& state, DecodePurpose purpose, EdgePolicy policy);
+
+// A node that attends: where a piecewise run is cut.
+bool is_attention(const PlanNode& node);
+
+}  // namespace nodewright

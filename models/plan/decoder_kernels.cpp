@@ -1,0 +1,120 @@
+#include "models/plan/decoder_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "models/plan/row_stride.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+LoweredStep lowered_step(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  return lower(network_of(config), {config, step, device});
+}
+
+KernelChoice advance_choice(const StepShape& step) {
+  return kernel_choice<Advance>({"advance", {}}, advance_shape(static_cast<unsigned>(step.rows)));
+}
+
+// The plan as measured: of another algorithm than the first that the library proposes, or of one that it proposes for
+// other rows; null where this version of it has none such.
+std::shared_ptr<const MatmulPlan> tuned_product(const MatmulPlanner& planner, const std::string& name,
+                                                const MatmulShape& shape, const ProductTuning& tuning) {
+  const MatmulOptions candidate{.candidate = static_cast<int>(std::max<int64_t>(tuning.algorithm, 1)) - 1};
+  try {
+    if (tuning.as_rows == 0 || tuning.as_rows == shape.m) return planner.plan(name, shape, candidate);
+    MatmulShape proposed = shape;
+    proposed.m = tuning.as_rows;
+    return planner.plan(name, shape, {.algorithm = planner.plan(name, proposed, candidate)->algorithm()});
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+// x . W^T, of rows that lie as far apart as W's.
+std::shared_ptr<const MatmulPlan> planned(const MatmulPlanner& planner, const ProductChoice& choice) {
+  const int64_t stride = row_stride(choice.cols);
+  const MatmulShape shape{.m = choice.rows,
+                          .n = choice.outputs,
+                          .k = choice.cols,
+                          .transpose_b = true,
+                          .output = choice.output,
+                          .lda = stride,
+                          .ldb = stride,
+                          .ldy = choice.y_stride,
+                          .beta = choice.beta};
+  if (choice.tuning != ProductTuning{})
+    if (auto plan = tuned_product(planner, choice.name, shape, choice.tuning)) return plan;
+  return planner.plan(choice.name, shape);
+}
+
+std::pair<const LoadedKernel*, LaunchShape> loaded(KernelCache& cache, const KernelChoice& choice,
+                                                   int64_t carveout_percent) {
+  const LoadedKernel& kernel = cache.get(choice.request);
+  check_kernel(kernel, choice.args_bytes, choice.shape);
+  cache.allow_shared(kernel, choice.shape.shared_bytes);
+  LaunchShape shape = choice.shape;
+  if (carveout_percent > 0 && !choice.of_attention) shape.shared_carveout_percent = static_cast<int>(carveout_percent);
+  return {&kernel, shape};
+}
+
+}  // namespace
+
+bool DecoderKernels::has_head_product() const {
+  return std::any_of(last.begin(), last.end(), [](const Run& run) { return !run.lowered.products.empty(); });
+}
+
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step,
+                                                   const DeviceProperties& device) {
+  const LoweredStep lowered = lowered_step(config, step, device);
+  std::vector<KernelRequest> requests;
+  for (const std::vector<Lowered>* runs : {&lowered.first, &lowered.layer, &lowered.last})
+    for (const Lowered& run : *runs)
+      for (const KernelChoice& choice : run.kernels) requests.push_back(choice.request);
+  if (step.steps.several()) requests.push_back(advance_choice(step).request);
+  return requests;
+}
+
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+  LoweredStep lowered = lowered_step(config, step, cache.device().properties());
+  const int64_t carveout = step.tuning.shared.carveout;
+  std::optional<MatmulPlanner> planner;  // opens the library
+  const auto load_all = [&](std::vector<Lowered>& runs) {
+    std::vector<DecoderKernels::Run> all;
+    for (Lowered& run : runs) {
+      LoadedRun loaded_run;
+      for (const KernelChoice& choice : run.kernels) loaded_run.kernels.push_back(loaded(cache, choice, carveout));
+      if (!run.products.empty() && !planner) planner.emplace(cache.device(), cache);
+      for (const ProductChoice& choice : run.products) loaded_run.products.push_back(planned(*planner, choice));
+      all.push_back({std::move(run), std::move(loaded_run)});
+    }
+    return all;
+  };
+  DecoderKernels k{.shape = step, .travel = lowered.travel};
+  k.first = load_all(lowered.first);
+  k.layer = load_all(lowered.layer);
+  k.last = load_all(lowered.last);
+  if (step.steps.several()) {
+    const auto [kernel, shape] = loaded(cache, advance_choice(step), carveout);
+    k.advance = {kernel, shape};
+  }
+  return k;
+}
+
+std::string lowering_text(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  const LoweredStep lowered = lowered_step(config, step, device);
+  std::string text = fmt::format("{} rows; the residual travels {}\n", step.rows, to_string(lowered.travel));
+  for (const auto& [travel, why] : lowered.ways_passed) text += fmt::format("  not {}: {}\n", to_string(travel), why);
+  for (const LoweringNote& note : lowered.notes) {
+    text += fmt::format("{}: {}\n", note.operations, note.row);
+    for (const std::string& kernel : note.kernels) text += fmt::format("  {}\n", kernel);
+    for (const auto& [row, why] : note.passed) text += fmt::format("  not {}: {}\n", row, why);
+  }
+  return text;
+}
+
+}  // namespace nodewright

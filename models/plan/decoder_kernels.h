@@ -1,0 +1,46 @@
+// The kernels of a decode plan, specialised for one model, bucket and device: a network, lowered and loaded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels_src/advance.h"
+#include "models/config/model_config.h"
+#include "models/plan/lowering.h"
+#include "models/plan/step_shape.h"
+#include "runtime/kernel_cache.h"
+
+namespace nodewright {
+
+struct DecoderKernels {
+  // A run of operations with its kernels.
+  struct Run {
+    Lowered lowered;
+    LoadedRun loaded;
+    void emit(Emission& e) const { lowered.emit(loaded, e); }
+  };
+
+  StepShape shape = 1;
+  Travel travel = Travel::plain;
+  std::vector<Run> first, layer, last;
+  Kernel<Advance> advance;  // empty where a launch is one step
+
+  // Whether the head is a library's product.
+  bool has_head_product() const;
+};
+
+// What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.
+std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& shape,
+                                                   const DeviceProperties& device);
+
+// Throws Error when a kernel does not compile, with the compiler's words, and where a step of products is asked for and
+// there is no cuBLASLt.
+DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& shape);
+
+// The operations of the network, for each the kernel that was chosen for a step of this shape, and why the rows of the
+// table before it were not.
+std::string lowering_text(const ModelConfig& config, const StepShape& shape, const DeviceProperties& device);
+
+}  // namespace nodewright

@@ -1,0 +1,231 @@
+// Attention: rotation, the cache, and each row's look at it. Rows that choose attend one by one; a prompt's in tiles.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels_src/attend.h"
+#include "kernels_src/attend_tiles.h"
+#include "kernels_src/flash_decode.h"
+#include "kernels_src/rope_append.h"
+#include "kernels_src/rope_flash_decode.h"
+#include "models/kv_cache.h"
+#include "models/plan/lowering_rows.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+constexpr int64_t kLargestHeadDim = 256;  // a warp holds one key at least: 32 lanes of 8 elements
+
+// What precedes attention: the norm of heads and the rotation, where the network has them, and the cache's new entries.
+struct IntoCache {
+  size_t operations = 0;  // 0: another run
+  bool head_norm = false, rotates = false;
+};
+IntoCache into_cache(std::span<const Op> ops) {
+  IntoCache found;
+  size_t at = 0;
+  const auto take = [&](OpKind kind) { return at < ops.size() && ops[at].kind == kind && ++at > 0; };
+  found.head_norm = take(OpKind::head_norm);
+  found.rotates = take(OpKind::rotate);
+  if (take(OpKind::append)) found.operations = at;
+  return found;
+}
+
+std::vector<Constant> heads_of(const Situation& at) {
+  const AttendShape attend{at.step.single_rows(at.config), at.config.heads, at.config.kv_heads, at.config.head_dim, 1};
+  return {{"kHeads", at.config.heads},
+          {"kKvHeads", at.config.kv_heads},
+          {"kHeadDim", at.config.head_dim},
+          {"kPaddedHeadDim", attend.padded_head_dim()},
+          {"kPageSize", kPageTokens}};
+}
+
+std::vector<Constant> with_rotation(const Situation& at, const IntoCache& into) {
+  std::vector<Constant> constants = heads_of(at);
+  constants.insert(constants.end(), {constant("kRotate", into.rotates), constant("kHeadNorm", into.head_norm),
+                                     constant("kNorm", at.config.norm)});
+  return constants;
+}
+
+template <KernelArgs A>
+KernelChoice attention_choice(KernelRequest request, const LaunchShape& shape) {
+  KernelChoice choice = kernel_choice<A>(std::move(request), shape);
+  choice.of_attention = true;
+  return choice;
+}
+
+// Keys that a row attends to, at most: those of the longest context, or of its window.
+int64_t most_keys(const Emission& e) {
+  const int64_t context = e.s.table_stride * kPageTokens;
+  return e.layer.window ? std::min(e.layer.window, context) : context;
+}
+
+// Of q . k, for powers of two.
+float score_scale(const ModelConfig& config) {
+  return static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
+}
+
+// Of the splits that meet in global memory, if they do.
+View<int32_t> arrivals_of(const DecodeState& s) { return s.partials.count > 0 ? s.arrivals : View<int32_t>{}; }
+
+uint64_t written_kv_bytes(const Emission& e) { return sizeof(bf16) * count_of(2 * e.s.rows * e.config.kv_width()); }
+
+void emit_rope_flash_decode(const LoadedRun& run, Emission& e) {
+  const StepInputs& in = e.s.inputs;
+  e.g.launch("attend", run.kernel<RopeFlashDecode>(),
+             {.qkv = e.s.qkv,
+              .frequencies = e.layer.frequencies,
+              .q_gain = e.layer.weights->q_norm,
+              .k_gain = e.layer.weights->k_norm,
+              .positions = in.positions,
+              .sequences = in.sequences,
+              .block_table = e.layer.table,
+              .n_live = in.n_live,
+              .kv = e.layer.kv,
+              .y = e.s.attended,
+              .partials = e.s.partials,
+              .arrivals = arrivals_of(e.s),
+              .qkv_stride = e.config.qkv_width(),
+              .table_stride = e.s.table_stride,
+              .y_stride = e.layer.weights->out.stride,
+              .window = e.layer.window,
+              .eps = e.config.eps,
+              .scale = score_scale(e.config)},
+             Traffic{e.s.qkv.bytes() + sizeof(bf16) * count_of(2 * e.s.rows * most_keys(e) * e.config.kv_width()),
+                     e.s.attended.bytes() + written_kv_bytes(e)});
+}
+
+void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates) {
+  const StepInputs& in = e.s.inputs;
+  e.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
+             {.qkv = e.s.qkv,
+              .frequencies = e.layer.frequencies,
+              .q_gain = e.layer.weights->q_norm,
+              .k_gain = e.layer.weights->k_norm,
+              .positions = in.positions,
+              .sequences = in.sequences,
+              .block_table = e.layer.table,
+              .n_live = in.n_live,
+              .q = e.s.q,
+              .kv = e.layer.kv,
+              .qkv_stride = e.config.qkv_width(),
+              .table_stride = e.s.table_stride,
+              .eps = e.config.eps},
+             Traffic{e.s.qkv.bytes(), e.s.q.bytes() + written_kv_bytes(e)});
+}
+
+// Rows one by one: with tiles behind them, those that choose.
+void emit_single_rows(const LoadedRun& run, Emission& e, bool with_tiles) {
+  const StepInputs& in = e.s.inputs;
+  const int64_t rows = e.s.sampled_rows;
+  e.g.launch("attend", run.kernel<Attend>(),
+             {.q = e.s.q,
+              .kv = e.layer.kv,
+              .positions = in.positions,
+              .sequences = in.sequences,
+              .block_table = e.layer.table,
+              .n_live = with_tiles ? in.n_sampled : in.n_live,
+              .y = e.s.attended,
+              .partials = e.s.partials,
+              .arrivals = arrivals_of(e.s),
+              .table_stride = e.s.table_stride,
+              .y_stride = e.layer.weights->out.stride,
+              .window = e.layer.window,
+              .scale = score_scale(e.config)},
+             Traffic{sizeof(float) * count_of(rows * e.config.query_width()) +
+                         sizeof(bf16) * count_of(2 * rows * most_keys(e) * e.config.kv_width()),
+                     sizeof(bf16) * count_of(rows * e.layer.weights->out.stride)});
+}
+
+void emit_tiles(const LoadedRun& run, Emission& e) {
+  const StepInputs& in = e.s.inputs;
+  e.g.launch(
+      "attend_tiles", run.kernel<AttendTiles>(1),
+      {.q = e.s.q,
+       .kv = e.layer.kv,
+       .positions = in.positions,
+       .sequences = in.sequences,
+       .block_table = e.layer.table,
+       .n_first = in.n_sampled,
+       .n_live = in.n_live,
+       .y = e.s.attended,
+       .table_stride = e.s.table_stride,
+       .y_stride = e.layer.weights->out.stride,
+       .window = e.layer.window,
+       .scale = score_scale(e.config)},
+      Traffic{e.s.q.bytes() + sizeof(bf16) * count_of(2 * most_keys(e) * e.config.kv_width()), e.s.attended.bytes()});
+}
+
+void check_head_dim(const ModelConfig& config) {
+  if (config.head_dim <= kLargestHeadDim) return;
+  throw Error({.doing = "build attention for",
+               .object = config.architecture,
+               .detail = "head_dim is " + std::to_string(config.head_dim) + ", the kernel takes at most " +
+                         std::to_string(kLargestHeadDim)});
+}
+
+}  // namespace
+
+// attended = attention(rope(qkv)), and the cache's new entries, in one kernel.
+Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel) {
+  const IntoCache into = into_cache(ops);
+  if (into.operations == 0 || !begins(ops.subspan(into.operations), {OpKind::attend})) return {};
+  check_head_dim(at.config);
+  if (!at.step.takes_flash_decode(at.config))
+    return at.step.numerics == Numerics::invariant ? "its sums depend on the number of rows"
+                                                   : "tensor cores take no heads of this size";
+  if (!at.step.takes_rope_flash_decode(at.config)) return "a prompt's rows attend in tiles";
+  const FlashDecodeShape flash = flash_decode_shape(at.config, at.step, at.device);
+  return Lowered{
+      .operations = into.operations + 1,
+      .kernels = {attention_choice<RopeFlashDecode>(
+          {"rope_flash_decode", constants_of(flash.constants(), with_rotation(at, into))}, flash.rope_launch_shape())},
+      .emit = emit_rope_flash_decode};
+}
+
+// q = rope(q), and the cache's new entries.
+Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel) {
+  const IntoCache into = into_cache(ops);
+  if (into.operations == 0) return {};
+  check_head_dim(at.config);
+  return Lowered{
+      .operations = into.operations,
+      .kernels = {kernel_choice<RopeAppend>(
+          {"rope_append", with_rotation(at, into)},
+          rope_append_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.heads),
+                            static_cast<unsigned>(at.config.kv_heads), into.head_norm))},
+      .emit = [rotates = into.rotates](const LoadedRun& run, Emission& e) { emit_rope_append(run, e, rotates); }};
+}
+
+// attended = attention(q): rows one by one, and with products the others in tiles.
+Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel) {
+  if (!begins(ops, {OpKind::attend})) return {};
+  const ModelConfig& config = at.config;
+  Lowered lowered{.operations = 1};
+  if (at.step.takes_flash_decode(config)) {
+    const FlashDecodeShape flash = flash_decode_shape(config, at.step, at.device);
+    lowered.kernels = {attention_choice<Attend>({"flash_decode", constants_of(flash.constants(), heads_of(at))},
+                                                flash.launch_shape())};
+  } else {
+    const AttendShape attend{at.step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
+                             attention_splits(config, at.step, at.device)};
+    lowered.kernels = {
+        attention_choice<Attend>({"attend", constants_of(attend.constants(), heads_of(at))}, attend.launch_shape())};
+  }
+  const bool with_tiles = at.step.with_products();
+  if (with_tiles) {
+    const AttendTilesShape tiles{at.step.rows, config.heads, config.kv_heads, config.head_dim,
+                                 at.device.shared_optin_bytes};
+    std::vector<Constant> constants = heads_of(at);
+    constants.push_back({"kStages", tiles.stages()});
+    lowered.kernels.push_back(
+        attention_choice<AttendTiles>({"attend_tiles", std::move(constants)}, tiles.launch_shape()));
+  }
+  lowered.emit = [with_tiles](const LoadedRun& run, Emission& e) {
+    if (!with_tiles || e.chooses) emit_single_rows(run, e, with_tiles);
+    if (with_tiles) emit_tiles(run, e);
+  };
+  return lowered;
+}
+
+}  // namespace nodewright

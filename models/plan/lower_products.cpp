@@ -1,0 +1,160 @@
+// Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
+#include "kernels_src/gate.h"
+#include "kernels_src/norm_add.h"
+#include "kernels_src/norm_rows.h"
+#include "models/plan/lowering_rows.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kNoLibrary = "the step's products are kernels of its own";
+
+// Of the head, whose rows are those that choose, and of the layers, which are all.
+bool is_of_head(const Op& op) { return op.part == Part::final_norm || op.part == Part::head; }
+bool library_takes(const Situation& at, const Op& op) {
+  return is_of_head(op) ? at.step.has_head_product() : at.step.with_products();
+}
+
+template <class T, class U>
+void emit_product(const LoadedRun& run, Emission& e, const std::string& name, View<T> x, const Op& product, View<U> y) {
+  const auto& plan = run.products.at(0);
+  e.g.product(name, plan,
+              {.a = x,
+               .b = e.matrix(product.part).data,
+               .c = {},
+               .bias = {},
+               .y = y,
+               .workspace = plan->workspace_bytes() > 0 ? e.s.workspace : View<uint8_t>{}});
+}
+
+ProductChoice product_of_layer(const Situation& at, const Op& product, Element output, int64_t y_stride, float beta) {
+  return {std::string(to_string(product.part)),
+          at.step.rows,
+          product.cols,
+          product.outputs,
+          output,
+          y_stride,
+          tuning_of(at.step.tuning, product.part).product,
+          beta};
+}
+
+void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
+  const bool of_head = is_of_head(norm);
+  e.g.launch(norm.part == Part::feed_forward_norm ? "feed_forward_norm" : "norm", run.kernel<NormRows>(),
+             {.x = e.s.residual,
+              .gain = e.norm(norm.part).gain,
+              .y = e.s.normed,
+              .n_live = of_head ? e.s.inputs.n_sampled : e.s.inputs.n_live,
+              .eps = e.config.eps});
+}
+
+}  // namespace
+
+// normed = norm(x).
+Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
+  if (!begins(ops, {OpKind::norm})) return {};
+  const Op& norm = ops[0];
+  if (!library_takes(at, norm)) return kNoLibrary;
+  const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
+  return Lowered{.operations = 1,
+                 .kernels = {kernel_choice<NormRows>(
+                     {"norm_rows", {constant("kNorm", at.config.norm), {"kCols", at.config.hidden}}},
+                     norm_rows_shape(static_cast<unsigned>(rows)))},
+                 .emit = [norm](const LoadedRun& run, Emission& e) { emit_norm_rows(run, e, norm); }};
+}
+
+// x += W y, in place.
+Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::product, OpKind::add})) return {};
+  const Op& product = ops[0];
+  if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
+  if (product.bias) return "it has a bias";
+  return Lowered{.operations = 2,
+                 .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1)},
+                 .emit = [product](const LoadedRun& run, Emission& e) {
+                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
+                 }};
+}
+
+// x += norm(W y): a product, then a kernel that norms and adds.
+Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
+  const Op &product = ops[0], &post_norm = ops[1];
+  if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
+  if (product.bias) return "it has a bias";
+  const int64_t stride = row_stride(at.config.hidden);
+  return Lowered{.operations = 3,
+                 .kernels = {kernel_choice<NormAdd>({"norm_add", {constant("kNorm", at.config.norm)}},
+                                                    norm_add_shape(static_cast<unsigned>(at.step.rows)))},
+                 .products = {product_of_layer(at, product, Element::f32, stride, 0)},
+                 .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
+                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
+                   // A product writes no padding behind its last row.
+                   const auto written = static_cast<uint64_t>((e.s.rows - 1) * stride + e.config.hidden);
+                   e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
+                              {.x = e.s.projected.subview(0, written),
+                               .gain = e.post_gain(post_norm.part),
+                               .residual = e.s.residual,
+                               .n_live = e.s.inputs.n_live,
+                               .stride = stride,
+                               .eps = e.config.eps});
+                 }};
+}
+
+// y = W x.
+Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::product})) return {};
+  const Op& product = ops[0];
+  if (!library_takes(at, product)) return kNoLibrary;
+  if (product.bias) return "it has a bias";
+  Lowered lowered{.operations = 1};
+  if (product.part == Part::head) {
+    ProductTuning tuning = at.step.tuning.head.product;
+    if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
+    lowered.products = {{"head", at.step.sampled_rows, product.cols, product.outputs, Element::f32,
+                         row_stride(product.outputs), tuning, 0}};
+    lowered.emit = [product](const LoadedRun& run, Emission& e) {
+      // As the product writes it: without padding behind the last row.
+      e.logits =
+          e.s.logits.subview(0, static_cast<uint64_t>((e.s.sampled_rows - 1) * e.s.logits_stride + product.outputs));
+      e.best = e.s.best.subview(0, 0);
+      emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
+    };
+    return lowered;
+  }
+  if (travel != Travel::plain) return kNoLibrary;
+  if (product.part == Part::gate_up) {
+    lowered.products = {product_of_layer(at, product, Element::bf16, row_stride(product.outputs), 0)};
+    lowered.emit = [product](const LoadedRun& run, Emission& e) {
+      emit_product(run, e, node_name(product), e.s.normed, product, e.s.gate_up);
+    };
+  } else {
+    lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
+    lowered.emit = [product](const LoadedRun& run, Emission& e) {
+      emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
+    };
+  }
+  return lowered;
+}
+
+// activated = f(gate) * up.
+Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
+  if (!begins(ops, {OpKind::activate})) return {};
+  if (!ops[0].gated) return "no gate";
+  return Lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<Gate>({"gate", {constant("kActivation", at.config.activation)}},
+                                      gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate))},
+      .emit = [](const LoadedRun& run, Emission& e) {
+        e.g.launch("gate", run.kernel<Gate>(),
+                   {.x = e.s.gate_up,
+                    .y = e.s.activated,
+                    .n_live = e.s.inputs.n_live,
+                    .outputs = e.config.intermediate,
+                    .x_stride = row_stride(2 * e.config.intermediate),
+                    .y_stride = e.matrix(Part::down).stride});
+      }};
+}
+
+}  // namespace nodewright

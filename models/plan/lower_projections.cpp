@@ -1,0 +1,287 @@
+// Products with the step's own kernels, with the norm before them and the sum behind them: in tiles on tensor cores, or
+// row by row.
+#include <algorithm>
+
+#include "kernels_src/matvec_shape.h"
+#include "kernels_src/norm_gate_up.h"
+#include "kernels_src/norm_project.h"
+#include "kernels_src/project.h"
+#include "kernels_src/project_add.h"
+#include "kernels_src/tile_shape.h"
+#include "models/plan/lowering_rows.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+// In front of the constants of a kernel that norms.
+void add_norm(std::vector<Constant>& constants, const Situation& at, Norms norms) {
+  if (norms == Norms::none) return;
+  constants.push_back(constant("kNorm", at.config.norm));
+  constants.push_back(constant("kPostNorm", norms == Norms::post_and_own));
+}
+
+Norms norms_of(Travel travel) {
+  switch (travel) {
+    case Travel::gained:
+      return Norms::gained;
+    case Travel::deferred:
+      return Norms::post_and_own;
+    case Travel::plain:
+      break;
+  }
+  return Norms::own;
+}
+
+// Why the step's projections are a library's, or nothing.
+std::string library_is_used(const Situation& at, Travel travel) {
+  if (!at.step.with_products() || (travel == Travel::gained && holds_rows(at))) return {};
+  return "the step's products are a library's";
+}
+
+constexpr const char* kOnlyInTiles = "its rows come times the next gain, which tiles alone read";
+
+// The kernels that a run asks for, by the form of its residual: of the first layer, where nothing has been added yet,
+// and of the others.
+template <class Choose>
+Attempt by_residual(const Op& norm, Travel travel, const Choose& choose, Lowered lowered) {
+  if (travel == Travel::deferred && norm.part == Part::attention_norm) {
+    Attempt own = choose(Norms::own);
+    if (std::holds_alternative<std::string>(own)) return own;
+    lowered.kernels = std::get<Lowered>(own).kernels;
+  }
+  Attempt others = choose(norms_of(travel));
+  if (std::holds_alternative<std::string>(others)) return others;
+  lowered.kernels.push_back(std::get<Lowered>(others).kernels.at(0));
+  return lowered;
+}
+
+Attempt one_kernel(std::variant<KernelChoice, std::string> choice) {
+  if (auto* why = std::get_if<std::string>(&choice)) return *why;
+  return Lowered{.kernels = {std::get<KernelChoice>(std::move(choice))}};
+}
+
+// The kernel for the residual as it is: the last one, but the first where nothing has been added.
+size_t kernel_for(const LoadedRun& run, const Residual& residual) {
+  return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
+}
+
+void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
+  const WeightMatrix& w = e.matrix(product.part);
+  NormProject args{.weight = w.data,
+                   .bias = w.bias,
+                   .y = e.s.qkv,
+                   .n_live = e.s.inputs.n_live,
+                   .outputs = w.rows,
+                   .y_stride = product.outputs,
+                   .eps = e.config.eps};
+  const size_t kernel = kernel_for(run, e.residual);
+  const View<float> next = e.other_residual();
+  read_residual(args, e.residual, e.norm(norm.part), next);
+  e.g.launch(node_name(product), run.kernel<NormProject>(kernel), args);
+  e.settle_residual(next);
+}
+
+void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
+  const WeightMatrix& w = e.matrix(product.part);
+  NormGateUp args{.weight = w.data,
+                  .bias = w.bias,
+                  .y = e.s.activated,
+                  .n_live = e.s.inputs.n_live,
+                  .outputs = w.rows,
+                  .y_stride = e.matrix(Part::down).stride,
+                  .eps = e.config.eps};
+  const View<float> next = e.other_residual();
+  read_residual(args, e.residual, e.norm(norm.part), next);
+  e.g.launch(node_name(product), run.kernel<NormGateUp>(kernel_for(run, e.residual)), args);
+  e.settle_residual(next);
+}
+
+void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Travel travel) {
+  const WeightMatrix& w = e.matrix(product.part);
+  const auto kernel = run.kernel<ProjectAdd>();
+  ProjectAdd args{.x = e.input_of(product.part),
+                  .weight = w.data,
+                  .bias = w.bias,
+                  .residual = e.s.residual,
+                  .n_live = e.s.inputs.n_live,
+                  .outputs = w.rows,
+                  .x_stride = w.stride,
+                  .residual_stride = row_stride(e.config.hidden)};
+  if (travel == Travel::gained) {
+    const GainedResidual gained{e.s.gained, e.squares(kernel.shape.grid[0])};
+    args.next_gain = e.gain_behind(product.part);
+    args.gained = gained.gained;
+    args.squares = gained.squares;
+    e.residual = gained;
+  } else {
+    e.residual = PlainResidual{e.s.residual};
+  }
+  e.g.launch(node_name(product), kernel, args);
+}
+
+void emit_project(const LoadedRun& run, Emission& e, const Op& product, const Op& post_norm) {
+  const WeightMatrix& w = e.matrix(product.part);
+  e.g.launch(node_name(product), run.kernel<Project>(),
+             {.x = e.input_of(product.part),
+              .weight = w.data,
+              .bias = w.bias,
+              .y = e.s.projected,
+              .n_live = e.s.inputs.n_live,
+              .outputs = w.rows,
+              .x_stride = w.stride,
+              .y_stride = row_stride(e.config.hidden)});
+  e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, e.s.projected, e.post_gain(post_norm.part)};
+}
+
+}  // namespace
+
+bool holds_rows(const Situation& at) {
+  return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
+}
+
+std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
+                                              Norms norms, int64_t rows, std::vector<Constant> constants,
+                                              uint64_t args_bytes) {
+  const bool holds = holds_rows(at) && rows > kTilesToRows;
+  if (!at.step.takes_tiles(rows) && !holds)
+    return "not a step of tiles: " + std::to_string(rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
+           std::to_string(kTilesToRows);
+  const bool gained = norms == Norms::gained;
+  add_norm(constants, at, norms);
+  if (norms != Norms::none) constants.push_back(constant("kGained", gained));
+  const TileShape wanted{rows,
+                         product.cols,
+                         row_stride(product.cols),
+                         product.outputs,
+                         unit,
+                         norms != Norms::none,
+                         norms == Norms::post_and_own,
+                         gained,
+                         holds,
+                         tuning_of(at.step.tuning, product.part).tile};
+  if (wanted.held && !wanted.holds()) return "registers do not hold its rows";
+  const TileShape shape = wanted.fitting(at.device.sm_count, at.device.shared_optin_bytes);
+  const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
+  if (ring == 0) return "a block's shared memory does not hold it";
+  return KernelChoice{{std::string("tile_") + name, constants_of(shape.constants(ring), constants)},
+                      shape.launch_shape(at.device.sm_count, ring),
+                      args_bytes};
+}
+
+KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, Norms norms, int64_t rows,
+                    std::vector<Constant> constants, uint64_t args_bytes) {
+  add_norm(constants, at, norms);
+  MatvecShape shape{rows,
+                    product.cols,
+                    row_stride(product.cols),
+                    product.outputs,
+                    unit,
+                    norms != Norms::none,
+                    tuning_of(at.step.tuning, product.part).matvec};
+  shape.fit_segment(at.device.sm_count);
+  return {{name, constants_of(shape.constants(), constants)}, shape.launch_shape(at.device.sm_count), args_bytes};
+}
+
+// f(Wgate norm(x)) * (Wup norm(x)), or f(Wup norm(x) + b).
+static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
+  if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
+  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
+  const Constant activation = constant("kActivation", at.config.activation);
+  if (tiles && !activate.gated) return "no gate";
+  if (!tiles && travel == Travel::gained) return kOnlyInTiles;
+  const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
+  const auto choose = [&](Norms norms) -> Attempt {
+    if (tiles)
+      return one_kernel(
+          tiled(at, "norm_gate_up", product, unit, norms, at.step.rows, {activation}, sizeof(NormGateUp)));
+    return one_kernel(matvec(at, "norm_gate_up", product, unit, norms, at.step.rows,
+                             {constant("kBias", product.bias), constant("kGated", activate.gated), activation},
+                             sizeof(NormGateUp)));
+  };
+  return by_residual(norm, travel, choose,
+                     {.operations = 3, .emit = [norm, product](const LoadedRun& run, Emission& e) {
+                        emit_norm_gate_up(run, e, norm, product);
+                      }});
+}
+Attempt lower_tile_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return norm_gate_up(at, ops, travel, true);
+}
+Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return norm_gate_up(at, ops, travel, false);
+}
+
+// W norm(x) + b.
+static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
+  if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
+  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  const Op &norm = ops[0], &product = ops[1];
+  if (tiles && product.bias) return "it has a bias";
+  if (!tiles && travel == Travel::gained) return kOnlyInTiles;
+  const auto choose = [&](Norms norms) -> Attempt {
+    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, norms, at.step.rows, {}, sizeof(NormProject)));
+    return one_kernel(matvec(at, "norm_project", product, 1, norms, at.step.rows, {constant("kBias", product.bias)},
+                             sizeof(NormProject)));
+  };
+  return by_residual(norm, travel, choose,
+                     {.operations = 2, .emit = [norm, product](const LoadedRun& run, Emission& e) {
+                        emit_norm_project(run, e, norm, product);
+                      }});
+}
+Attempt lower_tile_norm_project(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return norm_project(at, ops, travel, true);
+}
+Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return norm_project(at, ops, travel, false);
+}
+
+// x += W y + b.
+static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
+  if (!begins(ops, {OpKind::product, OpKind::add})) return {};
+  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  const Op& product = ops[0];
+  if (tiles && product.bias) return "it has a bias";
+  if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
+  Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, Norms::none, at.step.rows,
+                                             {constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
+                          : one_kernel(matvec(at, "project_add", product, 1, Norms::none, at.step.rows,
+                                              {constant("kBias", product.bias)}, sizeof(ProjectAdd)));
+  if (auto* lowered = std::get_if<Lowered>(&attempt)) {
+    lowered->operations = 2;
+    lowered->emit = [product, travel](const LoadedRun& run, Emission& e) { emit_project_add(run, e, product, travel); };
+  }
+  return attempt;
+}
+Attempt lower_tile_project_add(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return project_add(at, ops, travel, true);
+}
+Attempt lower_project_add(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return project_add(at, ops, travel, false);
+}
+
+// x += norm(W y), of which the kernel that reads x next does the norm and the sum.
+static Attempt project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
+  if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
+  if (travel != Travel::deferred) return "its norm is left to the next kernel, and none takes it";
+  const Op &product = ops[0], &post_norm = ops[1];
+  if (tiles && product.bias) return "it has a bias";
+  Attempt attempt = tiles ? one_kernel(tiled(at, "project", product, 1, Norms::none, at.step.rows, {}, sizeof(Project)))
+                          : one_kernel(matvec(at, "project", product, 1, Norms::none, at.step.rows,
+                                              {constant("kBias", product.bias)}, sizeof(Project)));
+  if (auto* lowered = std::get_if<Lowered>(&attempt)) {
+    lowered->operations = 3;
+    lowered->emit = [product, post_norm](const LoadedRun& run, Emission& e) {
+      emit_project(run, e, product, post_norm);
+    };
+  }
+  return attempt;
+}
+Attempt lower_tile_project(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return project(at, ops, travel, true);
+}
+Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel travel) {
+  return project(at, ops, travel, false);
+}
+
+}  // namespace nodewright

@@ -1,0 +1,215 @@
+#include "models/plan/lowering.h"
+
+#include <fmt/format.h>
+
+#include "models/plan/lowering_rows.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// In order: what comes first wins. Runs of more operations stand before runs of fewer, the step's own kernels before a
+// library's, tiles before rows.
+constexpr LoweringRow kRows[] = {
+    {"embed", lower_embed},
+    {"tile_norm_gate_up", lower_tile_norm_gate_up},
+    {"norm_gate_up", lower_norm_gate_up},
+    {"tile_norm_project", lower_tile_norm_project},
+    {"norm_project", lower_norm_project},
+    {"rope_flash_decode", lower_rope_flash_decode},
+    {"rope_append", lower_rope_append},
+    {"attend", lower_attend},
+    {"tile_project", lower_tile_project},
+    {"project", lower_project},
+    {"tile_project_add", lower_tile_project_add},
+    {"project_add", lower_project_add},
+    {"tile_logits of gained rows", lower_tile_logits_gained},
+    {"tile_logits", lower_tile_logits},
+    {"logits", lower_logits},
+    {"norm_hidden", lower_hidden},
+    {"sample", lower_sample},
+    {"norm_rows", lower_norm_rows},
+    {"library product, norm_add", lower_product_norm_add},
+    {"library product onto the residual", lower_product_add},
+    {"library product", lower_product},
+    {"gate", lower_gate},
+};
+
+std::string describe_run(std::span<const Op> ops) {
+  std::string text;
+  for (const Op& op : ops) {
+    text += (text.empty() ? "" : " ") + std::string(to_string(op.kind));
+    if (op.kind == OpKind::product || op.kind == OpKind::norm) text += " " + std::string(to_string(op.part));
+  }
+  return text;
+}
+
+// Why the residual cannot go this way, or nothing.
+std::string why_not(Travel travel, const Situation& at) {
+  switch (travel) {
+    case Travel::gained:
+      if (!at.step.may_leave_gained(at.config))
+        return "for 8 to 32 rows of a network with RMS norms before its blocks alone";
+      if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
+      return {};
+    case Travel::deferred:
+      if (!at.config.post_norms) return "no norms behind the blocks";
+      if (at.step.with_products()) return "the step's products are a library's";
+      return {};
+    case Travel::plain:
+      break;
+  }
+  return {};
+}
+
+// All of `ops`, each by the first row that takes it; false, with `stopped` said, where there is none.
+bool lower_all(std::span<const Op> ops, const Situation& at, Travel travel, std::vector<Lowered>& into,
+               std::vector<LoweringNote>& notes, std::string& stopped) {
+  while (!ops.empty()) {
+    LoweringNote note;
+    std::optional<Lowered> lowered;
+    for (const LoweringRow& row : kRows) {
+      Attempt attempt = row.lower(at, ops, travel);
+      if (auto* found = std::get_if<Lowered>(&attempt)) {
+        note.row = row.name;
+        lowered = std::move(*found);
+        break;
+      }
+      if (auto& why = std::get<std::string>(attempt); !why.empty()) note.passed.emplace_back(row.name, std::move(why));
+    }
+    if (!lowered) {
+      stopped = fmt::format("no kernel for '{}'", describe_run(ops.first(std::min<size_t>(ops.size(), 3))));
+      for (const auto& [row, why] : note.passed) stopped += fmt::format("; {}: {}", row, why);
+      return false;
+    }
+    note.operations = describe_run(ops.first(lowered->operations));
+    for (const KernelChoice& kernel : lowered->kernels) note.kernels.push_back(to_string(kernel.request));
+    for (const ProductChoice& product : lowered->products) note.kernels.push_back("product " + product.name);
+    ops = ops.subspan(lowered->operations);
+    into.push_back(*std::move(lowered));
+    notes.push_back(std::move(note));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view to_string(Travel travel) {
+  switch (travel) {
+    case Travel::gained:
+      return "gained";
+    case Travel::deferred:
+      return "deferred";
+    case Travel::plain:
+      break;
+  }
+  return "plain";
+}
+
+std::span<const LoweringRow> lowering_rows() { return kRows; }
+
+bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds) {
+  if (ops.size() < kinds.size()) return false;
+  size_t i = 0;
+  for (const OpKind kind : kinds)
+    if (ops[i++].kind != kind) return false;
+  return true;
+}
+
+const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part) {
+  switch (part) {
+    case Part::qkv:
+      return tuning.qkv;
+    case Part::out:
+      return tuning.out;
+    case Part::gate_up:
+      return tuning.gate_up;
+    case Part::down:
+      return tuning.down;
+    default:
+      return tuning.head;
+  }
+}
+
+std::string node_name(const Op& product) {
+  return product.part == Part::gate_up && !product.gated ? "up" : std::string(to_string(product.part));
+}
+
+LoweredStep lower(const Network& network, const Situation& at) {
+  std::vector<std::pair<Travel, std::string>> passed;
+  for (const Travel travel : {Travel::gained, Travel::deferred, Travel::plain}) {
+    LoweredStep step{.travel = travel};
+    std::string stopped = why_not(travel, at);
+    std::vector<Op> last = network.last;
+    if (at.step.hidden_rows() > 0) {  // whoever asks gets what the head norms
+      Op hand_out = last.front();
+      hand_out.kind = OpKind::hand_out;
+      last.insert(last.begin(), hand_out);
+    }
+    if (stopped.empty() && lower_all(network.first, at, travel, step.first, step.notes, stopped) &&
+        lower_all(network.layer, at, travel, step.layer, step.notes, stopped) &&
+        lower_all(last, at, travel, step.last, step.notes, stopped)) {
+      step.ways_passed = std::move(passed);
+      return step;
+    }
+    passed.emplace_back(travel, stopped);
+  }
+  throw Error({.doing = "choose kernels for",
+               .object = at.config.architecture,
+               .detail = fmt::format("a step of {} rows: {}", at.step.rows, passed.back().second)});
+}
+
+// ---- Emission
+
+const WeightMatrix& Emission::matrix(Part part) const {
+  switch (part) {
+    case Part::qkv:
+      return layer.weights->qkv;
+    case Part::out:
+      return layer.weights->out;
+    case Part::gate_up:
+      return layer.weights->gate_up;
+    case Part::down:
+      return layer.weights->down;
+    case Part::embedding:
+      return weights.embedding();
+    default:
+      return weights.head();
+  }
+}
+
+const NormWeights& Emission::norm(Part part) const {
+  switch (part) {
+    case Part::attention_norm:
+      return layer.weights->attention_norm;
+    case Part::feed_forward_norm:
+      return layer.weights->feed_forward_norm;
+    default:
+      return weights.final_norm();
+  }
+}
+
+Weight<bf16> Emission::post_gain(Part part) const {
+  return part == Part::attention_post_norm ? layer.weights->attention_post_norm : layer.weights->feed_forward_post_norm;
+}
+
+Weight<bf16> Emission::gain_behind(Part part) const {
+  return part == Part::out ? layer.weights->feed_forward_norm.gain : layer.next_gain;
+}
+
+View<bf16> Emission::input_of(Part part) const { return part == Part::out ? s.attended : s.activated; }
+
+View<float> Emission::squares(uint64_t blocks) const {
+  return s.squares.subview(0, blocks * static_cast<uint64_t>((s.rows + 7) / 8 * 8));
+}
+
+View<float> Emission::other_residual() const {
+  const auto* deferred = std::get_if<DeferredResidual>(&residual);
+  return deferred != nullptr && deferred->x == s.residual ? s.mid_residual : s.residual;
+}
+
+void Emission::settle_residual(View<float> x) {
+  if (std::holds_alternative<DeferredResidual>(residual)) residual = PlainResidual{x};
+}
+
+}  // namespace nodewright

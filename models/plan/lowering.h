@@ -1,0 +1,198 @@
+// From operations to kernels: an ordered table of lowerings, each a row that takes a run of operations. The first row
+// that can take what comes next does. A new kernel is a row here, its .cu and its .h.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graph/graph_builder.h"
+#include "models/plan/decode_state.h"
+#include "models/plan/network.h"
+#include "models/plan/step_shape.h"
+#include "models/weights/weights.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/matmul_plan.h"
+
+namespace nodewright {
+
+// What the choice of kernels depends on, beside the operations.
+struct Situation {
+  const ModelConfig& config;
+  const StepShape& step;
+  const DeviceProperties& device;
+};
+
+// How the residual goes from block to block, for all of a step. plain: as it is. gained: times the gain of the norm
+// that comes next, beside its squares, so that no block reads rows in fp32. deferred: what a block adds is left to the
+// kernel that reads the residual next, which norms it (post norms).
+enum class Travel : uint8_t { plain, gained, deferred };
+std::string_view to_string(Travel travel);  // "gained"
+
+// A kernel as it will be asked for and launched.
+struct KernelChoice {
+  KernelRequest request;
+  LaunchShape shape;
+  uint64_t args_bytes = 0;    // of its argument struct
+  bool of_attention = false;  // which keeps its own division of L1 (SharedTuning)
+};
+template <KernelArgs A>
+KernelChoice kernel_choice(KernelRequest request, const LaunchShape& shape) {
+  return {std::move(request), shape, sizeof(A), false};
+}
+
+// A library's product x . W^T, of so many rows, into rows `y_stride` apart; beta 1 adds to what is there.
+struct ProductChoice {
+  std::string name;
+  int64_t rows = 0, cols = 0, outputs = 0;
+  Element output = Element::f32;
+  int64_t y_stride = 0;
+  ProductTuning tuning;
+  float beta = 0;
+};
+
+// The kernels of one run of operations, loaded.
+struct LoadedRun {
+  std::vector<std::pair<const LoadedKernel*, LaunchShape>> kernels;  // in the order of Lowered::kernels
+  std::vector<std::shared_ptr<const MatmulPlan>> products;           // in the order of Lowered::products
+
+  template <KernelArgs A>
+  Kernel<A> kernel(size_t i = 0) const {
+    return {kernels.at(i).first, kernels.at(i).second};
+  }
+};
+
+// The residual on its way through a step: in which form it is, and where.
+struct PlainResidual {
+  View<float> x;
+};
+struct GainedResidual {
+  View<bf16> gained;    // [rows, hidden] times the gain of the next norm
+  View<float> squares;  // [blocks of the kernel that left them, rows rounded up to 8]
+};
+struct DeferredResidual {
+  View<float> x;           // before the block
+  View<float> projected;   // what the block adds, normed with
+  Weight<bf16> post_gain;  // this
+};
+using Residual = std::variant<PlainResidual, GainedResidual, DeferredResidual>;
+
+// What differs from layer to layer.
+struct LayerPlace {
+  const LayerWeights* weights = nullptr;  // null behind the last layer, and before the first
+  Weight<bf16> next_gain;                 // of the norm behind the layer
+  View<bf16> kv;                          // the layer's cache
+  View<int32_t> table;                    // of its page group
+  Weight<float> frequencies;              // empty where positions are learned
+  int64_t window = 0;                     // keys attended; 0: all
+};
+
+// Where a lowering adds its nodes.
+struct Emission {
+  GraphBuilder& g;
+  const ModelConfig& config;
+  const StepShape& step;
+  const DecoderWeights& weights;
+  const DecodeState& s;
+  bool chooses = false;          // the plan has rows that choose a token
+  View<int32_t> delivered = {};  // where tokens go on the host, or empty
+  LayerPlace layer = {};
+  Residual residual = PlainResidual{};
+  View<ScoredToken> best = {};  // what the head has left of each part of the logits, or empty
+  View<float> logits = {};      // what the head has written
+
+  const WeightMatrix& matrix(Part part) const;
+  const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm
+  Weight<bf16> post_gain(Part part) const;     // of the post norms
+  Weight<bf16> gain_behind(Part part) const;   // of the norm that follows what the part adds to the residual
+  View<bf16> input_of(Part part) const;        // of the products that add to the residual: out, down
+  View<float> squares(uint64_t blocks) const;  // room for those of so many blocks
+  View<float> other_residual() const;          // where a deferred residual goes when it is read
+  void settle_residual(View<float> x);         // a deferred residual has been read, and put there
+};
+
+// What a row makes of a run of operations.
+struct Lowered {
+  size_t operations = 0;  // how many it takes
+  std::vector<KernelChoice> kernels = {};
+  std::vector<ProductChoice> products = {};
+  std::function<void(const LoadedRun&, Emission&)> emit = {};
+};
+// Or why it takes none; empty where it is for other operations.
+using Attempt = std::variant<std::string, Lowered>;
+
+struct LoweringRow {
+  std::string_view name;
+  // Looks at the first of `ops`.
+  Attempt (*lower)(const Situation& at, std::span<const Op> ops, Travel travel);
+};
+std::span<const LoweringRow> lowering_rows();
+
+// What was chosen for one run of operations, and why the rows before it were not.
+struct LoweringNote {
+  std::string operations;  // "norm product attention_norm qkv"
+  std::string_view row;
+  std::vector<std::string> kernels;                              // to_string of the requests, or "product NAME"
+  std::vector<std::pair<std::string_view, std::string>> passed;  // rows that could not, with the reason
+};
+
+// A whole step, before anything is compiled.
+struct LoweredStep {
+  Travel travel = Travel::plain;
+  std::vector<Lowered> first, layer, last;
+  std::vector<std::pair<Travel, std::string>>
+      ways_passed;                  // ways of the residual that were tried before, and what stopped them
+  std::vector<LoweringNote> notes;  // of first, layer and last, in this order
+};
+// Throws Error where no row takes an operation.
+LoweredStep lower(const Network& network, const Situation& at);
+
+// ---- For the rows, which stand in models/lower_*.cpp
+
+// Whether `ops` begin with these.
+bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds);
+// W [outputs, cols] of a product, multiplied with the step's rows (`rows` of them) from an input that is normed or not.
+enum class Norms : uint8_t { none, own, post_and_own, gained };
+// A kernel of tiles, `tile_<name>`, or why there is none. `unit`: rows of W that make one output.
+std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
+                                              Norms norms, int64_t rows, std::vector<Constant> constants,
+                                              uint64_t args_bytes);
+// A kernel of dot products, `<name>`.
+KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, Norms norms, int64_t rows,
+                    std::vector<Constant> constants, uint64_t args_bytes);
+const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part);
+std::string node_name(const Op& product);  // "qkv", "up"
+// Whether projections of a step of products are tiles that hold their rows, on this device.
+bool holds_rows(const Situation& at);
+inline uint64_t count_of(int64_t n) { return static_cast<uint64_t>(n); }  // for views, whose counts have no sign
+template <class E>
+Constant constant(const char* name, E value) {
+  return {name, static_cast<int64_t>(value)};
+}
+
+// Fills the fields by which a kernel reads the residual and norms it. `x_next`: where a deferred one goes, or empty.
+template <class A>
+void read_residual(A& args, const Residual& residual, const NormWeights& norm, View<float> x_next = {}) {
+  args.shift = norm.shift;
+  if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
+    args.gained = gained->gained;
+    args.squares = gained->squares;
+  } else if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
+    args.x = deferred->x;
+    args.gain = norm.gain;
+    args.projected = deferred->projected;
+    args.post_gain = deferred->post_gain;
+    args.x_next = x_next;
+  } else {
+    args.x = std::get<PlainResidual>(residual).x;
+    args.gain = norm.gain;
+  }
+}
+
+}  // namespace nodewright

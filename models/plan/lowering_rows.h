@@ -1,0 +1,38 @@
+// The rows of the table, each beside the kernels that it launches.
+#pragma once
+
+#include "models/plan/lowering.h"
+
+namespace nodewright {
+
+// lower_ends.cpp
+Attempt lower_embed(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_logits_gained(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_logits(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_logits(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_hidden(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_sample(const Situation& at, std::span<const Op> ops, Travel travel);
+
+// lower_projections.cpp
+Attempt lower_tile_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_norm_project(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_project_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_project_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_project(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel travel);
+
+// lower_attention.cpp
+Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel travel);
+
+// lower_products.cpp
+Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel travel);
+
+}  // namespace nodewright

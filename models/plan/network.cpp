@@ -1,0 +1,89 @@
+#include "models/plan/network.h"
+
+#include <fmt/format.h>
+
+namespace nodewright {
+namespace {
+
+bool has_weight(OpKind kind) {
+  switch (kind) {
+    case OpKind::embed:
+    case OpKind::norm:
+    case OpKind::product:
+    case OpKind::head_norm:
+    case OpKind::hand_out:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string line_of(const Op& op) {
+  std::string inputs;
+  const auto add = [&](const std::string& input) { inputs += (inputs.empty() ? "" : ", ") + input; };
+  if (op.to.id != 0) add(fmt::format("v{}", op.to.id));
+  if (op.in.id != 0) add(fmt::format("v{}", op.in.id));
+  if (has_weight(op.kind)) add(std::string(to_string(op.part)));
+  std::string line = fmt::format("v{} = {}({})", op.out.id, to_string(op.kind), inputs);
+  if (op.kind == OpKind::product) line += fmt::format(" [{} -> {}]{}", op.cols, op.outputs, op.bias ? " + bias" : "");
+  if (op.kind == OpKind::activate && op.gated) line += " gated";
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string_view to_string(Part part) {
+  constexpr std::string_view kNames[] = {"embedding",
+                                         "attention_norm",
+                                         "qkv",
+                                         "head_norms",
+                                         "out",
+                                         "attention_post_norm",
+                                         "feed_forward_norm",
+                                         "gate_up",
+                                         "down",
+                                         "feed_forward_post_norm",
+                                         "final_norm",
+                                         "head"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+std::string_view to_string(OpKind kind) {
+  constexpr std::string_view kNames[] = {"embed",  "norm",     "product", "head_norm", "rotate", "append",
+                                         "attend", "activate", "add",     "hand_out",  "choose"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Value Recorder::product(Value x, Part matrix) {
+  Op op{.kind = OpKind::product, .in = x, .part = matrix};
+  switch (matrix) {
+    case Part::qkv:
+      op.cols = config_.hidden, op.outputs = config_.qkv_width(), op.bias = config_.biases;
+      break;
+    case Part::out:
+      op.cols = config_.query_width(), op.outputs = config_.hidden, op.bias = config_.biases;
+      break;
+    case Part::gate_up:
+      op.cols = config_.hidden, op.outputs = (config_.gated ? 2 : 1) * config_.intermediate, op.bias = config_.biases,
+      op.gated = config_.gated;
+      break;
+    case Part::down:
+      op.cols = config_.intermediate, op.outputs = config_.hidden, op.bias = config_.biases;
+      break;
+    default:  // the head
+      op.cols = config_.hidden, op.outputs = config_.vocab;
+      break;
+  }
+  return record(op);
+}
+
+std::string to_text(const Network& network) {
+  std::string text;
+  for (const Op& op : network.first) text += line_of(op);
+  text += "each layer:\n";
+  for (const Op& op : network.layer) text += "  " + line_of(op);
+  for (const Op& op : network.last) text += line_of(op);
+  return text;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,114 @@
+// What a decoder computes for each row, as a paper writes it: a list of operations on values. Nothing here knows a
+// kernel; models/plan/lowering.h turns runs of operations into kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config/model_config.h"
+
+namespace nodewright {
+
+// A weight by its part in the network. Those of a layer are its own in every layer.
+enum class Part : uint8_t {
+  embedding,
+  attention_norm,
+  qkv,         // queries, keys and values in one matrix
+  head_norms,  // of queries and of keys
+  out,
+  attention_post_norm,
+  feed_forward_norm,
+  gate_up,  // gate and up in one matrix, or up alone
+  down,
+  feed_forward_post_norm,
+  final_norm,
+  head,
+};
+std::string_view to_string(Part part);  // "attention_norm"
+
+enum class OpKind : uint8_t {
+  embed,      // rows of the embedding, scaled, and of the learned positions where there are such
+  norm,       // over the width of a row
+  product,    // with a matrix, and a bias where the matrix has one
+  head_norm,  // over each head of queries and keys
+  rotate,     // queries and keys by their positions
+  append,     // keys and values to the cache
+  attend,     // queries to the cache, within the layer's window
+  activate,   // f(gate) * up, or f(up)
+  add,        // to the residual
+  hand_out,   // the hidden state, to whoever asks for it
+  choose,     // a token
+};
+std::string_view to_string(OpKind kind);  // "head_norm"
+
+// A value of every row; made by one operation.
+struct Value {
+  int id = 0;
+  bool operator==(const Value&) const = default;
+};
+
+struct Op {
+  OpKind kind = OpKind::embed;
+  Value out, in;
+  Value to{};                     // of add: the residual
+  Part part = Part::embedding;    // the weight, of those that have one
+  int64_t cols = 0, outputs = 0;  // of a product
+  bool bias = false;              // of a product
+  bool gated = false;             // of an activation, and of the product before it
+};
+
+// The layers are alike in their operations; what differs from layer to layer (weights, window, frequencies) is in the
+// model's configuration.
+struct Network {
+  std::vector<Op> first, layer, last;
+};
+
+// Records the operations of a network. Each function names what it computes and returns its value.
+class Recorder {
+ public:
+  explicit Recorder(const ModelConfig& config) : config_(config), ops_(&network_.first) {}
+
+  Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
+  Value norm(Value x, Part gain) { return record({.kind = OpKind::norm, .in = x, .part = gain}); }
+  Value product(Value x, Part matrix);
+  Value head_norm(Value qkv) { return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms}); }
+  Value rotate(Value qkv) { return record({.kind = OpKind::rotate, .in = qkv}); }
+  Value append(Value qkv) { return record({.kind = OpKind::append, .in = qkv}); }
+  Value attend(Value qkv) { return record({.kind = OpKind::attend, .in = qkv}); }
+  Value activate(Value x) { return record({.kind = OpKind::activate, .in = x, .gated = config_.gated}); }
+  Value add(Value residual, Value y) { return record({.kind = OpKind::add, .in = y, .to = residual}); }
+  void hand_out(Value x, Part gain) { record({.kind = OpKind::hand_out, .in = x, .part = gain}); }
+  void choose(Value logits) { record({.kind = OpKind::choose, .in = logits}); }
+
+  // What `one_layer` records is recorded once and stands for all layers.
+  template <class F>
+  void layers(const F& one_layer) {
+    ops_ = &network_.layer;
+    one_layer();
+    ops_ = &network_.last;
+  }
+
+  Network take() { return std::move(network_); }
+
+ private:
+  Value record(Op op) {
+    op.out = {++values_};
+    ops_->push_back(op);
+    return op.out;
+  }
+
+  const ModelConfig& config_;
+  Network network_;
+  std::vector<Op>* ops_;
+  int values_ = 0;
+};
+
+// The network of the configuration's family (models/plan/families.cpp).
+Network network_of(const ModelConfig& config);
+
+// One line an operation: "v3 = product(v2, qkv) [768 -> 1280]".
+std::string to_text(const Network& network);
+
+}  // namespace nodewright

@@ -1,0 +1,156 @@
+#include "models/plan/score_graph.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "kernels_src/logit_row.h"
+#include "kernels_src/matvec_shape.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+MatvecShape head_shape(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
+  MatvecShape shape{limits.slice_rows, config.hidden, row_stride(config.hidden), config.vocab, 1, true, {}};
+  shape.fit_segment(device.sm_count);
+  return shape;
+}
+
+unsigned blocks_of_row(const ScoreLimits& limits, const DeviceProperties& device) {
+  return device.has_clusters()
+             ? blocks_of_logit_row(static_cast<unsigned>(limits.slice_rows), static_cast<unsigned>(device.sm_count))
+             : 1;
+}
+
+struct Requests {
+  KernelRequest gather, record;
+  std::optional<KernelRequest> logits, norm;
+};
+
+Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
+  const Constant norm{"kNorm", static_cast<int64_t>(config.norm)};
+  Requests requests{
+      .gather = {"gather_residual", {norm, {"kPostNorm", config.post_norms ? 1 : 0}}},
+      .record = {"record_choice", {{"kBlocksOfRow", blocks_of_row(limits, device)}}},
+      .logits = {},
+      .norm = {},
+  };
+  if (limits.with_products)
+    requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}}};
+  else
+    requests.logits = {"norm_project", constants_of(head_shape(config, limits, device).constants(),
+                                                    {norm, {"kPostNorm", 0}, {"kBias", 0}})};
+  return requests;
+}
+
+}  // namespace
+
+std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, const ScoreLimits& limits,
+                                                 const DeviceProperties& device) {
+  const Requests requests = requests_of(config, limits, device);
+  return {requests.gather, requests.record, limits.with_products ? *requests.norm : *requests.logits};
+}
+
+ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits) {
+  const DeviceProperties& device = cache.device().properties();
+  const Requests requests = requests_of(config, limits, device);
+  const auto rows = static_cast<unsigned>(limits.slice_rows);
+  ScoreKernels k{
+      .gather = cache.kernel<GatherResidual>(requests.gather, gather_residual_shape(rows)),
+      .logits = {},
+      .norm = {},
+      .head = {},
+      .record = cache.kernel<RecordChoice>(requests.record, record_choice_shape(rows, blocks_of_row(limits, device)))};
+  if (limits.with_products) {
+    k.norm = cache.kernel<NormRows>(*requests.norm, norm_rows_shape(rows));
+    const int64_t stride = row_stride(config.hidden);
+    k.head = MatmulPlanner(cache.device(), cache)
+                 .plan("score.head", {.m = limits.slice_rows,
+                                      .n = config.vocab,
+                                      .k = config.hidden,
+                                      .transpose_b = true,
+                                      .output = Element::f32,
+                                      .lda = stride,
+                                      .ldb = stride,
+                                      .ldy = row_stride(config.vocab)});
+  } else {
+    k.logits =
+        cache.kernel<NormProject>(*requests.logits, head_shape(config, limits, device).launch_shape(device.sm_count));
+  }
+  return k;
+}
+
+Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k, const ScoreState& s,
+                View<int32_t> counts, int64_t index, EdgePolicy policy) {
+  const ModelConfig& config = model.config();
+  const DecoderWeights& w = model.weights();
+  GraphBuilder g(device, "score.s" + std::to_string(index), {{"bucket", std::to_string(s.rows)}});
+  for (const NamedRange& range : w.ranges()) g.declare(range, {.live_in = true});
+  g.declare(s.activations_range, {.live_in = true});
+  g.declare({"choice.counts", counts.address(), counts.bytes(), "state"}, {.live_in = true, .live_out = true});
+  g.declare(s.host_inputs_range, {.live_in = true});
+  g.declare(s.inputs_range);
+  g.declare(s.outputs_range, {.live_out = true});
+  for (const NamedRange& range : s.scratch) g.declare(range, {.live_in = range.kind == "workspace"});
+
+  const ScoreInputs& in = s.inputs;
+  const int64_t stride = row_stride(config.hidden);
+  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  g.launch("gather", k.gather,
+           {.from = s.activations,
+            .places = in.places,
+            .rows = in.rows,
+            .n_live = in.n_live,
+            .post_gain = w.layers().back().feed_forward_post_norm,
+            .y = s.residual,
+            .stride = stride,
+            .eps = config.eps},
+           Traffic{s.residual.bytes(), s.residual.bytes()});
+  View<float> logits = s.logits;
+  if (k.head) {
+    logits = logits.subview(0, static_cast<uint64_t>((s.rows - 1) * s.logits_stride + config.vocab));  // as the product
+    g.launch("norm", k.norm,
+             {.x = s.residual, .gain = w.final_norm().gain, .y = s.normed, .n_live = in.n_live, .eps = config.eps});
+    g.product("logits", k.head,
+              {.a = s.normed,
+               .b = w.head().data,
+               .c = {},
+               .bias = {},
+               .y = s.logits,
+               .workspace = k.head->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
+  } else {
+    g.launch("logits", k.logits,
+             {.x = s.residual,
+              .gain = w.final_norm().gain,
+              .shift = w.final_norm().shift,
+              .weight = w.head().data,
+              .y = s.logits,
+              .n_live = in.n_live,
+              .outputs = config.vocab,
+              .y_stride = s.logits_stride,
+              .eps = config.eps});
+  }
+  g.launch("record", k.record,
+           {.logits = logits,
+            .shaped = logits,
+            .rows = in.indices,
+            .sequences = in.zeros,
+            .forced = in.tokens,
+            .chosen = in.tokens,
+            .counted = in.zeros,
+            .logprobs = in.logprobs,
+            .n_live = in.n_live,
+            .counts = counts,
+            .tokens = s.outputs.tokens,
+            .kept = s.outputs.kept,
+            .logprob = s.outputs.logprob,
+            .top_tokens = s.outputs.top_tokens,
+            .top_logprobs = s.outputs.top_logprobs,
+            .vocab = config.vocab,
+            .stride = s.logits_stride});
+  return std::move(g).finish(policy);
+}
+
+}  // namespace nodewright

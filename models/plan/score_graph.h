@@ -1,0 +1,41 @@
+// Scores a slice of a prompt as a plan of its own, launched behind a step: the head over rows of the residual that the
+// step has left, and the log probability of the token that follows each.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/graph_builder.h"
+#include "kernels_src/gather_residual.h"
+#include "kernels_src/norm_project.h"
+#include "kernels_src/norm_rows.h"
+#include "kernels_src/record_choice.h"
+#include "models/decoder_model.h"
+#include "models/plan/score_state.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/matmul_plan.h"
+
+namespace nodewright {
+
+struct ScoreKernels {
+  Kernel<GatherResidual> gather;
+  Kernel<NormProject> logits;  // empty where the head is a product
+  Kernel<NormRows> norm;       // empty where it is not
+  std::shared_ptr<const MatmulPlan> head;
+  Kernel<RecordChoice> record;
+};
+
+// What score_kernels will ask the cache for.
+std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, const ScoreLimits& limits,
+                                                 const DeviceProperties& device);
+
+// Throws Error when a kernel does not compile, with the compiler's words, and where a product is asked for and there is
+// no cuBLASLt.
+ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits);
+
+// A plan named "score.s<index>". `counts`: of the slot's choices; declared, and left as they are. Everything is
+// borrowed and must outlive its runs. Whoever launches it copies the outputs.
+Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& kernels, const ScoreState& state,
+                View<int32_t> counts, int64_t index, EdgePolicy policy);
+
+}  // namespace nodewright

@@ -1,0 +1,115 @@
+// How a step of so many rows is computed: decided here and nowhere else.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels_src/flash_decode.h"
+#include "models/config/model_config.h"
+#include "models/plan/hidden_states.h"
+#include "models/tuning/step_tuning.h"
+
+namespace nodewright {
+
+// fast: the sums of a row may be ordered as suits the size of the step, so that its last bits differ from size to size.
+// invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
+enum class Numerics : uint8_t { fast, invariant };
+
+// Rows from which on products are used.
+inline constexpr int64_t kProductsFromRows = 17;
+
+// Rows of which a matrix is multiplied in tiles.
+inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
+
+// Rows up to which a step of products multiplies by kernels that hold x in registers, and a prompt's rows attend one by
+// one as rows that choose do.
+inline constexpr int64_t kHeldToRows = 32;
+
+// How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
+// loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
+struct LaunchSteps {
+  int64_t most = 1;
+  bool loop = false;
+  bool several() const { return most > 1 || loop; }
+  bool operator==(const LaunchSteps&) const = default;
+};
+
+// The bits of a row depend on the shape of its step, on its own tokens and on nothing else.
+struct StepShape {
+  StepShape(int64_t n, int64_t most_sampled, Arithmetic with, Numerics order = Numerics::fast)
+      : rows(n), sampled_rows(std::min(n, most_sampled)), arithmetic(with), numerics(order) {}
+  StepShape(int64_t n, Numerics order = Numerics::fast) : StepShape(n, n, Arithmetic::matvec, order) {}
+
+  int64_t rows;
+  int64_t sampled_rows;  // at most so many of them, the first, choose a token; products: the rest is a prompt's
+  Arithmetic arithmetic;
+  Numerics numerics;
+  HiddenStates hidden = HiddenStates::none;
+  LaunchSteps steps;
+  StepTuning tuning;
+  bool with_products() const { return arithmetic == Arithmetic::products; }
+  // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
+  bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
+  bool needs_head_product() const { return has_head_product() && !may_hold(); }
+  int64_t hidden_rows() const {  // whose hidden states leave the step, at most
+    return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
+  }
+  // Whether a matrix is multiplied with `n` rows in tiles, where it is no library's product.
+  bool takes_tiles(int64_t n) const {
+    return arithmetic != Arithmetic::matvec && n >= kTilesFromRows && n <= kTilesToRows;
+  }
+  // Whether the projections of a step of products may all be tiles past rows of x that stay in registers, which needs
+  // clusters, instead of a library's: unless one of those has been measured to be faster.
+  bool may_hold() const {
+    return with_products() && rows <= kHeldToRows &&
+           tuning.qkv.product.algorithm + tuning.out.product.algorithm + tuning.gate_up.product.algorithm +
+                   tuning.down.product.algorithm ==
+               0;
+  }
+  // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
+  // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
+  // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
+  // bench/results/2026-11-23-h200-gained-rows.txt).
+  bool may_leave_gained(const ModelConfig& config) const {
+    return (may_hold() || (takes_tiles(rows) && rows > 4)) && config.norm == Norm::rms && !config.post_norms &&
+           config.hidden % 8 == 0;
+  }
+  bool is_one_row() const { return rows == 1 && !with_products(); }
+  // Rows that choose attend on tensor cores.
+  bool takes_flash_decode(const ModelConfig& config) const {
+    return numerics == Numerics::fast && FlashDecodeShape::takes(config.head_dim);
+  }
+  // All of them do: rotation and attention are one kernel.
+  bool takes_rope_flash_decode(const ModelConfig& config) const {
+    return takes_flash_decode(config) && (!with_products() || rows <= kHeldToRows);
+  }
+  // Rows that attend one by one.
+  int64_t single_rows(const ModelConfig& config) const { return takes_rope_flash_decode(config) ? rows : sampled_rows; }
+  // What a block adds is normed by the kernels that read the residual next, not by one of its own.
+  bool folds_post_norms(const ModelConfig& config) const { return config.post_norms && !with_products(); }
+  bool operator==(const StepShape&) const = default;
+};
+
+// Tiles, too. Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but
+// GPT-2's.
+inline bool takes_products(const ModelConfig& config) {
+  return !config.biases && config.norm != Norm::layer && config.gated;
+}
+
+// `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
+// and one row is no tile, so invariant numerics take neither products nor tiles.
+// `measured`: what to do otherwise, on this device.
+inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t most_sampled, int64_t products_from,
+                            Numerics numerics, const StepTuning& measured = {}) {
+  if (numerics == Numerics::invariant) return {rows, numerics};
+  const auto usual = [&] {
+    if (!takes_products(config)) return Arithmetic::matvec;
+    return products_from > 0 && rows >= products_from ? Arithmetic::products : Arithmetic::tiles;
+  };
+  const Arithmetic arithmetic = takes_products(config) && measured.arithmetic ? *measured.arithmetic : usual();
+  StepShape shape(rows, arithmetic == Arithmetic::products ? most_sampled : rows, arithmetic);
+  shape.tuning = measured;
+  return shape;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,40 @@
+// The tensors of a Hugging Face checkpoint folder by name, whether it holds one safetensors file or several shards.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "models/weights/safetensors.h"
+
+namespace nodewright {
+
+class Checkpoint {
+ public:
+  // Opens model.safetensors or, without it, every shard that model.safetensors.index.json names, and reads the headers.
+  // Throws Error when neither is there, a shard is missing or named with a path, a tensor is in two shards, or the
+  // index places a tensor in a shard that lacks it.
+  static Checkpoint open(const std::filesystem::path& folder);
+
+  // Null if the checkpoint has no such tensor.
+  const TensorInfo* find(std::string_view name) const;
+  // Throws Error, with the expected and the found shape, unless the tensor is there, has `shape`, and can be loaded
+  // (BF16, F16 or F32).
+  const TensorInfo& require(std::string_view name, const std::vector<int64_t>& shape) const;
+
+  std::span<const TensorInfo> tensors() const { return tensors_; }  // by name
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  explicit Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void add(const std::filesystem::path& file);
+  void sort();
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<CheckedFile>> files_;  // at addresses that the tensors keep
+  std::vector<TensorInfo> tensors_;                  // sorted by name
+};
+
+}  // namespace nodewright

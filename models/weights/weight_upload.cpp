@@ -1,0 +1,305 @@
+#include "models/weights/weight_upload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "models/weights/bf16_conversion.h"
+#include "runtime/error.h"
+#include "runtime/event.h"
+#include "runtime/staging_buffer.h"
+
+namespace nodewright {
+namespace {
+
+constexpr uint64_t kTaskBytes = uint64_t{1} << 20;  // of one read by one thread (UploadForm)
+
+// ---- What a chunk holds ----------------------------------------------------------------------------------------
+
+// Rows [begin, end) of a source.
+struct Slice {
+  const WeightSource* source;
+  int64_t begin, end;
+};
+
+// Whole rows that are neighbours in the buffer.
+struct Window {
+  uint64_t begin, end;  // bytes of the buffer
+  std::vector<Slice> slices;
+};
+
+std::vector<Window> cut(std::span<const WeightSource> sources, uint64_t chunk_bytes) {
+  std::vector<Window> windows;
+  for (const WeightSource& source : sources) {
+    for (int64_t row = 0; row < source.rows;) {
+      const uint64_t at = source.offset_of(row);
+      if (windows.empty() || at + source.row_bytes() > windows.back().begin + chunk_bytes)
+        windows.push_back({at, at, {}});
+      const uint64_t room = (windows.back().begin + chunk_bytes - at) / source.row_bytes();
+      const int64_t end = row + std::min(source.rows - row, static_cast<int64_t>(room));
+      windows.back().slices.push_back({&source, row, end});
+      windows.back().end = source.offset_of(end);
+      row = end;
+    }
+  }
+  return windows;
+}
+
+// Rows [begin, end) of one tensor, read by one thread.
+struct ReadTask {
+  const WeightSource* source;
+  const WeightPart* part;
+  int64_t begin, end;
+  size_t window;
+};
+
+void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tasks) {
+  for (const Slice& slice : window.slices)
+    for (const WeightPart& part : slice.source->parts) {
+      // The tensor's row for a row of the slice or for the next one below it.
+      const auto tensor_row = [&](int64_t row) {
+        return std::clamp((row - part.first + part.step - 1) / part.step, int64_t{0}, part.tensor_rows);
+      };
+      const int64_t end = tensor_row(slice.end);
+      const auto rows = static_cast<int64_t>(std::max(kTaskBytes / slice.source->row_bytes(), uint64_t{1}));
+      for (int64_t row = tensor_row(slice.begin); row < end; row += rows)
+        tasks.push_back({slice.source, &part, row, std::min(row + rows, end), index});
+    }
+}
+
+void zero_gaps(const Window& window, std::byte* chunk) {
+  for (size_t i = 1; i < window.slices.size(); ++i) {
+    const uint64_t gap = window.slices[i - 1].source->offset_of(window.slices[i - 1].end);
+    std::memset(chunk + (gap - window.begin), 0, window.slices[i].source->offset_of(window.slices[i].begin) - gap);
+  }
+}
+
+// Reads columns [begin, end) of a transposed tensor row by row, and puts each where it is a row. Each row of the file
+// is one read of a few KB: reading all of it for every task would move a wide matrix many times.
+void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const uint64_t element_bytes = dtype_bits(tensor.dtype) / 8;
+  const int64_t count = task.end - task.begin;
+  scratch.resize(static_cast<uint64_t>(count) * element_bytes);
+  std::vector<bf16> converted(static_cast<size_t>(count));
+  for (int64_t col = 0; col < source.stride; ++col) {
+    if (col < source.cols) {
+      const int64_t first = col * part.tensor_rows + task.begin;
+      tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * element_bytes, scratch);
+      convert_to_bf16(tensor.dtype, scratch.data(), converted.data(), count);
+    } else {
+      std::fill(converted.begin(), converted.end(), bf16{0});
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      std::byte* row = chunk + (source.offset_of(part.first + (task.begin + i) * part.step) - chunk_begin);
+      reinterpret_cast<bf16*>(row)[col] = converted[static_cast<size_t>(i)];
+    }
+  }
+}
+
+// Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
+void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const uint64_t tensor_row_bytes = static_cast<uint64_t>(source.cols) * dtype_bits(tensor.dtype) / 8;
+  const uint64_t bytes = static_cast<uint64_t>(task.end - task.begin) * tensor_row_bytes;
+  const uint64_t from = tensor.offset + static_cast<uint64_t>(task.begin) * tensor_row_bytes;
+  const auto place = [&](int64_t row) {
+    return chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
+  };
+
+  const bool as_stored = tensor.dtype == Dtype::kBF16 && part.step == 1 && source.stride == source.cols;
+  if (as_stored) return tensor.file->read(from, {place(task.begin), bytes});
+
+  scratch.resize(bytes);
+  tensor.file->read(from, scratch);
+  for (int64_t row = task.begin; row < task.end; ++row) {
+    auto* to = reinterpret_cast<bf16*>(place(row));
+    convert_to_bf16(tensor.dtype, scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, to,
+                    source.cols);
+    std::fill(to + source.cols, to + source.stride, bf16{0});
+  }
+}
+
+// ---- The threads that read -------------------------------------------------------------------------------------
+
+// Threads that take the tasks in order, each as soon as its window has a chunk. They make no driver calls.
+class Readers {
+ public:
+  Readers(const std::vector<Window>& windows, unsigned most) : windows_(windows), places_(windows.size(), nullptr) {
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const size_t before = tasks_.size();
+      append_tasks(windows[i], i, tasks_);
+      left_.push_back(tasks_.size() - before);
+    }
+    const size_t count = std::min<size_t>(std::max(most, 1u), tasks_.size());
+    for (size_t i = 0; i < count; ++i) {
+      try {
+        threads_.emplace_back([this] { work(); });
+      } catch (const std::system_error& error) {  // fewer threads read as well
+        if (!threads_.empty()) break;
+        throw Error({.doing = "start a thread that reads weights", .detail = error.what()});
+      }
+    }
+  }
+
+  ~Readers() { stop(); }  // before the threads are joined
+  Readers(const Readers&) = delete;
+  Readers& operator=(const Readers&) = delete;
+
+  // `window` may be filled from now on, in `chunk`. Windows are opened in their order.
+  void open(size_t window, std::byte* chunk) {
+    zero_gaps(windows_[window], chunk);
+    {
+      const std::lock_guard lock(mutex_);
+      places_[window] = chunk;
+      open_ = window + 1;
+    }
+    opened_.notify_all();
+  }
+
+  // Returns when all of `window` stands in its chunk; throws the first error of any thread.
+  void wait_for(size_t window) {
+    std::unique_lock lock(mutex_);
+    filled_.wait(lock, [&] { return left_[window] == 0 || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void work() {
+    std::vector<std::byte> scratch;
+    for (size_t i = next_++; i < tasks_.size(); i = next_++) {
+      const ReadTask& task = tasks_[i];
+      std::byte* chunk = place_of(task.window);
+      if (!chunk) return;
+      try {
+        read_rows(task, chunk, windows_[task.window].begin, scratch);
+      } catch (...) {
+        fail(std::current_exception());
+        return;
+      }
+      done(task.window);
+    }
+  }
+
+  // Null once there is no use in going on.
+  std::byte* place_of(size_t window) {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return open_ > window || stopped_; });
+    return stopped_ ? nullptr : places_[window];
+  }
+
+  void done(size_t window) {
+    const std::lock_guard lock(mutex_);
+    if (--left_[window] == 0) filled_.notify_one();
+  }
+
+  void fail(std::exception_ptr failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::move(failure);
+    }
+    filled_.notify_one();
+    stop();
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    opened_.notify_all();
+  }
+
+  const std::vector<Window>& windows_;
+  std::vector<ReadTask> tasks_;  // in the order of their windows
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::condition_variable opened_, filled_;
+  std::vector<std::byte*> places_;  // [window] the chunk it is filled in
+  std::vector<size_t> left_;        // [window] tasks that are not done
+  size_t open_ = 0;                 // windows that have a chunk
+  bool stopped_ = false;
+  std::exception_ptr failure_;
+  std::vector<std::jthread> threads_;  // last: joined before what they use goes away
+};
+
+// ---- Upload ----------------------------------------------------------------------------------------------------
+
+struct Chunk {
+  StagingBuffer memory;
+  Event copied;  // the last copy out of it has run
+};
+
+// Waits for the copies that still read the chunks, whatever ended the upload.
+class CopiesDone {
+ public:
+  explicit CopiesDone(Stream& stream) : stream_(stream) {}
+  ~CopiesDone() {
+    if (!waited_) try {
+        stream_.synchronize();
+      } catch (...) {  // the first error says what happened
+      }
+  }
+  void wait() {
+    waited_ = true;
+    stream_.synchronize();
+  }
+
+ private:
+  Stream& stream_;
+  bool waited_ = false;
+};
+
+}  // namespace
+
+unsigned usual_readers() {
+  const unsigned processors = std::max(std::thread::hardware_concurrency(), 1u);
+  return processors - processors / 4;
+}
+
+void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const NamedRange& to,
+                    const Progress& progress, const UploadForm& form, const std::stop_token& stop) {
+  uint64_t chunk_bytes = std::min(form.chunk_bytes, to.bytes);
+  for (const WeightSource& source : sources) chunk_bytes = std::max(chunk_bytes, source.row_bytes());
+  const std::vector<Window> windows = cut(sources, chunk_bytes);
+  const size_t count = std::min(std::max(form.chunks, size_t{2}), windows.size());
+  std::vector<Chunk> chunks;
+  chunks.reserve(count);
+  CopiesDone copies(stream);  // runs after the readers have ended and before the chunks are freed
+  Readers readers(windows, form.readers);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string name = fmt::format("weights.staging{}", i);
+    chunks.push_back({StagingBuffer(device, name, chunk_bytes), Event(device, name + ".copied")});
+    readers.open(i, chunks[i].memory.data());
+  }
+  for (size_t i = 0; i < windows.size() && !stop.stop_requested(); ++i) {
+    const Window& window = windows[i];
+    Chunk& chunk = chunks[i % count];
+    readers.wait_for(i);
+    chunk.memory.pin();  // now that the readers have touched its pages, and while the chunk before travels
+    write_device_async(stream, to.address + window.begin, chunk.memory.data(), window.end - window.begin, to.name);
+    chunk.copied.record(stream);
+    if (i == 0 || i + 1 == windows.size()) continue;
+    // The copy before this one ends first, so that the link has work while its chunk is handed on.
+    const size_t before = i - 1;
+    chunks[before % count].copied.synchronize();
+    if (before + count < windows.size()) readers.open(before + count, chunks[before % count].memory.data());
+    if (progress.report) progress.report(windows[before].end, to.bytes);
+  }
+  copies.wait();
+  if (progress.report && !stop.stop_requested()) progress.report(to.bytes, to.bytes);
+}
+
+}  // namespace nodewright

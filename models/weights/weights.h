@@ -1,0 +1,98 @@
+// The weights of a decoder in device memory, in the layout that the kernels read. Loading converts, interleaves and
+// pads on the host; nothing writes them afterwards.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/config/model_config.h"
+#include "models/weights/checkpoint.h"
+#include "models/weights/weight_upload.h"
+#include "runtime/memory.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+
+// A norm's vectors, [width] each; shift of a LayerNorm only.
+struct NormWeights {
+  Weight<bf16> gain, shift;
+};
+
+// Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
+struct WeightMatrix {
+  Weight<bf16> data;  // [rows, stride], row-major; columns from cols on are zero
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // cols rounded up to a multiple of 8
+  Weight<bf16> bias;   // [rows], or empty
+};
+
+// What a family lacks is empty.
+struct LayerWeights {
+  NormWeights attention_norm;           // [hidden]
+  WeightMatrix qkv;                     // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
+  Weight<bf16> q_norm, k_norm;          // [head_dim]
+  WeightMatrix out;                     // [hidden, heads * head_dim]
+  Weight<bf16> attention_post_norm;     // [hidden]
+  NormWeights feed_forward_norm;        // [hidden]
+  WeightMatrix gate_up;                 // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
+                                        // gate [intermediate, hidden]
+  WeightMatrix down;                    // [hidden, intermediate]
+  Weight<bf16> feed_forward_post_norm;  // [hidden]
+};
+
+// What DecoderWeights::load would read and put on a device.
+struct WeightFootprint {
+  std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
+  uint64_t bytes = 0;                      // of device memory
+  uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
+};
+// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
+
+class DecoderWeights {
+ public:
+  // Reads, converts to bf16 (round to nearest even) and uploads every tensor; returns when all have arrived. Throws
+  // Error when the checkpoint lacks a tensor, has one of another shape than `config` implies, or has one that this
+  // model does not use; when a file cannot be read; and when memory is short. A tied head in the file is ignored.
+  static DecoderWeights load(Device& device, Stream& stream, const Checkpoint& checkpoint, const ModelConfig& config,
+                             const Progress& progress = {}, const UploadForm& form = {});
+
+  struct Places;
+  // The first half of load(): every tensor has its place in device memory, and none has been read.
+  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config);
+
+  const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
+  const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
+  const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
+  const NormWeights& final_norm() const { return final_norm_; }  // [hidden]
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+
+  // "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm", and "head" unless tied; each 256-byte aligned.
+  // "l0.qkv.bias", "final_norm.shift" and the like follow what they belong to.
+  std::span<const NamedRange> ranges() const { return ranges_; }
+  // All of them, one behind the other.
+  NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
+  uint64_t bytes() const { return buffer_.bytes(); }  // of device memory
+  // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
+  uint64_t bytes_per_token() const { return bytes_per_token_; }
+
+ private:
+  explicit DecoderWeights(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
+
+  DeviceBuffer buffer_;
+  WeightMatrix embedding_, positions_, head_;
+  NormWeights final_norm_;
+  std::vector<LayerWeights> layers_;
+  std::vector<NamedRange> ranges_;
+  uint64_t bytes_per_token_ = 0;
+};
+
+// Weights, and what upload_weights is to read into their range(). The sources live as long as the checkpoint.
+struct DecoderWeights::Places {
+  DecoderWeights weights;
+  std::vector<WeightSource> sources;
+};
+
+}  // namespace nodewright

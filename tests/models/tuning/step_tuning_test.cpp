@@ -1,0 +1,88 @@
+// A tuning file comes back as it was written, and what it should not hold is refused with its name.
+#include "models/tuning/step_tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/scratch_folder.h"
+
+namespace nodewright {
+namespace {
+
+class TuningFile : public testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text) { return scratch_.write("tuning.json", text); }
+  // The words with which a file of one step is refused.
+  std::string refusal(const std::string& step) {
+    return error_of(
+        [&] { read_tuning(write(R"({"format": 2, "device": "d", "model": "m", "steps": [)" + step + "]}")); });
+  }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(TuningFile, ComesBackAsItWasWritten) {
+  Tuning tuning{.key = {"NVIDIA H200", "hidden 2048"}, .steps = {}, .products = {}};
+  tuning.steps[1] = {.arithmetic = {}, .attend = {.splits = 33, .warps = 8, .ring = 2}, .shared = {.carveout = 57}};
+  tuning.steps[1].gate_up.matvec = {.threads = 192, .batch = 8, .blocks_per_sm = 3};
+  tuning.steps[1].head.matvec.threads = 64;
+  tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
+  tuning.steps[8].down.tile = {.warps = 5, .rows = 16, .piece = 3, .ring = 7};
+  tuning.steps[16].down.product = {.algorithm = 3, .as_rows = 64};
+  tuning.products = {.qkv = {{17, 64}, {65, 48}}, .out = {}, .gate_up = {}, .down = {}, .head = {{40, 512}}};
+  const Tuning read = read_tuning(write(tuning_json(tuning)));
+  EXPECT_EQ(read.key, tuning.key);
+  EXPECT_TRUE(read.steps == tuning.steps);
+  EXPECT_TRUE(read.of(8) == tuning.steps[8]);
+  EXPECT_TRUE(read.of(2) == StepTuning{});
+  EXPECT_TRUE(read.products == tuning.products);
+}
+
+TEST_F(TuningFile, GivesProductsTheSizeOfTheLargestNumberOfRowsThatIsNotAboveTheirs) {
+  Tuning tuning;
+  tuning.products.qkv = {{17, 64}, {65, 48}};
+  tuning.steps[64].qkv.product.algorithm = 2;
+  tuning.steps[65].out.product.algorithm = 2;
+  for (const auto& [rows, as_rows] : {std::pair{16, 0}, {17, 64}, {63, 64}, {64, 0}, {65, 48}, {512, 48}})
+    EXPECT_EQ(tuning.of(rows).qkv.product.as_rows, as_rows) << rows;
+  EXPECT_EQ(tuning.of(64).qkv.product.algorithm, 2) << "what a step says itself stays";
+  EXPECT_TRUE(tuning.of(65).down.product == ProductTuning{});
+}
+
+TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
+  for (const auto& [step, words] :
+       {std::pair{"{}", "steps[0].rows is missing"},
+        {"7", "steps[0] is not an object"},
+        {R"({"rows": 8193})", "steps[0].rows is 8193"},
+        {R"({"rows": 1}, {"rows": 1})", "steps[1].rows is 1, as of a step before"},
+        {R"({"rows": 1, "arithmetic": "abacus"})", "steps[0].arithmetic is 'abacus'"},
+        {R"({"rows": 1, "attend": {"splits": 65}})", "steps[0].attend.splits is 65"},
+        {R"({"rows": 1, "attend": {"split": 6}})", "steps[0].attend.'split'"},
+        {R"({"rows": 1, "shared": {"carveout": 101}})", "steps[0].shared.carveout is 101"},
+        {R"({"rows": 1, "attention": {}})", "steps[0].'attention'"},
+        {R"({"rows": 1, "out.matvec": {"threads": 100}})", "expected a multiple of 32"},
+        {R"({"rows": 1, "out.matvec": {"batch": 3}})", "expected a power of two"},
+        {R"({"rows": 1, "attend": {"warps": 5}})", "attend.warps is 5, expected a power of two"},
+        {R"({"rows": 1, "out.tile": {"rows": 12}})", "steps[0].out.tile.rows is 12, expected a multiple of 8"},
+        {R"({"rows": 1, "out.tile": {"ring": -1}})", "steps[0].out.tile.ring is -1"},
+        {R"({"rows": 1, "out.product": {"as_rows": 8193}})", "steps[0].out.product.as_rows is 8193"}}) {
+    const std::string text = refusal(step);
+    EXPECT_NE(text.find(words), std::string::npos) << step << ": " << text;
+    EXPECT_NE(text.find("tuning.json"), std::string::npos) << text;
+  }
+  for (const auto& [file, words] :
+       {std::pair{R"({"format": 1, "steps": []})", "format is not 2"},
+        {R"({"format": 2})", "steps is not a list"},
+        {R"({"format": 2, "steps": [], "gpu": 1})", "'gpu' is no part of a tuning"},
+        {R"({"format": 2, "steps": [], "products": {"up": {}}})", "products.'up'"},
+        {R"({"format": 2, "steps": [], "products": {"out": {"a": 1}}})",
+         "products.out.'a' is no number of rows, 1 to 8192"},
+        {R"({"format": 2, "steps": [], "products": {"out": {"9": 0}}})", "products.out.9 is 0"},
+        {"[]", "object"}}) {
+    const std::string text = error_of([&, file = file] { read_tuning(write(file)); });
+    EXPECT_NE(text.find(words), std::string::npos) << file << ": " << text;
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

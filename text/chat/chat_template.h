@@ -1,0 +1,55 @@
+// A conversation as the text that a model was trained on, by the template that its checkpoint brings:
+// chat_template.jinja, or chat_template in tokenizer_config.json. The template writes BOS itself: encode its output
+// without adding one.
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/chat/jinja_run.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright {
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+struct ChatPrompt {
+  std::string text;   // valid UTF-8
+  std::string plain;  // as long: 1 for each byte that came from a message, where no special token may be found
+};
+
+class ChatTemplate {
+ public:
+  // Reads the template of a checkpoint folder; of several with names the one called "default". Throws Error where there
+  // is none, where a file is not what it should be, and for a construct that is not supported (by name, with its line).
+  static ChatTemplate from_folder(const std::filesystem::path& folder);
+
+  // `file` is named in errors. bos_token and eos_token are what the template prints under these names.
+  ChatTemplate(const std::string& source, std::string file, std::optional<std::string> bos_token = std::nullopt,
+               std::optional<std::string> eos_token = std::nullopt);
+
+  // The prompt that asks for the assistant's next message. Invalid UTF-8 in a message is read as U+FFFD.
+  // Throws Error if the template refuses the conversation, with its own words, or does not end.
+  ChatPrompt render(const std::vector<ChatMessage>& messages) const;
+
+  // The same for any variables, as `transformers` passes them to a template: {"messages": [...], "tools": [...],
+  // "add_generation_prompt": true, "enable_thinking": false, ...}. `now` is what strftime_now tells.
+  ChatPrompt render(const nlohmann::ordered_json& variables, std::time_t now) const;
+
+ private:
+  std::string file_;
+  jinja::Body body_;
+  std::optional<std::string> bos_token_, eos_token_;
+};
+
+// The ids of a prompt: special tokens come from the template only, and nothing is added around it.
+std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, const ChatPrompt& prompt);
+
+}  // namespace nodewright

@@ -1,0 +1,21 @@
+// Renders a parsed template. Whatever the template does, it ends: the work it may do, the depth of its calls and what
+// it may make are limited, and beyond that it is an Error.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/chat/jinja_builtins.h"
+#include "text/chat/jinja_syntax.h"
+#include "text/chat/jinja_value.h"
+
+namespace nodewright::jinja {
+
+using Variables = std::vector<std::pair<std::string, Value>>;
+
+// `file` is named in errors, `now` is what strftime_now tells. Thread-safe.
+// Throws Error naming the file, the line and what was wrong, or what the template says in raise_exception.
+Text render(const Body& body, Variables variables, const std::string& file, std::time_t now);
+
+}  // namespace nodewright::jinja

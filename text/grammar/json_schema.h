@@ -1,0 +1,21 @@
+// A JSON schema as a regular expression over JSON text (text/grammar/byte_pattern.h), for answers that must follow it.
+// A subset, in which every schema says how its text looks; everything else is refused by name:
+//
+//   type         object, string, integer, number, boolean, null, array, or a list of them
+//   properties   in the order in which they stand, those that are not required may be left out; additionalProperties
+//                may be false or absent
+//   items, minItems, maxItems; minLength, maxLength of strings; of integers minimum, maximum and the exclusive ones
+//   enum, const, anyOf; title, description, default, examples, $schema say nothing
+//
+// The text is compact but for one space that may follow a comma or a colon.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace nodewright {
+
+// Throws Error (usage) naming the place in the schema, and the keyword.
+std::string json_schema_pattern(const nlohmann::ordered_json& schema);
+
+}  // namespace nodewright

@@ -1,0 +1,33 @@
+// Text of tokens as they come, one at a time: the bytes of a character that is not yet complete wait for the next
+// token. Holds no token and decodes none twice.
+#pragma once
+
+#include <string>
+
+#include "text/tokenizer/text_assembly.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright {
+
+// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids.
+// The tokenizer must outlive the stream. Not thread-safe; one stream per sequence.
+class TextStream {
+ public:
+  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+
+  // The text that this token completes: valid UTF-8, perhaps empty. Bytes that no later token can mend become U+FFFD
+  // at once; a truncated character, at most 3 bytes, waits, and so does a run of byte fallback tokens, of any length.
+  // An id without a token adds nothing.
+  std::string push(TokenId id);
+
+  // What still waits, as U+FFFD, or nothing. The stream then starts anew.
+  std::string flush();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  TextAssembly assembly_;
+};
+
+}  // namespace nodewright
