@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "kernels_src/repeat_until.h"
 #include "kernels_src/saxpy.h"
+#include "kernels_src/step/repeat_until.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/memory.h"
 

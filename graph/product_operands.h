@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels_src/reference_product.h"
+#include "kernels_src/projection/reference_product.h"
 #include "runtime/memory.h"
 
 namespace nodewright {

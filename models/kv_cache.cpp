@@ -1,6 +1,6 @@
 #include "models/kv_cache.h"
 
-#include "kernels_src/attend.h"
+#include "kernels_src/attention/attend.h"
 
 namespace nodewright {
 namespace {

@@ -26,7 +26,7 @@ class KvCache {
   KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages = {});
 
   int64_t pages(int64_t group = 0) const { return pages_[static_cast<size_t>(group)]; }
-  // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/kv_pages.h)
+  // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/attention/kv_pages.h)
   View<bf16> layer(int64_t index) const;
   NamedRange range(int64_t index) const;  // "kv.l3"
   uint64_t bytes() const { return buffer_.bytes(); }

@@ -62,7 +62,7 @@ ForeignKernel load_kernel(Device& device, std::span<const std::byte> image, cons
 ForeignKernel load_kernel_file(Device& device, const std::filesystem::path& file, const std::string& symbol,
                                const HostStandIn& stand_in = {});
 
-// The kernel that `kernels` compiles with NVRTC from the source kernels_src/<name>.cu among its sources: any CUDA that
+// The kernel that `kernels` compiles with NVRTC from its source <name>.cu, in or below kernels_src/: any CUDA that
 // holds `extern "C" __global__ void <name>(...)`, with the request's defines, headers, folders and constants, which lie
 // in namespace nodewright. On the CPU driver nothing is compiled.
 ForeignKernel compile_kernel(KernelCache& kernels, const KernelRequest& request, const HostStandIn& stand_in = {});

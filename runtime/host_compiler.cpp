@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 
 #include "runtime/error.h"
 #include "runtime/held_signals.h"
+#include "runtime/kernel_request.h"
 
 extern char** environ;
 
@@ -185,10 +187,13 @@ std::string host_compiler_identity() {
 }
 
 std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
-  const std::string source = "kernels_src/" + request.kernel + ".cu";
-  if (!request.sources.contains(source))
-    throw Error(
-        {.doing = "compile a kernel for the CPU driver", .object = request.kernel, .detail = "no source " + source});
+  const auto found = std::ranges::find_if(
+      request.sources, [&](const auto& source) { return kernel_name_of(source.first) == request.kernel; });
+  if (found == request.sources.end())
+    throw Error({.doing = "compile a kernel for the CPU driver",
+                 .object = request.kernel,
+                 .detail = "no source kernels_src/" + request.kernel + ".cu"});
+  const std::string& source = found->first;
   const std::string compiler = host_compiler_path();
   const TemporaryFolder folder;
   const fs::path& root = folder.path();

@@ -13,7 +13,7 @@
 namespace nodewright {
 
 struct HostCompileRequest {
-  std::string kernel;                               // kernels_src/<kernel>.cu must be among the sources
+  std::string kernel;                               // one of the sources is <kernel>.cu, in or below kernels_src/
   std::map<std::string, std::string_view> sources;  // path as in #include "..." -> text; dialect and emulation included
   std::string prelude;             // force-included: namespace nodewright { constexpr long long kCols = 192; }
   bool checked = false;            // call the CPU driver on every load and store (CpuDriverOptions::check_accesses)

@@ -140,9 +140,10 @@ std::string KernelCache::add(const EmbeddedSource& source) {
   };
   const std::lock_guard lock(mutex_);
   for (const EmbeddedSource& other : options_.extra_sources) {
-    if (other.path != source.path) continue;
+    const std::string_view kernel = kernel_name_of(source.path);
+    if (other.path != source.path && (kernel.empty() || kernel_name_of(other.path) != kernel)) continue;
     if (other.text == source.text) return name;
-    refuse("another text is called " + std::string(source.path) + " already");
+    refuse("another text is called " + std::string(other.path) + " already");
   }
   for (const auto& [key, entry] : loaded_)
     if (entry->kernel.name == name) refuse("a kernel of that name is loaded already, from another source");

@@ -28,6 +28,14 @@ const EmbeddedSource* find_source(std::string_view path, std::span<const Embedde
   return nullptr;
 }
 
+// A source of `extra` comes before an embedded one of the same kernel.
+const EmbeddedSource* find_kernel(std::string_view name, std::span<const EmbeddedSource> extra) {
+  for (const std::span<const EmbeddedSource> sources : {extra, embedded_sources()})
+    for (const EmbeddedSource& source : sources)
+      if (kernel_name_of(source.path) == name) return &source;
+  return nullptr;
+}
+
 // As the program has it: a float with all its bits.
 std::string declaration_of(const Constant& constant) {
   const auto define = [&](const char* type, const std::string& value) {
@@ -79,12 +87,9 @@ std::string value_text(const Constant& constant) {
 std::string known_kernels(std::span<const EmbeddedSource> extra) {
   std::string names;
   const auto add = [&](std::span<const EmbeddedSource> sources) {
-    for (std::string_view path : sources | std::views::transform(&EmbeddedSource::path)) {
-      if (!path.starts_with("kernels_src/") || !path.ends_with(".cu")) continue;
-      path.remove_prefix(std::string_view("kernels_src/").size());
-      path.remove_suffix(std::string_view(".cu").size());
-      names += (names.empty() ? "" : ", ") + std::string(path);
-    }
+    for (const std::string_view path : sources | std::views::transform(&EmbeddedSource::path))
+      if (const std::string_view name = kernel_name_of(path); !name.empty())
+        names += (names.empty() ? "" : ", ") + std::string(name);
   };
   add(extra);
   add(embedded_sources());
@@ -92,6 +97,13 @@ std::string known_kernels(std::span<const EmbeddedSource> extra) {
 }
 
 }  // namespace
+
+std::string_view kernel_name_of(std::string_view path) {
+  if (!path.starts_with("kernels_src/") || !path.ends_with(".cu")) return "";
+  path.remove_prefix(path.rfind('/') + 1);
+  path.remove_suffix(std::string_view(".cu").size());
+  return path;
+}
 
 std::string to_string(const KernelRequest& request) {
   std::string text = request.name;
@@ -116,8 +128,7 @@ KernelProgram program_of(const KernelRequest& request, std::span<const EmbeddedS
       throw Error({.doing = "specialise kernel",
                    .object = request.name,
                    .detail = "'" + define.name + "' is no name for a macro"});
-  const EmbeddedSource* source =
-      is_identifier(request.name) ? find_source("kernels_src/" + request.name + ".cu", extra) : nullptr;
+  const EmbeddedSource* source = is_identifier(request.name) ? find_kernel(request.name, extra) : nullptr;
   if (source == nullptr)
     throw Error({.doing = "find the source of kernel",
                  .object = request.name,

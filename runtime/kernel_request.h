@@ -67,7 +67,11 @@ std::vector<Constant> constants_of(const ShapeConstants<N>& of_shape, const std:
   return constants;
 }
 
-// kernels_src/<name>.cu holds exactly the kernel <name>.
+// The kernel that a source of this path holds: "scale" of "kernels_src/scale.cu" and of "kernels_src/sums/scale.cu".
+// Empty where it holds none.
+std::string_view kernel_name_of(std::string_view path);
+
+// The source <name>.cu, in kernels_src/ or a folder below it, holds exactly the kernel <name>.
 struct KernelRequest {
   std::string name;                      // of the file and of the kernel
   std::vector<Constant> constants = {};  // in front of the source

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels_src/reference_product.h"
+#include "kernels_src/projection/reference_product.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/matmul_library.h"
 
@@ -56,7 +56,7 @@ struct MatmulOperands {
   uint64_t a = 0, b = 0, c = 0, bias = 0, y = 0, workspace = 0;
 };
 
-// cublaslt: NVIDIA's library. reference: kernels_src/reference_product.cu.
+// cublaslt: NVIDIA's library. reference: kernels_src/projection/reference_product.cu.
 enum class MatmulBackend : uint8_t { cublaslt, reference };
 
 // The bytes that each operand spans from its address on. With a leading dimension larger than a row, the bytes between

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "cli/run/json_fields.h"
-#include "kernels_src/record_choice.h"
+#include "kernels_src/sampling/record_choice.h"
 #include "text/grammar/json_schema.h"
 
 namespace nodewright::cli {

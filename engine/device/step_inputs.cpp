@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels_src/advance.h"
+#include "kernels_src/step/advance.h"
 
 namespace nodewright {
 

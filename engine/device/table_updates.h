@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/plan_run.h"
-#include "kernels_src/update_tables.h"
+#include "kernels_src/step/update_tables.h"
 #include "models/plan/decode_state.h"
 #include "runtime/kernel_cache.h"
 

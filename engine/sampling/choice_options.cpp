@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "kernels_src/record_choice.h"
-#include "kernels_src/shape_logits.h"
+#include "kernels_src/sampling/record_choice.h"
+#include "kernels_src/sampling/shape_logits.h"
 
 namespace nodewright {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels_src/activation.h"
-#include "kernels_src/norm.h"
+#include "kernels_src/projection/activation.h"
+#include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
 
 namespace nodewright {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels_src/projection_shape.h"
+#include "kernels_src/projection/projection_shape.h"
 
 namespace nodewright {
 namespace {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "kernels_src/dense_attend.h"
-#include "kernels_src/embed_positions.h"
-#include "kernels_src/layer_norm_project.h"
-#include "kernels_src/project_bias_add.h"
-#include "kernels_src/sample.h"
+#include "kernels_src/attention/dense_attend.h"
+#include "kernels_src/projection/layer_norm_project.h"
+#include "kernels_src/projection/project_bias_add.h"
+#include "kernels_src/residual/embed_positions.h"
+#include "kernels_src/sampling/sample.h"
 #include "models/nanogpt/nanogpt_state.h"
 #include "models/nanogpt/nanogpt_weights.h"
 #include "runtime/kernel_cache.h"

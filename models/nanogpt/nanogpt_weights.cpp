@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels_src/projection_shape.h"
+#include "kernels_src/projection/projection_shape.h"
 #include "runtime/arena.h"
 #include "runtime/error.h"
 

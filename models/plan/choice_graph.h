@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "kernels_src/record_choice.h"
-#include "kernels_src/sample.h"
-#include "kernels_src/shape_logits.h"
+#include "kernels_src/sampling/record_choice.h"
+#include "kernels_src/sampling/sample.h"
+#include "kernels_src/sampling/shape_logits.h"
 #include "models/plan/choice_state.h"
 #include "runtime/kernel_cache.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels_src/record_choice.h"
-#include "kernels_src/shape_logits.h"
+#include "kernels_src/sampling/record_choice.h"
+#include "kernels_src/sampling/shape_logits.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {

@@ -1,6 +1,6 @@
 // The device memory of the second choice of a slot: rows of a step whose requests ask for more than temperature, min-p,
-// top-k and top-p (kernels_src/shape_logits.h). One slot serves every bucket, as DecodeSlot does; it has room for the
-// rows of a step that choose, however many tokens of prompts stand beside them.
+// top-k and top-p (kernels_src/sampling/shape_logits.h). One slot serves every bucket, as DecodeSlot does; it has room
+// for the rows of a step that choose, however many tokens of prompts stand beside them.
 #pragma once
 
 #include <cstdint>

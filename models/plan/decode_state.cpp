@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels_src/advance.h"
-#include "kernels_src/attend.h"
-#include "kernels_src/flash_decode.h"
-#include "kernels_src/matvec_shape.h"
-#include "kernels_src/tile_shape.h"
+#include "kernels_src/attention/attend.h"
+#include "kernels_src/attention/flash_decode.h"
+#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/step/advance.h"
+#include "kernels_src/tile/tile_shape.h"
 #include "models/kv_cache.h"
 #include "models/plan/row_stride.h"
 

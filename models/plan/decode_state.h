@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels_src/scored_token.h"
+#include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
 #include "models/plan/step_shape.h"
 #include "runtime/arena.h"
@@ -55,7 +55,7 @@ struct StepInputs {
   View<uint64_t> seed;         // [rows]
   View<int32_t> output_index;  // [rows] which output of its sequence the next token is
 
-  // Of a launch of several steps (kernels_src/advance.h), else empty.
+  // Of a launch of several steps (kernels_src/step/advance.h), else empty.
   View<int32_t> steps_done;  // [1] 0
   View<int32_t> left;        // [rows] tokens that the row may still choose
   View<int32_t> caller_row;  // [rows] 0, 1, ...
@@ -78,13 +78,13 @@ struct DecodeState {
   View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
   View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
   View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
-  View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/project_add.h)
+  View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
   View<bf16> gate_up;         // [rows, 2 intermediate rounded up to 8], of products; else empty
   View<uint8_t> workspace;    // of products on a GPU
   View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8
   View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
-  View<float> partials;       // attention splits (kernels_src/attend.h)
+  View<float> partials;       // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;     // zero between launches
   View<int32_t> tokens;       // [rows] chosen
   View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask

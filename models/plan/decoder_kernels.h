@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels_src/advance.h"
+#include "kernels_src/step/advance.h"
 #include "models/config/model_config.h"
 #include "models/plan/lowering.h"
 #include "models/plan/step_shape.h"

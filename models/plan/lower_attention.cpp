@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels_src/attend.h"
-#include "kernels_src/attend_tiles.h"
-#include "kernels_src/flash_decode.h"
-#include "kernels_src/rope_append.h"
-#include "kernels_src/rope_flash_decode.h"
+#include "kernels_src/attention/attend.h"
+#include "kernels_src/attention/attend_tiles.h"
+#include "kernels_src/attention/flash_decode.h"
+#include "kernels_src/attention/rope_append.h"
+#include "kernels_src/attention/rope_flash_decode.h"
 #include "models/kv_cache.h"
 #include "models/plan/lowering_rows.h"
 #include "runtime/error.h"

@@ -1,9 +1,9 @@
 // The ends of a step: the rows of the embedding, the hidden states and logits, and the choice of a token.
-#include "kernels_src/embed.h"
-#include "kernels_src/logit_row.h"
-#include "kernels_src/norm_hidden.h"
-#include "kernels_src/norm_project.h"
-#include "kernels_src/sample.h"
+#include "kernels_src/projection/norm_project.h"
+#include "kernels_src/residual/embed.h"
+#include "kernels_src/residual/norm_hidden.h"
+#include "kernels_src/sampling/logit_row.h"
+#include "kernels_src/sampling/sample.h"
 #include "models/plan/lowering_rows.h"
 #include "models/plan/row_stride.h"
 

@@ -1,7 +1,7 @@
 // Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
-#include "kernels_src/gate.h"
-#include "kernels_src/norm_add.h"
-#include "kernels_src/norm_rows.h"
+#include "kernels_src/projection/gate.h"
+#include "kernels_src/residual/norm_add.h"
+#include "kernels_src/residual/norm_rows.h"
 #include "models/plan/lowering_rows.h"
 #include "models/plan/row_stride.h"
 

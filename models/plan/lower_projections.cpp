@@ -2,12 +2,12 @@
 // row by row.
 #include <algorithm>
 
-#include "kernels_src/matvec_shape.h"
-#include "kernels_src/norm_gate_up.h"
-#include "kernels_src/norm_project.h"
-#include "kernels_src/project.h"
-#include "kernels_src/project_add.h"
-#include "kernels_src/tile_shape.h"
+#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/projection/norm_gate_up.h"
+#include "kernels_src/projection/norm_project.h"
+#include "kernels_src/projection/project.h"
+#include "kernels_src/projection/project_add.h"
+#include "kernels_src/tile/tile_shape.h"
 #include "models/plan/lowering_rows.h"
 #include "models/plan/row_stride.h"
 

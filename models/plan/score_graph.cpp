@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels_src/logit_row.h"
-#include "kernels_src/matvec_shape.h"
+#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/sampling/logit_row.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {

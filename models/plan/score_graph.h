@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "kernels_src/gather_residual.h"
-#include "kernels_src/norm_project.h"
-#include "kernels_src/norm_rows.h"
-#include "kernels_src/record_choice.h"
+#include "kernels_src/projection/norm_project.h"
+#include "kernels_src/residual/gather_residual.h"
+#include "kernels_src/residual/norm_rows.h"
+#include "kernels_src/sampling/record_choice.h"
 #include "models/decoder_model.h"
 #include "models/plan/score_state.h"
 #include "runtime/kernel_cache.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels_src/record_choice.h"
+#include "kernels_src/sampling/record_choice.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {

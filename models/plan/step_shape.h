@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels_src/flash_decode.h"
+#include "kernels_src/attention/flash_decode.h"
 #include "models/config/model_config.h"
 #include "models/plan/hidden_states.h"
 #include "models/tuning/step_tuning.h"

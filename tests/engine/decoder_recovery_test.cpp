@@ -1,6 +1,6 @@
 // A decoder after a driver call of it has failed: it goes on to the tokens of an undisturbed one, or says why not.
 #include "graph/graph_exec.h"
-#include "kernels_src/rope_flash_decode.h"
+#include "kernels_src/attention/rope_flash_decode.h"
 #include "tests/engine/golden_model.h"
 
 namespace nodewright {

@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "runtime/image_store.h"
+#include "runtime/kernel_request.h"
 #include "tests/engine/golden_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
@@ -23,7 +24,7 @@ using KernelClock = std::chrono::steady_clock;
 // The text of a kernel that the program carries.
 std::string source_of_kernel(const std::string& name) {
   for (const EmbeddedSource& source : embedded_sources())
-    if (source.path == "kernels_src/" + name + ".cu") return std::string(source.text);
+    if (kernel_name_of(source.path) == name) return std::string(source.text);
   ADD_FAILURE() << "no kernel " << name;
   return "";
 }

@@ -26,7 +26,9 @@ std::string layout_asserts(const std::string& name) {
 
 TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
   std::string text;
-  for (const auto& [name, bytes] : args_bytes()) text += "#include \"kernels_src/" + name + ".h\"\n";
+  for (const auto& [name, bytes] : args_bytes())
+    for (const EmbeddedSource& source : embedded_sources())
+      if (source.path.ends_with("/" + name + ".h")) text += "#include \"" + std::string(source.path) + "\"\n";
   text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
           layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
           layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +

@@ -2,9 +2,9 @@
 // workers it has: a result that depends on the order is a race.
 #include <gtest/gtest.h>
 
-#include "tests/kernels/attend_case.h"
-#include "tests/kernels/matvec.h"
-#include "tests/kernels/sample_case.h"
+#include "tests/kernels/attention/attend_case.h"
+#include "tests/kernels/projection/matvec.h"
+#include "tests/kernels/sampling/sample_case.h"
 
 namespace nodewright::test::schedules_test {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels_src/dense_attend.h"
-#include "kernels_src/projection_shape.h"
+#include "kernels_src/attention/dense_attend.h"
+#include "kernels_src/projection/projection_shape.h"
 #include "models/plan/choice_graph.h"
 #include "models/plan/lowering.h"
 #include "models/plan/network.h"

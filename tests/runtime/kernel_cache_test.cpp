@@ -105,6 +105,11 @@ TEST_F(KernelCacheTest, TakesASourceLaterAndTwiceButNoOtherOfItsName) {
   EXPECT_EQ(cache.add(source), "triple");
   EXPECT_EQ(cache.kernel<Triple>(source, launch_shape_1d(1, 32)).loaded, &cache.get({"triple"}));
   expect_error([&] { cache.add(other); }, {"'triple'", "another text", "kernels_src/triple.cu"});
+  expect_error(
+      [&] {
+        cache.add({"kernels_src/own/triple.cu", "another text"});
+      },
+      {"'triple'", "kernels_src/triple.cu"});
   cache.kernel<Saxpy>("saxpy", saxpy_shape(1));  // an embedded one
   expect_error([&] { cache.add({"kernels_src/saxpy.cu", "a text"}); }, {"'saxpy'", "loaded already"});
 }

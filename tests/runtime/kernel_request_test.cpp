@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "runtime/error.h"
 #include "tests/runtime/small_kernels.h"
@@ -116,6 +117,28 @@ TEST(KernelProgram, OfAnUnknownNameListsTheKernels) {
     }
   }
   EXPECT_THROW(program_of({"scale", {{"k Factor", 1}}}, small_kernels(), ""), Error);
+}
+
+TEST(KernelProgram, FindsItsSourceInAnyFolderOfKernels) {
+  constexpr std::string_view kText = "// another scale\n";
+  EXPECT_EQ(kernel_name_of("kernels_src/scale.cu"), "scale");
+  EXPECT_EQ(kernel_name_of("kernels_src/own/sums/scale.cu"), "scale");
+  for (const char* path : {"kernels_src/scale.h", "scale.cu", "other/kernels_src/scale.cu", "kernels_src/scale.cuh"})
+    EXPECT_EQ(kernel_name_of(path), "") << path;
+  const EmbeddedSource own[] = {{"kernels_src/own/sums/scale.cu", kText}, {"kernels_src/upscale.cu", "// longer\n"}};
+  EXPECT_EQ(program_of({"scale", {}}, own, "").source.path, "kernels_src/own/sums/scale.cu");
+  EXPECT_EQ(program_of({"attend", {}}, {}, "").source.path, "kernels_src/attention/attend.cu");
+  const EmbeddedSource instead[] = {{"kernels_src/own/attend.cu", kText}};
+  EXPECT_EQ(program_of({"attend", {}}, instead, "").source.text, kText) << "an extra source comes first";
+}
+
+TEST(EmbeddedSources, NameEachKernelOnce) {
+  std::set<std::string_view> names;
+  for (const EmbeddedSource& source : embedded_sources())
+    if (const std::string_view name = kernel_name_of(source.path); !name.empty()) {
+      EXPECT_TRUE(names.insert(name).second) << source.path;
+    }
+  EXPECT_GT(names.size(), 25u);
 }
 
 TEST(EmbeddedSources, AreTheFilesOfTheProject) {

@@ -1,0 +1,455 @@
+// Attention of one row over its keys on tensor cores: the query heads of a block's tile are the rows of one matrix. The
+// context is dealt in chunks of 16 keys, which lie in one page: a split takes some that lie together, warp w of it
+// those whose number is w, modulo the warps. A warp requests kRing chunks ahead, keys and values apart, since a chunk's
+// keys have been used when its values are needed, and waits for no other warp until its last chunk; then the warps of a
+// block meet in shared memory, in their order, and the splits of a row in that of their cluster (merge_in_cluster.cuh)
+// or in global memory (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they
+// lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
+// * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
+//
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
+#pragma once
+
+#include "kernels_src/attention/kv_pages.h"
+#include "kernels_src/attention/merge_in_cluster.cuh"
+#include "kernels_src/attention/merge_splits.cuh"
+#include "kernels_src/device/bulk_copies.cuh"
+#include "kernels_src/device/tensor.cuh"
+
+#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
+#undef NODEWRIGHT_UNROLL
+#define NODEWRIGHT_UNROLL
+#endif
+
+namespace nodewright {
+
+constexpr int kChunk = 16, kMatrixRows = 16, kMostHeads = 8;
+constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
+// A stage is the image of what it was copied from (kv_in_row), unless that has no row as long as a tile's.
+constexpr bool kAsItLies = kDim == kPaddedHeadDim, kInBulk = kHasBulkCopies && kAsItLies;
+constexpr int kStride = kAsItLies ? kDim : kDim + 8, kQueryStride = kDim + 8;
+constexpr int kSteps = kDim / 16;                // of 16 elements of a head
+constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
+constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
+constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
+constexpr bool kQueriesInRegisters = kDim <= 128;
+// Chunks that a warp takes at once, where as many are on their way meanwhile.
+constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
+// Groups of copies that a warp has open: keys of so many chunks, then their values.
+constexpr int kGroups = 2 * kDepth / kTogether;
+constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
+constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
+constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
+static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
+static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
+
+// The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
+struct Chunks {
+  int first, last;  // none when first >= last
+  int splits;       // that have any
+};
+NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
+  const int from = oldest / kChunk, count = (length + kChunk - 1) / kChunk - from;
+  const int share = max(static_cast<int>((count + kSplits - 1) / kSplits), kBlockWarps);
+  const int first = from + split * share;
+  return {first, min(first + share, from + count), (count + share - 1) / share};
+}
+
+// The block's shared memory, after `bytes_before` bytes of the kernel's own.
+struct FlashMemory {
+  bf16* ring;     // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
+  bf16* queries;  // [kMatrixRows][kQueryStride] scaled; row h + 8: what rounding leaves of row h; others are anything
+  uint64_t* barriers;  // [kWarps][kGroups]
+  Merged* found;       // [kTileHeads][kWarps]
+  Merged* merged;      // [kTileHeads]
+  Received received;
+  float* weights;  // [kTileHeads][kMeeting]
+  int* ticket;
+};
+NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
+  FlashMemory m;
+  m.ring = reinterpret_cast<bf16*>(shared_memory() + bytes_before);
+  m.queries = m.ring + kBlockWarps * kDepth * kStage;
+  m.barriers = reinterpret_cast<uint64_t*>(m.queries + kMatrixRows * kQueryStride);
+  m.found = reinterpret_cast<Merged*>(m.barriers + kBlockWarps * kGroups);
+  m.merged = m.found + kTileHeads * kBlockWarps;
+  m.received = received_at(m.merged + kTileHeads);
+  m.weights = m.received.end();
+  m.ticket = reinterpret_cast<int*>(m.weights + kTileHeads * kMeeting);
+  return m;
+}
+
+// `v`: element d of head h, scaled; d < kDim.
+NODEWRIGHT_DEVICE void store_query(const FlashMemory& m, int h, int d, float v) {
+  const bf16 rounded = to_bf16(v);
+  m.queries[h * kQueryStride + d] = rounded;
+  m.queries[(h + kMostHeads) * kQueryStride + d] = to_bf16(v - to_float(rounded));
+}
+
+// Where a lane finds eight elements of a matrix: half `half` of step `step` of row `row` of a stage's keys or values.
+NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
+  return row * kStride + (kv_in_row(row, half * 8, kPaddedHeadDim) ^ step * 16);
+}
+
+// The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
+// may have been written there, and 0 * NaN is NaN. The keys of a chunk that are there lie together, and so do their
+// values: one copy each, where the device has copies of any size (docs/attention.md); else every lane copies its
+// share.
+struct ChunkRing {
+  const bf16* kv;    // of the key head
+  const int* table;  // the row's pages
+  int oldest, end;
+  Chunks chunks;
+  bf16* stages;          // of the warp
+  CopyBarrier barriers;  // of the warp: the first of its groups'
+  int pages = 0;         // lane l: of one of the next 32 chunks
+  // Of the chunks whose values are to be requested next: in bulk, lane l of the l-th, else each lane its first piece of
+  // every one.
+  const bf16* keys[kInBulk ? 1 : kTogether]{};
+  AsyncCopies<kPieces * kTogether, kGroups> copies{};
+
+  NODEWRIGHT_DEVICE ChunkRing(const bf16* kv, const int* table, int kv_head, int oldest, int end, Chunks chunks,
+                              const FlashMemory& memory)
+      : kv(kv + kv_head * kPageSize * kPaddedHeadDim),
+        table(table),
+        oldest(oldest),
+        end(end),
+        chunks(chunks),
+        stages(memory.ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage),
+        barriers{shared_address(memory.barriers + threadIdx.x / 32 * kGroups)} {}
+
+  // Of the warp's i-th chunk.
+  NODEWRIGHT_DEVICE int number(int i) const {
+    return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
+  }
+  NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
+  // Of chunk i; those of chunks that are taken together follow one another.
+  NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
+  // The chunks i to i + kCount - 1 are there, and all their keys are to be read from the cache.
+  template <int kCount>
+  NODEWRIGHT_DEVICE bool are_whole(int i) const {
+    const int last = number(i + kCount - 1);
+    return last < chunks.last && number(i) * kChunk >= oldest && (last + 1) * kChunk <= end;
+  }
+  NODEWRIGHT_DEVICE void find_pages(int i) {
+    const int mine = i + static_cast<int>(threadIdx.x % 32);
+    pages = has(mine) ? load_settled(table + number(mine) * kChunk / kPageSize) : 0;
+  }
+  // The first kDepth chunks. find_pages(0) comes first.
+  NODEWRIGHT_DEVICE void start() {
+    if constexpr (kInBulk) {
+      if (threadIdx.x % 32 < kGroups) barrier_of(static_cast<int>(threadIdx.x % 32)).init(1);
+      CopyBarrier::publish();
+      __syncwarp();
+    }
+    NODEWRIGHT_NO_UNROLL
+    for (int i = 0; i < kDepth; i += kTogether) request_keys(i, stage(i)), request_values(i, stage(i));
+  }
+  // Of chunks i to i + kTogether - 1, as one group; those past the last are none. In order, i from 0 on.
+  NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
+    if (i > 0 && i % 32 == 0) find_pages(i);
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < (kInBulk ? 1 : kTogether); ++c) {
+      const int chunk = i + (kInBulk ? lane % kTogether : c);
+      const int page = __shfl_sync(0xffffffffu, pages, chunk % 32);
+      const unsigned slot = static_cast<unsigned>(number(chunk)) % static_cast<unsigned>(kPageSize / kChunk) * kChunk;
+      keys[c] = kv + static_cast<int64_t>(page) * (2 * kValuesBehindKeys) + slot * kPaddedHeadDim;
+      if constexpr (kAsItLies && !kInBulk) keys[c] += lane * 8;
+    }
+    if constexpr (kInBulk)
+      request_in_bulk<0>(i, to);
+    else
+      request<0>(i, to);
+  }
+  // Behind the keys of the same chunks.
+  NODEWRIGHT_DEVICE void request_values(int i, bf16* to) {
+    if constexpr (kInBulk)
+      request_in_bulk<1>(i, to);
+    else
+      request<1>(i, to);
+  }
+  // Until the keys of chunk i, and of those taken with it, or also their values, are there. kLeft: groups of the warp
+  // that have been requested since.
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait_for_keys(int i) {
+    wait<kLeft>(i, 0);
+  }
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait_for_values(int i) {
+    wait<kLeft>(i, 1);
+  }
+
+ private:
+  NODEWRIGHT_DEVICE CopyBarrier barrier_of(int group) const { return {barriers.address + 8u * group}; }
+  NODEWRIGHT_DEVICE static int group_of(int i, int values) { return i % kDepth / kTogether * 2 + values; }
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait(int i, int values) {
+    if constexpr (kInBulk)
+      barrier_of(group_of(i, values)).wait(static_cast<unsigned>(i / kDepth));
+    else
+      copies.template wait<kLeft>();
+  }
+
+  template <int kValues>
+  NODEWRIGHT_DEVICE void request_in_bulk(int i, bf16* to) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kRowBytes = kDim * 2;
+    const CopyBarrier barrier = barrier_of(group_of(i, kValues));
+    const bf16* const from = keys[0] + kValues * kValuesBehindKeys;
+    to += kValues * kChunk * kStride;
+    if (are_whole<kTogether>(i)) {  // mostly
+      if (lane < kTogether) barrier.copy(shared_address(to + lane * kStage), from, kChunk * kRowBytes);
+      if (lane == 0) barrier.arrive_and_expect(kTogether * kChunk * kRowBytes);
+      return;
+    }
+    if (!has(i)) return;
+    int bytes = 0;
+    NODEWRIGHT_NO_UNROLL
+    for (int c = 0; c < kTogether && has(i + c); ++c) {
+      const int key0 = number(i + c) * kChunk, first = max(oldest - key0, 0), last = min(end - key0, kChunk);
+      const int rows = max(last - first, 0);
+      bytes += rows * kRowBytes;
+      if (lane == c && rows > 0)
+        barrier.copy(shared_address(to + c * kStage + first * kStride), from + first * kDim, rows * kRowBytes);
+      for (int p = lane; p < kChunk * kDim / 8; p += 32)
+        if (p / (kDim / 8) < first || p / (kDim / 8) >= last) store_16(to + c * kStage + p * 8, uint4{0u, 0u, 0u, 0u});
+    }
+    if (lane == 0) barrier.arrive_and_expect(bytes);
+  }
+
+  template <int kValues>
+  NODEWRIGHT_DEVICE void request(int i, bf16* to) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    constexpr int kRow = kDim / 8;  // pieces
+    to += kValues * kChunk * kStride;
+    const auto copy_whole = [&](int c) {  // copies and nothing else
+      NODEWRIGHT_UNROLL
+      for (int p = 0; p < kPieces; ++p)
+        copies.request(to + c * kStage + lane * 8 + p * 256, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
+    };
+    if (kAsItLies && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
+      NODEWRIGHT_UNROLL
+      for (int c = 0; c < kTogether; ++c) copy_whole(c);
+    } else {
+      NODEWRIGHT_UNROLL
+      for (int c = 0; c < kTogether; ++c) {
+        if (kAsItLies && are_whole<1>(i + c)) {
+          copy_whole(c);
+          continue;
+        }
+        if (!has(i + c)) break;
+        const int key0 = number(i + c) * kChunk;
+        const bf16* from = keys[c] - (kAsItLies ? lane * 8 : 0) + kValues * kValuesBehindKeys;
+        NODEWRIGHT_NO_UNROLL
+        for (int p = lane; p < kChunk * kRow; p += 32) {
+          const int key = p / kRow, d = p % kRow * 8;
+          const bool is_there = key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim;
+          copies.request(to + c * kStage + key * kStride + d, from + (is_there ? key * kPaddedHeadDim + d : 0),
+                         is_there);
+        }
+      }
+    }
+    copies.close_group();
+  }
+};
+
+// What a warp's chunks gave, of head lane / 4. values[n][i] and [i + 2] are one sum.
+struct FlashState {
+  float values[2 * kSteps][4], top, sum;
+};
+
+// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none; whole: as are_whole
+// says. Instructions of one chunk do not wait for those of another; a single chunk's scores are sums of two chains.
+template <int kCount, class Queries>
+NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int length, FlashState& state,
+                                      Queries load_query) {
+  constexpr int kChains = kCount == 1 ? 2 : 1;
+  constexpr bool kMayGoOn = kCount == kTogether;
+  const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+  float scores[kCount][kChains][2][4] = {};
+  bf16* const stage = ring.stage(i);
+  const auto key_piece = [&](int c, int step) {
+    return stage + c * kStage + in_stage(lane / 16 * 8 + lane % 8, lane / 8 % 2, step);
+  };
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    uint32_t left[4];
+    load_query(left, step);
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kCount; ++c) {
+      uint32_t b[4];
+      load_matrices(b, key_piece(c, step));
+      mma_16x8x16(scores[c][step % kChains][0], left, b[0], b[1]);
+      mma_16x8x16(scores[c][step % kChains][1], left, b[2], b[3]);
+    }
+  }
+#else
+  uint32_t left[kSteps][4];
+  for (int step = 0; step < kSteps; ++step) load_query(left[step], step);
+  for (int c = 0; c < kCount; ++c)
+    emulation::multiply_rows(scores[c][0], left, [&](int, int step) { return key_piece(c, step); });
+#endif
+  if constexpr (kMayGoOn) {
+    __syncwarp();  // the keys that are requested now overwrite these
+    ring.request_keys(i + kDepth, stage);
+  }
+  // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
+  float weights[kCount][4], highest = -INFINITY;
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const auto score = [&](int chain) { return scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2]; };
+      weights[c][j] = score(0);
+      if constexpr (kChains == 2) weights[c][j] += score(1);
+    }
+  }
+  if (!whole) {
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < kCount; ++c) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
+        if (key < ring.oldest || key >= length) weights[c][j] = -INFINITY;
+      }
+    }
+  }
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[c][j]);
+  }
+  const float before = state.top;
+  state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
+  const float keep = power_of_two(before - state.top);
+  state.sum *= keep;
+  NODEWRIGHT_UNROLL
+  for (int n = 0; n < 2 * kSteps; ++n) {
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
+  }
+  ring.template wait_for_values<(kMayGoOn ? kGroups - 1 : 0)>(i);
+  __syncwarp();
+  NODEWRIGHT_UNROLL
+  for (int c = 0; c < kCount; ++c) {
+    uint32_t p[4];
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) weights[c][j] = power_of_two(weights[c][j] - state.top), state.sum += weights[c][j];
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      const float low = weights[c][2 * n], high = weights[c][2 * n + 1];
+      p[2 * n] = round_pair(low, high);
+      p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
+    }
+    const auto value_piece = [&](int n) {
+      return stage + c * kStage + kChunk * kStride + in_stage(lane / 8 % 2 * 8 + lane % 8, lane / 16, n);
+    };
+#ifdef __CUDACC_RTC__
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < kSteps; ++n) {
+      uint32_t b[4];
+      load_matrices_transposed(b, value_piece(n));
+      mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
+      mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
+    }
+#else
+    emulation::multiply_columns(state.values, p, value_piece);
+#endif
+  }
+  if constexpr (kMayGoOn) {
+    __syncwarp();  // as of keys
+    ring.request_values(i + kDepth, stage);
+  }
+}
+
+// Of the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys, values, key0)
+// puts into a stage, where the cache would have it (kv_in_row), what is not there, keys from ring.end on.
+template <class Patch>
+NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
+                                     Patch patch) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const auto read_query = [&](uint32_t(&left)[4], int step) {
+    load_matrices(left, memory.queries + lane % 16 * kQueryStride + step * 16 + lane / 16 * 8);
+  };
+  uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
+  if constexpr (kQueriesInRegisters) {
+    NODEWRIGHT_UNROLL
+    for (int step = 0; step < kSteps; ++step) read_query(q[step], step);
+  }
+  const auto load_query = [&](uint32_t(&left)[4], int step) {
+    if constexpr (kQueriesInRegisters) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < 4; ++j) left[j] = q[step][j];
+    } else {
+      read_query(left, step);
+    }
+  };
+  state.top = -INFINITY, state.sum = 0.0f;
+  NODEWRIGHT_UNROLL
+  for (int n = 0; n < 2 * kSteps; ++n) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
+  }
+  // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
+  for (int i = 0; ring.has(i); i += kTogether) {
+    ring.template wait_for_keys<kGroups - 1>(i);
+    __syncwarp();
+    const bool alone = kTogether == 1 || !ring.has(i + 1),
+               whole = alone ? ring.are_whole<1>(i) : ring.are_whole<kTogether>(i);
+    if (!whole) {
+      ring.template wait_for_values<kGroups - 2>(i);
+      __syncwarp();
+      NODEWRIGHT_NO_UNROLL
+      for (int c = i; c < i + kTogether && ring.has(c); ++c)
+        patch(ring.stage(c), ring.stage(c) + kChunk * kStride, ring.number(c) * kChunk);
+      order_stores_before_copies();
+    }
+    if (alone)
+      attend_at_once<1>(ring, i, whole, length, state, load_query);
+    else
+      attend_at_once<kTogether>(ring, i, whole, length, state, load_query);
+  }
+}
+
+// Warps -> block -> row's y.
+template <class Args>
+NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, int splits, const FlashState& state,
+                                   const FlashMemory& memory) {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+  // Head h of warp w, over the first stage of its ring.
+  const auto values_of = [&](int w, int h) {
+    return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kQueryStride;
+  };
+  const int head = lane / 4;
+  const float total = quad_sum(state.sum);
+  if (head < kTileHeads) {
+    float* mine = values_of(warp, head) + pair;
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      mine[n * 8] = state.values[n][0] + state.values[n][2];
+      mine[n * 8 + 1] = state.values[n][1] + state.values[n][3];
+    }
+    if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top, total};
+  }
+  __syncthreads();
+  for (int h = warp; h < kTileHeads; h += kBlockWarps) {
+    const Merged merged = merge_weights(kBlockWarps, memory.weights + h * kMeeting,
+                                        [&](int w) { return memory.found[h * kBlockWarps + w]; });
+    if (lane == 0) memory.merged[h] = merged;
+  }
+  __syncthreads();
+  const auto value_of = [&](int h, int d) {
+    float value = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int w = 0; w < kBlockWarps; ++w) value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);
+    return value;
+  };
+  if constexpr (kInCluster != 0)
+    merge_in_cluster(args, row, tile, split, splits, memory.merged, memory.received, value_of);
+  else
+    merge_splits(args, row, tile, split, splits, memory.weights, kMeeting, memory.merged, memory.ticket, value_of);
+}
+
+}  // namespace nodewright

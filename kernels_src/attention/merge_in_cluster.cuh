@@ -1,0 +1,55 @@
+// Where the splits of a row meet when they are the blocks of one cluster: each sends every other its share of the
+// weighted values, and every one sums its share over all of them, in split order.
+//
+// Constants: kHeads, kHeadDim, kHeadTile, kSplits, kWarps, kInCluster.
+#pragma once
+
+#include "kernels_src/attention/merge_splits.cuh"
+#include "kernels_src/device/cluster.cuh"
+
+namespace nodewright {
+
+// What the splits send, in shared memory; none without a cluster.
+struct Received {
+  static constexpr int kFrom = kInCluster != 0 ? static_cast<int>(kSplits) : 0;
+
+  Merged* found;  // [kSplits][kTileHeads]
+  float* values;  // [splits][share of the elements of a tile]
+  NODEWRIGHT_DEVICE float* end() const { return values + (kFrom > 0 ? kElements + kFrom : 0); }
+};
+NODEWRIGHT_DEVICE Received received_at(Merged* memory) {
+  return {memory, reinterpret_cast<float*>(memory + Received::kFrom * kTileHeads)};
+}
+
+// The row's y out of what the first `splits` blocks of the cluster found; the others have left. The arguments are
+// merge_splits'. Every block has arrived at the cluster's barrier once, before it took the time to find anything.
+template <class Args, class ValueOf>
+NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int split, int splits,
+                                        const Merged* merged, const Received& received, ValueOf value_of) {
+  bf16* y = args.y.data + row * args.y_stride + tile * kTileHeads * kHeadDim;
+  const int share = (kElements + splits - 1) / splits, first = split * share;
+  cluster_wait();
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kOwn; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, to = i / share;
+    if (i >= kElements) break;
+    store_to_block(to, received.values + first + i - to * share, value_of(i / kHead, i % kHead));
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < splits * kTileHeads; i += kThreads)
+    store_to_block(i / kTileHeads, received.found + split * kTileHeads + i % kTileHeads, merged[i % kTileHeads]);
+  cluster_arrive();
+  cluster_wait();
+  for (int i = first + static_cast<int>(threadIdx.x); i < min(first + share, kElements); i += kThreads) {
+    const Merged* found = received.found + i / kHead;
+    float top = -INFINITY, sum = 0.0f, value = 0.0f;
+    for (int s = 0; s < splits; ++s) top = fmaxf(top, found[s * kTileHeads].top);
+    for (int s = 0; s < splits; ++s) {
+      const float weight = exp2f(found[s * kTileHeads].top - top);
+      sum = fmaf(found[s * kTileHeads].sum, weight, sum);
+      value = fmaf(received.values[s * share + i - first], weight, value);
+    }
+    y[i] = to_bf16(value / sum);
+  }
+}
+
+}  // namespace nodewright

@@ -1,0 +1,63 @@
+// Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache. Block (h, m): kv
+// head h of row m: its query heads, its key and its value.
+#include "kernels_src/attention/kv_pages.h"
+#include "kernels_src/attention/rope.cuh"
+#include "kernels_src/attention/rope_append.h"
+
+NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
+  constexpr int kGroup = static_cast<int>(kHeads / kKvHeads), kThreads = static_cast<int>(kRopeThreads);
+  constexpr int kEach = ((kGroup + 1) * kHalf + kThreads - 1) / kThreads;  // pairs of a thread
+  release_dependents();
+  wait_for_inputs();
+  const int kv_head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
+  const float* qkv = args.qkv.data + row * args.qkv_stride;
+  // Heads: kGroup of the query, then the key's.
+  const auto start_of = [&](int head) {
+    return (head == kGroup ? kHeads + kv_head : static_cast<int64_t>(kv_head) * kGroup + head) * kHeadDim;
+  };
+  // Asked for before anything is known of the row: loads that follow each other would take most of the kernel's time.
+  const int live = args.n_live.data[0], position = args.positions.data[row], sequence = args.sequences.data[row];
+  Pair pairs[kEach];
+  float frequencies[kEach];
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    const float* const from = qkv + start_of(head <= kGroup ? head : 0);
+    pairs[e] = {from[pair], from[pair + kHalf]};
+    frequencies[e] = kRotate != 0 ? args.frequencies.data[pair] : 0.0f;
+  }
+  if (row >= live) return;
+  float* scales = reinterpret_cast<float*>(shared_memory());  // [kGroup + 1]
+  head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
+                                             [&](int head) { return qkv + start_of(head); });
+  const int page = args.block_table.data[sequence * args.table_stride + position / kPageSize];
+  bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+  const auto in_row = [&](int d) { return kv_in_row(static_cast<int>(position % kPageSize), d, kPaddedHeadDim); };
+
+  NODEWRIGHT_UNROLL
+  for (int e = 0; e < kEach; ++e) {
+    const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
+    if (head > kGroup) continue;
+    Pair& v = pairs[e];
+    if constexpr (kHeadNorm != 0) {
+      const bf16* gain = head == kGroup ? args.k_gain.data : args.q_gain.data;
+      v = {normed_element(v.first, scales[head], gain[pair]),
+           normed_element(v.second, scales[head], gain[pair + kHalf])};
+    }
+    if constexpr (kRotate != 0) v = turned(v, turn_of(position, frequencies[e]));
+    if (head == kGroup) {
+      key[in_row(pair)] = to_bf16(v.first);
+      key[in_row(pair + kHalf)] = to_bf16(v.second);
+    } else {
+      float* q = args.q.data + row * kHeads * kHeadDim + start_of(head);
+      q[pair] = v.first;
+      q[pair + kHalf] = v.second;
+    }
+  }
+  const float* v = qkv + (kHeads + kKvHeads + kv_head) * kHeadDim;
+  for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += kThreads) {
+    value[in_row(i)] = to_bf16(i < kHeadDim ? v[i] : 0.0f);
+    if (i >= kHeadDim) key[in_row(i)] = to_bf16(0.0f);
+  }
+}

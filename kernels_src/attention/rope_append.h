@@ -1,0 +1,33 @@
+// Norms the heads of q and k where the family does, rotates them by their position, and appends k and v to the paged
+// cache.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+struct RopeAppend {
+  In<float> qkv;                        // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
+  Optional<Frozen<float>> frequencies;  // [head_dim / 2] radians a position; empty if kRotate is 0
+  Optional<Frozen<bf16>> q_gain;        // [head_dim] of the norm of every query head; empty if kHeadNorm is 0
+  Optional<Frozen<bf16>> k_gain;        // [head_dim] of every key head
+  In<int32_t> positions;                // [rows]
+  In<int32_t> sequences;                // [rows]
+  In<int32_t> block_table;              // [sequences, table_stride] pool pages of each sequence, in order
+  In<int32_t> n_live;                   // [1]
+  Out<float> q;                         // [rows, heads, head_dim] rotated
+  InOut<bf16> kv;                       // one layer's pool (kv_pages.h); each row writes its own position only
+  int64_t qkv_stride;
+  int64_t table_stride;
+  float eps;  // of the norms
+};
+
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:
+// 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says.
+inline constexpr unsigned kRopeThreads = 128;
+constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, bool head_norm) {
+  return {{kv_heads, rows, 1}, {kRopeThreads, 1, 1}, head_norm ? 4 * (heads / kv_heads + 1) : 0};
+}
+
+}  // namespace nodewright

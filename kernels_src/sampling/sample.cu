@@ -1,0 +1,182 @@
+// Greedy, or the largest logit infinite: its first index. Otherwise argmax(logit / T + gumbel(seed, output index,
+// token)) over the tokens that min-p, then top-k, then top-p keep: one draw, no sort, no dependence on row, batch or
+// step. Block (b, m): row m, the b-th part of it; the first block ends it.
+#include "kernels_src/device/cluster.cuh"
+#include "kernels_src/sampling/sample.h"
+#include "kernels_src/sampling/sampled_row.cuh"
+
+namespace nodewright {
+
+constexpr int kParts = static_cast<int>(kBlocksOfRow), kWarps = static_cast<int>(kLogitRowThreads / 32);
+
+// In shared memory, at the same places in every block.
+struct Shared {
+  BinsPlace bins;                // [kBins]
+  ScoredToken *own_list, *list;  // [kMostListed] of the block, in place of its own bins; of the row, in place of sums
+  uint32_t* keys;                // [kMostListed] of the row's list, in place of sums, too
+  unsigned long long* weights;   // [kMostListed] where the block's own list has been
+  SavedQuads saved;
+  unsigned long long* sums;  // [32]
+  ScoredToken* scratch;      // [32]
+  ScoredToken* parts;        // [kMostBlocksOfRow]
+  ScoredToken* best;         // [1]
+  int* listed;               // [1]
+  NoiseState* noise;         // [1]
+  KeptSums* kept;            // [1]
+};
+
+NODEWRIGHT_DEVICE Shared shared_of_block() {
+  unsigned char* next = shared_memory();
+  const auto take = [&](unsigned bytes) {
+    unsigned char* taken = next;
+    next += bytes;
+    return taken;
+  };
+  Shared shared;
+  shared.bins = {reinterpret_cast<uint32_t*>(take(kLogitBins * kBytesOfBin)), kBins};
+  shared.own_list = reinterpret_cast<ScoredToken*>(shared.bins.counts());
+  shared.list = reinterpret_cast<ScoredToken*>(shared.bins.count_sum());
+  shared.keys = reinterpret_cast<uint32_t*>(shared.list + kMostListed);
+  shared.weights = reinterpret_cast<unsigned long long*>(kParts > 1 ? shared.own_list : shared.list);
+  shared.saved.quads = reinterpret_cast<float4*>(take(kSampleSavedQuads * sizeof(float4)));
+  shared.saved.places = reinterpret_cast<int*>(take(kSampleSavedQuads * sizeof(int)));
+  shared.sums = reinterpret_cast<unsigned long long*>(take(32 * 8));
+  shared.scratch = reinterpret_cast<ScoredToken*>(take(32 * sizeof(ScoredToken)));
+  shared.parts = reinterpret_cast<ScoredToken*>(take(kMostBlocksOfRow * sizeof(ScoredToken)));
+  shared.best = reinterpret_cast<ScoredToken*>(take(sizeof(ScoredToken)));
+  shared.listed = reinterpret_cast<int*>(take(8));
+  shared.noise = reinterpret_cast<NoiseState*>(take(sizeof(NoiseState)));
+  shared.kept = reinterpret_cast<KeptSums*>(take(sizeof(KeptSums)));
+  shared.saved.count = reinterpret_cast<int*>(take(8));
+  return shared;
+}
+
+// The largest of the row, as its parts say: of them, no token is a NaN.
+NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count, ScoredToken* scratch) {
+  ScoredToken best{-INFINITY, -1};
+  NODEWRIGHT_NO_UNROLL
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kSampleThreads)) {
+    const ScoredToken part = parts[i];
+    best = better_part(best, part.token < 0 ? ScoredToken{0.0f, kNotANumber} : part);
+  }
+  return best_of_block<kWarps>(best, scratch);
+}
+
+// What every block gives the first one: its best, and its list. Only the first has the row's.
+NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow& row, int last, const Shared& shared) {
+  best = best_of_block<kWarps>(best, shared.scratch);
+  if (threadIdx.x == 0) *shared.best = best;
+  sync_blocks<kParts>();
+  if constexpr (kParts > 1) {
+    if (cluster_rank() != 0) {  // its memory stays until the first has read it
+      cluster_arrive();
+      cluster_wait();
+      return best;
+    }
+  }
+  const ScoredToken* list = shared.own_list;
+  int listed = row.has_limits() ? *shared.listed : 0;
+  if constexpr (kParts > 1) {  // a lane for each block
+    const int block = static_cast<int>(threadIdx.x % 32);
+    ScoredToken of_block{-INFINITY, -1};
+    int count = 0;
+    if (block < kParts) {
+      of_block = load_from_block(block, shared.best);
+      if (row.has_limits()) count = load_from_block(block, shared.listed);
+    }
+    best = best_of_warp(of_block);
+    int before = 0;
+    listed = 0;
+    NODEWRIGHT_NO_UNROLL
+    for (int r = 0; r < kParts; ++r) {
+      const int of_r = __shfl_sync(0xffffffffu, count, r);
+      // A warp copies the list of its block.
+      for (int i = block; r == static_cast<int>(threadIdx.x / 32) && i < of_r; i += 32)
+        shared.list[before + i] = load_from_block(r, shared.own_list + i);
+      before += of_r;
+    }
+    listed = before;
+    list = shared.list;
+    cluster_arrive();
+  }
+  __syncthreads();
+  if (listed == 0) return best;
+  const ScoredToken drawn =
+      draw_listed(row, last, *shared.kept, list, listed, shared.keys, shared.weights, shared.sums);
+  return better(best, best_of_block<kWarps>(drawn, shared.scratch));
+}
+
+}  // namespace nodewright
+
+// Two blocks an SM, so that those of 64 rows run at once.
+NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
+  release_dependents();
+  if constexpr (kParts > 1) cluster_arrive();
+  const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
+  const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row);
+  const float temperature = load_settled(args.temperature.data + row);
+  wait_for_inputs();
+  if (row >= live) return;
+  const bool greedy = !(temperature >= kLeastTemperature), has_best = args.best.count > 0;
+  if (greedy && has_best && part != 0) return;
+  // Behind a cluster's barrier nothing is in L1, so this one comes before what is read twice.
+  if constexpr (kParts > 1) cluster_wait();
+  const Shared shared = shared_of_block();
+  const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;
+  const int first = part * share;
+  SampledRow sampled{.logits = args.logits.data + row * args.logits_stride + first,
+                     .first = first,
+                     .count = max(0, min(share, vocab - first)),
+                     .k = greedy ? 0 : args.top_k.data[row],
+                     .p = args.top_p.data[row],
+                     .noise = shared.noise};
+  const float min_p = args.min_p.count > 0 ? args.min_p.data[row] : 0.0f;
+  if (sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
+
+  // The largest logit; a NaN wins over everything and fails the row. Of a row that is drawn from, top-k wants the
+  // largest of each thread, and what is read now lies near when it is read again.
+  ScoredToken best{-INFINITY, -1};
+  if (!has_best || !greedy)
+    for_each_logit(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
+  const float top_of_thread = best.score;
+  if (has_best) {
+    const int parts = static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y);
+    best = best_of_parts(args.best.data + row * parts, parts, shared.scratch);
+  } else {
+    best = best_of_block<kWarps>(best, shared.scratch);
+  }
+  if constexpr (kParts > 1) {
+    if (!has_best) {
+      if (static_cast<int>(threadIdx.x) < kParts)
+        store_to_block(static_cast<int>(threadIdx.x), shared.parts + part, best);
+      sync_blocks<kParts>();
+      NODEWRIGHT_NO_UNROLL
+      for (int i = 0; i < kParts; ++i) best = better_part(best, shared.parts[i]);
+    }
+  }
+
+  // An infinite one is nothing to weigh the others against.
+  if (!greedy && best.token != kNotANumber && fabsf(best.score) < INFINITY) {
+    sampled.top = best.score;
+    sampled.temperature = temperature;
+    sampled.inverse = 1.0f / temperature;
+    sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
+    if (threadIdx.x == 0) {
+      *shared.listed = *shared.saved.count = 0;
+      *shared.noise = NoiseState{args.seed.data[row], static_cast<uint32_t>(args.output_index.data[row])};
+    }
+    __syncthreads();
+    KeptBins kept;
+    if (sampled.has_limits())
+      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab, shared.saved,
+                       shared.kept);
+    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed), sampled,
+                          kept.last, shared);
+  }
+  if (threadIdx.x == 0 && part == 0) {
+    const int token = best.token == kNotANumber ? -1 : best.token;
+    args.tokens.data[row] = token;
+    if (args.delivered.count > 0) args.delivered.data[row] = token;
+    args.last_token.data[sequence] = token;
+  }
+}

@@ -1,0 +1,141 @@
+// Rows of x that stay in registers while a matrix is streamed past them: each warp has its columns of all rows. Where a
+// block cannot hold all columns, kSplits blocks of a cluster share them, and their sums meet in shared memory. Every
+// weight is read once, and of x no block reads more than its columns, once.
+//
+// Constants: those of tile/tile_stream.cuh; kCols = kStride.
+#pragma once
+
+#include "kernels_src/device/cluster.cuh"
+#include "kernels_src/tile/tile_stream.cuh"
+
+namespace nodewright {
+
+// Of an SM, as launch bounds say: more than two spans in registers leave too few for a second.
+constexpr int kBlocksOfSm = kHeld != 0 && kSpans > 2 ? 1 : static_cast<int>(512 / kThreads);
+
+struct HeldRows {
+  static constexpr int kStageBytes = 0;  // in the ring
+  static constexpr int kGainWords = 0;
+  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns % 8 == 0));
+
+  uint4 held[kSpans][2][kTiles];
+
+  // `x`: [rows, stride], from the block's first column on. After the wait.
+  NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
+    NODEWRIGHT_UNROLL
+    for (int span = 0; span < kSpans; ++span) {
+      NODEWRIGHT_UNROLL
+      for (int s = 0; s < 2; ++s) {
+        NODEWRIGHT_UNROLL
+        for (int n = 0; n < kTiles; ++n) {
+          const int row = n * 8 + lane_of_warp() / 4, at = span_column(span) + s * 32 + lane_column();
+          // Another row in the place of one that is not there: no instruction waits for what is loaded.
+          const bf16* const from = x + (row < rows ? row : rows - 1) * stride + at;
+          held[span][s][n] = kExact || at < kColumns ? load_16(from) : uint4{0u, 0u, 0u, 0u};
+        }
+      }
+    }
+  }
+  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
+};
+
+// Two sums of a block's columns, as they lie in its shared memory.
+struct alignas(8) SumPair {
+  float first, second;
+};
+
+// The whole of a kernel: requests weights, waits, holds `x` [rows, stride], streams weights, stores. `live`, of the
+// rows of x, is set before the first call of prepare, before or store. prepare(shared) is called once, with kPrepared
+// bytes that stay. before and store are stream_tiles'; with kSplits they are called once the sums are complete, of each
+// row of x by the same threads for their j-th pair as ever.
+template <int kPrepared, class Prepare, class Before, class Store>
+NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
+                                         const int32_t* n_live, OutputRange range, int& live, Prepare prepare,
+                                         Before before, Store store) {
+  using Ring = TileRing<HeldRows>;
+  const int rank = kSplits > 1 ? cluster_rank() : 0, column = rank * kColumns;
+  Ring ring(weight + column, range, shared_memory());
+  ring.start();
+  release_dependents();
+  wait_for_inputs();
+  live = n_live[0];
+  const HeldRows held(x + column, stride, rows);
+  unsigned char* const prepared = shared_memory() + Ring::kBytes;
+  prepare(prepared);
+  auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
+  if constexpr (kSplits == 1) {
+    stream_tiles(ring, held, of_warps, before, store);
+  } else {
+    auto* const parts = reinterpret_cast<SumPair*>(of_warps + 2 * kWarps * kWarpSums);  // [kTokens][pairs]
+    const int pairs = (range.last - range.first + 1) / 2;
+    stream_tiles(
+        ring, held, of_warps, [](int, int, int) {},
+        [&](int, int n, int m, float first, float second) {
+          parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
+        });
+    cluster_arrive();
+    cluster_wait();
+    const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
+        last_pair = pairs * (rank + 1) / static_cast<int>(kSplits);
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kOwned; ++j) {
+      const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = own / kHalfTile;
+      if (own >= kPairsOfTile || m >= live) break;
+      NODEWRIGHT_NO_UNROLL
+      for (int pair = first_pair + own % kHalfTile; pair < last_pair; pair += kHalfTile) {
+        const int n = range.first + 2 * pair;
+        before(j, n, m);
+        SumPair of_block[kSplits];
+        NODEWRIGHT_UNROLL
+        for (int r = 0; r < kSplits; ++r) of_block[r] = load_from_block(r, parts + m * pairs + pair);
+        float first = 0.0f, second = 0.0f;
+        NODEWRIGHT_UNROLL
+        for (int r = 0; r < kSplits; ++r) first += of_block[r].first, second += of_block[r].second;
+        store(j, n, m, first, second);
+      }
+    }
+    cluster_arrive_relaxed();  // before a block's memory goes
+    cluster_wait();
+  }
+}
+
+// The sums of squares that come beside rows of a kernel before (kLeavesGained), a part of every block that left some:
+// args.squares, [parts, kTokens].
+template <class Args>
+struct RowScales {
+  static constexpr int kBytes = kWarps * kTokens * 4;
+  static constexpr int kPartsAtOnce = 6;  // of a lane, on their way
+
+  float of_pair[kOwned];  // of the row of a thread's j-th pair
+
+  NODEWRIGHT_DEVICE void sum(const Args& args, float* of_warps /*[kWarps][kTokens]*/) {
+    const int count = static_cast<int>(args.squares.count) / kTokens, token = lane_of_warp();
+    float sum = 0.0f;
+    if (token < kTokens) {
+      NODEWRIGHT_NO_UNROLL
+      for (int first = warp_of_block(); first < count; first += kPartsAtOnce * kWarps) {
+        float parts[kPartsAtOnce];
+        NODEWRIGHT_UNROLL
+        for (int j = 0; j < kPartsAtOnce; ++j) {
+          const int part = first + j * kWarps;
+          parts[j] = part < count ? args.squares.data[part * kTokens + token] : 0.0f;
+        }
+        NODEWRIGHT_UNROLL
+        for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
+      }
+      of_warps[warp_of_block() * kTokens + token] = sum;
+    }
+    __syncthreads();
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kOwned; ++j) {
+      const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
+      if (own >= kPairsOfTile) break;
+      float all = 0.0f;
+      NODEWRIGHT_UNROLL
+      for (int w = 0; w < kWarps; ++w) all += of_warps[w * kTokens + own / kHalfTile];
+      of_pair[j] = 1.0f / sqrtf(all / static_cast<float>(kCols) + args.eps);
+    }
+  }
+};
+
+}  // namespace nodewright

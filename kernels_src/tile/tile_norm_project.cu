@@ -1,0 +1,47 @@
+// y[m, n] = sum_k norm(x[m])[k] * W[n, k] on tensor cores, norm(x) rounded to bf16 before its scale; norm_project of 2
+// rows and more, without a bias. Block b: outputs range b, all rows.
+#include "kernels_src/projection/norm_project.h"
+#include "kernels_src/sampling/best_token.cuh"
+#include "kernels_src/tile/tile_normed_rows.cuh"
+
+namespace nodewright {
+
+NODEWRIGHT_DEVICE bool is_stored(const NormProject& args, int m) {
+  return args.keeps_all.count == 0 || args.keeps_all.data[0] != 0 || args.temperature.data[m] >= kLeastTemperature;
+}
+
+}  // namespace nodewright
+
+NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
+  const bool keeps_best = args.best.count > 0;
+  ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
+  bool stores[kOwned];
+  NODEWRIGHT_UNROLL
+  for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
+  tile_project_normed(args, 1, [&](int j, int n, int m, float first, float second, bool is_last) {
+    float* y = args.y.data + m * args.y_stride + n;
+    if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row
+    if (stores[j]) y[0] = first;
+    if (keeps_best) keep_best(best[j], first, n);
+    if (is_last) return;
+    if (stores[j]) y[1] = second;
+    if (keeps_best) keep_best(best[j], second, n + 1);
+  });
+  if (!keeps_best) return;
+  NODEWRIGHT_UNROLL
+  for (int j = 0; j < kOwned; ++j) {
+    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = i / kHalfTile;
+    if (i >= kPairsOfTile) break;  // whole warps
+    bool has_nan = best[j].token == kNotANumber;
+    NODEWRIGHT_UNROLL
+    for (int offset = kHalfTile / 2; offset > 0; offset /= 2) {
+      const ScoredToken other{__shfl_xor_sync(0xffffffffu, best[j].score, offset),
+                              __shfl_xor_sync(0xffffffffu, best[j].token, offset)};
+      has_nan |= __shfl_xor_sync(0xffffffffu, has_nan ? 1 : 0, offset) != 0;
+      best[j] = better(best[j], other);
+    }
+    if (i % kHalfTile == 0 && m < args.n_live.data[0])
+      args.best.data[m * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] =
+          ScoredToken{best[j].score, has_nan ? -1 : best[j].token};
+  }
+}

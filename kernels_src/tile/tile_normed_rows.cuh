@@ -1,0 +1,254 @@
+// The norm of fp32 rows of x as tile/tile_stream.cuh wants it. Each warp multiplies its columns of the rows by the
+// gain, rounds them to bf16 and keeps them in shared memory; the rows' scales, which need every column, multiply the
+// sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
+// and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
+//
+// With kGained the kernel before has done all that but the scales (tile/tile_gained_rows.cuh, or tile_held_rows.cuh).
+//
+// Constants: those of tile/tile_stream.cuh, kNorm, an RMS norm (kernels_src/residual/norm.h), kPostNorm and kGained.
+#pragma once
+
+#include "kernels_src/residual/norm.h"
+#include "kernels_src/tile/tile_gained_rows.cuh"
+#include "kernels_src/tile/tile_held_rows.cuh"
+
+namespace nodewright {
+
+static_assert(kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<int64_t>(Norm::rms_one_plus));
+
+// Of args.x, padded with zeros to kStride, by args.gain and args.eps; of kPostNorm also by args.projected, post_gain
+// and x_next. A lane reads the words that it has written.
+template <class Args>
+struct NormedRows {
+  static constexpr int kStageBytes = 0;  // in the ring
+  static constexpr int kSteps = 2 * static_cast<int>(kSpans);
+  static constexpr int kNorms = kPostNorm != 0 ? 2 : 1;
+  static constexpr int kGainWords = kNorms * ((kSteps + 7) / 8);  // of a lane
+  static constexpr int kWarpBytes = kSteps * (kTiles * 512 + kNorms * 64);
+  static constexpr int kBytes = kWarps * (kWarpBytes + kNorms * 4 * kTokens);
+  // Words of this lane whose loads are on their way, and those of what joins x in as many registers.
+  static constexpr int kWordsOfLane = kSteps * kTiles;
+  static constexpr int kAtOnce = kPostNorm == 0 ? 8 : kThreads <= 192 && kWordsOfLane <= 6 ? 6 : 4;
+  static_assert(kHeld != 0 || kAtOnce % kTiles == 0);
+  static constexpr bool kAllAtOnce = kWordsOfLane <= kAtOnce;
+  static constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
+
+  const Args& args;
+  bf16* words;     // [kSteps][kTokenTiles][32] of 8 elements; this lane's
+  bf16* gains;     // [norm, post norm][kSteps][32], the warp's
+  float* squares;  // [norm, post norm][kWarps][kTokens]
+
+  NODEWRIGHT_DEVICE NormedRows(const Args& a, unsigned char* shared)
+      : args(a),
+        words(reinterpret_cast<bf16*>(shared + warp_of_block() * kWarpBytes) + lane_of_warp() * 8),
+        gains(reinterpret_cast<bf16*>(shared + warp_of_block() * kWarpBytes + kSteps * kTiles * 512)),
+        squares(reinterpret_cast<float*>(shared + kWarps * kWarpBytes)) {}
+
+  template <class Copies>
+  NODEWRIGHT_DEVICE void request_gains(Copies& copies) {
+    request_gain(copies, gains, args.gain.data);
+    if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.post_gain.data);
+    copies.close_group();
+  }
+  template <class Copies>
+  NODEWRIGHT_DEVICE void request_gain(Copies& copies, bf16* to, const bf16* gain) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < (kSteps + 7) / 8; ++i) {
+      const int chunk = i * 32 + lane_of_warp();  // of 8 elements
+      if (chunk >= kSteps * 4) break;
+      const int column = span_column(chunk / 8) + chunk % 8 * 8;
+      if (kCols % 8 == 0 || column >= kCols || column + 8 <= kCols) {
+        copies.request(to + chunk * 8, gain + column, column < kCols);
+      } else {  // the gain ends here
+        for (int k = 0; k < 8; ++k) to[chunk * 8 + k] = column + k < kCols ? gain[column + k] : bf16{0};
+      }
+    }
+  }
+
+  // Eight elements of each of kAtOnce words.
+  struct Words {
+    uint4 low[kAtOnce], high[kAtOnce];
+
+    NODEWRIGHT_DEVICE void unpack(int i, float (&v)[8]) const {
+      const uint32_t bits[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
+      NODEWRIGHT_UNROLL
+      for (int k = 0; k < 8; ++k) v[k] = bits_to_float(bits[k]);
+    }
+  };
+
+  // Of word i: the first column of its step, and where this lane's elements of it begin.
+  NODEWRIGHT_DEVICE static int step_column(int i) { return span_column(i / kTiles / 2) + i / kTiles % 2 * 32; }
+  NODEWRIGHT_DEVICE static int column_of(int i) { return step_column(i) + lane_of_warp() % 4 * 8; }
+  NODEWRIGHT_DEVICE static int row_of(int i) { return i % kTiles * 8 + lane_of_warp() / 4; }
+
+  // Words `first` and on of rows kStride apart.
+  NODEWRIGHT_DEVICE void load(Words& v, const float* rows_of, int first) const {
+    const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
+    const int rows = static_cast<int>(args.x.count / kStride) - g;  // that there are from this lane's first on
+    const float* const from = rows_of + g * kStride + t * 8;
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= kWordsOfLane) break;
+      const int n = i % kTiles, column = step_column(first + i);
+      v.low[i] = v.high[i] = uint4{0u, 0u, 0u, 0u};
+      if (n * 8 < rows && (kExact || column + t * 8 < kStride)) {
+        v.low[i] = load_16(from + n * 8 * kStride + column);
+        v.high[i] = load_16(from + n * 8 * kStride + column + 4);
+      }
+    }
+  }
+  // What follows the last column of a row of args.projected is anything.
+  NODEWRIGHT_DEVICE void unpack_projected(const Words& v, int first, int i, float (&p)[8]) const {
+    v.unpack(i, p);
+    if constexpr (kCols % 8 != 0) {
+      NODEWRIGHT_UNROLL
+      for (int k = 0; k < 8; ++k)
+        if (column_of(first + i) + k >= kCols) p[k] = 0.0f;
+    }
+  }
+
+  // Adds the sums of a warp's lanes to `to`, [kWarps][kTokens].
+  NODEWRIGHT_DEVICE void leave_squares(float (&sums)[kTiles], float* to) const {
+    group_sums<4>(sums);
+    if (lane_of_warp() % 4 == 0) {
+      NODEWRIGHT_UNROLL
+      for (int n = 0; n < kTiles; ++n) to[warp_of_block() * kTokens + n * 8 + lane_of_warp() / 4] = sums[n];
+    }
+  }
+  // Of row m, after a barrier.
+  NODEWRIGHT_DEVICE float scale_of(int m, const float* of) const {
+    float sum = 0.0f;
+    NODEWRIGHT_UNROLL
+    for (int w = 0; w < kWarps; ++w) sum += of[w * kTokens + m];
+    return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
+  }
+  NODEWRIGHT_DEVICE float scale(int m) const { return scale_of(m, squares); }
+
+  // The scales of this lane's rows of args.projected, of which the last words are in `projected` then.
+  NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
+    float sums[kTiles] = {};
+    NODEWRIGHT_UNROLL
+    for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
+      load(projected, args.projected.data, first);
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= kWordsOfLane) break;
+        float p[8];
+        unpack_projected(projected, first, i, p);
+        NODEWRIGHT_UNROLL
+        for (int k = 0; k < 8; ++k) sums[(first + i) % kTiles] = fmaf(p[k], p[k], sums[(first + i) % kTiles]);
+      }
+    }
+    float* const of_projected = squares + kWarps * kTokens;
+    leave_squares(sums, of_projected);
+    __syncthreads();
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < kTiles; ++n) scales[n] = scale_of(row_of(n), of_projected);
+  }
+  // x += norm(projected) * post_gain, of word i of those from `first` on.
+  NODEWRIGHT_DEVICE void add_projected(float (&x)[8], const Words& projected, int first, int i, float scale,
+                                       int live) const {
+    const int row = row_of(first + i), column = column_of(first + i);
+    float p[8], gain[8];
+    unpack_projected(projected, first, i, p);
+    unpack_8(load_16(gains + (kSteps + (first + i) / kTiles) * 32 + lane_of_warp() % 4 * 8), gain);
+    NODEWRIGHT_UNROLL
+    for (int k = 0; k < 8; ++k) x[k] = fmaf(p[k], scale * (kOffset + gain[k]), x[k]);
+    if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && args.x_next.count > 0)
+      store_fp32_8(args.x_next.data + row * kStride + column, x);
+  }
+
+  // Once the gains are there. `live`: of the rows of x.
+  NODEWRIGHT_DEVICE void convert(int live) {
+    Words from_x, projected;
+    float sums[kTiles] = {}, post_scale[kTiles];
+    if constexpr (kPostNorm != 0) {
+      if constexpr (kAllAtOnce) load(from_x, args.x.data, 0);
+      post_scales(post_scale, projected);
+    }
+    NODEWRIGHT_UNROLL_BATCHES
+    for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
+      if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.x.data, first);
+      if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.projected.data, first);
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= kWordsOfLane) break;
+        const int n = i % kTiles;  // and (first + i) % kTiles
+        float x[8], gain[8];
+        unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
+        from_x.unpack(i, x);
+        if constexpr (kPostNorm != 0) add_projected(x, projected, first, i, post_scale[n], live);
+        NODEWRIGHT_UNROLL
+        for (int k = 0; k < 8; ++k) {
+          sums[n] = fmaf(x[k], x[k], sums[n]);
+          x[k] = kOffset != 0 ? fmaf(x[k], gain[k], x[k]) : x[k] * gain[k];
+        }
+        store_16(words + (first + i) * kWordStride,
+                 uint4{round_pair(x[0], x[1]), round_pair(x[2], x[3]), round_pair(x[4], x[5]), round_pair(x[6], x[7])});
+      }
+    }
+    leave_squares(sums, squares);
+  }
+
+  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {
+    return load_16(words + ((span * 2 + s) * kTiles + n) * kWordStride);
+  }
+};
+
+template <bool kFirst, class A, class B>
+struct Either {
+  using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using Type = B;
+};
+
+// The whole of a kernel that projects norm(x), outputs dealt in units of `unit`: requests weights, waits, norms,
+// streams. store(j, row, m, first, second, is_last) as of stream_tiles, for the rows m of x that count; is_last: there
+// is no `second`.
+template <class Args, class Store>
+NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
+  if constexpr (kHeld != 0) {
+    static_assert(kHeld == 0 || kGained != 0);
+    const OutputRange range = block_outputs(args.outputs, unit);
+    RowScales<Args> scales;
+    int live = 0;
+    tile_project_held<RowScales<Args>::kBytes>(
+        args.weight.data, args.gained.data, kStride, static_cast<int>(args.gained.count / kStride), args.n_live.data,
+        range, live, [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); },
+        [](int, int, int) {},
+        [&](int j, int row, int m, float first, float second) {
+          if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
+        });
+  } else {
+    using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
+    using Ring = TileRing<Rows>;
+    const OutputRange range = block_outputs(args.outputs, unit);
+    Ring ring(args.weight.data, range, shared_memory());
+    Rows rows(args, shared_memory() + Ring::kBytes);
+    if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
+    ring.start();
+    release_dependents();
+    wait_for_inputs();
+    if constexpr (kGained != 0) rows.request();
+    const int live = args.n_live.data[0];
+    if constexpr (kGained != 0) {
+      rows.wait();
+    } else {
+      ring.copies.words.template wait<Ring::Copies::kGroups>();
+      __syncwarp();  // a lane reads gains that another has copied
+      rows.convert(live);
+    }
+    float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
+    stream_tiles(
+        ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
+        [&](int j, int row, int m, float first, float second) {
+          if (m >= live) return;
+          if (row < range.first + kRows) scales[j] = rows.scale(m);
+          store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
+        });
+  }
+}
+
+}  // namespace nodewright

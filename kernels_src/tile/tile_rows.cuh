@@ -1,0 +1,70 @@
+// Rows of x that are streamed past a matrix as they lie, beside its weights; or that stay in registers, with kHeld.
+//
+// Constants: those of tile/tile_stream.cuh.
+#pragma once
+
+#include "kernels_src/tile/tile_held_rows.cuh"
+
+namespace nodewright {
+
+// Rows of x that are copied piece by piece, in bf16: of args.x, the first kCols elements of rows args.x_stride apart.
+struct StreamedRows {
+  static constexpr int kRowBytes = kPieceColumns * 2 + 64;
+  static constexpr int kStageBytes = kTokens * kRowBytes;
+  static constexpr int kGainWords = 0;
+  static constexpr int kPaddedCols = static_cast<int>(kCols + 7) / 8 * 8;
+
+  const bf16* from;  // [rows, stride]
+  int64_t stride;    // elements
+  int rows;          // that there are
+
+  template <class Args>
+  NODEWRIGHT_DEVICE explicit StreamedRows(const Args& args)
+      : from(args.x.data),
+        stride(args.x_stride),
+        rows(static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride))) {}
+
+  // What the ring's i-th stage wants.
+  template <class Ring>
+  NODEWRIGHT_DEVICE void request(Ring& ring, int i, int slot) const {
+    const int column = Ring::first_column(i), left = kPaddedCols - column;
+    ring.copies.template request<false>(slot,
+                                        {ring.stage_rows(slot), from + column, rows < kTokens ? rows : kTokens,
+                                         (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
+  }
+  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char* stage, int i, int span, int s, int n) const {
+    const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
+    if (!kExact && left <= 0) return uint4{0u, 0u, 0u, 0u};
+    uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
+    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+      const auto keep = [&](uint32_t pair, int k) {
+        return left >= k + 2 ? pair : left == k + 1 ? pair & 0xffffu : 0u;
+      };
+      x = uint4{keep(x.x, 0), keep(x.y, 2), keep(x.z, 4), keep(x.w, 6)};
+    }
+    return x;
+  }
+};
+
+// The whole of a kernel without a norm: requests weights, waits, streams rows and weights, stores. `live`, of the rows
+// of x, is set before the first call of before or store.
+template <class Args, class Before, class Store>
+NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, int& live, Before before, Store store) {
+  if constexpr (kHeld != 0) {
+    tile_project_held<0>(
+        args.weight.data, args.x.data, args.x_stride,
+        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)), args.n_live.data, range, live,
+        [](unsigned char*) {}, before, store);
+  } else {
+    using Ring = TileRing<StreamedRows>;
+    Ring ring(args.weight.data, range, shared_memory());
+    ring.start();
+    const StreamedRows rows(args);
+    release_dependents();
+    wait_for_inputs();
+    live = args.n_live.data[0];
+    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
+  }
+}
+
+}  // namespace nodewright

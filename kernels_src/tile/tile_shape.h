@@ -1,0 +1,161 @@
+// How a matrix times 2 to 32 rows is laid over the tensor cores: warps share the columns, blocks own contiguous ranges
+// of outputs. Host only; the kernels of tile/tile_stream.cuh are compiled for its constants.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+// What a measurement has found better; 0: what TileShape says itself.
+struct TileTuning {
+  int64_t warps = 0;   // of a block, 1 to 8
+  int64_t rows = 0;    // of W, in a tile: 8 or 16
+  int64_t piece = 0;   // spans of a warp in a stage
+  int64_t ring = 0;    // stages in flight, 1 to 8, where a block's shared memory holds them
+  int64_t splits = 0;  // where rows of x are held: blocks that share the columns, 1, 2, 4 or 8
+  bool operator==(const TileTuning&) const = default;
+};
+
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
+struct TileShape {
+  static constexpr int64_t kMostSplits = 8;  // blocks of a cluster
+
+  int64_t rows = 1;          // rows of the bucket
+  int64_t cols = 0;          // elements of x that count
+  int64_t stride = 0;        // elements between two rows of W: cols rounded up to 8
+  int64_t outputs = 0;       // rows of W
+  int64_t unit = 1;          // W rows that must stay in one block (2: a gate row and its up row)
+  bool normed = false;       // x is normed first: all of it stays in shared memory
+  bool post_normed = false;  // before that, what joins x is: its gain is there, too
+  bool gained = false;       // normed, but for the scales, by the kernel before; cols = stride then
+  bool held = false;         // x stays in registers: see holds()
+  TileTuning tuning = {};
+
+  // Of up to 32 rows a warp holds four spans of 64 columns in 128 registers a lane. So many blocks of a cluster share
+  // the columns, the fewest that can hold them; 0: in no number of them.
+  constexpr int64_t splits() const {
+    if (!held) return 1;
+    for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2)
+      if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * kMostHeldSpans) return n;
+    return 0;
+  }
+  // Of one block.
+  constexpr int64_t columns() const { return stride / splits(); }
+  constexpr bool holds() const { return held && cols == stride && token_tiles() <= 4 && splits() > 0; }
+
+  // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
+  constexpr int64_t token_tiles() const { return (rows + 7) / 8; }
+
+  // At most 8: fewest spans of 64 columns lacking, then the most warps.
+  constexpr int64_t warps() const {
+    if (tuning.warps > 0) return tuning.warps;
+    const int64_t all = (columns() + 63) / 64;
+    if (held) {  // as few registers as eight warps leave
+      const int64_t each = (all + 7) / 8;
+      return (all + each - 1) / each;
+    }
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t w = std::min<int64_t>(4, all); w <= std::min<int64_t>(8, all); ++w) {
+      const int64_t lacking = (all + w - 1) / w * w - all;
+      if (lacking <= least) best = w, least = lacking;
+    }
+    return best;
+  }
+  constexpr int64_t threads() const { return 32 * warps(); }
+  // Of a warp; each is 64 columns of a row.
+  constexpr int64_t spans() const { return (columns() + 64 * warps() - 1) / (64 * warps()); }
+
+  // Of W, in a tile. What is not normed comes with every tile again.
+  constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed && !held ? 8 : 16; }
+
+  // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
+  // copy then. Rows of x that come beside are not there before the wait: two stages at least, of at most 96 KiB.
+  constexpr int64_t piece_spans() const {
+    if (held) return spans();
+    if (tuning.piece > 0) return std::min(tuning.piece, spans());
+    const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 96 << 10) / span_bytes());
+    const int64_t pieces = std::max<int64_t>(normed ? 1 : 2, (spans() + most - 1) / most);
+    return (spans() + pieces - 1) / pieces;
+  }
+
+  // Ranges that outputs are dealt in: of a block, or of a cluster. All clusters run at once: an H200 of 132 SMs, in
+  // groups of unequal size, has room for 66 of 2 blocks, 30 of 4 and 15 of 8 (cuOccupancyMaxActiveClusters).
+  constexpr int64_t ranges(int64_t sm_count) const {
+    const int64_t most = splits() <= 2 ? sm_count / splits() : (sm_count / 8 - 1) * 8 / splits();
+    return std::min(outputs / unit, std::max<int64_t>(1, most));
+  }
+  constexpr int64_t most_outputs(int64_t sm_count) const {
+    return (outputs / unit + ranges(sm_count) - 1) / ranges(sm_count) * unit;
+  }
+  // Of the block with the most rows.
+  constexpr int64_t stages(int64_t sm_count) const {
+    const int64_t most = most_outputs(sm_count);
+    const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
+    return (most + tile_rows() - 1) / tile_rows() * pieces;
+  }
+  // Stages on their way to shared memory, where that is large enough (docs/products.md).
+  constexpr int64_t most_ring(int64_t sm_count) const {
+    return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? 4 : 3);
+  }
+
+  constexpr int64_t shared_bytes(int64_t sm_count, int64_t ring) const {
+    const bool whole = piece_spans() == spans() && splits() == 1;
+    const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
+    const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed || held ? 0 : 8 * token_tiles() * x_row);
+    const int64_t norms = normed + post_normed;
+    const int64_t x =
+        normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
+    const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
+    const int64_t tokens = 8 * token_tiles(), of_rows = held ? 0 : kBarrierBytes + tokens * (2 * stride + 64),
+                  of_gained = gained ? of_rows + warps() * tokens * 4 : 0;
+    const int64_t parts = splits() > 1 ? tokens * (most_outputs(sm_count) + 1) / 2 * 8 : 0;
+    return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + of_gained + warps() * (x + sums) + parts;
+  }
+  // The longest that fits a block's shared memory; 0: none does.
+  constexpr int64_t ring(int64_t sm_count, int64_t most_shared_bytes) const {
+    const int64_t most = most_ring(sm_count);
+    for (int64_t n = most; n >= std::min<int64_t>(2, most); --n)
+      if (shared_bytes(sm_count, n) <= most_shared_bytes) return n;
+    return 0;
+  }
+  // The same in pieces that are as small as a block's shared memory asks for.
+  constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
+    TileShape shape = *this;
+    while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
+      shape.tuning.piece = shape.piece_spans() / 2;
+    return shape;
+  }
+
+  constexpr ShapeConstants<10> constants(int64_t ring) const {
+    return {{{"kTokenTiles", token_tiles()},
+             {"kCols", cols},
+             {"kStride", stride},
+             {"kThreads", threads()},
+             {"kSpans", spans()},
+             {"kPieceSpans", piece_spans()},
+             {"kTileRows", tile_rows()},
+             {"kRing", ring},
+             {"kHeld", held},
+             {"kSplits", splits()}}};
+  }
+
+  // One block an SM: two, of half the warps, take 1.24 ms where one takes 1.120.
+  constexpr LaunchShape launch_shape(int64_t sm_count, int64_t ring) const {
+    const auto of_cluster = static_cast<unsigned>(splits());
+    return {{static_cast<unsigned>(ranges(sm_count)) * of_cluster, 1, 1},
+            {static_cast<unsigned>(threads()), 1, 1},
+            static_cast<unsigned>(shared_bytes(sm_count, ring)),
+            {of_cluster, 1, 1}};
+  }
+
+ private:
+  static constexpr int64_t kBarrierBytes = 128, kMostHeldSpans = 4;
+  constexpr int64_t span_bytes() const {
+    return 128 * warps() * (tile_rows() + (normed || held ? 0 : 8 * token_tiles()));
+  }
+};
+
+}  // namespace nodewright

@@ -1,0 +1,252 @@
+// A weight matrix streamed once past 8 to 32 rows of x on tensor cores. Included by kernels that end in different
+// epilogues; projection/matvec.cuh is the same for one row, with ordinary arithmetic.
+//
+// 8 rows of W are the right operand of mma.m16n8k16, 16 rows of x the left one, half of it zero where there are 8. The
+// sum over columns may go in any order that both operands agree on: lane (g, t) holds columns 8t .. 8t + 7 of a step of
+// 32 columns, of W's rows g and g + 8 and of x's row g, as 16-byte words whose pairs of registers are operands as they
+// come. A tile is 8 or 16 rows of W. It comes to shared memory in pieces of its columns, of all of them where its rows
+// are short enough, and is then one contiguous copy; a ring of such stages is on its way. Warps take the spans of 64
+// columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on W's shape and
+// on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
+// row. With kSplits the columns are dealt, too, to the blocks of a cluster (tile/tile_held_rows.cuh).
+//
+// Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
+// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile/tile_shape.h).
+#pragma once
+
+#include "kernels_src/device/stage_copies.cuh"
+
+#ifdef __CUDACC_RTC__
+// Over the spans of a stage: two tiles of tokens leave no registers for more at once, unless they are in registers.
+#define NODEWRIGHT_UNROLL_SPANS _Pragma("unroll (kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1)")
+#define NODEWRIGHT_UNROLL_BATCHES _Pragma("unroll (kTokenTiles == 1 ? 64 : 1)")
+#else  // the host compiler needs several times as long for unrolled loops, which no register waits for
+#undef NODEWRIGHT_UNROLL
+#define NODEWRIGHT_UNROLL
+#define NODEWRIGHT_UNROLL_SPANS
+#define NODEWRIGHT_UNROLL_BATCHES
+#endif
+
+namespace nodewright {
+
+constexpr int kWarps = static_cast<int>(kThreads / 32);
+constexpr int kTiles = static_cast<int>(kTokenTiles);
+constexpr int kTokens = 8 * kTiles;
+constexpr int kPairs = (kTiles + 1) / 2;
+constexpr int kRows = static_cast<int>(kTileRows);  // of W, in a tile
+constexpr int kStages = static_cast<int>(kRing);
+constexpr int kColumns = static_cast<int>(kStride / kSplits);  // of a row, of this block
+constexpr bool kExact = kSpans * kWarps * 64 == kColumns;      // no warp lacks columns
+constexpr int kPieceColumns = static_cast<int>(kPieceSpans) * kWarps * 64;
+constexpr int kPieces = static_cast<int>((kSpans + kPieceSpans - 1) / kPieceSpans);
+// Floats between the sums of two rows of x: half a warp's lanes write pairs of theirs to 32 banks.
+constexpr int kSumStride = kRows == 16 ? 24 : 8;
+constexpr int kWarpSums = kTokens * kSumStride;
+constexpr int kWordStride = 32 * 8;  // elements between two words of a lane
+constexpr int kHalfTile = kRows / 2, kPairsOfTile = kHalfTile * kTokens;
+// Pairs of outputs, two rows of W and a row of x, that a thread stores of a tile.
+constexpr int kOwned = static_cast<int>((kPairsOfTile + kThreads - 1) / kThreads);
+static_assert(kRows == 8 || kRows == 16);
+
+// Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
+NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
+NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
+
+// The range of weight rows of this block, or of its cluster: outputs are dealt in units of `unit` rows.
+struct OutputRange {
+  int first, last;
+};
+NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
+  const int64_t units = outputs / unit, blocks = gridDim.x / kSplits, b = blockIdx.x / kSplits;
+  return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
+}
+
+// The stages on their way: of each, a piece of a tile's rows and then what Rows::kStageBytes holds of x.
+template <class Rows>
+struct TileRing {
+  // Between two rows. 8 lanes read 64 bytes of each of two rows at once: of other banks, unless a copy is contiguous.
+  static constexpr bool kWhole = kPieces == 1 && kSplits == 1;
+  static constexpr int kRowBytes = kWhole ? static_cast<int>(kStride) * 2 : kPieceColumns * 2 + 64;
+  static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + 127) / 128 * 128;
+  using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1),
+                             static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
+  static constexpr int kBytes = kStages * kStageBytes + Copies::kBytes;
+
+  const bf16* weight;
+  OutputRange range;
+  int total;  // stages of this block
+  unsigned char* stages;
+  Copies copies;
+
+  NODEWRIGHT_DEVICE TileRing(const bf16* w, OutputRange outputs, unsigned char* shared)
+      : weight(w),
+        range(outputs),
+        total((outputs.last - outputs.first + kRows - 1) / kRows * kPieces),
+        stages(shared + Copies::kBytes),
+        copies(shared) {}
+
+  NODEWRIGHT_DEVICE unsigned char* stage(int slot) const { return stages + slot * kStageBytes; }
+  NODEWRIGHT_DEVICE unsigned char* stage_rows(int slot) const { return stage(slot) + kRows * kRowBytes; }
+
+  // Of the block's i-th stage.
+  NODEWRIGHT_DEVICE static int first_column(int i) { return i % kPieces * kPieceColumns; }
+  NODEWRIGHT_DEVICE void request_weights(int i, int slot) {
+    const int tile = range.first + i / kPieces * kRows, rows = range.last - tile < kRows ? range.last - tile : kRows;
+    const bf16* const from = weight + tile * kStride + first_column(i);
+    if constexpr (kWhole) {
+      copies.template request<true>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
+    } else {
+      const int left = kColumns - first_column(i);
+      copies.template request<false>(
+          slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, kStride * 2});
+    }
+  }
+  NODEWRIGHT_DEVICE void start() {
+    for (int i = 0; i < kStages; ++i) {
+      if (i < total) request_weights(i, i);
+      copies.close();
+    }
+  }
+};
+
+// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of
+// the second half of every word: two short chains of instructions that wait for each other, not one long one.
+struct PairSums {
+  float upper[4], lower[4];
+};
+
+#ifdef __CUDACC_RTC__
+// sums += x . W over a step, of the rows of x in two words
+NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
+  const uint32_t first[4] = {x.x, x_8.x, x.y, x_8.y}, second[4] = {x.z, x_8.z, x.w, x_8.w};
+  mma_16x8x16(sums.upper, first, upper.x, upper.y);
+  if constexpr (kRows == 16) mma_16x8x16(sums.lower, first, lower.x, lower.y);
+  mma_16x8x16(kRows == 16 ? sums.upper : sums.lower, second, upper.z, upper.w);
+  if constexpr (kRows == 16) mma_16x8x16(sums.lower, second, lower.z, lower.w);
+}
+#else
+// A span, for a whole warp at once.
+struct SpanLane {
+  PairSums* sums;         // [kPairs]
+  uint4 weights[2][2];    // [2 steps][rows g, g + 8]
+  uint4 x[2][kPairs][2];  // [2 steps][kPairs][rows g, g + 8]
+};
+NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane* const* lanes) {
+  for (int p = 0; p < kPairs; ++p)
+    for (int other = 0; other < 2; ++other) {
+      const int below = kRows == 16 ? other : 0;
+      const auto sums = [&](int lane) { return other == 0 ? lanes[lane]->sums[p].upper : lanes[lane]->sums[p].lower; };
+      emulation::Sums16x8 c;
+      emulation::take_sums(c, sums);
+      // Of 16 columns: half a lane's words.
+      for (int step = kRows == 16 ? 0 : other; step < 4; step += kRows == 16 ? 1 : 2) {
+        const auto word = [&](const uint4& words, int i) {
+          uint32_t held[4];
+          __builtin_memcpy(held, &words, 16);
+          return held[step % 2 * 2 + i];
+        };
+        emulation::Left a;
+        emulation::Right b;
+        emulation::take_left(a, [&](int lane, int i) { return word(lanes[lane]->x[step / 2][p][i % 2], i / 2); });
+        emulation::take_right(b, [&](int lane, int i) { return word(lanes[lane]->weights[step / 2][below], i); });
+        emulation::multiply(c, a, b);
+      }
+      emulation::give_sums(c, sums);
+    }
+}
+#endif
+
+// The warp's i-th span of a stage, the `span`-th of its row. `weights`, `rows`: in the ring.
+template <class Rows>
+NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                     const unsigned char* rows, int i, int span) {
+  const auto word = [&](int s, int row) {
+    if (!kExact && span_column(span) + s * 32 + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
+    return load_16(weights + row * TileRing<Rows>::kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
+  };
+  const int g = lane_of_warp() / 4;
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int s = 0; s < 2; ++s) {
+    const uint4 upper = word(s, g), lower = kRows == 16 ? word(s, g + 8) : uint4{0u, 0u, 0u, 0u};
+    NODEWRIGHT_UNROLL
+    for (int p = 0; p < kPairs; ++p)
+      multiply_step(sums[p], upper, lower, x.fragment(rows, i, span, s, 2 * p),
+                    2 * p + 1 < kTiles ? x.fragment(rows, i, span, s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
+  }
+#else
+  SpanLane mine{sums, {}, {}};  // zeros for rows that no tile has
+  for (int s = 0; s < 2; ++s) {
+    for (int below = 0; below < kRows / 8; ++below) mine.weights[s][below] = word(s, g + 8 * below);
+    for (int n = 0; n < kTiles; ++n) mine.x[s][n / 2][n % 2] = x.fragment(rows, i, span, s, n);
+  }
+  emulation::with_warp(0xffffffffu, mine, [](SpanLane* const* lanes, uint32_t) { multiply_span_of(lanes); });
+#endif
+}
+
+// Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at
+// most: before(j, row, m) is called early for its j-th, and store(j, row, m, first, second) with the dot products of
+// rows `row` and `row` + 1 of W with row m of x; row + 1 may be past the last.
+template <class Rows, class Before, class Store>
+NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
+                                    float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store) {
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
+  const OutputRange range = ring.range;
+  float* now = partial;
+  float* other = partial + kWarps * kWarpSums;
+  if constexpr (Rows::kStageBytes > 0) {
+    for (int i = 0; i < kStages; ++i) {
+      if (i < ring.total) x.request(ring, i, i);
+      ring.copies.close();
+    }
+  }
+  int slot = 0, i = 0;
+  for (int tile = range.first; tile < range.last; tile += kRows) {
+    const auto each_owned = [&](auto f) {
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < kOwned; ++j) {
+        const int pair = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = pair % kHalfTile * 2;
+        if (pair < kPairsOfTile && tile + r < range.last) f(j, r, pair / kHalfTile);
+      }
+    };
+    each_owned([&](int j, int r, int m) { before(j, tile + r, m); });
+    PairSums sums[kPairs] = {};
+    for (int piece = 0; piece < kPieces; ++piece, ++i) {
+      ring.copies.wait(slot);
+      NODEWRIGHT_UNROLL_SPANS
+      for (int k = 0; k < kPieceSpans; ++k)
+        if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
+          multiply_span(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
+      if (piece == kPieces - 1) {
+        float* mine = now + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
+        NODEWRIGHT_UNROLL
+        for (int n = 0; n < kTiles; ++n) {
+          NODEWRIGHT_UNROLL
+          for (int k = 0; k < 2; ++k) {
+            const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
+            mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
+            if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+          }
+        }
+      }
+      __syncthreads();  // the stage has been read, and a tile's sums are there
+      if (i + kStages < ring.total) {
+        ring.request_weights(i + kStages, slot);
+        if constexpr (Rows::kStageBytes > 0) x.request(ring, i + kStages, slot);
+      }
+      ring.copies.close();
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+    }
+    each_owned([&](int j, int r, int m) {
+      const float* from = now + m * kSumStride + r;
+      float first = 0.0f, second = 0.0f;
+      NODEWRIGHT_UNROLL
+      for (int w = 0; w < kWarps; ++w) first += from[w * kWarpSums], second += from[w * kWarpSums + 1];
+      store(j, tile + r, m, first, second);
+    });
+    float* const swapped = now;
+    now = other, other = swapped;  // written again when every thread has passed the next barrier
+  }
+}
+
+}  // namespace nodewright
