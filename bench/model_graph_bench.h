@@ -12,8 +12,8 @@
 #include "graph/plan_run.h"
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
+#include "models/lowering/decoder_kernels.h"
 #include "models/plan/decode_state.h"
-#include "models/plan/decoder_kernels.h"
 #include "runtime/kernel_cache.h"
 
 namespace nodewright {

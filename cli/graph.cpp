@@ -20,8 +20,8 @@
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "graph/plan_diff.h"
-#include "models/plan/decoder_kernels.h"
-#include "models/plan/network.h"
+#include "models/lowering/decoder_kernels.h"
+#include "models/network/network.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {

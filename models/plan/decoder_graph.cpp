@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/plan/lowering.h"
+#include "models/lowering/lowering.h"
 
 namespace nodewright {
 namespace {

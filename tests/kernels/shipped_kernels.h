@@ -10,9 +10,9 @@
 
 #include "kernels_src/attention/dense_attend.h"
 #include "kernels_src/projection/projection_shape.h"
+#include "models/lowering/lowering.h"
+#include "models/network/network.h"
 #include "models/plan/choice_graph.h"
-#include "models/plan/lowering.h"
-#include "models/plan/network.h"
 #include "models/tuning/step_tuning.h"
 
 namespace nodewright::test {

@@ -52,7 +52,7 @@ struct AttendCase {
             .clusters = clusters && machine().device.properties().has_clusters()};
   }
 
-  // As the model specialises them (models/plan/decoder_kernels.cpp).
+  // As the model specialises them (models/lowering/decoder_kernels.cpp).
   KernelRequest request() const {
     const std::vector<Constant> heads = {{"kHeads", shape.heads},
                                          {"kKvHeads", shape.kv_heads},

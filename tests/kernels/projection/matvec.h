@@ -30,7 +30,7 @@ struct MatvecFamily {
   bool leaves_gained = false;  // in tiles, for the norm that comes next
 };
 
-// As the model specialises them (models/plan/decoder_kernels.cpp); no kernel minds a constant that it does not use.
+// As the model specialises them (models/lowering/decoder_kernels.cpp); no kernel minds a constant that it does not use.
 inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, const MatvecFamily& family = {}) {
   return {kernel, constants_of(s.constants(), {{"kNorm", static_cast<int64_t>(family.norm)},
                                                {"kPostNorm", family.post_norm ? 1 : 0},

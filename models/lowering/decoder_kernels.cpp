@@ -1,4 +1,4 @@
-#include "models/plan/decoder_kernels.h"
+#include "models/lowering/decoder_kernels.h"
 
 #include <fmt/format.h>
 

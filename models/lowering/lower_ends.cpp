@@ -4,7 +4,7 @@
 #include "kernels_src/residual/norm_hidden.h"
 #include "kernels_src/sampling/logit_row.h"
 #include "kernels_src/sampling/sample.h"
-#include "models/plan/lowering_rows.h"
+#include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {

@@ -2,7 +2,7 @@
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
-#include "models/plan/lowering_rows.h"
+#include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {

@@ -1,5 +1,5 @@
 // What a decoder computes for each row, as a paper writes it: a list of operations on values. Nothing here knows a
-// kernel; models/plan/lowering.h turns runs of operations into kernels.
+// kernel; models/lowering/lowering.h turns runs of operations into kernels.
 #pragma once
 
 #include <cstdint>
@@ -105,7 +105,7 @@ class Recorder {
   int values_ = 0;
 };
 
-// The network of the configuration's family (models/plan/families.cpp).
+// The network of the configuration's family (models/network/families.cpp).
 Network network_of(const ModelConfig& config);
 
 // One line an operation: "v3 = product(v2, qkv) [768 -> 1280]".

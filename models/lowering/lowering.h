@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
+#include "models/network/network.h"
 #include "models/plan/decode_state.h"
-#include "models/plan/network.h"
 #include "models/plan/step_shape.h"
 #include "models/weights/weights.h"
 #include "runtime/kernel_cache.h"

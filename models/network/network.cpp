@@ -1,4 +1,4 @@
-#include "models/plan/network.h"
+#include "models/network/network.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
-#include "models/plan/lowering.h"
+#include "models/lowering/lowering.h"
 
 #include <fmt/format.h>
 
-#include "models/plan/lowering_rows.h"
+#include "models/lowering/lowering_rows.h"
 #include "runtime/error.h"
 
 namespace nodewright {

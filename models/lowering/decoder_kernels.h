@@ -8,7 +8,7 @@
 
 #include "kernels_src/step/advance.h"
 #include "models/config/model_config.h"
-#include "models/plan/lowering.h"
+#include "models/lowering/lowering.h"
 #include "models/plan/step_shape.h"
 #include "runtime/kernel_cache.h"
 

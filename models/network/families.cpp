@@ -1,5 +1,5 @@
 // The networks, a function a family: what is computed, in the order of the papers.
-#include "models/plan/network.h"
+#include "models/network/network.h"
 
 namespace nodewright {
 namespace {

@@ -1,7 +1,7 @@
 // The rows of the table, each beside the kernels that it launches.
 #pragma once
 
-#include "models/plan/lowering.h"
+#include "models/lowering/lowering.h"
 
 namespace nodewright {
 

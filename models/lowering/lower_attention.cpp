@@ -8,7 +8,7 @@
 #include "kernels_src/attention/rope_append.h"
 #include "kernels_src/attention/rope_flash_decode.h"
 #include "models/kv_cache.h"
-#include "models/plan/lowering_rows.h"
+#include "models/lowering/lowering_rows.h"
 #include "runtime/error.h"
 
 namespace nodewright {

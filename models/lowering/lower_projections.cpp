@@ -8,7 +8,7 @@
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/tile/tile_shape.h"
-#include "models/plan/lowering_rows.h"
+#include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
