@@ -8,11 +8,6 @@
 #include "kernels_src/attention/kv_pages.h"
 #include "kernels_src/device/tensor.cuh"
 
-#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
-#undef NODEWRIGHT_UNROLL
-#define NODEWRIGHT_UNROLL
-#endif
-
 namespace nodewright {
 
 constexpr int kTileRows = 64;
@@ -39,7 +34,7 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
   constexpr bool kOnePlace = 128 % kDim == 0;
   const auto place_of = [](int chunk) { return kv_in_row(chunk / (kDim / 8), chunk % (kDim / 8) * 8, kPaddedHeadDim); };
   const int own_place = place_of(static_cast<int>(threadIdx.x));
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int i = 0; i < kThreadChunks; ++i) {
     const int chunk = static_cast<int>(threadIdx.x) + i * 128;
     if (kChunks % 128 != 0 && chunk >= kChunks) break;
@@ -55,6 +50,204 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
   copies.close_group();
 }
 
+// The rows of one warp: 16, of which those before `end` count; this lane's are rows[0] and rows[1].
+struct WarpRows {
+  int first, end;
+  int rows[2];
+};
+
+// q * scale as the left operand: rows g and g + 8, elements 2t, 2t + 1 of each half of a step. In registers, or where
+// those are too few, in shared memory.
+struct Queries {
+  uint32_t in_registers[kQueriesInRegisters ? kSteps : 1][4];
+  bf16* shared;  // [16][kStride], this warp's
+
+  NODEWRIGHT_DEVICE void load(const AttendTiles& args, const WarpRows& warp, int end, int head) {
+    const int lane = static_cast<int>(threadIdx.x % 32), group = lane / 4, pair = lane % 4 * 2;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int step = 0; step < kSteps; ++step) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp.rows[i % 2], d = step * 16 + i / 2 * 8 + pair;
+        uint32_t packed = 0;
+        if (row < end && (kDim == kHeadDim || d < kHeadDim)) {
+          const float* from = args.q.data + (static_cast<int64_t>(row) * kHeads + head) * kHeadDim + d;
+          packed = round_pair(from[0] * args.scale, from[1] * args.scale);
+        }
+        if constexpr (kQueriesInRegisters)
+          in_registers[step][i] = packed;
+        else
+          *reinterpret_cast<uint32_t*>(shared + (group + i % 2 * 8) * kStride + d) = packed;
+      }
+    }
+    if constexpr (!kQueriesInRegisters) __syncwarp();
+  }
+
+  NODEWRIGHT_DEVICE void operand(uint32_t (&left)[4], int step) const {
+    if constexpr (kQueriesInRegisters) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) left[i] = in_registers[step][i];
+    } else {
+      const int lane = static_cast<int>(threadIdx.x % 32);
+      load_matrices(left, shared + (lane % 16) * kStride + step * 16 + lane / 16 * 8);
+    }
+  }
+};
+
+// The rows of one sequence in a block's tile, as this lane's warp sees them.
+struct Run {
+  int first_position, last_position;  // of the run
+  int oldest;                         // first key that any row of it attends to
+  int window;                         // keys attended; 0: all
+  int warp_first, warp_last;          // positions of the warp's rows in the run; none where last < first
+  bool whole;                         // all of the warp's rows are in the run
+  int position[2];                    // of this lane's rows
+  bool holds[2];                      // whether they are in the run
+};
+
+// What this lane's rows have of the keys so far: values [n][i] as mma_16x8x16 leaves them.
+struct RowSums {
+  float values[2 * kSteps][4], top[2], sum[2];
+
+  NODEWRIGHT_DEVICE void clear() {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int r = 0; r < 2; ++r) top[r] = -INFINITY, sum[r] = 0.0f;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) values[n][i] = 0.0f;
+    }
+  }
+
+  // Raises the maximum of each row to that of `scores`, and gives what the rows' exponents are taken from. Rows that
+  // see none of these keys keep their maximum, their sum and their values.
+  NODEWRIGHT_DEVICE void rescale(const float (&scores)[kPartKeys / 16][1][2][4], float (&base)[2]) {
+    float keep[2];
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int r = 0; r < 2; ++r) {
+      float highest = -INFINITY;
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kPartKeys / 8; ++n)
+        highest = fmaxf(highest, fmaxf(scores[n / 2][0][n % 2][2 * r], scores[n / 2][0][n % 2][2 * r + 1]));
+      highest = fmaxf(top[r], quad_max(highest));
+      base[r] = highest == -INFINITY ? 0.0f : highest;
+      keep[r] = power_of_two(top[r] - base[r]);
+      top[r] = highest;
+    }
+    if (__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) {  // seldom after the first pages
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int r = 0; r < 2; ++r) {
+        sum[r] *= keep[r];
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int n = 0; n < 2 * kSteps; ++n) values[n][2 * r] *= keep[r], values[n][2 * r + 1] *= keep[r];
+      }
+    }
+  }
+
+  // Of kPartKeys keys, the first of which is key `key0`.
+  NODEWRIGHT_DEVICE void attend(const Queries& queries, const bf16* keys, const bf16* part_values, const Run& run,
+                                int key0) {
+    const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
+    float scores[kPartKeys / 16][1][2][4] = {};
+    multiply_rows<kSteps>(
+        scores, [&](uint32_t(&left)[4], int step) { queries.operand(left, step); },
+        [&](int n, int step) {
+          return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+        });
+    if (!run.whole || run.window > 0 || key0 + kPartKeys - 1 > run.warp_first) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kPartKeys / 8; ++n) {
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int i = 0; i < 4; ++i) {
+          const int key = key0 + n * 8 + pair + i % 2, at = run.position[i / 2];
+          if (!run.holds[i / 2] || key > at || (run.window > 0 && key <= at - run.window))
+            scores[n / 2][0][n % 2][i] = -INFINITY;
+        }
+      }
+    }
+    float base[2];
+    rescale(scores, base);
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int k = 0; k < kPartKeys / 16; ++k) {
+      uint32_t p[4];
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) {
+        const int r = i % 2;
+        const float low = power_of_two(scores[k][0][i / 2][2 * r] - base[r]);
+        const float high = power_of_two(scores[k][0][i / 2][2 * r + 1] - base[r]);
+        sum[r] += low + high;
+        p[i] = round_pair(low, high);
+      }
+      multiply_columns(values, p, [&](int n) {
+        return part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+      });
+    }
+  }
+
+  NODEWRIGHT_DEVICE void store(const AttendTiles& args, const WarpRows& warp, int end, int head) const {
+    const int pair = static_cast<int>(threadIdx.x % 4) * 2;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int r = 0; r < 2; ++r) {
+      const float total = quad_sum(sum[r]);
+      if (warp.rows[r] >= end) continue;
+      bf16* y = args.y.data + warp.rows[r] * args.y_stride + head * kHeadDim;
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < 2 * kSteps; ++n) {
+        const int d = n * 8 + pair;
+        if (kDim == kHeadDim || d < kHeadDim)
+          *reinterpret_cast<uint32_t*>(y + d) = round_pair(values[n][2 * r] / total, values[n][2 * r + 1] / total);
+      }
+    }
+  }
+};
+
+// Rows first .. end - 1 are of one sequence. Positions from the run's first: heads of 256 leave no register free.
+NODEWRIGHT_DEVICE Run run_of(const AttendTiles& args, const WarpRows& warp, int first, int end) {
+  Run run;
+  run.first_position = args.positions.data[first], run.last_position = args.positions.data[end - 1];
+  run.window = static_cast<int>(args.window);
+  run.oldest = run.window > 0 && run.first_position >= run.window ? run.first_position - run.window + 1 : 0;
+  const int own_first = warp.first > first ? warp.first : first, own_end = warp.end < end ? warp.end : end;
+  run.warp_first = run.first_position + (own_first - first), run.warp_last = run.first_position + (own_end - 1 - first);
+  run.whole = own_first == warp.first && own_end == warp.first + 16;
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int r = 0; r < 2; ++r) {
+    run.position[r] = run.first_position + warp.rows[r] - first;
+    run.holds[r] = warp.rows[r] >= first && warp.rows[r] < end;
+  }
+  return run;
+}
+
+// The pages of a sequence that the run attends to, one after the other. `tiles`: [kHeld][keys, values][kPageKeys]
+// [kStride].
+NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const int* table, int kv_head, bf16* tiles,
+                                  const Queries& queries, RowSums& sums) {
+  PageCopies copies;
+  int stage = 0;
+  const auto request = [&](bf16* to, int page) {
+    request_page(copies, to, args, table[page], kv_head, page * kPageKeys, run.oldest, run.last_position);
+  };
+  request(tiles, run.oldest / kPageKeys);
+  for (int page = run.oldest / kPageKeys; page * kPageKeys <= run.last_position; ++page, stage ^= kHeld - 1) {
+    const bool goes_on = (page + 1) * kPageKeys <= run.last_position;
+    if (kHeld > 1 && goes_on) {
+      request(tiles + (stage ^ 1) * 2 * kPageKeys * kStride, page + 1);
+      copies.template wait<1>();
+    } else {
+      copies.template wait<0>();
+    }
+    __syncthreads();
+    const bf16* keys = tiles + stage * 2 * kPageKeys * kStride;
+    for (int part = 0; part < kPageKeys; part += kPartKeys) {
+      const int key0 = page * kPageKeys + part;
+      if (run.warp_last < run.warp_first || key0 > run.warp_last) break;
+      sums.attend(queries, keys + part * kStride, keys + (kPageKeys + part) * kStride, run, key0);
+    }
+    __syncthreads();  // the next page but one overwrites this one, or the next
+    if (kHeld == 1 && goes_on) request(tiles, page + 1);
+  }
+}
+
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAnSm) {
@@ -66,186 +259,23 @@ NODEWRIGHT_KERNEL_OF(attend_tiles, AttendTiles, kAttendTilesThreads, kBlocksOfAn
   if (first >= live) return;
   const int end = first + kTileRows < live ? first + kTileRows : live;
 
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int group = lane / 4, pair = lane % 4 * 2;
+  const int warp = static_cast<int>(threadIdx.x / 32), group = static_cast<int>(threadIdx.x % 32) / 4;
   const int warp_first = first + warp * 16, warp_end = warp_first + 16 < end ? warp_first + 16 : end;
-  const int rows[2] = {warp_first + group, warp_first + group + 8};
+  const WarpRows mine{warp_first, warp_end, {warp_first + group, warp_first + group + 8}};
   bf16* tiles = reinterpret_cast<bf16*>(shared_memory());  // [kHeld][keys, values][kPageKeys][kStride], then q
-  bf16* queries = tiles + (2 * kHeld * kPageKeys + warp * 16) * kStride;
-
-  // q as the left operand: rows group and group + 8, elements 2t, 2t + 1 of each half of a step.
-  uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
-  NODEWRIGHT_UNROLL
-  for (int step = 0; step < kSteps; ++step) {
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = rows[i % 2], d = step * 16 + i / 2 * 8 + pair;
-      uint32_t packed = 0;
-      if (row < end && (kDim == kHeadDim || d < kHeadDim)) {
-        const float* from = args.q.data + (static_cast<int64_t>(row) * kHeads + head) * kHeadDim + d;
-        packed = round_pair(from[0] * args.scale, from[1] * args.scale);
-      }
-      if constexpr (kQueriesInRegisters)
-        q[step][i] = packed;
-      else
-        *reinterpret_cast<uint32_t*>(queries + (group + i % 2 * 8) * kStride + d) = packed;
-    }
-  }
-  if constexpr (!kQueriesInRegisters) __syncwarp();
-  float values[2 * kSteps][4], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-  NODEWRIGHT_UNROLL
-  for (int n = 0; n < 2 * kSteps; ++n) {
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < 4; ++i) values[n][i] = 0.0f;
-  }
-
+  Queries queries;
+  queries.shared = tiles + (2 * kHeld * kPageKeys + warp * 16) * kStride;
+  queries.load(args, mine, end, head);
+  RowSums sums;
+  sums.clear();
   for (int run = first, run_end = end; run < end; run = run_end) {
     const int sequence = args.sequences.data[run];
     run_end = end;
     if (args.sequences.data[end - 1] != sequence)
       for (run_end = run + 1; args.sequences.data[run_end] == sequence;) ++run_end;
-    // In 32 bits, and positions from the run's first: heads of 256 leave no register free.
-    const int* table =
+    const int* table =  // in 32 bits: heads of 256 leave no register free
         args.block_table.data + static_cast<uint32_t>(sequence) * static_cast<uint32_t>(args.table_stride);
-    const int run_first = args.positions.data[run], last = args.positions.data[run_end - 1];
-    const int window = static_cast<int>(args.window);
-    const int position[2] = {run_first + rows[0] - run, run_first + rows[1] - run};
-    const int oldest = window > 0 && run_first >= window ? run_first - window + 1 : 0;
-    // What of the run is this warp's.
-    const int own_first = warp_first > run ? warp_first : run, own_end = warp_end < run_end ? warp_end : run_end;
-    const bool whole = own_first == warp_first && own_end == warp_first + 16;
-    const bool in_run[2] = {rows[0] >= run && rows[0] < run_end, rows[1] >= run && rows[1] < run_end};
-
-    PageCopies copies;
-    int stage = 0;
-    request_page(copies, tiles, args, table[oldest / kPageKeys], kv_head, oldest / kPageKeys * kPageKeys, oldest, last);
-    for (int page = oldest / kPageKeys; page * kPageKeys <= last; ++page, stage ^= kHeld - 1) {
-      const int key0 = page * kPageKeys;
-      if (kHeld > 1 && (page + 1) * kPageKeys <= last) {
-        request_page(copies, tiles + (stage ^ 1) * 2 * kPageKeys * kStride, args, table[page + 1], kv_head,
-                     key0 + kPageKeys, oldest, last);
-        copies.template wait<1>();
-      } else {
-        copies.template wait<0>();
-      }
-      __syncthreads();
-      const bf16* page_keys = tiles + stage * 2 * kPageKeys * kStride;
-      for (int part = 0; part < kPageKeys; part += kPartKeys) {
-        const int part0 = key0 + part;
-        if (own_first >= own_end || part0 > run_first + (own_end - 1 - run)) break;
-        const bf16* keys = page_keys + part * kStride;
-        const bf16* part_values = keys + kPageKeys * kStride;
-        float scores[kPartKeys / 8][4];
-        NODEWRIGHT_UNROLL
-        for (int n = 0; n < kPartKeys / 8; ++n) {
-          NODEWRIGHT_UNROLL
-          for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
-        }
-#ifdef __CUDACC_RTC__
-        NODEWRIGHT_UNROLL
-        for (int step = 0; step < kSteps; ++step) {
-          uint32_t left[4];
-          if constexpr (kQueriesInRegisters) {
-            NODEWRIGHT_UNROLL
-            for (int i = 0; i < 4; ++i) left[i] = q[step][i];
-          } else {
-            load_matrices(left, queries + (lane % 16) * kStride + step * 16 + lane / 16 * 8);
-          }
-          NODEWRIGHT_UNROLL
-          for (int n = 0; n < kPartKeys / 16; ++n) {
-            uint32_t b[4];
-            load_matrices(b, keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8);
-            mma_16x8x16(scores[2 * n], left, b[0], b[1]);
-            mma_16x8x16(scores[2 * n + 1], left, b[2], b[3]);
-          }
-        }
-#else
-        const auto key_piece = [&](int n, int step) {
-          return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
-        };
-        if constexpr (kQueriesInRegisters) {
-          emulation::multiply_rows(scores, q, key_piece);
-        } else {
-          uint32_t left[kSteps][4];
-          for (int step = 0; step < kSteps; ++step)
-            load_matrices(left[step], queries + (lane % 16) * kStride + step * 16 + lane / 16 * 8);
-          emulation::multiply_rows(scores, left, key_piece);
-        }
-#endif
-        if (!whole || window > 0 || part0 + kPartKeys - 1 > run_first + (own_first - run)) {
-          NODEWRIGHT_UNROLL
-          for (int n = 0; n < kPartKeys / 8; ++n) {
-            NODEWRIGHT_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              const int key = part0 + n * 8 + pair + i % 2, at = position[i / 2];
-              if (!in_run[i / 2] || key > at || (window > 0 && key <= at - window)) scores[n][i] = -INFINITY;
-            }
-          }
-        }
-        // Rows that see none of these keys keep their maximum, their sum and their values.
-        float base[2], keep[2];
-        NODEWRIGHT_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          float highest = -INFINITY;
-          NODEWRIGHT_UNROLL
-          for (int n = 0; n < kPartKeys / 8; ++n)
-            highest = fmaxf(highest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
-          highest = fmaxf(top[r], quad_max(highest));
-          base[r] = highest == -INFINITY ? 0.0f : highest;
-          keep[r] = power_of_two(top[r] - base[r]);
-          top[r] = highest;
-        }
-        if (__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) {  // seldom after the first pages
-          NODEWRIGHT_UNROLL
-          for (int r = 0; r < 2; ++r) {
-            sum[r] *= keep[r];
-            NODEWRIGHT_UNROLL
-            for (int n = 0; n < 2 * kSteps; ++n) values[n][2 * r] *= keep[r], values[n][2 * r + 1] *= keep[r];
-          }
-        }
-        NODEWRIGHT_UNROLL
-        for (int k = 0; k < kPartKeys / 16; ++k) {
-          uint32_t p[4];
-          NODEWRIGHT_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const int n = 2 * k + i / 2, r = i % 2;
-            const float low = power_of_two(scores[n][2 * r] - base[r]);
-            const float high = power_of_two(scores[n][2 * r + 1] - base[r]);
-            sum[r] += low + high;
-            p[i] = round_pair(low, high);
-          }
-#ifdef __CUDACC_RTC__
-          NODEWRIGHT_UNROLL
-          for (int n = 0; n < kSteps; ++n) {
-            uint32_t b[4];
-            load_matrices_transposed(
-                b, part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8);
-            mma_16x8x16(values[2 * n], p, b[0], b[1]);
-            mma_16x8x16(values[2 * n + 1], p, b[2], b[3]);
-          }
-#else
-          emulation::multiply_columns(values, p, [&](int n) {
-            return part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
-          });
-#endif
-        }
-      }
-      __syncthreads();  // the next page but one overwrites this one, or the next
-      if (kHeld == 1 && (page + 1) * kPageKeys <= last)
-        request_page(copies, tiles, args, table[page + 1], kv_head, key0 + kPageKeys, oldest, last);
-    }
+    attend_run(args, run_of(args, mine, run, run_end), table, kv_head, tiles, queries, sums);
   }
-
-  NODEWRIGHT_UNROLL
-  for (int r = 0; r < 2; ++r) {
-    const float total = quad_sum(sum[r]);
-    if (rows[r] >= end) continue;
-    bf16* y = args.y.data + rows[r] * args.y_stride + head * kHeadDim;
-    NODEWRIGHT_UNROLL
-    for (int n = 0; n < 2 * kSteps; ++n) {
-      const int d = n * 8 + pair;
-      if (kDim == kHeadDim || d < kHeadDim)
-        *reinterpret_cast<uint32_t*>(y + d) = round_pair(values[n][2 * r] / total, values[n][2 * r + 1] / total);
-    }
-  }
+  sums.store(args, mine, end, head);
 }

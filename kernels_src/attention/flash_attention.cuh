@@ -16,11 +16,6 @@
 #include "kernels_src/device/bulk_copies.cuh"
 #include "kernels_src/device/tensor.cuh"
 
-#ifndef __CUDACC_RTC__  // the host compiler needs ten times as long for unrolled loops, which no register waits for
-#undef NODEWRIGHT_UNROLL
-#define NODEWRIGHT_UNROLL
-#endif
-
 namespace nodewright {
 
 constexpr int kChunk = 16, kMatrixRows = 16, kMostHeads = 8;
@@ -149,7 +144,7 @@ struct ChunkRing {
   NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
     if (i > 0 && i % 32 == 0) find_pages(i);
     const int lane = static_cast<int>(threadIdx.x % 32);
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int c = 0; c < (kInBulk ? 1 : kTogether); ++c) {
       const int chunk = i + (kInBulk ? lane % kTogether : c);
       const int page = __shfl_sync(0xffffffffu, pages, chunk % 32);
@@ -224,15 +219,15 @@ struct ChunkRing {
     constexpr int kRow = kDim / 8;  // pieces
     to += kValues * kChunk * kStride;
     const auto copy_whole = [&](int c) {  // copies and nothing else
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int p = 0; p < kPieces; ++p)
         copies.request(to + c * kStage + lane * 8 + p * 256, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
     };
     if (kAsItLies && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int c = 0; c < kTogether; ++c) copy_whole(c);
     } else {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int c = 0; c < kTogether; ++c) {
         if (kAsItLies && are_whole<1>(i + c)) {
           copy_whole(c);
@@ -272,34 +267,16 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
   const auto key_piece = [&](int c, int step) {
     return stage + c * kStage + in_stage(lane / 16 * 8 + lane % 8, lane / 8 % 2, step);
   };
-#ifdef __CUDACC_RTC__
-  NODEWRIGHT_UNROLL
-  for (int step = 0; step < kSteps; ++step) {
-    uint32_t left[4];
-    load_query(left, step);
-    NODEWRIGHT_UNROLL
-    for (int c = 0; c < kCount; ++c) {
-      uint32_t b[4];
-      load_matrices(b, key_piece(c, step));
-      mma_16x8x16(scores[c][step % kChains][0], left, b[0], b[1]);
-      mma_16x8x16(scores[c][step % kChains][1], left, b[2], b[3]);
-    }
-  }
-#else
-  uint32_t left[kSteps][4];
-  for (int step = 0; step < kSteps; ++step) load_query(left[step], step);
-  for (int c = 0; c < kCount; ++c)
-    emulation::multiply_rows(scores[c][0], left, [&](int, int step) { return key_piece(c, step); });
-#endif
+  multiply_rows<kSteps>(scores, load_query, key_piece);
   if constexpr (kMayGoOn) {
     __syncwarp();  // the keys that are requested now overwrite these
     ring.request_keys(i + kDepth, stage);
   }
   // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
   float weights[kCount][4], highest = -INFINITY;
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int c = 0; c < kCount; ++c) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < 4; ++j) {
       const auto score = [&](int chain) { return scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2]; };
       weights[c][j] = score(0);
@@ -307,37 +284,37 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
     }
   }
   if (!whole) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int c = 0; c < kCount; ++c) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < 4; ++j) {
         const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
         if (key < ring.oldest || key >= length) weights[c][j] = -INFINITY;
       }
     }
   }
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int c = 0; c < kCount; ++c) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[c][j]);
   }
   const float before = state.top;
   state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
   const float keep = power_of_two(before - state.top);
   state.sum *= keep;
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int n = 0; n < 2 * kSteps; ++n) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < 4; ++j) state.values[n][j] *= keep;
   }
   ring.template wait_for_values<(kMayGoOn ? kGroups - 1 : 0)>(i);
   __syncwarp();
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int c = 0; c < kCount; ++c) {
     uint32_t p[4];
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < 4; ++j) weights[c][j] = power_of_two(weights[c][j] - state.top), state.sum += weights[c][j];
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < 2; ++n) {
       const float low = weights[c][2 * n], high = weights[c][2 * n + 1];
       p[2 * n] = round_pair(low, high);
@@ -346,17 +323,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
     const auto value_piece = [&](int n) {
       return stage + c * kStage + kChunk * kStride + in_stage(lane / 8 % 2 * 8 + lane % 8, lane / 16, n);
     };
-#ifdef __CUDACC_RTC__
-    NODEWRIGHT_UNROLL
-    for (int n = 0; n < kSteps; ++n) {
-      uint32_t b[4];
-      load_matrices_transposed(b, value_piece(n));
-      mma_16x8x16(state.values[2 * n], p, b[0], b[1]);
-      mma_16x8x16(state.values[2 * n + 1], p, b[2], b[3]);
-    }
-#else
-    emulation::multiply_columns(state.values, p, value_piece);
-#endif
+    multiply_columns(state.values, p, value_piece);
   }
   if constexpr (kMayGoOn) {
     __syncwarp();  // as of keys
@@ -375,21 +342,21 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
   };
   uint32_t q[kQueriesInRegisters ? kSteps : 1][4];
   if constexpr (kQueriesInRegisters) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int step = 0; step < kSteps; ++step) read_query(q[step], step);
   }
   const auto load_query = [&](uint32_t(&left)[4], int step) {
     if constexpr (kQueriesInRegisters) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < 4; ++j) left[j] = q[step][j];
     } else {
       read_query(left, step);
     }
   };
   state.top = -INFINITY, state.sum = 0.0f;
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int n = 0; n < 2 * kSteps; ++n) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
   }
   // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
@@ -426,7 +393,7 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
   const float total = quad_sum(state.sum);
   if (head < kTileHeads) {
     float* mine = values_of(warp, head) + pair;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < 2 * kSteps; ++n) {
       mine[n * 8] = state.values[n][0] + state.values[n][2];
       mine[n * 8 + 1] = state.values[n][1] + state.values[n][3];
@@ -442,7 +409,7 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
   __syncthreads();
   const auto value_of = [&](int h, int d) {
     float value = 0.0f;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kBlockWarps; ++w) value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);
     return value;
   };

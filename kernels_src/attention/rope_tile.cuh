@@ -37,7 +37,7 @@ struct TileAngles {
 NODEWRIGHT_DEVICE TileAngles tile_angles(const float* frequencies) {
   TileAngles angles{};
   if constexpr (kRotate != 0) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kAnglesEach; ++e)
       angles.frequencies[e] = frequencies[min(static_cast<int>(threadIdx.x) + e * kThreads, kHalf - 1)];
   }
@@ -45,7 +45,7 @@ NODEWRIGHT_DEVICE TileAngles tile_angles(const float* frequencies) {
 }
 NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const TileAngles& angles, int position) {
   if constexpr (kRotate != 0) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kAnglesEach; ++e)
       if (const int i = static_cast<int>(threadIdx.x) + e * kThreads; i < kHalf)
         m.turns[i] = turn_of(position, angles.frequencies[e]);
@@ -60,7 +60,7 @@ template <class Args>
 NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args) {
   TileGains gains{};
   if constexpr (kHeadNorm != 0) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kTurnsEach; ++e) {
       const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
       if (head > kTileHeads) continue;
@@ -88,20 +88,20 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
   // or behind branches, these loads would take longer than attention.
   Pair pairs[kTurnsEach];
   float value[kValuesEach];
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int e = 0; e < kTurnsEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf;
     const float* const from = head_at(head < heads ? head : 0) + i % kHalf;
     pairs[e] = {from[0], from[kHalf]};
   }
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int e = 0; e < kValuesEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads;
     value[e] = qkv[(kHeads + kKvHeads + kv_head) * kHeadDim + (i < kHeadDim ? i : 0)];
   }
   if constexpr (kHeadNorm == 0) __syncthreads();  // turns; head_scales ends with one
   head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int e = 0; e < kTurnsEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
     if (head >= heads) continue;
@@ -117,7 +117,7 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
       store(head, pair + kHalf, pairs[e].second);
     }
   }
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int e = 0; e < kValuesEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads;
     if (!has_own || i >= kPaddedHeadDim) continue;

@@ -8,8 +8,8 @@
 //     wait_for_inputs();
 //   }
 //
-// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body between
-// two stamps of each block, and Timed<Args> for an argument.
+// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body
+// between two stamps of each block, and Timed<Args> for an argument.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -49,6 +49,10 @@
 // Once in the code, however often it is called.
 #define NODEWRIGHT_CALLED __device__ __noinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
+// By a constant, or wholly, where only a device's registers gain by it: the host compiler takes ten times as long then.
+#define NODEWRIGHT_UNROLL_BY(count) NODEWRIGHT_PRAGMA(unroll(count))
+#define NODEWRIGHT_PRAGMA(text) _Pragma(#text)
+#define NODEWRIGHT_UNROLL_ON_DEVICE _Pragma("unroll")
 // Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
 #define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")
 #define INFINITY __int_as_float(0x7f800000)
@@ -195,6 +199,9 @@ NODEWRIGHT_DEVICE int warp_min(int v) { return __reduce_min_sync(0xffffffffu, v)
 
 namespace nodewright {
 
+NODEWRIGHT_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
+NODEWRIGHT_DEVICE int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
+
 // Sums `N` values at once over the warp; every lane gets the sums. On the CPU driver this is one collective, not 5 N.
 template <int N>
 NODEWRIGHT_DEVICE void warp_sums(float (&v)[N]) {
@@ -203,6 +210,29 @@ NODEWRIGHT_DEVICE void warp_sums(float (&v)[N]) {
   for (int i = 0; i < N; ++i) v[i] = warp_sum(v[i]);
 #else
   emulation::warp_sums(v, N);
+#endif
+}
+
+// Sums each of N values (a power of two, at most 32) over the warp; lane l gets the sum of value l / (32 / N), in v[0].
+// Halving butterfly: the same tree of additions as warp_sum, with half the values left after each step.
+template <int N, int Offset = 16>
+NODEWRIGHT_DEVICE void warp_sums_scattered(float* v) {
+#ifdef __CUDACC_RTC__
+  if constexpr (N > 1) {
+    const bool upper = (threadIdx.x & Offset) != 0;
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < N / 2; ++i) {
+      const float send = upper ? v[i] : v[i + N / 2];
+      const float keep = upper ? v[i + N / 2] : v[i];
+      v[i] = keep + __shfl_xor_sync(0xffffffffu, send, Offset);
+    }
+  } else {
+    v[0] += __shfl_xor_sync(0xffffffffu, v[0], Offset);
+  }
+  if constexpr (Offset > 1) warp_sums_scattered<(N > 1 ? N / 2 : 1), Offset / 2>(v);
+#else
+  emulation::warp_sums(v, N);
+  v[0] = v[(threadIdx.x % 32) / (32 / N)];
 #endif
 }
 

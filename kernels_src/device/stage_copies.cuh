@@ -20,9 +20,6 @@ struct RowsCopy {
   int64_t from_stride;
 };
 
-NODEWRIGHT_DEVICE int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
-NODEWRIGHT_DEVICE int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
-
 // A stage is full once each of its kParts has been requested and has arrived. kWordsOfThread: 16-byte words of a stage
 // that are one thread's share at most. Every thread of the block calls everything.
 template <int kThreadsOfBlock, int kStages, int kParts, int kWordsOfThread>

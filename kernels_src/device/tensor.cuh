@@ -51,6 +51,54 @@ NODEWRIGHT_DEVICE void load_matrices_transposed(uint32_t (&v)[4], const bf16* ro
 }
 #endif
 
+// c[n][chain] += a . b[n]^T, of 16 rows of a and of 16 rows of b[n], over 16 kSteps columns: sums of b's first eight
+// rows and of the others. left(a, step): a's operand of a step, of mma_16x8x16; piece(n, step): the row of
+// load_matrices whose result is a step's columns of b[n]. Steps take turns with the chains: instructions of one chain
+// wait for each other.
+template <int kSteps, int N, int kChains, class LeftOf, class Piece>
+NODEWRIGHT_DEVICE void multiply_rows(float (&c)[N][kChains][2][4], const LeftOf& left, const Piece& piece) {
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    uint32_t a[4];
+    left(a, step);
+    NODEWRIGHT_UNROLL
+    for (int n = 0; n < N; ++n) {
+      uint32_t b[4];
+      load_matrices(b, piece(n, step));
+      mma_16x8x16(c[n][step % kChains][0], a, b[0], b[1]);
+      mma_16x8x16(c[n][step % kChains][1], a, b[2], b[3]);
+    }
+  }
+#else  // in one chain
+  uint32_t a[kSteps][4];
+  for (int step = 0; step < kSteps; ++step) left(a[step], step);
+  float sums[2 * N][4];
+  for (int n = 0; n < 2 * N; ++n)
+    for (int i = 0; i < 4; ++i) sums[n][i] = c[n / 2][0][n % 2][i];
+  emulation::multiply_rows(sums, a, piece);
+  for (int n = 0; n < 2 * N; ++n)
+    for (int i = 0; i < 4; ++i) c[n / 2][0][n % 2][i] = sums[n][i];
+#endif
+}
+
+// c[n] += a . b[n], of 16 rows of a and 16 columns, which are 16 rows of 8 columns of each b[n]. piece(i): the row of
+// load_matrices_transposed whose result is b[2 i], then b[2 i + 1].
+template <int N, class Piece>
+NODEWRIGHT_DEVICE void multiply_columns(float (&c)[N][4], const uint32_t (&a)[4], const Piece& piece) {
+#ifdef __CUDACC_RTC__
+  NODEWRIGHT_UNROLL
+  for (int i = 0; i < N / 2; ++i) {
+    uint32_t b[4];
+    load_matrices_transposed(b, piece(i));
+    mma_16x8x16(c[2 * i], a, b[0], b[1]);
+    mma_16x8x16(c[2 * i + 1], a, b[2], b[3]);
+  }
+#else
+  emulation::multiply_columns(c, a, piece);
+#endif
+}
+
 // Over the four lanes that share a row of an accumulator.
 NODEWRIGHT_DEVICE float quad_max(float v) {
 #ifdef __CUDACC_RTC__

@@ -43,7 +43,7 @@ NODEWRIGHT_DEVICE void for_each_chunk(Use use) {
 NODEWRIGHT_KERNEL(layer_norm_project, LayerNormArgs, kThreads) {
   const OutputRange range = block_outputs(args.outputs);
   WeightRow row;
-  request(row, args, range.mine, range.last);
+  request(row, args, first_output(range), range.last);
   Norm norms[kKept];
   if constexpr (kInRegisters) for_each_chunk([&](int c) { load_norm(norms[c], args, c); });
   release_dependents();

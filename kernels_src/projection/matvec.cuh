@@ -14,6 +14,7 @@
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
+#include "kernels_src/device/output_range.cuh"
 
 namespace nodewright {
 
@@ -25,15 +26,6 @@ static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
 // First element of this thread's chunk c.
 NODEWRIGHT_DEVICE int chunk_column(int c) {
   return (c * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x)) * 8;
-}
-
-// The range of weight rows of this block: outputs are dealt in units of `unit` rows.
-struct OutputRange {
-  int first, last;
-};
-NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
-  const int64_t units = outputs / unit, blocks = gridDim.x, b = blockIdx.x;
-  return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
 }
 
 // The weight rows in flight: [kBatch][kChunks] 16-byte loads a thread.
@@ -75,29 +67,6 @@ NODEWRIGHT_DEVICE float dot_8(uint4 w, const float (&x)[8], float sum) {
   return sum;
 }
 
-// Sums each of N values over the warp; lane l gets the sum of value l / (32 / N), in v[0].
-// Halving butterfly: the same tree of additions as warp_sum, with half the values left after each step.
-template <int N, int Offset = 16>
-NODEWRIGHT_DEVICE void warp_reduce_scatter(float* v) {
-#ifdef __CUDACC_RTC__
-  if constexpr (N > 1) {
-    const bool upper = (threadIdx.x & Offset) != 0;
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < N / 2; ++i) {
-      const float send = upper ? v[i] : v[i + N / 2];
-      const float keep = upper ? v[i + N / 2] : v[i];
-      v[i] = keep + __shfl_xor_sync(0xffffffffu, send, Offset);
-    }
-  } else {
-    v[0] += __shfl_xor_sync(0xffffffffu, v[0], Offset);
-  }
-  if constexpr (Offset > 1) warp_reduce_scatter<(N > 1 ? N / 2 : 1), Offset / 2>(v);
-#else
-  emulation::warp_sums(v, N);
-  v[0] = v[(threadIdx.x % 32) / (32 / N)];
-#endif
-}
-
 // Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
 // sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
 template <class Store>
@@ -131,7 +100,7 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
         }
       }
       next += kBatch * kStride;
-      warp_reduce_scatter<kSums>(sums);
+      warp_sums_scattered<kSums>(sums);
       const int value = lane / (32 / kSums);
       if (lane % (32 / kSums) == 0)
         partial[((row - segment) * static_cast<int>(kTile) + value) * kWarps + warp] = sums[0];

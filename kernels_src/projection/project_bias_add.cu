@@ -9,7 +9,7 @@ using ProjectBiasArgs = ProjectBiasAdd<WeightElement>;
 NODEWRIGHT_KERNEL(project_bias_add, ProjectBiasArgs, kThreads) {
   const OutputRange range = block_outputs(args.outputs);
   WeightRow row;
-  request(row, args, range.mine, range.last);
+  request(row, args, first_output(range), range.last);
   release_dependents();
   wait_for_inputs();
 

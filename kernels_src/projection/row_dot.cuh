@@ -8,6 +8,7 @@
 // Constants: kCols, kWeightBytes, kLanes, kThreads (kernels_src/projection/projection_shape.h).
 #pragma once
 
+#include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/weight_element.cuh"
 
 namespace nodewright {
@@ -28,15 +29,8 @@ NODEWRIGHT_DEVICE void unpack(uint4 v, float (&f)[4]) {
 // First column of this lane in chunk c.
 NODEWRIGHT_DEVICE int lane_column(int c) { return (c * kGroup + static_cast<int>(threadIdx.x) % kGroup) * kElements; }
 
-// The outputs of this block, and the one at which this thread's group starts.
-struct OutputRange {
-  int first, last, mine;
-};
-NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs) {
-  const int64_t blocks = gridDim.x, b = blockIdx.x;
-  const int first = static_cast<int>(outputs * b / blocks), last = static_cast<int>(outputs * (b + 1) / blocks);
-  return {first, last, first + static_cast<int>(threadIdx.x) / kGroup};
-}
+// The output at which this thread's group starts.
+NODEWRIGHT_DEVICE int first_output(OutputRange range) { return range.first + static_cast<int>(threadIdx.x) / kGroup; }
 
 // The start of a weight row, and its bias.
 struct WeightRow {
@@ -87,7 +81,7 @@ NODEWRIGHT_DEVICE float dot_chunk(uint4 weights, const float (&x)[kElements], fl
 template <class Args, class Columns, class Store>
 NODEWRIGHT_DEVICE void project_row(const Args& args, OutputRange range, WeightRow row, Columns columns, Store store) {
   const int rounds = (range.last - range.first + kGroups - 1) / kGroups;  // the same for every lane of the block
-  int output = range.mine;
+  int output = first_output(range);
   for (int r = 0; r < rounds; ++r, output += kGroups) {
     const WeightRow now = row;
     if (r + 1 < rounds) request(row, args, output + kGroups, range.last);

@@ -47,22 +47,22 @@ struct GainedRows {
     float sum = 0.0f;  // of row threadIdx.x % kTokens
     for (int first = static_cast<int>(threadIdx.x); first < count; first += kPartsAtOnce * static_cast<int>(kThreads)) {
       float parts[kPartsAtOnce];
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) {
         const int i = first + j * static_cast<int>(kThreads);
         parts[j] = i < count ? args.squares.data[i] : 0.0f;
       }
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
     }
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int offset = kTokens; offset < 32; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
     if (lane_of_warp() < kTokens) squares[warp_of_block() * kTokens + lane_of_warp()] = sum;
     copies.wait(0);
   }
   NODEWRIGHT_DEVICE float scale(int m) const {
     float sum = 0.0f;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kWarps; ++w) sum += squares[w * kTokens + m];
     return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
   }

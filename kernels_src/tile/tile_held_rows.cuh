@@ -22,11 +22,11 @@ struct HeldRows {
 
   // `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int span = 0; span < kSpans; ++span) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int s = 0; s < 2; ++s) {
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int n = 0; n < kTiles; ++n) {
           const int row = n * 8 + lane_of_warp() / 4, at = span_column(span) + s * 32 + lane_column();
           // Another row in the place of one that is not there: no instruction waits for what is loaded.
@@ -77,7 +77,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
     cluster_wait();
     const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
         last_pair = pairs * (rank + 1) / static_cast<int>(kSplits);
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kOwned; ++j) {
       const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = own / kHalfTile;
       if (own >= kPairsOfTile || m >= live) break;
@@ -86,10 +86,10 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
         const int n = range.first + 2 * pair;
         before(j, n, m);
         SumPair of_block[kSplits];
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int r = 0; r < kSplits; ++r) of_block[r] = load_from_block(r, parts + m * pairs + pair);
         float first = 0.0f, second = 0.0f;
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int r = 0; r < kSplits; ++r) first += of_block[r].first, second += of_block[r].second;
         store(j, n, m, first, second);
       }
@@ -115,23 +115,23 @@ struct RowScales {
       NODEWRIGHT_NO_UNROLL
       for (int first = warp_of_block(); first < count; first += kPartsAtOnce * kWarps) {
         float parts[kPartsAtOnce];
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int j = 0; j < kPartsAtOnce; ++j) {
           const int part = first + j * kWarps;
           parts[j] = part < count ? args.squares.data[part * kTokens + token] : 0.0f;
         }
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
       }
       of_warps[warp_of_block() * kTokens + token] = sum;
     }
     __syncthreads();
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kOwned; ++j) {
       const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
       if (own >= kPairsOfTile) break;
       float all = 0.0f;
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int w = 0; w < kWarps; ++w) all += of_warps[w * kTokens + own / kHalfTile];
       of_pair[j] = 1.0f / sqrtf(all / static_cast<float>(kCols) + args.eps);
     }

@@ -16,7 +16,7 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   const bool keeps_best = args.best.count > 0;
   ScoredToken best[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
   bool stores[kOwned];
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
   tile_project_normed(args, 1, [&](int j, int n, int m, float first, float second, bool is_last) {
     float* y = args.y.data + m * args.y_stride + n;
@@ -28,12 +28,12 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
     if (keeps_best) keep_best(best[j], second, n + 1);
   });
   if (!keeps_best) return;
-  NODEWRIGHT_UNROLL
+  NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) {
     const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = i / kHalfTile;
     if (i >= kPairsOfTile) break;  // whole warps
     bool has_nan = best[j].token == kNotANumber;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int offset = kHalfTile / 2; offset > 0; offset /= 2) {
       const ScoredToken other{__shfl_xor_sync(0xffffffffu, best[j].score, offset),
                               __shfl_xor_sync(0xffffffffu, best[j].token, offset)};

@@ -30,6 +30,7 @@ struct NormedRows {
   static constexpr int kWordsOfLane = kSteps * kTiles;
   static constexpr int kAtOnce = kPostNorm == 0 ? 8 : kThreads <= 192 && kWordsOfLane <= 6 ? 6 : 4;
   static_assert(kHeld != 0 || kAtOnce % kTiles == 0);
+  static constexpr int kBatchesAtOnce = kTokenTiles == 1 ? 64 : 1;  // unrolled: two tiles of tokens leave no registers
   static constexpr bool kAllAtOnce = kWordsOfLane <= kAtOnce;
   static constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
 
@@ -52,7 +53,7 @@ struct NormedRows {
   }
   template <class Copies>
   NODEWRIGHT_DEVICE void request_gain(Copies& copies, bf16* to, const bf16* gain) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < (kSteps + 7) / 8; ++i) {
       const int chunk = i * 32 + lane_of_warp();  // of 8 elements
       if (chunk >= kSteps * 4) break;
@@ -71,7 +72,7 @@ struct NormedRows {
 
     NODEWRIGHT_DEVICE void unpack(int i, float (&v)[8]) const {
       const uint32_t bits[8] = {low[i].x, low[i].y, low[i].z, low[i].w, high[i].x, high[i].y, high[i].z, high[i].w};
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int k = 0; k < 8; ++k) v[k] = bits_to_float(bits[k]);
     }
   };
@@ -86,7 +87,7 @@ struct NormedRows {
     const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
     const int rows = static_cast<int>(args.x.count / kStride) - g;  // that there are from this lane's first on
     const float* const from = rows_of + g * kStride + t * 8;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= kWordsOfLane) break;
       const int n = i % kTiles, column = step_column(first + i);
@@ -101,7 +102,7 @@ struct NormedRows {
   NODEWRIGHT_DEVICE void unpack_projected(const Words& v, int first, int i, float (&p)[8]) const {
     v.unpack(i, p);
     if constexpr (kCols % 8 != 0) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int k = 0; k < 8; ++k)
         if (column_of(first + i) + k >= kCols) p[k] = 0.0f;
     }
@@ -111,14 +112,14 @@ struct NormedRows {
   NODEWRIGHT_DEVICE void leave_squares(float (&sums)[kTiles], float* to) const {
     group_sums<4>(sums);
     if (lane_of_warp() % 4 == 0) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < kTiles; ++n) to[warp_of_block() * kTokens + n * 8 + lane_of_warp() / 4] = sums[n];
     }
   }
   // Of row m, after a barrier.
   NODEWRIGHT_DEVICE float scale_of(int m, const float* of) const {
     float sum = 0.0f;
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kWarps; ++w) sum += of[w * kTokens + m];
     return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
   }
@@ -127,22 +128,22 @@ struct NormedRows {
   // The scales of this lane's rows of args.projected, of which the last words are in `projected` then.
   NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
     float sums[kTiles] = {};
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
       load(projected, args.projected.data, first);
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
         float p[8];
         unpack_projected(projected, first, i, p);
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 8; ++k) sums[(first + i) % kTiles] = fmaf(p[k], p[k], sums[(first + i) % kTiles]);
       }
     }
     float* const of_projected = squares + kWarps * kTokens;
     leave_squares(sums, of_projected);
     __syncthreads();
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < kTiles; ++n) scales[n] = scale_of(row_of(n), of_projected);
   }
   // x += norm(projected) * post_gain, of word i of those from `first` on.
@@ -152,7 +153,7 @@ struct NormedRows {
     float p[8], gain[8];
     unpack_projected(projected, first, i, p);
     unpack_8(load_16(gains + (kSteps + (first + i) / kTiles) * 32 + lane_of_warp() % 4 * 8), gain);
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 8; ++k) x[k] = fmaf(p[k], scale * (kOffset + gain[k]), x[k]);
     if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && args.x_next.count > 0)
       store_fp32_8(args.x_next.data + row * kStride + column, x);
@@ -166,11 +167,11 @@ struct NormedRows {
       if constexpr (kAllAtOnce) load(from_x, args.x.data, 0);
       post_scales(post_scale, projected);
     }
-    NODEWRIGHT_UNROLL_BATCHES
+    NODEWRIGHT_UNROLL_BY(kBatchesAtOnce)
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
       if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.x.data, first);
       if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.projected.data, first);
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
         const int n = i % kTiles;  // and (first + i) % kTiles
@@ -178,7 +179,7 @@ struct NormedRows {
         unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
         from_x.unpack(i, x);
         if constexpr (kPostNorm != 0) add_projected(x, projected, first, i, post_scale[n], live);
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 8; ++k) {
           sums[n] = fmaf(x[k], x[k], sums[n]);
           x[k] = kOffset != 0 ? fmaf(x[k], gain[k], x[k]) : x[k] * gain[k];
@@ -211,7 +212,7 @@ template <class Args, class Store>
 NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
   if constexpr (kHeld != 0) {
     static_assert(kHeld == 0 || kGained != 0);
-    const OutputRange range = block_outputs(args.outputs, unit);
+    const OutputRange range = block_outputs<kSplits>(args.outputs, unit);
     RowScales<Args> scales;
     int live = 0;
     tile_project_held<RowScales<Args>::kBytes>(
@@ -224,7 +225,7 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store sto
   } else {
     using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
     using Ring = TileRing<Rows>;
-    const OutputRange range = block_outputs(args.outputs, unit);
+    const OutputRange range = block_outputs<kSplits>(args.outputs, unit);
     Ring ring(args.weight.data, range, shared_memory());
     Rows rows(args, shared_memory() + Ring::kBytes);
     if constexpr (kGained == 0) rows.request_gains(ring.copies.words);

@@ -4,7 +4,7 @@
 #include "kernels_src/tile/tile_rows.cuh"
 
 NODEWRIGHT_KERNEL(tile_project, Project, kThreads) {
-  const OutputRange range = block_outputs(args.outputs, 1);
+  const OutputRange range = block_outputs<kSplits>(args.outputs, 1);
   int live = 0;
   tile_project_rows(
       args, range, live, [](int, int, int) {},

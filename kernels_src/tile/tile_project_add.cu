@@ -5,14 +5,14 @@
 #include "kernels_src/tile/tile_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
-  const OutputRange range = block_outputs(args.outputs, 1);
+  const OutputRange range = block_outputs<kSplits>(args.outputs, 1);
   int live = 0;
   float residual[kOwned][2], gain[kOwned][2], squares[kOwned] = {};
   const auto at = [&](int n, int m) { return args.residual.data + m * args.residual_stride + n; };
   tile_project_rows(
       args, range, live,
       [&](int j, int n, int m) {  // read while the tile's weights are on their way
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 2; ++k)
           if (m < live && n + k < range.last) {
             residual[j][k] = at(n, m)[k];
@@ -22,7 +22,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
       [&](int j, int n, int m, float first, float second) {
         if (m >= live) return;
         const float sums[2] = {residual[j][0] + first, residual[j][1] + second};
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 2; ++k) {
           if (n + k >= range.last) break;
           at(n, m)[k] = sums[k];
@@ -33,11 +33,11 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
         }
       });
   if constexpr (kLeavesGained != 0) {
-    NODEWRIGHT_UNROLL
+    NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kOwned; ++j) {  // a thread's j-th outputs are of one row of x, in every tile
       const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
       if (i >= kPairsOfTile) break;  // whole warps
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int offset = kHalfTile / 2; offset > 0; offset /= 2)
         squares[j] += __shfl_xor_sync(0xffffffffu, squares[j], offset);
       if (i % kHalfTile == 0) args.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];

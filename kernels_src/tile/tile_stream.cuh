@@ -14,18 +14,9 @@
 // kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile/tile_shape.h).
 #pragma once
 
+#include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/stage_copies.cuh"
-
-#ifdef __CUDACC_RTC__
-// Over the spans of a stage: two tiles of tokens leave no registers for more at once, unless they are in registers.
-#define NODEWRIGHT_UNROLL_SPANS _Pragma("unroll (kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1)")
-#define NODEWRIGHT_UNROLL_BATCHES _Pragma("unroll (kTokenTiles == 1 ? 64 : 1)")
-#else  // the host compiler needs several times as long for unrolled loops, which no register waits for
-#undef NODEWRIGHT_UNROLL
-#define NODEWRIGHT_UNROLL
-#define NODEWRIGHT_UNROLL_SPANS
-#define NODEWRIGHT_UNROLL_BATCHES
-#endif
+#include "kernels_src/tile/span_product.cuh"
 
 namespace nodewright {
 
@@ -46,20 +37,13 @@ constexpr int kWordStride = 32 * 8;  // elements between two words of a lane
 constexpr int kHalfTile = kRows / 2, kPairsOfTile = kHalfTile * kTokens;
 // Pairs of outputs, two rows of W and a row of x, that a thread stores of a tile.
 constexpr int kOwned = static_cast<int>((kPairsOfTile + kThreads - 1) / kThreads);
+// Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
+constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
 
 // Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
-
-// The range of weight rows of this block, or of its cluster: outputs are dealt in units of `unit` rows.
-struct OutputRange {
-  int first, last;
-};
-NODEWRIGHT_DEVICE OutputRange block_outputs(int64_t outputs, int unit) {
-  const int64_t units = outputs / unit, blocks = gridDim.x / kSplits, b = blockIdx.x / kSplits;
-  return {static_cast<int>(units * b / blocks) * unit, static_cast<int>(units * (b + 1) / blocks) * unit};
-}
 
 // The stages on their way: of each, a piece of a tile's rows and then what Rows::kStageBytes holds of x.
 template <class Rows>
@@ -109,79 +93,15 @@ struct TileRing {
   }
 };
 
-// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of
-// the second half of every word: two short chains of instructions that wait for each other, not one long one.
-struct PairSums {
-  float upper[4], lower[4];
-};
-
-#ifdef __CUDACC_RTC__
-// sums += x . W over a step, of the rows of x in two words
-NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
-  const uint32_t first[4] = {x.x, x_8.x, x.y, x_8.y}, second[4] = {x.z, x_8.z, x.w, x_8.w};
-  mma_16x8x16(sums.upper, first, upper.x, upper.y);
-  if constexpr (kRows == 16) mma_16x8x16(sums.lower, first, lower.x, lower.y);
-  mma_16x8x16(kRows == 16 ? sums.upper : sums.lower, second, upper.z, upper.w);
-  if constexpr (kRows == 16) mma_16x8x16(sums.lower, second, lower.z, lower.w);
-}
-#else
-// A span, for a whole warp at once.
-struct SpanLane {
-  PairSums* sums;         // [kPairs]
-  uint4 weights[2][2];    // [2 steps][rows g, g + 8]
-  uint4 x[2][kPairs][2];  // [2 steps][kPairs][rows g, g + 8]
-};
-NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane* const* lanes) {
-  for (int p = 0; p < kPairs; ++p)
-    for (int other = 0; other < 2; ++other) {
-      const int below = kRows == 16 ? other : 0;
-      const auto sums = [&](int lane) { return other == 0 ? lanes[lane]->sums[p].upper : lanes[lane]->sums[p].lower; };
-      emulation::Sums16x8 c;
-      emulation::take_sums(c, sums);
-      // Of 16 columns: half a lane's words.
-      for (int step = kRows == 16 ? 0 : other; step < 4; step += kRows == 16 ? 1 : 2) {
-        const auto word = [&](const uint4& words, int i) {
-          uint32_t held[4];
-          __builtin_memcpy(held, &words, 16);
-          return held[step % 2 * 2 + i];
-        };
-        emulation::Left a;
-        emulation::Right b;
-        emulation::take_left(a, [&](int lane, int i) { return word(lanes[lane]->x[step / 2][p][i % 2], i / 2); });
-        emulation::take_right(b, [&](int lane, int i) { return word(lanes[lane]->weights[step / 2][below], i); });
-        emulation::multiply(c, a, b);
-      }
-      emulation::give_sums(c, sums);
-    }
-}
-#endif
-
 // The warp's i-th span of a stage, the `span`-th of its row. `weights`, `rows`: in the ring.
 template <class Rows>
-NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
-                                     const unsigned char* rows, int i, int span) {
+NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                       const unsigned char* rows, int i, int span) {
   const auto word = [&](int s, int row) {
     if (!kExact && span_column(span) + s * 32 + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
     return load_16(weights + row * TileRing<Rows>::kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
   };
-  const int g = lane_of_warp() / 4;
-#ifdef __CUDACC_RTC__
-  NODEWRIGHT_UNROLL
-  for (int s = 0; s < 2; ++s) {
-    const uint4 upper = word(s, g), lower = kRows == 16 ? word(s, g + 8) : uint4{0u, 0u, 0u, 0u};
-    NODEWRIGHT_UNROLL
-    for (int p = 0; p < kPairs; ++p)
-      multiply_step(sums[p], upper, lower, x.fragment(rows, i, span, s, 2 * p),
-                    2 * p + 1 < kTiles ? x.fragment(rows, i, span, s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
-  }
-#else
-  SpanLane mine{sums, {}, {}};  // zeros for rows that no tile has
-  for (int s = 0; s < 2; ++s) {
-    for (int below = 0; below < kRows / 8; ++below) mine.weights[s][below] = word(s, g + 8 * below);
-    for (int n = 0; n < kTiles; ++n) mine.x[s][n / 2][n % 2] = x.fragment(rows, i, span, s, n);
-  }
-  emulation::with_warp(0xffffffffu, mine, [](SpanLane* const* lanes, uint32_t) { multiply_span_of(lanes); });
-#endif
+  multiply_span<kRows, kTiles>(sums, word, [&](int s, int n) { return x.fragment(rows, i, span, s, n); });
 }
 
 // Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at
@@ -203,7 +123,7 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
   int slot = 0, i = 0;
   for (int tile = range.first; tile < range.last; tile += kRows) {
     const auto each_owned = [&](auto f) {
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kOwned; ++j) {
         const int pair = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = pair % kHalfTile * 2;
         if (pair < kPairsOfTile && tile + r < range.last) f(j, r, pair / kHalfTile);
@@ -213,15 +133,16 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
     PairSums sums[kPairs] = {};
     for (int piece = 0; piece < kPieces; ++piece, ++i) {
       ring.copies.wait(slot);
-      NODEWRIGHT_UNROLL_SPANS
+      NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
       for (int k = 0; k < kPieceSpans; ++k)
         if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
-          multiply_span(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
+          multiply_staged(sums, x, ring.stage(slot), ring.stage_rows(slot), k,
+                          piece * static_cast<int>(kPieceSpans) + k);
       if (piece == kPieces - 1) {
         float* mine = now + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
-        NODEWRIGHT_UNROLL
+        NODEWRIGHT_UNROLL_ON_DEVICE
         for (int n = 0; n < kTiles; ++n) {
-          NODEWRIGHT_UNROLL
+          NODEWRIGHT_UNROLL_ON_DEVICE
           for (int k = 0; k < 2; ++k) {
             const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
             mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
@@ -240,7 +161,7 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
     each_owned([&](int j, int r, int m) {
       const float* from = now + m * kSumStride + r;
       float first = 0.0f, second = 0.0f;
-      NODEWRIGHT_UNROLL
+      NODEWRIGHT_UNROLL_ON_DEVICE
       for (int w = 0; w < kWarps; ++w) first += from[w * kWarpSums], second += from[w * kWarpSums + 1];
       store(j, tile + r, m, first, second);
     });

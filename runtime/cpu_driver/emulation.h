@@ -359,6 +359,8 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
 #else
 #define NODEWRIGHT_UNROLL _Pragma("GCC unroll 16")
 #endif
+#define NODEWRIGHT_UNROLL_BY(count)
+#define NODEWRIGHT_UNROLL_ON_DEVICE
 #define NODEWRIGHT_NO_UNROLL
 #define __device__
 #define __forceinline__ [[gnu::always_inline]] inline

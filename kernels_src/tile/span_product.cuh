@@ -1,0 +1,93 @@
+// Rows of x times rows of W over a span of 64 columns: one warp, words of which lane (g, t) holds columns 8t .. 8t + 7
+// of each step of 32 (tile_stream.cuh). The one place where tiles know a device from the CPU driver.
+#pragma once
+
+#include "kernels_src/device/tensor.cuh"
+
+namespace nodewright {
+
+// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of
+// the second half of every word: two short chains of instructions that wait for each other, not one long one.
+struct PairSums {
+  float upper[4], lower[4];
+};
+
+#ifdef __CUDACC_RTC__
+// sums += x . W over a step, of the rows of x in two words
+template <int kRows>
+NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
+  const uint32_t first[4] = {x.x, x_8.x, x.y, x_8.y}, second[4] = {x.z, x_8.z, x.w, x_8.w};
+  mma_16x8x16(sums.upper, first, upper.x, upper.y);
+  if constexpr (kRows == 16) mma_16x8x16(sums.lower, first, lower.x, lower.y);
+  mma_16x8x16(kRows == 16 ? sums.upper : sums.lower, second, upper.z, upper.w);
+  if constexpr (kRows == 16) mma_16x8x16(sums.lower, second, lower.z, lower.w);
+}
+
+// sums += x . W. kRows of W, 8 or 16; kTiles of 8 rows of x, two to a PairSums. weights(s, row): this lane's word of
+// step s, of W's row g or g + 8; x(s, n): of x's row g + 8 n.
+template <int kRows, int kTiles, class Weights, class X>
+NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
+  const int g = lane_of_warp() / 4;
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int s = 0; s < 2; ++s) {
+    const uint4 upper = weights(s, g), lower = kRows == 16 ? weights(s, g + 8) : uint4{0u, 0u, 0u, 0u};
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int p = 0; p < (kTiles + 1) / 2; ++p)
+      multiply_step<kRows>(sums[p], upper, lower, x(s, 2 * p),
+                           2 * p + 1 < kTiles ? x(s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
+  }
+}
+#else
+namespace emulation {
+
+// What a lane brings: zeros for rows that no tile has.
+template <int kPairs>
+struct SpanLane {
+  PairSums* sums;         // [kPairs]
+  uint4 weights[2][2];    // [2 steps][rows g, g + 8]
+  uint4 x[2][kPairs][2];  // [2 steps][kPairs][rows g, g + 8]
+};
+
+template <int kRows, int kPairs>
+NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane<kPairs>* const* lanes) {
+  for (int p = 0; p < kPairs; ++p)
+    for (int other = 0; other < 2; ++other) {
+      const int below = kRows == 16 ? other : 0;
+      const auto sums = [&](int lane) { return other == 0 ? lanes[lane]->sums[p].upper : lanes[lane]->sums[p].lower; };
+      Sums16x8 c;
+      take_sums(c, sums);
+      // Of 16 columns: half a lane's words.
+      for (int step = kRows == 16 ? 0 : other; step < 4; step += kRows == 16 ? 1 : 2) {
+        const auto word = [&](const uint4& words, int i) {
+          uint32_t held[4];
+          __builtin_memcpy(held, &words, 16);
+          return held[step % 2 * 2 + i];
+        };
+        Left a;
+        Right b;
+        take_left(a, [&](int lane, int i) { return word(lanes[lane]->x[step / 2][p][i % 2], i / 2); });
+        take_right(b, [&](int lane, int i) { return word(lanes[lane]->weights[step / 2][below], i); });
+        multiply(c, a, b);
+      }
+      give_sums(c, sums);
+    }
+}
+
+}  // namespace emulation
+
+template <int kRows, int kTiles, class Weights, class X>
+void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
+  using Lane = emulation::SpanLane<(kTiles + 1) / 2>;
+  Lane mine{sums, {}, {}};
+  const int g = lane_of_warp() / 4;
+  for (int s = 0; s < 2; ++s) {
+    for (int below = 0; below < kRows / 8; ++below) mine.weights[s][below] = weights(s, g + 8 * below);
+    for (int n = 0; n < kTiles; ++n) mine.x[s][n / 2][n % 2] = x(s, n);
+  }
+  emulation::with_warp(0xffffffffu, mine, [](Lane* const* lanes, uint32_t) {
+    emulation::multiply_span_of<kRows, (kTiles + 1) / 2>(lanes);
+  });
+}
+#endif
+
+}  // namespace nodewright
