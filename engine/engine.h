@@ -94,33 +94,37 @@ class Engine {
   const EngineStats& stats() const { return stats_; }
 
  private:
+  SchedulerOptions scheduling() const;
+  std::vector<int32_t> drafts_of(const Request& request) const;
   std::string why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const;
+
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
-  void sample();
-  bool chooses_again(RequestId id) const;
-  bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   void ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row);
-  void commit();
-  std::vector<RowResult> results_of(const InFlightStep& step, std::span<const int32_t> tokens,
-                                    std::map<RequestId, TokenLogprobs>& logprobs);
+  void set_counts(const Request& request);
   void count(const StepPlan& plan);
   int64_t rows_of_plan(const StepPlan& plan) const;
   std::string overflow() const;
-  StepRecord record(const InFlightStep& step);
-  void demand_paused(const char* doing) const;
-  void rebuild(PipelineState::Rebuilt rebuilt);
+
+  void sample();
+  bool chooses_again(RequestId id) const;
+  bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
+  RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
+                         std::map<RequestId, TokenLogprobs>& logprobs) const;
+  void ask_for_ends(const RowPlan& row, RowResult& first);
+  void ask_for_end(RequestId id, RowResult& result);
+
+  void commit();
+  std::vector<RowResult> results_of(const InFlightStep& step, std::span<const int32_t> tokens,
+                                    std::map<RequestId, TokenLogprobs>& logprobs);
   void tell_scores(int slot);
   using Taken = std::map<RequestId, int64_t>;  // tokens of a step that its requests accepted
   void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, const Taken& taken);
-  RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
-                         std::map<RequestId, TokenLogprobs>& logprobs) const;
-  void ask_for_end(RequestId id, RowResult& result);
-  void set_counts(const Request& request);
-  SchedulerOptions scheduling() const;
-  std::vector<int32_t> drafts_of(const Request& request) const;
   void index_tokens(std::span<const RequestId> requests);
-  void ask_for_ends(const RowPlan& row, RowResult& first);
+  StepRecord record(const InFlightStep& step);
+
+  void demand_paused(const char* doing) const;
+  void rebuild(PipelineState::Rebuilt rebuilt);
 
   EngineOptions options_;
   const DecoderModel* model_;
