@@ -249,7 +249,7 @@ void read_gemma3(const ConfigFields& config, ModelConfig& c) {
                         .pad = 0};
   c.family = Family::gemma3;
   c.norm = Norm::rms_one_plus;
-  c.head_norm = c.post_norms = true;
+  c.head_norm = true;
   c.activation = Activation::gelu_tanh;
   refuse_true(config, {"attention_bias"}, "biases are not supported");
   refuse_true(config, {"use_bidirectional_attention"}, "only causal attention is supported");
@@ -287,7 +287,8 @@ void read_gpt2(const ConfigFields& config, ModelConfig& c) {
                         .pad = {}};
   c.family = Family::gpt2;
   c.norm = Norm::layer;
-  c.biases = c.learned_positions = true;
+  c.biases = {.qkv = true, .out = true, .gate_up = true, .down = true};
+  c.learned_positions = true;
   c.gated = false;
   refuse_true(config, {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}, "which is not supported");
   const auto size = [&](const char* key, const char* other, int64_t value, int64_t most) {

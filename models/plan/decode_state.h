@@ -37,7 +37,10 @@ struct DecodeLimits {
 };
 
 // How a step of `rows` rows within the limits is computed.
-StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows);
+StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int64_t rows);
+inline StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
+  return step_shape(network_form(network_of(config)), limits, rows);
+}
 
 // What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
 // `data` may be dereferenced) and on the device.
