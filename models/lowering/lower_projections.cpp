@@ -33,9 +33,10 @@ Norms norms_of(Travel travel) {
   return Norms::own;
 }
 
-// Why the step's projections are a library's, or nothing.
-std::string library_is_used(const Situation& at, Travel travel) {
-  if (!at.step.with_products() || (travel == Travel::gained && holds_rows(at))) return {};
+// Why this product is a library's, or nothing.
+std::string library_is_used(const Situation& at, Travel travel, const Op& product) {
+  if (!at.step.with_products() || not_in_tiles(product) != nullptr) return {};
+  if (travel == Travel::gained && holds_rows(at)) return {};
   return "the step's products are a library's";
 }
 
@@ -188,8 +189,8 @@ KernelChoice matvec(const Situation& at, const char* name, const Op& product, in
 // f(Wgate norm(x)) * (Wup norm(x)), or f(Wup norm(x) + b).
 static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   const Constant activation = constant("kActivation", at.config.activation);
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
@@ -216,8 +217,8 @@ Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel 
 // W norm(x) + b.
 static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op &norm = ops[0], &product = ops[1];
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const auto choose = [&](InputNorm input) -> Attempt {
     if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, {}, sizeof(NormProject)));
@@ -239,8 +240,8 @@ Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel 
 // x += W y + b.
 static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op& product = ops[0];
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
   Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
                                              {constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))

@@ -9,8 +9,8 @@ namespace nodewright {
 struct NetworkForm {
   bool post_norms = false;  // has_post_norms
   bool tiles = false;       // tiles take some product of a layer
-  bool products = false;    // tiles take every operation, and so do a library's products and the kernels between them
-  bool gained = false;      // and all norms are Norm::rms and before a block, so each may begin in the block before
+  bool products = false;    // so does a library, and the step's own kernels take the others beside it
+  bool gained = false;  // tiles take all, and all norms are Norm::rms and before a block: the one before may begin them
   bool operator==(const NetworkForm&) const = default;
 };
 

@@ -46,11 +46,11 @@ TEST(NetworkForm, OfEachFamilyFollowsFromItsOperations) {
   EXPECT_EQ(form_of(family(Family::gpt2)), NetworkForm{});
 }
 
-TEST(NetworkForm, WithOneBiasHasTilesButNeitherProductsNorAGainedResidual) {
+TEST(NetworkForm, WithOneBiasHasTilesAndProductsButNoGainedResidual) {
   for (bool Biases::*part : {&Biases::qkv, &Biases::out, &Biases::gate_up, &Biases::down}) {
     ModelConfig config = llama_config();
     config.biases.*part = true;
-    EXPECT_EQ(form_of(config), (NetworkForm{.tiles = true}));
+    EXPECT_EQ(form_of(config), (NetworkForm{.tiles = true, .products = true}));
   }
 }
 
@@ -75,7 +75,11 @@ TEST(Lowering, GivesOnlyTheProductWithABiasToAKernelThatAddsIt) {
   EXPECT_EQ(eight.at("norm feed_forward_norm product gate_up activate"), "tile_norm_gate_up");
   EXPECT_EQ(eight.at("product down add"), "tile_project_add");
   EXPECT_EQ(eight.at("norm final_norm product head"), "tile_logits");
-  EXPECT_EQ(rows_of(config, 64).at("norm attention_norm product qkv"), "norm_project");
+  const std::map<std::string, std::string> many = rows_of(config, 64);
+  EXPECT_EQ(many.at("norm attention_norm product qkv"), "norm_project");
+  EXPECT_EQ(many.at("product out add"), "library product onto the residual");
+  EXPECT_EQ(many.at("norm feed_forward_norm"), "norm_rows");
+  EXPECT_EQ(many.at("product gate_up"), "library product");
 }
 
 TEST(Lowering, GivesOnlyProductsOfALayerNormToKernelsThatShift) {
