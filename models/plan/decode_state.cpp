@@ -186,6 +186,7 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
                        std::shared_ptr<DeviceBuffer> kept)
     : device_(device),
       config_(config),
+      network_(network_form(network_of(config))),
       limits_(limits),
       inputs_(device, "inputs", inputs_bytes(limits)),
       activations_(device, "activations", activations_bytes(limits, config, device)),

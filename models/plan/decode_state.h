@@ -116,7 +116,7 @@ class DecodeSlot {
 
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
-  StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
+  StepShape shape(int64_t rows) const { return step_shape(network_, limits_, rows); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
   // Where every bucket's activations lie, each in its own layout.
@@ -136,6 +136,7 @@ class DecodeSlot {
 
   Device& device_;
   ModelConfig config_;
+  NetworkForm network_;
   DecodeLimits limits_;
   DeviceBuffer inputs_, activations_;
   std::shared_ptr<DeviceBuffer> kept_;
