@@ -12,7 +12,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -22,59 +21,15 @@
 
 #include "engine/device/hidden_rows.h"
 #include "engine/device/step_slots.h"
+#include "engine/engine_options.h"
 #include "engine/engine_stats.h"
 #include "engine/sampling/choice_options.h"
-#include "engine/schedule/drafts.h"
+#include "engine/sampling/prompt_scores.h"
+#include "engine/schedule/drafter.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_record.h"
 
 namespace nodewright {
-
-// Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
-// takes about a second.
-inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
-
-struct EngineOptions {
-  int max_batch = 8;  // requests served at once, and rows of the largest decode step
-  // Tokens of a step with a prompt's: first the rows that decode, then chunks of prompts, at least one token. So no row
-  // waits longer for its next token than such a step takes. 0: 512, on the CPU driver 64; no more than the largest
-  // bucket where buckets are given.
-  int step_tokens = 0;
-  // drained: prompts go apart, each step of them alone in flight, as soon as nothing else is (the Kestrel document's
-  // form).
-  Schedule schedule = Schedule::mixed;
-  // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
-  std::vector<int> buckets;
-  bool exact_buckets = false;  // without such a list, every size up to max_batch: no step of decoding rows is padded
-  int64_t max_context = 0;     // tokens of prompt and outputs
-  // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
-  int64_t pages = 0;
-  uint64_t memory_limit = 0;       // bytes of weights, state, graphs and pages; 0: none
-  bool prefix_cache = true;        // prompts that begin alike share pages
-  Reserve reserve = Reserve::all;  // pages of a request when it is admitted
-  bool choices = false;            // requests may ask for ChoiceOptions: memory and a small graph a bucket more
-  HiddenStates hidden = HiddenStates::none;  // the most that requests may ask for: a buffer and a node a graph more
-  int depth = kSlots;                        // steps in flight; 1: no pipelining
-  int64_t step_timeout_ms = 0;               // a step that takes longer fails the engine; 0: it is waited for
-  Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
-  RunMode mode = RunMode::explicit_;
-  EdgePolicy policy = EdgePolicy::programmatic;
-  bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
-  std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
-  std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
-  std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
-  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
-  int64_t products_from = kProductsFromRows;
-  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
-  PrefillForm prefill = PrefillForm::graph;
-  // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
-  // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
-  int speculate = 0;
-  // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
-  std::optional<uint64_t> seed;
-  // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
-  std::function<std::vector<int32_t>(const Request&)> drafts = {};
-};
 
 // How a decode step of so many rows would be run.
 struct CanRun {
@@ -82,15 +37,6 @@ struct CanRun {
   int bucket = 0;  // 0: none, or eager
   RunMode mode = RunMode::explicit_;
   std::string reason;  // why this bucket, why eager, why not
-};
-
-// What a rebuild may change.
-struct GraphOptions {
-  std::vector<int> buckets;  // as in EngineOptions
-  bool exact_buckets = false;
-  RunMode mode = RunMode::explicit_;
-  EdgePolicy policy = EdgePolicy::programmatic;
-  HiddenStates hidden = HiddenStates::none;  // no less than open requests ask for
 };
 
 class Engine {
@@ -148,31 +94,37 @@ class Engine {
   const EngineStats& stats() const { return stats_; }
 
  private:
+  SchedulerOptions scheduling() const;
+  std::vector<int32_t> drafts_of(const Request& request) const;
   std::string why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const;
+
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
-  void sample();
-  bool chooses_again(RequestId id) const;
-  bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   void ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row);
-  void commit();
+  void set_counts(const Request& request);
   void count(const StepPlan& plan);
   int64_t rows_of_plan(const StepPlan& plan) const;
   std::string overflow() const;
-  StepRecord record(const InFlightStep& step);
-  void demand_paused(const char* doing) const;
-  void rebuild(PipelineState::Rebuilt rebuilt);
+
+  void sample();
+  bool chooses_again(RequestId id) const;
+  bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
+  RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
+                         std::map<RequestId, TokenLogprobs>& logprobs) const;
+  void ask_for_ends(const RowPlan& row, RowResult& first);
+  void ask_for_end(RequestId id, RowResult& result);
+
+  void commit();
+  std::vector<RowResult> results_of(const InFlightStep& step, std::span<const int32_t> tokens,
+                                    std::map<RequestId, TokenLogprobs>& logprobs);
   void tell_scores(int slot);
   using Taken = std::map<RequestId, int64_t>;  // tokens of a step that its requests accepted
   void tell_hidden(std::vector<HiddenRows> given, const StepPlan& plan, const Taken& taken);
-  RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
-                         std::map<RequestId, TokenLogprobs>& logprobs) const;
-  void ask_for_end(RequestId id, RowResult& result);
-  void set_counts(const Request& request);
-  SchedulerOptions scheduling() const;
-  std::vector<int32_t> drafts_of(const Request& request) const;
   void index_tokens(std::span<const RequestId> requests);
-  void ask_for_ends(const RowPlan& row, RowResult& first);
+  StepRecord record(const InFlightStep& step);
+
+  void demand_paused(const char* doing) const;
+  void rebuild(PipelineState::Rebuilt rebuilt);
 
   EngineOptions options_;
   const DecoderModel* model_;
@@ -183,25 +135,12 @@ class Engine {
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
-  // Of the last step of each slot: what slots_ were asked, and of which token of a prompt.
-  struct PromptToken {
-    RequestId request = 0;
-    int64_t position = 0;
-  };
-  struct AskedScores {
-    std::vector<ScoredRow> rows;
-    std::vector<PromptToken> tokens;
-  };
-  std::array<AskedScores, kSlots> scores_;
+  PromptScores scores_;
   std::vector<CommittedToken> tokens_;
   std::vector<TokenLogprobs> logprobs_, prompt_logprobs_;
   std::vector<HiddenRows> hidden_;
-  // What has been told of a request: its prompt's log probabilities, and its hidden states, before these positions.
-  struct Told {
-    int64_t score = 1, hidden = 0;
-  };
-  std::map<RequestId, Told> told_;          // of those that ask for either
-  std::map<RequestId, NgramIndex> ngrams_;  // of those that may draft, where n-grams do; behind their tokens at first
+  std::map<RequestId, int64_t> told_hidden_;  // positions before it, of those that ask for hidden states
+  Drafter drafter_;
   EngineStats stats_;
   StepTimes times_;                                               // only where somebody listens
   std::optional<std::chrono::steady_clock::time_point> drained_;  // since when nothing is in flight, with work to do

@@ -16,14 +16,11 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "engine/cache/page_pool.h"
+#include "engine/cache/shared_pages.h"
 #include "engine/cache/window_pages.h"
 
 namespace nodewright {
@@ -54,8 +51,6 @@ struct PageCopy {
   int64_t group = 0;  // ModelConfig::page_group
   bool operator==(const PageCopy&) const = default;
 };
-
-enum class PageState { free, owned, cached };
 
 // A value: a copy is an independent pool. Not thread-safe. An Error leaves the pool as it was.
 class KvPool {
@@ -149,9 +144,9 @@ class KvPool {
     return options_.window > 0 ? std::min(pages_for(tokens), window_pages(options_)) : pages_for(tokens);
   }
   static int64_t window_pages(const KvPoolOptions& options);
-  int64_t free_pages() const { return pages_.total() - pages_.taken(); }
-  int64_t cached_pages() const { return cached_; }
-  int64_t owned_pages() const { return pages_.taken() - cached_; }
+  int64_t free_pages() const { return pages_.free(); }
+  int64_t cached_pages() const { return pages_.cached(); }
+  int64_t owned_pages() const { return pages_.owned(); }
   // Sequences that are open, and those that are closed and wait for a launch.
   int32_t sequences_in_use() const;
   int32_t sequences_closing() const;
@@ -171,19 +166,6 @@ class KvPool {
   void check() const;
 
  private:
-  struct Page {
-    int32_t owners = 0;         // tables that hold it, those of closing sequences included
-    bool is_offered = false;    // in offers_; the rest has meaning only then
-    int32_t parent = -1;        // offered page before it; -1: it begins the prompt
-    int32_t continuations = 0;  // offered pages whose parent it is: a list that begins with
-    int32_t continuation = -1;  // and goes on with their
-    int32_t next = -1, previous = -1;
-    uint64_t offer = 0;  // a number of its own for each time that it was offered; otherwise 0
-    uint64_t hash = 0;
-    uint64_t last_use = 0;           // when it last became cached
-    int32_t older = -1, newer = -1;  // neighbours in the list of cached pages, by last use
-    std::vector<int32_t> tokens;     // [page_tokens]
-  };
   struct Sequence {
     bool is_open = false;
     bool is_closing = false;
@@ -211,9 +193,7 @@ class KvPool {
   };
 
   const Sequence& at(int32_t sequence) const;
-  const Page& page_at(int32_t page) const;
-  Page& page(int32_t index) { return page_records_[static_cast<size_t>(index)]; }
-  const Page& page(int32_t index) const { return page_records_[static_cast<size_t>(index)]; }
+  const SharedPages::Page& page_at(int32_t page) const;
   Sequence& open_at(int32_t sequence);
 
   void look_up(std::span<const int32_t> prompt, Found& found) const;
@@ -222,7 +202,6 @@ class KvPool {
   Match weigh_fork(int64_t prompt_tokens, int64_t length) const;
   std::string why_short(const Match& found, int64_t length, int64_t spare) const;
   Sequence* closed_sequence();
-  int32_t offered_page(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
 
   std::optional<std::vector<PageCopy>> reserve_pages(int32_t sequence, int64_t first, int64_t end);
   void reserve_window(int32_t sequence, int64_t first, int64_t end, std::vector<PageCopy>& copies);
@@ -230,36 +209,21 @@ class KvPool {
   int64_t promised() const;
   int64_t held(const Sequence& s) const { return static_cast<int64_t>(s.table.size()) - s.dropped + s.retiring; }
   void drop_before(int32_t sequence, int64_t first);
-  int32_t first_of_chain(int32_t index) const;
   int32_t take_page();
-  void own(int32_t index);
-  void disown(int32_t index);
   void forget_from(Sequence& sequence, int64_t first);
   void offer_full_page(Sequence& sequence);
-  void withdraw(int32_t index);
-  void cache(int32_t index);
-  void leave_cache(int32_t index);
-  void link(int32_t index);
-  void unlink(int32_t index);
-  void withdraw_with_continuations(int32_t index);
   void stop_offering_withdrawn();
   void retire(int32_t sequence, std::vector<int32_t> pages, bool closes = false);
   void release_completed();
 
-  void check_page(int32_t index, int32_t tables, int32_t continuations) const;
+  void check_page(int32_t index) const;
   void check_sequence(int32_t index) const;
 
   KvPoolOptions options_;
-  PagePool pages_;  // taken: owned or cached
+  SharedPages pages_;
   WindowPages window_;
-  std::vector<Page> page_records_;
   std::vector<Sequence> sequences_;
   std::deque<Closing> closing_;  // ascending by launch
-  std::unordered_multimap<uint64_t, int32_t> offers_;
-  std::set<std::pair<uint64_t, int32_t>> evictable_;  // cached and without continuation, by last use
-  int64_t cached_ = 0;                                // pages, in a list from
-  int32_t oldest_ = -1, newest_ = -1;                 // to
-  uint64_t uses_ = 0, offered_ = 0;
   uint64_t launched_ = 0, completed_ = 0;
   Stats stats_;
 };

@@ -42,6 +42,14 @@ bool ends_with_its_beginning(std::span<const int32_t> outputs, const std::vector
 
 }  // namespace
 
+TokenLogprobs logprobs_of(const ChoiceOutputs& out, int32_t choice, RequestId request, int64_t output, int top) {
+  TokenLogprobs told{request, output, out.tokens.data[choice], out.logprob.data[choice], {}};
+  for (int64_t k = choice * kMostLogprobs, end = k + top; k < end; ++k)
+    if (const int32_t token = out.top_tokens.data[k]; token >= 0)
+      told.top.emplace_back(token, out.top_logprobs.data[k]);
+  return told;
+}
+
 std::string why_not(const ChoiceOptions& options, std::span<const int32_t> stop_ids, int64_t vocab) {
   if (options.min_tokens < 0) return fmt::format("a min_tokens of {} is negative", options.min_tokens);
   if (!(options.repetition_penalty > 0 && options.repetition_penalty <= 100))

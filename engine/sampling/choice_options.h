@@ -57,6 +57,9 @@ struct TokenLogprobs {
   std::vector<std::pair<int32_t, float>> top;  // the likeliest first
 };
 
+// What a second choice tells of its row `choice`, with so many of the likeliest; `output` as above.
+TokenLogprobs logprobs_of(const ChoiceOutputs& out, int32_t choice, RequestId request, int64_t output, int top);
+
 // Why no request can be served with these; empty when it can. `stop_ids`: those of the request.
 std::string why_not(const ChoiceOptions& options, std::span<const int32_t> stop_ids, int64_t vocab);
 

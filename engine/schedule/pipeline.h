@@ -31,34 +31,11 @@
 
 #include "engine/cache/kv_pool.h"
 #include "engine/schedule/request.h"
+#include "engine/schedule/step_plan.h"
 
 namespace nodewright {
 
 inline constexpr int kSlots = 2;
-
-enum class StepKind { decode, prefill };
-
-// Successive tokens of one request in a step. Behind each draft a token is chosen, too.
-struct RowPlan {
-  RequestId request = 0;
-  int64_t first = 0;    // position of its first token
-  int64_t tokens = 1;   // of the prompt; otherwise the token that the request's last step chose, and its drafts
-  bool samples = true;  // chooses the next token; not for a chunk that leaves some of the prompt
-  int64_t output = 0;   // index of that token among the request's outputs: keys its random number and its mask
-  std::vector<int32_t> drafts = {};  // what may follow the last output: accepted as far as it is what is chosen
-  // Tokens that choose: its last ones.
-  int64_t chosen() const { return samples ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
-  bool operator==(const RowPlan&) const = default;
-};
-
-struct StepPlan {
-  StepKind kind = StepKind::decode;  // prefill: at least one row is of a prompt
-  int bucket = 0;                    // tokens of the graph; 0: eager
-  std::vector<RowPlan> rows;
-  bool operator==(const StepPlan&) const = default;
-  int64_t tokens() const;
-  int64_t chosen() const;
-};
 
 // The pages of a sequence from its page `first` on are others than the last step was told.
 struct TableChange {
@@ -233,7 +210,6 @@ class PipelineState {
   const Request* shares_with(const Request& request) const;
   std::string why_no_pages(int64_t spare) const;
   int64_t pages_missing(const RowPlan& row) const;
-  std::string why_not_row(const StepPlan& plan, const RowPlan& row) const;
   void resolve(Request& request, EndReason reason, std::string message);
   void accept(Request& request, int64_t first, int64_t tokens, bool samples, const RowResult& result,
               std::vector<CommittedToken>& accepted);

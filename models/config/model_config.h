@@ -31,6 +31,12 @@ struct RopeConfig {
 // ModelConfig.
 enum class Family : uint8_t { llama, qwen3, gemma3, gpt2 };
 
+// Which products of a layer have one; q, k and v are one product.
+struct Biases {
+  bool qkv = false, out = false, gate_up = false, down = false;
+  bool operator==(const Biases&) const = default;
+};
+
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
   Family family = Family::llama;
@@ -47,8 +53,7 @@ struct ModelConfig {
 
   Norm norm = Norm::rms;                     // of every norm but those of a family without it
   bool head_norm = false;                    // q and k are normed, head by head, before rotation
-  bool post_norms = false;                   // a block's output is normed before it joins the residual stream
-  bool biases = false;                       // of the four products of a layer
+  Biases biases;                             // of the products of a layer
   Activation activation = Activation::silu;  // of the feed-forward block
   bool gated = true;                         // f(gate) * up; else f(up)
   float embedding_scale = 1;                 // the embedding times this enters the residual stream

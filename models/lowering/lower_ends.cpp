@@ -114,7 +114,9 @@ Attempt logits_of(const Situation& at, std::variant<KernelChoice, std::string> c
                  .emit = [gained, tiled](const LoadedRun& run, Emission& e) { emit_logits(run, e, gained, tiled); }};
 }
 
-Norms norms_of_head(Travel travel) { return travel == Travel::deferred ? Norms::post_and_own : Norms::own; }
+InputNorm norm_of_head(const Op& norm, Travel travel) {
+  return {travel == Travel::deferred ? Norms::post_and_own : Norms::own, norm.norm};
+}
 
 }  // namespace
 
@@ -135,16 +137,18 @@ Attempt lower_tile_logits_gained(const Situation& at, std::span<const Op> ops, T
   if (travel != Travel::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
   if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
-  return logits_of(at,
-                   tiled(at, "norm_project", ops[1], 1, Norms::gained, at.step.sampled_rows, {}, sizeof(NormProject)),
-                   true, true);
+  return logits_of(
+      at,
+      tiled(at, "norm_project", ops[1], 1, {Norms::gained, ops[0].norm}, at.step.sampled_rows, {}, sizeof(NormProject)),
+      true, true);
 }
 
 Attempt lower_tile_logits(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!is_head(ops)) return {};
   if (at.step.has_head_product()) return "the step's head is a library's product";
   return logits_of(
-      at, tiled(at, "norm_project", ops[1], 1, norms_of_head(travel), at.step.sampled_rows, {}, sizeof(NormProject)),
+      at,
+      tiled(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows, {}, sizeof(NormProject)),
       false, true);
 }
 
@@ -152,8 +156,8 @@ Attempt lower_logits(const Situation& at, std::span<const Op> ops, Travel travel
   if (!is_head(ops)) return {};
   if (at.step.has_head_product()) return "the step's head is a library's product";
   return logits_of(at,
-                   matvec(at, "norm_project", ops[1], 1, norms_of_head(travel), at.step.sampled_rows,
-                          {constant("kBias", 0)}, sizeof(NormProject)),
+                   matvec(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
+                          {constant("kBias", ops[1].bias)}, sizeof(NormProject)),
                    false, false);
 }
 
@@ -162,7 +166,7 @@ Attempt lower_hidden(const Situation& at, std::span<const Op> ops, Travel travel
   return Lowered{
       .operations = 1,
       .kernels = {kernel_choice<NormHidden>(
-          {"norm_hidden", {constant("kNorm", at.config.norm), constant("kPostNorm", travel == Travel::deferred)}},
+          {"norm_hidden", {constant("kNorm", ops[0].norm), constant("kPostNorm", travel == Travel::deferred)}},
           norm_hidden_shape(static_cast<unsigned>(at.step.hidden_rows())))},
       .emit = emit_hidden};
 }

@@ -56,12 +56,13 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
+  if (const char* why = not_in_tiles(norm)) return why;
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
-  return Lowered{.operations = 1,
-                 .kernels = {kernel_choice<NormRows>(
-                     {"norm_rows", {constant("kNorm", at.config.norm), {"kCols", at.config.hidden}}},
-                     norm_rows_shape(static_cast<unsigned>(rows)))},
-                 .emit = [norm](const LoadedRun& run, Emission& e) { emit_norm_rows(run, e, norm); }};
+  return Lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<NormRows>({"norm_rows", {constant("kNorm", norm.norm), {"kCols", at.config.hidden}}},
+                                          norm_rows_shape(static_cast<unsigned>(rows)))},
+      .emit = [norm](const LoadedRun& run, Emission& e) { emit_norm_rows(run, e, norm); }};
 }
 
 // x += W y, in place.
@@ -69,7 +70,7 @@ Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel t
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
   const Op& product = ops[0];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  if (product.bias) return "it has a bias";
+  if (const char* why = not_in_tiles(product)) return why;
   return Lowered{.operations = 2,
                  .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1)},
                  .emit = [product](const LoadedRun& run, Emission& e) {
@@ -82,10 +83,11 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
   if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
   const Op &product = ops[0], &post_norm = ops[1];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  if (product.bias) return "it has a bias";
+  for (const Op* op : {&product, &post_norm})
+    if (const char* why = not_in_tiles(*op)) return why;
   const int64_t stride = row_stride(at.config.hidden);
   return Lowered{.operations = 3,
-                 .kernels = {kernel_choice<NormAdd>({"norm_add", {constant("kNorm", at.config.norm)}},
+                 .kernels = {kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm)}},
                                                     norm_add_shape(static_cast<unsigned>(at.step.rows)))},
                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
@@ -107,7 +109,7 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
   if (!begins(ops, {OpKind::product})) return {};
   const Op& product = ops[0];
   if (!library_takes(at, product)) return kNoLibrary;
-  if (product.bias) return "it has a bias";
+  if (const char* why = not_in_tiles(product)) return why;
   Lowered lowered{.operations = 1};
   if (product.part == Part::head) {
     ProductTuning tuning = at.step.tuning.head.product;

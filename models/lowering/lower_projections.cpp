@@ -15,10 +15,10 @@ namespace nodewright {
 namespace {
 
 // In front of the constants of a kernel that norms.
-void add_norm(std::vector<Constant>& constants, const Situation& at, Norms norms) {
-  if (norms == Norms::none) return;
-  constants.push_back(constant("kNorm", at.config.norm));
-  constants.push_back(constant("kPostNorm", norms == Norms::post_and_own));
+void add_norm(std::vector<Constant>& constants, InputNorm norm) {
+  if (norm.norms == Norms::none) return;
+  constants.push_back(constant("kNorm", norm.kind));
+  constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
 }
 
 Norms norms_of(Travel travel) {
@@ -33,9 +33,10 @@ Norms norms_of(Travel travel) {
   return Norms::own;
 }
 
-// Why the step's projections are a library's, or nothing.
-std::string library_is_used(const Situation& at, Travel travel) {
-  if (!at.step.with_products() || (travel == Travel::gained && holds_rows(at))) return {};
+// Why this product is a library's, or nothing.
+std::string library_is_used(const Situation& at, Travel travel, const Op& product) {
+  if (!at.step.with_products() || not_in_tiles(product) != nullptr) return {};
+  if (travel == Travel::gained && holds_rows(at)) return {};
   return "the step's products are a library's";
 }
 
@@ -44,13 +45,13 @@ constexpr const char* kOnlyInTiles = "its rows come times the next gain, which t
 // The kernels that a run asks for, by the form of its residual: of the first layer, where nothing has been added yet,
 // and of the others.
 template <class Choose>
-Attempt by_residual(const Op& norm, Travel travel, const Choose& choose, Lowered lowered) {
-  if (travel == Travel::deferred && norm.part == Part::attention_norm) {
-    Attempt own = choose(Norms::own);
+Attempt by_residual(const Op& norm, const Op& product, Travel travel, const Choose& choose, Lowered lowered) {
+  if (travel == Travel::deferred && product.part == Part::qkv) {
+    Attempt own = choose(InputNorm{Norms::own, norm.norm});
     if (std::holds_alternative<std::string>(own)) return own;
     lowered.kernels = std::get<Lowered>(own).kernels;
   }
-  Attempt others = choose(norms_of(travel));
+  Attempt others = choose(InputNorm{norms_of(travel), norm.norm});
   if (std::holds_alternative<std::string>(others)) return others;
   lowered.kernels.push_back(std::get<Lowered>(others).kernels.at(0));
   return lowered;
@@ -141,22 +142,24 @@ bool holds_rows(const Situation& at) {
 }
 
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
-                                              Norms norms, int64_t rows, std::vector<Constant> constants,
+                                              InputNorm norm, int64_t rows, std::vector<Constant> constants,
                                               uint64_t args_bytes) {
+  if (const char* why = not_in_tiles(product)) return why;
+  if (norm.kind == Norm::layer) return "it follows a LayerNorm";
   const bool holds = holds_rows(at) && rows > kTilesToRows;
   if (!at.step.takes_tiles(rows) && !holds)
     return "not a step of tiles: " + std::to_string(rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
-  const bool gained = norms == Norms::gained;
-  add_norm(constants, at, norms);
-  if (norms != Norms::none) constants.push_back(constant("kGained", gained));
+  const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
+  add_norm(constants, norm);
+  if (normed) constants.push_back(constant("kGained", gained));
   const TileShape wanted{rows,
                          product.cols,
                          row_stride(product.cols),
                          product.outputs,
                          unit,
-                         norms != Norms::none,
-                         norms == Norms::post_and_own,
+                         normed,
+                         norm.norms == Norms::post_and_own,
                          gained,
                          holds,
                          tuning_of(at.step.tuning, product.part).tile};
@@ -169,15 +172,15 @@ std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* n
                       args_bytes};
 }
 
-KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, Norms norms, int64_t rows,
-                    std::vector<Constant> constants, uint64_t args_bytes) {
-  add_norm(constants, at, norms);
+KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, InputNorm norm,
+                    int64_t rows, std::vector<Constant> constants, uint64_t args_bytes) {
+  add_norm(constants, norm);
   MatvecShape shape{rows,
                     product.cols,
                     row_stride(product.cols),
                     product.outputs,
                     unit,
-                    norms != Norms::none,
+                    norm.norms != Norms::none,
                     tuning_of(at.step.tuning, product.part).matvec};
   shape.fit_segment(at.device.sm_count);
   return {{name, constants_of(shape.constants(), constants)}, shape.launch_shape(at.device.sm_count), args_bytes};
@@ -186,21 +189,20 @@ KernelChoice matvec(const Situation& at, const char* name, const Op& product, in
 // f(Wgate norm(x)) * (Wup norm(x)), or f(Wup norm(x) + b).
 static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   const Constant activation = constant("kActivation", at.config.activation);
-  if (tiles && !activate.gated) return "no gate";
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
-  const auto choose = [&](Norms norms) -> Attempt {
+  const auto choose = [&](InputNorm input) -> Attempt {
     if (tiles)
       return one_kernel(
-          tiled(at, "norm_gate_up", product, unit, norms, at.step.rows, {activation}, sizeof(NormGateUp)));
-    return one_kernel(matvec(at, "norm_gate_up", product, unit, norms, at.step.rows,
+          tiled(at, "norm_gate_up", product, unit, input, at.step.rows, {activation}, sizeof(NormGateUp)));
+    return one_kernel(matvec(at, "norm_gate_up", product, unit, input, at.step.rows,
                              {constant("kBias", product.bias), constant("kGated", activate.gated), activation},
                              sizeof(NormGateUp)));
   };
-  return by_residual(norm, travel, choose,
+  return by_residual(norm, product, travel, choose,
                      {.operations = 3, .emit = [norm, product](const LoadedRun& run, Emission& e) {
                         emit_norm_gate_up(run, e, norm, product);
                       }});
@@ -215,16 +217,15 @@ Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel 
 // W norm(x) + b.
 static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op &norm = ops[0], &product = ops[1];
-  if (tiles && product.bias) return "it has a bias";
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
-  const auto choose = [&](Norms norms) -> Attempt {
-    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, norms, at.step.rows, {}, sizeof(NormProject)));
-    return one_kernel(matvec(at, "norm_project", product, 1, norms, at.step.rows, {constant("kBias", product.bias)},
+  const auto choose = [&](InputNorm input) -> Attempt {
+    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, {}, sizeof(NormProject)));
+    return one_kernel(matvec(at, "norm_project", product, 1, input, at.step.rows, {constant("kBias", product.bias)},
                              sizeof(NormProject)));
   };
-  return by_residual(norm, travel, choose,
+  return by_residual(norm, product, travel, choose,
                      {.operations = 2, .emit = [norm, product](const LoadedRun& run, Emission& e) {
                         emit_norm_project(run, e, norm, product);
                       }});
@@ -239,13 +240,12 @@ Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel 
 // x += W y + b.
 static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
   const Op& product = ops[0];
-  if (tiles && product.bias) return "it has a bias";
+  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
-  Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, Norms::none, at.step.rows,
+  Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
                                              {constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
-                          : one_kernel(matvec(at, "project_add", product, 1, Norms::none, at.step.rows,
+                          : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows,
                                               {constant("kBias", product.bias)}, sizeof(ProjectAdd)));
   if (auto* lowered = std::get_if<Lowered>(&attempt)) {
     lowered->operations = 2;
@@ -265,9 +265,8 @@ static Attempt project(const Situation& at, std::span<const Op> ops, Travel trav
   if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
   if (travel != Travel::deferred) return "its norm is left to the next kernel, and none takes it";
   const Op &product = ops[0], &post_norm = ops[1];
-  if (tiles && product.bias) return "it has a bias";
-  Attempt attempt = tiles ? one_kernel(tiled(at, "project", product, 1, Norms::none, at.step.rows, {}, sizeof(Project)))
-                          : one_kernel(matvec(at, "project", product, 1, Norms::none, at.step.rows,
+  Attempt attempt = tiles ? one_kernel(tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project)))
+                          : one_kernel(matvec(at, "project", product, 1, {}, at.step.rows,
                                               {constant("kBias", product.bias)}, sizeof(Project)));
   if (auto* lowered = std::get_if<Lowered>(&attempt)) {
     lowered->operations = 3;

@@ -53,7 +53,7 @@ std::string why_not(Travel travel, const Situation& at) {
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
       return {};
     case Travel::deferred:
-      if (!at.config.post_norms) return "no norms behind the blocks";
+      if (!at.step.network.post_norms) return "no norms behind the blocks";
       if (at.step.with_products()) return "the step's products are a library's";
       return {};
     case Travel::plain:

@@ -159,13 +159,17 @@ LoweredStep lower(const Network& network, const Situation& at);
 bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds);
 // W [outputs, cols] of a product, multiplied with the step's rows (`rows` of them) from an input that is normed or not.
 enum class Norms : uint8_t { none, own, post_and_own, gained };
+struct InputNorm {
+  Norms norms = Norms::none;
+  Norm kind = Norm::rms;  // of all that there are
+};
 // A kernel of tiles, `tile_<name>`, or why there is none. `unit`: rows of W that make one output.
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
-                                              Norms norms, int64_t rows, std::vector<Constant> constants,
+                                              InputNorm norm, int64_t rows, std::vector<Constant> constants,
                                               uint64_t args_bytes);
 // A kernel of dot products, `<name>`.
-KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, Norms norms, int64_t rows,
-                    std::vector<Constant> constants, uint64_t args_bytes);
+KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, InputNorm norm,
+                    int64_t rows, std::vector<Constant> constants, uint64_t args_bytes);
 const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part);
 std::string node_name(const Op& product);  // "qkv", "up"
 // Whether projections of a step of products are tiles that hold their rows, on this device.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace nodewright {
 namespace {
 
@@ -58,23 +60,30 @@ Value Recorder::product(Value x, Part matrix) {
   Op op{.kind = OpKind::product, .in = x, .part = matrix};
   switch (matrix) {
     case Part::qkv:
-      op.cols = config_.hidden, op.outputs = config_.qkv_width(), op.bias = config_.biases;
+      op.cols = config_.hidden, op.outputs = config_.qkv_width(), op.bias = config_.biases.qkv;
       break;
     case Part::out:
-      op.cols = config_.query_width(), op.outputs = config_.hidden, op.bias = config_.biases;
+      op.cols = config_.query_width(), op.outputs = config_.hidden, op.bias = config_.biases.out;
       break;
     case Part::gate_up:
-      op.cols = config_.hidden, op.outputs = (config_.gated ? 2 : 1) * config_.intermediate, op.bias = config_.biases,
-      op.gated = config_.gated;
+      op.cols = config_.hidden, op.outputs = (config_.gated ? 2 : 1) * config_.intermediate,
+      op.bias = config_.biases.gate_up, op.gated = config_.gated;
       break;
     case Part::down:
-      op.cols = config_.intermediate, op.outputs = config_.hidden, op.bias = config_.biases;
+      op.cols = config_.intermediate, op.outputs = config_.hidden, op.bias = config_.biases.down;
       break;
     default:  // the head
       op.cols = config_.hidden, op.outputs = config_.vocab;
       break;
   }
   return record(op);
+}
+
+bool has_post_norms(const Network& network) {
+  const auto is_added = [&](Value y) {
+    return std::ranges::any_of(network.layer, [&](const Op& op) { return op.kind == OpKind::add && op.in == y; });
+  };
+  return std::ranges::any_of(network.layer, [&](const Op& op) { return op.kind == OpKind::norm && is_added(op.out); });
 }
 
 std::string to_text(const Network& network) {

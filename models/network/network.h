@@ -31,7 +31,7 @@ std::string_view to_string(Part part);  // "attention_norm"
 enum class OpKind : uint8_t {
   embed,      // rows of the embedding, scaled, and of the learned positions where there are such
   norm,       // over the width of a row
-  product,    // with a matrix, and a bias where the matrix has one
+  product,    // with a matrix, and a bias where the matrix has one; of a normed value or of the residual itself
   head_norm,  // over each head of queries and keys
   rotate,     // queries and keys by their positions
   append,     // keys and values to the cache
@@ -54,6 +54,7 @@ struct Op {
   Value out, in;
   Value to{};                     // of add: the residual
   Part part = Part::embedding;    // the weight, of those that have one
+  Norm norm = Norm::rms;          // of norms
   int64_t cols = 0, outputs = 0;  // of a product
   bool bias = false;              // of a product
   bool gated = false;             // of an activation, and of the product before it
@@ -71,15 +72,17 @@ class Recorder {
   explicit Recorder(const ModelConfig& config) : config_(config), ops_(&network_.first) {}
 
   Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
-  Value norm(Value x, Part gain) { return record({.kind = OpKind::norm, .in = x, .part = gain}); }
+  Value norm(Value x, Part gain) { return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = config_.norm}); }
   Value product(Value x, Part matrix);
-  Value head_norm(Value qkv) { return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms}); }
+  Value head_norm(Value qkv) {
+    return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
+  }
   Value rotate(Value qkv) { return record({.kind = OpKind::rotate, .in = qkv}); }
   Value append(Value qkv) { return record({.kind = OpKind::append, .in = qkv}); }
   Value attend(Value qkv) { return record({.kind = OpKind::attend, .in = qkv}); }
   Value activate(Value x) { return record({.kind = OpKind::activate, .in = x, .gated = config_.gated}); }
   Value add(Value residual, Value y) { return record({.kind = OpKind::add, .in = y, .to = residual}); }
-  void hand_out(Value x, Part gain) { record({.kind = OpKind::hand_out, .in = x, .part = gain}); }
+  void hand_out(Value x, Part gain) { record({.kind = OpKind::hand_out, .in = x, .part = gain, .norm = config_.norm}); }
   void choose(Value logits) { record({.kind = OpKind::choose, .in = logits}); }
 
   // What `one_layer` records is recorded once and stands for all layers.
@@ -107,6 +110,9 @@ class Recorder {
 
 // The network of the configuration's family (models/network/families.cpp).
 Network network_of(const ModelConfig& config);
+
+// Whether the output of a block is normed before it is added to the residual.
+bool has_post_norms(const Network& network);
 
 // One line an operation: "v3 = product(v2, qkv) [768 -> 1280]".
 std::string to_text(const Network& network);

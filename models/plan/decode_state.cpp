@@ -50,13 +50,13 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.sampled_rows = shape.sampled_rows;
   const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
-  if (shape.folds_post_norms(config)) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
+  if (shape.folds_post_norms()) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   if (!shape.takes_rope_flash_decode(config))
     s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
   s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
-  if (config.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
+  if (shape.network.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   if (shape.may_leave_gained(config)) {
     s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
     const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
@@ -107,20 +107,22 @@ uint64_t inputs_bytes(const DecodeLimits& limits) {
 
 // Buckets below the largest split a row's attention over more blocks, so the largest layout is not always the last.
 uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, const Device& device) {
+  const NetworkForm network = network_form(network_of(config));
   uint64_t most = 0;
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
     Arena arena = Arena::measuring();
     DecodeState s;
-    lay_out_activations(arena, s, config, step_shape(config, limits, rows), device);
+    lay_out_activations(arena, s, config, step_shape(network, limits, rows), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
 }
 
 uint64_t hidden_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  const NetworkForm network = network_form(network_of(config));
   int64_t most = 0;
   for (int64_t rows = 1; rows <= limits.rows; ++rows)
-    most = std::max(most, step_shape(config, limits, rows).hidden_rows());
+    most = std::max(most, step_shape(network, limits, rows).hidden_rows());
   return static_cast<uint64_t>(most * config.hidden) * sizeof(float);
 }
 
@@ -134,8 +136,8 @@ uint64_t kept_bytes(const DecodeLimits& limits, const ModelConfig& config) {
 
 }  // namespace
 
-StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
-  StepShape shape = step_shape(config, rows, limits.sampled(), limits.products_from, limits.numerics,
+StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int64_t rows) {
+  StepShape shape = step_shape(network, rows, limits.sampled(), limits.products_from, limits.numerics,
                                limits.tuning ? limits.tuning->of(rows) : StepTuning{});
   shape.hidden = limits.hidden;
   shape.steps = limits.steps;
@@ -184,6 +186,7 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
                        std::shared_ptr<DeviceBuffer> kept)
     : device_(device),
       config_(config),
+      network_(network_form(network_of(config))),
       limits_(limits),
       inputs_(device, "inputs", inputs_bytes(limits)),
       activations_(device, "activations", activations_bytes(limits, config, device)),

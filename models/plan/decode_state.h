@@ -37,7 +37,10 @@ struct DecodeLimits {
 };
 
 // How a step of `rows` rows within the limits is computed.
-StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows);
+StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int64_t rows);
+inline StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
+  return step_shape(network_form(network_of(config)), limits, rows);
+}
 
 // What the host says about one step; the whole block travels in one copy. The same layout in pinned host memory (where
 // `data` may be dereferenced) and on the device.
@@ -113,7 +116,7 @@ class DecodeSlot {
 
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
-  StepShape shape(int64_t rows) const { return step_shape(config_, limits_, rows); }
+  StepShape shape(int64_t rows) const { return step_shape(network_, limits_, rows); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
   // Where every bucket's activations lie, each in its own layout.
@@ -133,6 +136,7 @@ class DecodeSlot {
 
   Device& device_;
   ModelConfig config_;
+  NetworkForm network_;
   DecodeLimits limits_;
   DeviceBuffer inputs_, activations_;
   std::shared_ptr<DeviceBuffer> kept_;

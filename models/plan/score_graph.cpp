@@ -6,6 +6,7 @@
 
 #include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/sampling/logit_row.h"
+#include "models/network/network.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
@@ -31,7 +32,7 @@ struct Requests {
 Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
   const Constant norm{"kNorm", static_cast<int64_t>(config.norm)};
   Requests requests{
-      .gather = {"gather_residual", {norm, {"kPostNorm", config.post_norms ? 1 : 0}}},
+      .gather = {"gather_residual", {norm, {"kPostNorm", has_post_norms(network_of(config)) ? 1 : 0}}},
       .record = {"record_choice", {{"kBlocksOfRow", blocks_of_row(limits, device)}}},
       .logits = {},
       .norm = {},

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels_src/sampling/record_choice.h"
+#include "models/plan/network_form.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
@@ -66,7 +67,8 @@ uint64_t scratch_bytes(const ScoreLimits& limits, const ModelConfig& config, boo
 
 ScoreLimits score_limits(const ModelConfig& config, const DecodeLimits& limits, int64_t slice_rows) {
   ScoreLimits score{.step_rows = limits.rows, .slice_rows = std::max<int64_t>(std::min(limits.rows, slice_rows), 2)};
-  score.with_products = limits.numerics == Numerics::fast && limits.products_from > 0 && takes_products(config) &&
+  score.with_products = limits.numerics == Numerics::fast && limits.products_from > 0 &&
+                        network_form(network_of(config)).products &&
                         score.slice_rows >= std::min(limits.products_from, kProductsFromRows);
   return score;
 }

@@ -7,6 +7,7 @@
 #include "kernels_src/attention/flash_decode.h"
 #include "models/config/model_config.h"
 #include "models/plan/hidden_states.h"
+#include "models/plan/network_form.h"
 #include "models/tuning/step_tuning.h"
 
 namespace nodewright {
@@ -47,6 +48,7 @@ struct StepShape {
   HiddenStates hidden = HiddenStates::none;
   LaunchSteps steps;
   StepTuning tuning;
+  NetworkForm network;
   bool with_products() const { return arithmetic == Arithmetic::products; }
   // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
@@ -71,8 +73,7 @@ struct StepShape {
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
   // bench/results/2026-11-23-h200-gained-rows.txt).
   bool may_leave_gained(const ModelConfig& config) const {
-    return (may_hold() || (takes_tiles(rows) && rows > 4)) && config.norm == Norm::rms && !config.post_norms &&
-           config.hidden % 8 == 0;
+    return (may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0;
   }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
@@ -86,29 +87,24 @@ struct StepShape {
   // Rows that attend one by one.
   int64_t single_rows(const ModelConfig& config) const { return takes_rope_flash_decode(config) ? rows : sampled_rows; }
   // What a block adds is normed by the kernels that read the residual next, not by one of its own.
-  bool folds_post_norms(const ModelConfig& config) const { return config.post_norms && !with_products(); }
+  bool folds_post_norms() const { return network.post_norms && !with_products(); }
   bool operator==(const StepShape&) const = default;
 };
-
-// Tiles, too. Of a network without biases and LayerNorms, whose feed-forward block has a gate: every family but
-// GPT-2's.
-inline bool takes_products(const ModelConfig& config) {
-  return !config.biases && config.norm != Norm::layer && config.gated;
-}
 
 // `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
 // and one row is no tile, so invariant numerics take neither products nor tiles.
 // `measured`: what to do otherwise, on this device.
-inline StepShape step_shape(const ModelConfig& config, int64_t rows, int64_t most_sampled, int64_t products_from,
+inline StepShape step_shape(const NetworkForm& network, int64_t rows, int64_t most_sampled, int64_t products_from,
                             Numerics numerics, const StepTuning& measured = {}) {
-  if (numerics == Numerics::invariant) return {rows, numerics};
-  const auto usual = [&] {
-    if (!takes_products(config)) return Arithmetic::matvec;
-    return products_from > 0 && rows >= products_from ? Arithmetic::products : Arithmetic::tiles;
-  };
-  const Arithmetic arithmetic = takes_products(config) && measured.arithmetic ? *measured.arithmetic : usual();
-  StepShape shape(rows, arithmetic == Arithmetic::products ? most_sampled : rows, arithmetic);
+  StepShape shape(rows, numerics);
+  shape.network = network;
+  if (numerics == Numerics::invariant) return shape;
   shape.tuning = measured;
+  if (!network.tiles) return shape;
+  const bool many = products_from > 0 && rows >= products_from;
+  shape.arithmetic = measured.arithmetic.value_or(many ? Arithmetic::products : Arithmetic::tiles);
+  if (shape.with_products() && !network.products) shape.arithmetic = Arithmetic::tiles;
+  if (shape.with_products()) shape.sampled_rows = std::min(rows, most_sampled);
   return shape;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
+#include "models/network/network.h"
 #include "models/tuning/shipped_tunings.h"
 #include "runtime/content_hash.h"
 #include "runtime/image_store.h"
@@ -201,7 +202,8 @@ std::string model_sizes(const ModelConfig& c) {
   const char* norm = c.norm == Norm::layer ? "layer" : c.norm == Norm::rms ? "rms" : "rms plus one";
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}", c.hidden,
                      c.layers, c.heads, c.head_dim, c.kv_heads, c.intermediate, c.gated ? "" : " without a gate",
-                     c.vocab, norm, c.head_norm ? ", of heads" : "", c.post_norms ? ", behind blocks" : "");
+                     c.vocab, norm, c.head_norm ? ", of heads" : "",
+                     has_post_norms(network_of(c)) ? ", behind blocks" : "");
 }
 
 std::filesystem::path tuning_file(const TuningKey& key) {

@@ -41,7 +41,7 @@ class Image {
     if (c.learned_positions) matrix("positions", c.hidden, {{prefix + names_.positions, c.max_position}});
     for (int64_t l = 0; l < c.layers; ++l)
       layer(fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
-    norm("final_norm", prefix + names_.final_norm);
+    norm("final_norm", prefix, names_.final_norm);
     if (!c.tied) matrix("head", c.hidden, {{names_.head, c.vocab}});
     refuse_unused();
   }
@@ -72,37 +72,40 @@ class Image {
   void layer(const std::string& ours, const std::string& theirs) {
     const ModelConfig& c = config_;
     const TensorNames& n = names_;
-    norm(ours + "attention_norm", theirs + n.attention_norm);
+    norm(ours + "attention_norm", theirs, n.attention_norm);
     if (n.qkv.size() == 1)
-      product(ours + "qkv", c.hidden, {{theirs + n.qkv[0], c.qkv_width()}});
+      product(ours + "qkv", c.hidden, {{theirs + n.qkv[0], c.qkv_width()}}, c.biases.qkv);
     else
       product(
           ours + "qkv", c.hidden,
-          {{theirs + n.qkv[0], c.query_width()}, {theirs + n.qkv[1], c.kv_width()}, {theirs + n.qkv[2], c.kv_width()}});
+          {{theirs + n.qkv[0], c.query_width()}, {theirs + n.qkv[1], c.kv_width()}, {theirs + n.qkv[2], c.kv_width()}},
+          c.biases.qkv);
     if (c.head_norm) {
       vector(ours + "q_norm", {{theirs + n.q_norm + ".weight", c.head_dim}});
       vector(ours + "k_norm", {{theirs + n.k_norm + ".weight", c.head_dim}});
     }
-    product(ours + "out", c.query_width(), {{theirs + n.out, c.hidden}});
-    if (c.post_norms) norm(ours + "attention_post_norm", theirs + n.attention_post_norm);
-    norm(ours + "feed_forward_norm", theirs + n.feed_forward_norm);
+    product(ours + "out", c.query_width(), {{theirs + n.out, c.hidden}}, c.biases.out);
+    norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
+    norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
     if (c.gated)
       interleaved(ours + "gate_up", c.hidden, c.intermediate, theirs + n.gate, theirs + n.up);
     else
-      product(ours + "up", c.hidden, {{theirs + n.up, c.intermediate}});
-    product(ours + "down", c.intermediate, {{theirs + n.down, c.hidden}});
-    if (c.post_norms) norm(ours + "feed_forward_post_norm", theirs + n.feed_forward_post_norm);
+      product(ours + "up", c.hidden, {{theirs + n.up, c.intermediate}}, c.biases.gate_up);
+    product(ours + "down", c.intermediate, {{theirs + n.down, c.hidden}}, c.biases.down);
+    norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
   }
 
-  void norm(const std::string& name, const std::string& tensor) {
-    vector(name, {{tensor + ".weight", config_.hidden}});
-    if (config_.norm == Norm::layer) vector(name + ".shift", {{tensor + ".bias", config_.hidden}});
+  // `part`: the tensor's name behind the prefix; empty where the family has no such norm.
+  void norm(const std::string& name, const std::string& prefix, const std::string& part) {
+    if (part.empty()) return;
+    vector(name, {{prefix + part + ".weight", config_.hidden}});
+    if (config_.norm == Norm::layer) vector(name + ".shift", {{prefix + part + ".bias", config_.hidden}});
   }
 
-  // A matrix of a layer, with its bias where the family has them.
-  void product(const std::string& name, int64_t cols, const std::vector<NamedRows>& tensors) {
+  // A matrix of a layer, and its bias where it has one.
+  void product(const std::string& name, int64_t cols, const std::vector<NamedRows>& tensors, bool bias) {
     matrix(name, cols, tensors, names_.transposed);
-    if (!config_.biases) return;
+    if (!bias) return;
     std::vector<NamedRows> biases;
     for (const NamedRows& t : tensors) biases.push_back({t.tensor + ".bias", t.rows});
     vector(name + ".bias", biases);

@@ -212,7 +212,7 @@ TEST(KernelBudgets, HoldForWhatShipsOnAmpere) { check_budgets(steps_on_ampere())
 TEST(KernelRules, HoldForOtherRows) {
   ShippedKernels kernels;
   for (const NamedModel& model : shipped_models()) {
-    if (!takes_products(model.config)) continue;
+    if (!network_form(network_of(model.config)).products) continue;
     std::set<int64_t> tuned = {16};
     for (const auto& [rows, step] : shipped_tuning({kH200.driver_name, model_sizes(model.config)}).steps)
       tuned.insert(rows);

@@ -42,8 +42,7 @@ inline ModelConfig gemma3_1b() {
   ModelConfig c;
   c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
   c.vocab = 262144;
-  c.family = Family::gemma3, c.norm = Norm::rms_one_plus, c.head_norm = c.post_norms = true,
-  c.activation = Activation::gelu_tanh;
+  c.family = Family::gemma3, c.norm = Norm::rms_one_plus, c.head_norm = true, c.activation = Activation::gelu_tanh;
   c.embedding_scale = 34;
   return c;
 }
@@ -51,8 +50,8 @@ inline ModelConfig gemma3_1b() {
 inline ModelConfig gpt2_small() {
   ModelConfig c;
   c.hidden = 768, c.layers = 12, c.heads = c.kv_heads = 12, c.head_dim = 64, c.intermediate = 3072, c.vocab = 50257;
-  c.family = Family::gpt2, c.norm = Norm::layer, c.biases = c.learned_positions = true, c.gated = false,
-  c.activation = Activation::gelu_tanh;
+  c.family = Family::gpt2, c.norm = Norm::layer, c.biases = {true, true, true, true}, c.learned_positions = true,
+  c.gated = false, c.activation = Activation::gelu_tanh;
   return c;
 }
 inline ModelConfig gpt2_xl() {
@@ -99,7 +98,7 @@ inline constexpr Card kH200{"H200", "NVIDIA H200", 9, 0, 132, 227 << 10, 228 << 
 // A step of decoding as the engine asks for it on this card: with the tuning that the library ships, if it does.
 inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows) {
   const Tuning tuning = shipped_tuning({card.driver_name, model_sizes(config)});
-  return step_shape(config, rows, rows, kProductsFromRows, Numerics::fast, tuning.of(rows));
+  return step_shape(network_form(network_of(config)), rows, rows, kProductsFromRows, Numerics::fast, tuning.of(rows));
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {

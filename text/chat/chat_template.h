@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "text/chat/jinja_run.h"
+#include "text/jinja/run.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {

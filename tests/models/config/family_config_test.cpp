@@ -1,6 +1,7 @@
 // config.json of Qwen3, Gemma-3 and GPT-2: as released and as transformers 5 writes it, the defaults of each family's
 // configuration class, and what is refused by name.
 #include "models/config/model_config.h"
+#include "models/network/network.h"
 #include "tests/models/checkpoint_files.h"
 
 namespace nodewright {
@@ -69,7 +70,8 @@ TEST(Qwen3Config, IsReadAsReleased) {
   EXPECT_TRUE(c.head_norm);
   EXPECT_TRUE(c.tied);
   EXPECT_TRUE(c.gated);
-  EXPECT_FALSE(c.post_norms || c.biases || c.learned_positions);
+  EXPECT_EQ(c.biases, Biases{});
+  EXPECT_FALSE(has_post_norms(network_of(c)) || c.learned_positions);
   EXPECT_EQ(c.activation, Activation::silu);
   EXPECT_FALSE(c.query_scale);
   EXPECT_EQ(c.embedding_scale, 1);
@@ -145,8 +147,9 @@ TEST(Gemma3Config, IsReadAsReleased) {
   const ModelConfig c = read(released_gemma3());
   EXPECT_EQ(c.family, Family::gemma3);
   EXPECT_EQ(c.norm, Norm::rms_one_plus);
-  EXPECT_TRUE(c.head_norm && c.post_norms && c.gated);
-  EXPECT_FALSE(c.biases || c.learned_positions);
+  EXPECT_TRUE(c.head_norm && has_post_norms(network_of(c)) && c.gated);
+  EXPECT_EQ(c.biases, Biases{});
+  EXPECT_FALSE(c.learned_positions);
   EXPECT_TRUE(c.tied);  // the file does not say
   EXPECT_EQ(c.activation, Activation::gelu_tanh);
   EXPECT_EQ(c.embedding_scale, 34.0f);  // 33.94 as bf16
@@ -256,8 +259,9 @@ TEST(Gpt2Config, IsReadAsReleased) {
   EXPECT_EQ(c.max_position, 1024);
   EXPECT_EQ(c.eps, 1e-5f);
   EXPECT_EQ(c.norm, Norm::layer);
-  EXPECT_TRUE(c.biases && c.learned_positions && c.tied);
-  EXPECT_FALSE(c.gated || c.head_norm || c.post_norms || c.query_scale);
+  EXPECT_EQ(c.biases, (Biases{.qkv = true, .out = true, .gate_up = true, .down = true}));
+  EXPECT_TRUE(c.learned_positions && c.tied);
+  EXPECT_FALSE(c.gated || c.head_norm || has_post_norms(network_of(c)) || c.query_scale);
   EXPECT_EQ(c.activation, Activation::gelu_tanh);
   EXPECT_EQ(c.bos, 50256);
   EXPECT_EQ(c.eos, std::vector<int64_t>{50256});

@@ -124,8 +124,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   expected.insert(expected.end(), {"logits", "sample"});
   EXPECT_EQ(names(step), expected);
   EXPECT_EQ(names(planned.second_choice()), (std::vector<std::string>{"inputs", "shape", "sample", "record"}));
-  const bool in_tiles = GetParam().second >= kTilesFromRows && GetParam().second <= kTilesToRows &&
-                        takes_products(planned.model.config());
+  const bool in_tiles = GetParam().second >= kTilesFromRows && GetParam().second <= kTilesToRows && shape.network.tiles;
   for (const PlanNode& node : step.nodes)
     for (const char* projection : {"qkv", "out", "gate_up", "down", "logits"})
       if (node.name.ends_with(projection)) {
@@ -141,7 +140,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
 // In a family with post norms two residuals are read and written in turn, and a product's neighbour adds in place.
 TEST_P(DecoderGraph, AddsWhatABlockProjectsInTheKernelThatReadsTheResidualNext) {
   const StepShape& shape = planned.decoder_kernels_.shape;
-  const bool folds = shape.folds_post_norms(planned.model.config());
+  const bool folds = shape.folds_post_norms();
   EXPECT_EQ(folds, GetParam().first.starts_with("gemma3") && !shape.with_products());
   EXPECT_EQ(planned.state.mid_residual.count, folds ? planned.state.residual.count : 0);
   for (const PlanNode& node : planned.plan().nodes) {

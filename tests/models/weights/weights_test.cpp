@@ -549,7 +549,8 @@ ModelConfig odd_gpt2() {
   c.family = Family::gpt2;
   c.hidden = 30, c.heads = c.kv_heads = 5, c.max_position = 11;  // query_width is hidden
   c.norm = Norm::layer;
-  c.biases = c.learned_positions = c.tied = true;
+  c.biases = {true, true, true, true};
+  c.learned_positions = c.tied = true;
   c.gated = false;
   return c;
 }
@@ -645,7 +646,7 @@ TEST_F(WeightsOnCpuDriver, OfGemma3AndQwen3AreFoundByTheirNames) {
       ModelConfig config = odd_config();
       config.family = family;
       config.head_norm = true;
-      config.post_norms = family == Family::gemma3;
+      const bool post_norms = family == Family::gemma3;
       std::vector<TensorShape> shapes;
       for (TensorShape t : llama_tensors(config)) {
         if (t.name.starts_with("model.")) t.name = prefix + t.name.substr(6);
@@ -655,7 +656,7 @@ TEST_F(WeightsOnCpuDriver, OfGemma3AndQwen3AreFoundByTheirNames) {
         const std::string layer = prefix + "layers." + std::to_string(l) + ".";
         for (const char* name : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"})
           shapes.push_back({layer + name, {config.head_dim}});
-        if (config.post_norms)
+        if (post_norms)
           for (const char* name : {"pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"})
             shapes.push_back({layer + name, {config.hidden}});
       }
@@ -669,7 +670,7 @@ TEST_F(WeightsOnCpuDriver, OfGemma3AndQwen3AreFoundByTheirNames) {
         expect(layer.attention_norm.gain, "input_layernorm");
         expect(layer.q_norm, "self_attn.q_norm");
         expect(layer.k_norm, "self_attn.k_norm");
-        if (!config.post_norms) {
+        if (!post_norms) {
           expect(layer.feed_forward_norm.gain, "post_attention_layernorm");
           EXPECT_EQ(layer.attention_post_norm.count, 0u);
           continue;

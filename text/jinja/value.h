@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "text/chat/jinja_text.h"
+#include "text/jinja/text.h"
 
 namespace nodewright::jinja {
 

@@ -1,4 +1,4 @@
-#include "text/chat/jinja_lexer.h"
+#include "text/jinja/lexer.h"
 
 #include <fmt/format.h>
 

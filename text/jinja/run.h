@@ -2,17 +2,14 @@
 // it may make are limited, and beyond that it is an Error.
 #pragma once
 
+#include <ctime>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "text/chat/jinja_builtins.h"
-#include "text/chat/jinja_syntax.h"
-#include "text/chat/jinja_value.h"
+#include "text/jinja/scopes.h"
+#include "text/jinja/syntax.h"
+#include "text/jinja/text.h"
 
 namespace nodewright::jinja {
-
-using Variables = std::vector<std::pair<std::string, Value>>;
 
 // `file` is named in errors, `now` is what strftime_now tells. Thread-safe.
 // Throws Error naming the file, the line and what was wrong, or what the template says in raise_exception.

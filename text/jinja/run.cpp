@@ -1,12 +1,15 @@
-// Walks the tree of a template. Scopes follow Jinja: a loop's body, a macro and a block of {% set %} have their own, a
-// branch of {% if %} has not; a macro sees its arguments and the variables of the template.
-#include "text/chat/jinja_run.h"
+// Walks the tree of a template.
+#include "text/jinja/run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/operations.h"
+#include "text/jinja/scopes.h"
+#include "text/jinja/work.h"
 
 namespace nodewright::jinja {
 namespace {
@@ -20,7 +23,7 @@ enum class Flow { normal, break_, continue_ };
 class Run {
  public:
   Run(Variables variables, const std::string& file, std::time_t now)
-      : work_(file, now), globals_(std::move(variables)) {}
+      : work_(file, now), variables_(std::move(variables), work_) {}
 
   Flow execute(const Body& body, Text& out) {
     for (const Statement& statement : body) {
@@ -44,32 +47,6 @@ class Run {
     Run& run_;
   };
 
-  // Variables.
-
-  const Value* find(const std::string& name) {
-    for (auto scope = locals_.rbegin(); scope != locals_.rend(); ++scope) {
-      if (const Value* found = find_in(*scope, name)) return found;
-    }
-    return find_in(globals_, name);
-  }
-
-  Value* find_in(Variables& scope, const std::string& name) {
-    work_.spend(scope.size() / 8);
-    for (auto& [known, value] : scope) {
-      if (known == name) return &value;
-    }
-    return nullptr;
-  }
-
-  void set(const std::string& name, Value value) {
-    Variables& scope = locals_.empty() ? globals_ : locals_.back();
-    if (Value* known = find_in(scope, name)) {
-      *known = std::move(value);
-    } else {
-      scope.emplace_back(name, std::move(value));
-    }
-  }
-
   // Statements.
 
   Flow execute(const Statement& statement, Text& out) {
@@ -88,10 +65,10 @@ class Run {
         return Flow::normal;
       case StatementKind::set_block: {
         Text text;
-        locals_.emplace_back();
+        variables_.enter();
         const Flow flow = execute(statement.body, text);
-        locals_.pop_back();
-        set(statement.targets[0], std::move(text));
+        variables_.leave();
+        variables_.set(statement.targets[0], std::move(text));
         return flow;
       }
       case StatementKind::if_:
@@ -102,7 +79,7 @@ class Run {
       case StatementKind::for_:
         return execute_for(statement, out);
       case StatementKind::macro:
-        set(statement.targets[0], Callable{.name = statement.targets[0], .macro = &statement});
+        variables_.set(statement.targets[0], Callable{.name = statement.targets[0], .macro = &statement});
         return Flow::normal;
       case StatementKind::break_:
         return Flow::break_;
@@ -120,10 +97,10 @@ class Run {
   void execute_set(const Statement& statement) {
     Value value = evaluate(*statement.expression);
     if (statement.attribute.empty()) {
-      set(statement.targets[0], std::move(value));
+      variables_.set(statement.targets[0], std::move(value));
       return;
     }
-    const Value* target = find(statement.targets[0]);
+    const Value* target = variables_.find(statement.targets[0]);
     if (!target || !target->names())
       work_.stop(fmt::format("'{}' is no namespace, so '{}.{}' cannot be set", statement.targets[0],
                              statement.targets[0], statement.attribute));
@@ -140,13 +117,13 @@ class Run {
 
   void set_targets(const Statement& loop, const Value& item) {
     if (loop.targets.size() == 1) {
-      set(loop.targets[0], item);
+      variables_.set(loop.targets[0], item);
       return;
     }
     const std::vector<Value> parts = items_of(item, work_);
     if (parts.size() != loop.targets.size())
       work_.stop(fmt::format("{} values for {} loop variables", parts.size(), loop.targets.size()));
-    for (std::size_t i = 0; i < parts.size(); ++i) set(loop.targets[i], parts[i]);
+    for (std::size_t i = 0; i < parts.size(); ++i) variables_.set(loop.targets[i], parts[i]);
   }
 
   static Value loop_variable(const std::vector<Value>& items, std::size_t at, std::int64_t depth) {
@@ -167,27 +144,27 @@ class Run {
     if (loop.condition) {
       std::vector<Value> kept;
       for (const Value& item : items) {
-        locals_.emplace_back();
+        variables_.enter();
         set_targets(loop, item);
         if (evaluate(*loop.condition).truth()) kept.push_back(item);
-        locals_.pop_back();
+        variables_.leave();
       }
       items = std::move(kept);
     }
     if (items.empty()) {
-      locals_.emplace_back();
+      variables_.enter();
       const Flow flow = execute(loop.otherwise, out);
-      locals_.pop_back();
+      variables_.leave();
       return flow;
     }
     ++loop_depth_;
     for (std::size_t i = 0; i < items.size(); ++i) {
       work_.spend(16);
-      locals_.emplace_back();
-      set("loop", loop_variable(items, i, loop_depth_));
+      variables_.enter();
+      variables_.set("loop", loop_variable(items, i, loop_depth_));
       set_targets(loop, items[i]);
       const Flow flow = execute(loop.body, out);
-      locals_.pop_back();
+      variables_.leave();
       if (flow == Flow::break_) break;
     }
     --loop_depth_;
@@ -204,7 +181,7 @@ class Run {
                                      [&](const Argument& p) { return p.keyword == name; });
       if (!known) work_.stop(fmt::format("the macro {}() has no parameter '{}'", macro.targets[0], name));
     }
-    std::vector<Variables> outer = std::exchange(locals_, {});
+    std::vector<Variables> outer = variables_.exchange_locals({});
     const std::int64_t outer_depth = std::exchange(loop_depth_, 0);
     for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
       const Argument& parameter = macro.parameters[i];
@@ -216,15 +193,15 @@ class Run {
       } else if (named != arguments.named.end()) {
         value = named->second;
       } else if (parameter.value) {
-        locals_ = {own};  // a default sees the parameters before it
+        variables_.exchange_locals({own});  // a default sees the parameters before it
         value = evaluate(*parameter.value);
       }
       own.emplace_back(parameter.keyword, std::move(value));
     }
-    locals_ = {std::move(own)};
+    variables_.exchange_locals({std::move(own)});
     Text text;
     execute(macro.body, text);
-    locals_ = std::move(outer);
+    variables_.exchange_locals(std::move(outer));
     loop_depth_ = outer_depth;
     return text;
   }
@@ -239,13 +216,15 @@ class Run {
       case ExpressionKind::constant:
         return constant(e);
       case ExpressionKind::name:
-        if (const Value* found = find(e.name)) return *found;
+        if (const Value* found = variables_.find(e.name)) return *found;
         if (is_function(e.name)) return Callable{.name = e.name};
         return Undefined{e.name};
       case ExpressionKind::attribute:
         return attribute(evaluate(*e.parts[0]), e.name);
-      case ExpressionKind::subscript:
-        return subscript(e);
+      case ExpressionKind::subscript: {
+        const Value value = evaluate(*e.parts[0]);
+        return subscript_of(value, evaluate(*e.parts[1]), work_);
+      }
       case ExpressionKind::slice:
         return slice(e);
       case ExpressionKind::call:
@@ -259,9 +238,9 @@ class Run {
         return apply_test(e.name, value, arguments_of(e), work_) != e.negated;
       }
       case ExpressionKind::unary:
-        return unary(e);
+        return unary(e.name, evaluate(*e.parts[0]), work_);
       case ExpressionKind::binary:
-        return binary(e);
+        return binary_of(e);
       case ExpressionKind::comparison:
         return comparison(e);
       case ExpressionKind::conditional:
@@ -309,21 +288,6 @@ class Run {
     return member_of(value, name, work_);
   }
 
-  Value subscript(const Expression& e) {
-    const Value value = evaluate(*e.parts[0]);
-    const Value key = evaluate(*e.parts[1]);
-    if (value.is_undefined() || (key.text() && !value.list()))
-      return member_of(value, key.text() ? key.text()->bytes() : "", work_);
-    const std::int64_t* index = key.integer();
-    const bool is_text = value.text() != nullptr;
-    if (!index || !(value.list() || is_text)) return Undefined{"an index"};
-    const auto size = is_text ? value.text()->characters() : static_cast<std::int64_t>(value.list()->items.size());
-    const std::int64_t at = *index < 0 ? *index + size : *index;
-    if (at < 0 || at >= size) return Undefined{fmt::format("index {} of {} items", *index, size)};
-    if (!is_text) return value.list()->items[static_cast<std::size_t>(at)];
-    return items_of(value, work_)[static_cast<std::size_t>(at)];
-  }
-
   Value slice(const Expression& e) {
     const Value value = evaluate(*e.parts[0]);
     std::optional<std::int64_t> bounds[3];
@@ -334,27 +298,7 @@ class Run {
       if (!bound.integer()) work_.stop(fmt::format("a bound of a slice is {}, not an integer", bound.kind()));
       bounds[i] = *bound.integer();
     }
-    if (value.is_undefined()) member_of(value, "", work_);  // the error that names it
-    if (!value.list() && !value.text()) return Undefined{"a slice"};
-    const std::vector<Value> items = items_of(value, work_);
-    const auto size = static_cast<std::int64_t>(items.size());
-    const std::int64_t step = bounds[2].value_or(1);
-    if (step == 0) work_.stop("the step of a slice is 0");
-    const auto clamp = [&](std::optional<std::int64_t> bound, std::int64_t otherwise) {
-      if (!bound) return otherwise;
-      const std::int64_t at = *bound < 0 ? *bound + size : *bound;
-      return step > 0 ? std::clamp<std::int64_t>(at, 0, size) : std::clamp<std::int64_t>(at, -1, size - 1);
-    };
-    std::vector<Value> taken;
-    const std::int64_t end = clamp(bounds[1], step > 0 ? size : -1);
-    for (std::int64_t i = clamp(bounds[0], step > 0 ? 0 : size - 1); step > 0 ? i < end : i > end;) {
-      taken.push_back(items[static_cast<std::size_t>(i)]);
-      if (__builtin_add_overflow(i, step, &i)) break;
-    }
-    if (value.list()) return taken;
-    Text text;
-    for (const Value& character : taken) text.append(*character.text());
-    return text;
+    return slice_of(value, {.first = bounds[0], .end = bounds[1], .step = bounds[2]}, work_);
   }
 
   Arguments arguments_of(const Expression& e) {
@@ -396,91 +340,13 @@ class Run {
     return call_function(callee.name, arguments, work_);
   }
 
-  Value unary(const Expression& e) {
-    const Value value = evaluate(*e.parts[0]);
-    if (e.name == "not") return !value.truth();
-    if (!value.is_number()) work_.stop(fmt::format("'{}' of {}", e.name, value.kind()));
-    if (value.real()) return e.name == "-" ? -*value.real() : *value.real();
-    const std::int64_t whole = value.integer() ? *value.integer() : *value.boolean();
-    std::int64_t result = whole;
-    if (e.name == "-" && __builtin_sub_overflow(std::int64_t{0}, whole, &result)) work_.stop("a number is too large");
-    return result;
-  }
-
-  Value binary(const Expression& e) {
+  Value binary_of(const Expression& e) {
     Value left = evaluate(*e.parts[0]);
     if (e.name == "and") return left.truth() ? evaluate(*e.parts[1]) : left;
     if (e.name == "or") return left.truth() ? left : evaluate(*e.parts[1]);
     const Value right = evaluate(*e.parts[1]);
     work_.line = e.line;
-    if (e.name == "~") return concatenated(printed(left, work_), printed(right, work_));
-    if (e.name == "+" && left.text() && right.text()) return concatenated(*left.text(), *right.text());
-    if (e.name == "+" && left.list() && right.list()) {
-      std::vector<Value> items = items_of(left, work_);
-      const std::vector<Value> more = items_of(right, work_);
-      items.insert(items.end(), more.begin(), more.end());
-      return items;
-    }
-    if (e.name == "*" && left.text() && (right.integer() || right.boolean())) return repeated(*left.text(), right);
-    if (e.name == "*" && right.text() && (left.integer() || left.boolean())) return repeated(*right.text(), left);
-    if (left.is_number() && right.is_number()) return arithmetic(e.name[0], e.name == "//", left, right);
-    if (left.is_undefined() || right.is_undefined())
-      work_.stop(fmt::format("'{}' is undefined", (left.is_undefined() ? left : right).undefined().name));
-    work_.stop(fmt::format("'{}' of {} and {} is not supported", e.name, left.kind(), right.kind()));
-  }
-
-  Value concatenated(const Text& left, const Text& right) {
-    work_.spend_bytes(left.size() + right.size());
-    Text text = left;
-    text.append(right);
-    return text;
-  }
-
-  Value repeated(const Text& text, const Value& count) {
-    const std::int64_t times = std::max<std::int64_t>(static_cast<std::int64_t>(std::min(count.as_double(), 1e9)), 0);
-    work_.spend(static_cast<std::uint64_t>(times));
-    work_.spend_bytes(static_cast<std::uint64_t>(times) * text.size());
-    Text result;
-    for (std::int64_t i = 0; i < times; ++i) result.append(text);
-    return result;
-  }
-
-  Value arithmetic(char sign, bool floors, const Value& left, const Value& right) {
-    const bool whole = !left.real() && !right.real();
-    const double a = left.as_double(), b = right.as_double();
-    if ((sign == '/' || sign == '%') && b == 0) work_.stop("a division by 0");
-    if (!whole || (sign == '/' && !floors)) {
-      switch (sign) {
-        case '+':
-          return a + b;
-        case '-':
-          return a - b;
-        case '*':
-          return a * b;
-        case '/':
-          return floors ? std::floor(a / b) : a / b;
-        default:
-          return a - b * std::floor(a / b);
-      }
-    }
-    const auto integer_of = [](const Value& v) { return v.integer() ? *v.integer() : std::int64_t{*v.boolean()}; };
-    const std::int64_t m = integer_of(left), n = integer_of(right);
-    std::int64_t result = 0;
-    bool overflow = false;
-    if (sign == '+') {
-      overflow = __builtin_add_overflow(m, n, &result);
-    } else if (sign == '-') {
-      overflow = __builtin_sub_overflow(m, n, &result);
-    } else if (sign == '*') {
-      overflow = __builtin_mul_overflow(m, n, &result);
-    } else if (n == -1) {  // INT64_MIN / -1 is none
-      overflow = sign == '/' && __builtin_sub_overflow(std::int64_t{0}, m, &result);
-    } else {  // Python rounds down
-      const bool down = m % n != 0 && (m < 0) != (n < 0);
-      result = sign == '/' ? m / n - down : m % n + (down ? n : 0);
-    }
-    if (overflow) work_.stop("a number is too large");
-    return result;
+    return binary(left, e.name, right, work_);
   }
 
   Value comparison(const Expression& e) {
@@ -488,25 +354,14 @@ class Run {
     for (std::size_t i = 0; i < e.operators.size(); ++i) {
       Value right = evaluate(*e.parts[i + 1]);
       work_.line = e.line;
-      if (!holds(left, e.operators[i], right)) return false;
+      if (!compares(left, e.operators[i], right, work_)) return false;
       left = std::move(right);
     }
     return true;
   }
 
-  bool holds(const Value& left, const std::string& sign, const Value& right) {
-    if (sign == "==") return equal(left, right, work_);
-    if (sign == "!=") return !equal(left, right, work_);
-    if (sign == "<") return less(left, right, work_);
-    if (sign == ">") return less(right, left, work_);
-    if (sign == "<=") return less(left, right, work_) || equal(left, right, work_);
-    if (sign == ">=") return less(right, left, work_) || equal(left, right, work_);
-    return contains(right, left, work_) == (sign == "in");
-  }
-
   Work work_;
-  Variables globals_;
-  std::vector<Variables> locals_;
+  Scopes variables_;
   std::int64_t loop_depth_ = 0;
   int depth_ = 0;
 };

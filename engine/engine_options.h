@@ -1,0 +1,72 @@
+// What an engine is made with, and what a rebuild of it may change.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/device/step_slots.h"
+#include "engine/schedule/pipeline.h"
+#include "engine/step_record.h"
+
+namespace nodewright {
+
+// Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
+// takes about a second.
+inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
+
+struct EngineOptions {
+  int max_batch = 8;  // requests served at once, and rows of the largest decode step
+  // Tokens of a step with a prompt's: first the rows that decode, then chunks of prompts, at least one token. So no row
+  // waits longer for its next token than such a step takes. 0: 512, on the CPU driver 64; no more than the largest
+  // bucket where buckets are given.
+  int step_tokens = 0;
+  // drained: prompts go apart, each step of them alone in flight, as soon as nothing else is (the Kestrel document's
+  // form).
+  Schedule schedule = Schedule::mixed;
+  // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
+  std::vector<int> buckets;
+  bool exact_buckets = false;  // without such a list, every size up to max_batch: no step of decoding rows is padded
+  int64_t max_context = 0;     // tokens of prompt and outputs
+  // Pages of the cache; 0: enough for max_batch requests of max_context tokens or, with a memory limit, what it leaves.
+  int64_t pages = 0;
+  uint64_t memory_limit = 0;       // bytes of weights, state, graphs and pages; 0: none
+  bool prefix_cache = true;        // prompts that begin alike share pages
+  Reserve reserve = Reserve::all;  // pages of a request when it is admitted
+  bool choices = false;            // requests may ask for ChoiceOptions: memory and a small graph a bucket more
+  HiddenStates hidden = HiddenStates::none;  // the most that requests may ask for: a buffer and a node a graph more
+  int depth = kSlots;                        // steps in flight; 1: no pipelining
+  int64_t step_timeout_ms = 0;               // a step that takes longer fails the engine; 0: it is waited for
+  Numerics numerics = Numerics::fast;  // invariant: a request's tokens do not depend on the buckets it passes through
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
+  bool allow_eager = false;  // more rows than the largest bucket are launched node by node, not refused
+  std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
+  std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
+  std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
+  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
+  int64_t products_from = kProductsFromRows;
+  std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
+  PrefillForm prefill = PrefillForm::graph;
+  // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
+  // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
+  int speculate = 0;
+  // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
+  std::optional<uint64_t> seed;
+  // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
+  std::function<std::vector<int32_t>(const Request&)> drafts = {};
+};
+
+// What a rebuild may change.
+struct GraphOptions {
+  std::vector<int> buckets;  // as in EngineOptions
+  bool exact_buckets = false;
+  RunMode mode = RunMode::explicit_;
+  EdgePolicy policy = EdgePolicy::programmatic;
+  HiddenStates hidden = HiddenStates::none;  // no less than open requests ask for
+};
+
+}  // namespace nodewright

@@ -1,0 +1,147 @@
+#include "engine/engine_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/option_range.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// The most that a request may own at once.
+int64_t pages_of_request(const EngineOptions& options, const ModelConfig& config) {
+  return KvPool(pool_options(options, config, 0)).most_pages(options.max_context);
+}
+
+int64_t pages_of(const EngineOptions& options, const ModelConfig& config) {
+  if (options.pages > 0 || options.memory_limit > 0) return options.pages;
+  return options.max_batch * pages_of_request(options, config);
+}
+
+// Of a request in a step. What repeats for longer is taken in the next one.
+constexpr int kMostDrafts = 16;
+
+// Past so many rows a step no longer reads weights alone: a draft is not nearly free there.
+constexpr int64_t kDraftRows = 64;
+
+// The most tokens that decode steps may have, and those for which there are graphs by default.
+int64_t drafted_rows_of(const EngineOptions& options) { return int64_t{options.max_batch} * (1 + options.speculate); }
+int decode_rows_of(const EngineOptions& options) {
+  return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
+}
+
+// By default every size that a batch may have, padded or not, and past it some for prompts and drafts.
+BucketSet buckets_of(const EngineOptions& options) {
+  if (!options.buckets.empty()) return BucketSet(options.buckets);
+  const BucketSet of_batches =
+      options.exact_buckets ? BucketSet::every(options.max_batch) : BucketSet::up_to(options.max_batch);
+  const auto [fewer, more] = std::minmax({options.step_tokens, decode_rows_of(options)});
+  return of_batches.extended_to(fewer).extended_to(more);
+}
+
+// The buckets that steps of at most `most` tokens use: up to the one that holds so many.
+BucketSet up_to(const BucketSet& buckets, int most) {
+  std::vector<int> sizes;
+  for (const int size : buckets.sizes()) {
+    sizes.push_back(size);
+    if (size >= most) break;
+  }
+  return BucketSet(std::move(sizes));
+}
+
+// For a batch and, where there is one, for its drafts: no bucket that is larger than both.
+BucketSet decode_buckets_of(const EngineOptions& options) {
+  const BucketSet buckets = buckets_of(options);
+  int most = options.max_batch;
+  for (const int size : buckets.sizes())
+    if (size <= decode_rows_of(options)) most = std::max(most, size);
+  return up_to(buckets, most);
+}
+
+int64_t most_sampled_of(const EngineOptions& options) {
+  const int64_t drafted = std::min<int64_t>(decode_buckets_of(options).largest(), drafted_rows_of(options));
+  return std::max<int64_t>(options.max_batch, drafted);
+}
+
+}  // namespace
+
+const EngineOptions& checked_options(const EngineOptions& options, const ModelConfig& config) {
+  check_option("max batch", options.max_batch, 1, kMostRows);
+  check_option("step tokens", options.step_tokens, 0, kMostRows);
+  check_option("max context", options.max_context, 1, config.max_position);
+  check_option("pages", options.pages, 0, INT32_MAX);
+  check_option("speculate", options.speculate, 0, kMostDrafts);
+  check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
+  for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
+  if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
+    throw Error({.doing = "use option",
+                 .object = "buckets",
+                 .detail = fmt::format("the largest is {}, and max batch is {}", std::ranges::max(options.buckets),
+                                       options.max_batch),
+                 .advice = fmt::format("a bucket of {}, a max batch of {}, or allow eager for steps without a graph",
+                                       options.max_batch, std::ranges::max(options.buckets)),
+                 .fault = Fault::usage});
+  return options;
+}
+
+EngineOptions completed_options(EngineOptions options, const ModelConfig& config, const Device& device) {
+  checked_options(options, config);
+  if (options.step_tokens == 0) {
+    const int64_t usual = device.driver().is_cpu() ? kStepTokensOnCpu : kStepTokens;
+    options.step_tokens = static_cast<int>(std::min(usual, options.max_batch * options.max_context));
+    if (!options.buckets.empty())
+      options.step_tokens = std::min(options.step_tokens, std::ranges::max(options.buckets));
+  }
+  return options;
+}
+
+KvPoolOptions pool_options(const EngineOptions& options, const ModelConfig& config, int64_t pages) {
+  return {.pages = pages,
+          .page_tokens = kPageTokens,
+          .sequences = options.max_batch,
+          .prefix_cache = options.prefix_cache,
+          .window = config.window_of_all(),
+          .chunk = options.step_tokens,
+          .chunks_follow = options.schedule == Schedule::mixed && options.depth > 1,
+          .side_window = config.page_groups() > 1 ? config.window : 0,
+          .longest = options.max_context};
+}
+
+SchedulerOptions scheduling_options(const EngineOptions& options) {
+  return {.decode_buckets = decode_buckets_of(options),
+          .prefill_buckets = up_to(buckets_of(options), std::max(options.step_tokens, options.max_batch)),
+          .schedule = options.schedule,
+          .allow_eager = options.allow_eager,
+          .most_sampled = most_sampled_of(options),
+          .step_tokens = options.step_tokens};
+}
+
+StepSlotsOptions slot_options(const EngineOptions& options, const ModelConfig& config) {
+  return {.buckets = buckets_of(options),
+          .eager_rows = eager_rows_of(options),
+          .max_context = options.max_context,
+          .sequences = options.max_batch,
+          .most_sampled = most_sampled_of(options),
+          .pages = pages_of(options, config),
+          .window_pages = KvPool(pool_options(options, config, 0)).window_pages().total(),
+          .request_pages = pages_of_request(options, config),
+          .memory_limit = options.memory_limit,
+          .numerics = options.numerics,
+          .choices = options.choices,
+          .hidden = options.hidden,
+          .tuning = options.tuning,
+          .mode = options.mode,
+          .policy = options.policy,
+          .built = options.built,
+          .products_from = options.products_from,
+          .prefill = options.prefill};
+}
+
+int eager_rows_of(const EngineOptions& options) {
+  return options.max_batch > buckets_of(options).largest() ? options.max_batch : 0;
+}
+
+}  // namespace nodewright

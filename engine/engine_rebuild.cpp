@@ -1,0 +1,90 @@
+// Graphs and weights of an engine, replaced while it is paused.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine.h"
+#include "engine/engine_parts.h"
+#include "engine/option_range.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// What the cache holds, and what requests were checked against, must fit the new weights.
+void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t max_context) {
+  const auto same = [](const char* name, int64_t is, int64_t was) {
+    if (is != was)
+      throw Error({.doing = "replace weights",
+                   .object = name,
+                   .detail = fmt::format("it is {}, and the engine was made for {}", is, was),
+                   .advice = "an engine of its own for a model of another shape",
+                   .fault = Fault::usage});
+  };
+  same("layers", next.layers, now.layers);
+  same("kv heads", next.kv_heads, now.kv_heads);
+  same("head_dim", next.head_dim, now.head_dim);
+  same("vocabulary", next.vocab, now.vocab);
+  same("window of all layers", next.window_of_all(), now.window_of_all());
+  same("layers with a window", next.sliding_layers(), now.sliding_layers());
+  same("window", next.window, now.window);
+  check_option("max context", max_context, 1, next.max_position);
+}
+
+void check_gives(HiddenStates hidden, const Request& request) {
+  if (request.spec().hidden <= hidden) return;
+  throw Error({.doing = "rebuild graphs",
+               .object = "hidden",
+               .detail = fmt::format("it is {}, and request {} asks for {} hidden states", name_of(hidden),
+                                     request.id(), name_of(request.spec().hidden)),
+               .advice = fmt::format("hidden states {}, or cancel the request", name_of(request.spec().hidden)),
+               .fault = Fault::usage});
+}
+
+}  // namespace
+
+void Engine::resume() { pipeline_.resume(std::exchange(rebuilt_, PipelineState::Rebuilt::nothing)); }
+
+void Engine::rebuild_graphs(const GraphOptions& graphs) {
+  demand_paused("rebuild graphs");
+  for (const RequestId id : pipeline_.waiting()) check_gives(graphs.hidden, *pipeline_.find(id));
+  for (const RequestId id : pipeline_.admitted()) check_gives(graphs.hidden, *pipeline_.find(id));
+  EngineOptions options = options_;
+  options.hidden = graphs.hidden;
+  options.buckets = graphs.buckets;
+  options.exact_buckets = graphs.exact_buckets;
+  options.mode = graphs.mode;
+  options.policy = graphs.policy;
+  options_ = checked_options(options, model_->config());
+  scheduling_ = scheduling();
+  rebuild(std::max(rebuilt_, PipelineState::Rebuilt::graphs));
+}
+
+void Engine::replace_weights(const DecoderModel& model) {
+  demand_paused("replace weights");
+  check_same_shape(model_->config(), model.config(), options_.max_context);
+  model_ = &model;
+  rebuild(PipelineState::Rebuilt::weights);
+}
+
+void Engine::demand_paused(const char* doing) const {
+  if (pipeline_.mode() != PipelineMode::paused)
+    throw Error({.doing = doing,
+                 .object = "engine",
+                 .detail = pipeline_.describe(),
+                 .advice = "pause(), and advance() until nothing is in flight"});
+}
+
+void Engine::rebuild(PipelineState::Rebuilt rebuilt) {
+  try {
+    slots_.rebuild(*model_, slot_options(options_, model_->config()));
+    for (const RequestId id : pipeline_.admitted()) set_counts(*pipeline_.find(id));
+  } catch (const Error& error) {
+    pipeline_.fail(error.what());
+    throw;
+  }
+  rebuilt_ = rebuilt;
+}
+
+}  // namespace nodewright
