@@ -99,7 +99,7 @@ struct Run {
   int first_position, last_position;  // of the run
   int oldest;                         // first key that any row of it attends to
   int window;                         // keys attended; 0: all
-  int warp_first, warp_last;          // positions of the warp's rows in the run; none where last < first
+  int warp_first, warp_last;          // positions of the warp's rows in the run; last: -1 where it has none
   bool whole;                         // all of the warp's rows are in the run
   int position[2];                    // of this lane's rows
   bool holds[2];                      // whether they are in the run
@@ -145,12 +145,12 @@ struct RowSums {
   }
 
   // Of kPartKeys keys, the first of which is key `key0`.
-  NODEWRIGHT_DEVICE void attend(const Queries& queries, const bf16* keys, const bf16* part_values, const Run& run,
-                                int key0) {
+  NODEWRIGHT_DEVICE void attend(const Queries& queries, const bf16* keys, const Run& run, int key0) {
+    const bf16* const part_values = keys + kPageKeys * kStride;
     const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
     float scores[kPartKeys / 16][1][2][4] = {};
     multiply_rows<kSteps>(
-        scores, [&](uint32_t(&left)[4], int step) { queries.operand(left, step); },
+        scores, [&queries](uint32_t(&left)[4], int step) { queries.operand(left, step); },
         [&](int n, int step) {
           return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
         });
@@ -208,7 +208,8 @@ NODEWRIGHT_DEVICE Run run_of(const AttendTiles& args, const WarpRows& warp, int 
   run.window = static_cast<int>(args.window);
   run.oldest = run.window > 0 && run.first_position >= run.window ? run.first_position - run.window + 1 : 0;
   const int own_first = warp.first > first ? warp.first : first, own_end = warp.end < end ? warp.end : end;
-  run.warp_first = run.first_position + (own_first - first), run.warp_last = run.first_position + (own_end - 1 - first);
+  run.warp_first = run.first_position + (own_first - first),
+  run.warp_last = own_first < own_end ? run.first_position + (own_end - 1 - first) : -1;
   run.whole = own_first == warp.first && own_end == warp.first + 16;
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int r = 0; r < 2; ++r) {
@@ -229,8 +230,7 @@ NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const
   };
   request(tiles, run.oldest / kPageKeys);
   for (int page = run.oldest / kPageKeys; page * kPageKeys <= run.last_position; ++page, stage ^= kHeld - 1) {
-    const bool goes_on = (page + 1) * kPageKeys <= run.last_position;
-    if (kHeld > 1 && goes_on) {
+    if (kHeld > 1 && (page + 1) * kPageKeys <= run.last_position) {
       request(tiles + (stage ^ 1) * 2 * kPageKeys * kStride, page + 1);
       copies.template wait<1>();
     } else {
@@ -240,11 +240,11 @@ NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const
     const bf16* keys = tiles + stage * 2 * kPageKeys * kStride;
     for (int part = 0; part < kPageKeys; part += kPartKeys) {
       const int key0 = page * kPageKeys + part;
-      if (run.warp_last < run.warp_first || key0 > run.warp_last) break;
-      sums.attend(queries, keys + part * kStride, keys + (kPageKeys + part) * kStride, run, key0);
+      if (key0 > run.warp_last) break;
+      sums.attend(queries, keys + part * kStride, run, key0);
     }
     __syncthreads();  // the next page but one overwrites this one, or the next
-    if (kHeld == 1 && goes_on) request(tiles, page + 1);
+    if (kHeld == 1 && (page + 1) * kPageKeys <= run.last_position) request(tiles, page + 1);
   }
 }
 
