@@ -156,7 +156,7 @@ def bucket_graphs(results):
 def graph_targets(results):
     """[(source, what, unit, most, [value of each run])]"""
     found = []
-    for name, count in ((GRAPH_TARGETS, 6), (GRAPH_LIBRARY[0], 5), (GRAPH_LIBRARY[1], 6)):
+    for name, count in ((GRAPH_TARGETS, 6), (GRAPH_LIBRARY[0], 6), (GRAPH_LIBRARY[1], 6)):
         source = results(name)
         rows = re.findall(r"^(\S.*?) {2,}([\d.]+) (us|bytes) +at most ([\d.]+) +(?:met|MISSED)$", source.text, re.M)
         targets = {}
