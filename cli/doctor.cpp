@@ -8,13 +8,13 @@
 #include "cli/command.h"
 #include "engine/byte_size.h"
 #include "models/tuning/step_tuning.h"
+#include "runtime/calls/matmul_library.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
-#include "runtime/host_compiler.h"
 #include "runtime/kernel_cache.h"
-#include "runtime/matmul_library.h"
-#include "runtime/nvrtc.h"
+#include "runtime/kernels/host_compiler.h"
+#include "runtime/kernels/nvrtc.h"
 
 namespace nodewright::cli {
 namespace {

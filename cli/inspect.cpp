@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/read_bandwidth.h"
 #include "bench/spread.h"
+#include "bench/steps/read_bandwidth.h"
 #include "cli/command.h"
 #include "cli/options/tuning_choice.h"
 #include "cli/output/standard_output.h"

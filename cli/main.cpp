@@ -10,8 +10,8 @@
 #include "cli/options/path_checks.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
+#include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
-#include "runtime/host_heap.h"
 
 namespace {
 

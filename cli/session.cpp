@@ -12,9 +12,9 @@
 #include "cli/interruption.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
+#include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
-#include "runtime/host_heap.h"
-#include "runtime/image_store.h"
+#include "runtime/kernels/image_store.h"
 
 namespace nodewright::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/step_tuner.h"
+#include "bench/steps/step_tuner.h"
 #include "cli/command.h"
 #include "cli/interruption.h"
 #include "cli/options/tuning_choice.h"

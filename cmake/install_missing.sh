@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cuda_wheels=build/cuda-wheels
-cuda_release=13.0  # of the entries that runtime/driver_entries.h asks for; a later 13.x serves as well
+cuda_release=13.0  # of the entries that runtime/calls/driver_entries.h asks for; a later 13.x serves as well
 
 main() {
   local packages=()

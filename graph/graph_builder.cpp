@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "graph/hazard_check.h"
-#include "graph/launch_rules.h"
+#include "graph/nodes/launch_rules.h"
 
 namespace nodewright {
 namespace {

@@ -21,13 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include "graph/edge_derivation.h"
-#include "graph/hazard_tracker.h"
+#include "graph/dump/name_table.h"
+#include "graph/edges/edge_derivation.h"
+#include "graph/edges/hazard_tracker.h"
 #include "graph/launch_arguments.h"
-#include "graph/name_table.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
-#include "runtime/live_buffers.h"
+#include "runtime/buffers/live_buffers.h"
 
 namespace nodewright {
 

@@ -12,7 +12,8 @@
 
 namespace nodewright {
 
-// none: every layer is shown. layers: of layers that are the same block (graph/plan_fold.h) only the first is shown.
+// none: every layer is shown. layers: of layers that are the same block (graph/edges/plan_fold.h) only the first is
+// shown.
 enum class Fold : uint8_t { none, layers };
 
 // A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen, <~ in or inout that
@@ -25,14 +26,15 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 // One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// {"name", "facts", "hash" (graph/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
+// {"name", "facts", "hash" (graph/edges/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
 // "access"}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about": the facts, "folds", "timings": as
 // graph/plan_timings.h has them, or null}
-// "peak" and "needed" are those of graph/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds" is
+// "peak" and "needed" are those of graph/edges/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds"
+// is
 // {"runs": [{"first", "count", "times"}], "bodies": {node id: [the same for each plan inside it]}}: from node `first`,
-// `times` blocks of `count` nodes that are the same (graph/plan_fold.h).
+// `times` blocks of `count` nodes that are the same (graph/edges/plan_fold.h).
 // A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "request" (the kernel with its
 // constants) where a KernelCache made it, "attributes" {"cluster", "cooperative", "priority",
 // "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments": [{"field", "role", "type",

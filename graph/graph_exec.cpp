@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/host_call.h"
-#include "graph/node_parameters.h"
-#include "graph/stopwatch.h"
-#include "runtime/child_ownership.h"
+#include "graph/nodes/host_call.h"
+#include "graph/nodes/node_parameters.h"
+#include "graph/run/stopwatch.h"
+#include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {

@@ -16,14 +16,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "graph/allocated_memory.h"
-#include "graph/buffer_watch.h"
+#include "graph/edges/allocated_memory.h"
 #include "graph/exec_budget.h"
-#include "graph/graph_handle.h"
-#include "graph/host_call.h"
 #include "graph/launch_arguments.h"
-#include "graph/library_nodes.h"
 #include "graph/node.h"
+#include "graph/nodes/graph_handle.h"
+#include "graph/nodes/host_call.h"
+#include "graph/nodes/library_nodes.h"
+#include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"

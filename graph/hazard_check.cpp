@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "graph/edge_derivation.h"
-#include "graph/reachability.h"
+#include "graph/edges/edge_derivation.h"
+#include "graph/edges/reachability.h"
 
 namespace nodewright {
 namespace {

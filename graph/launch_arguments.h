@@ -25,7 +25,7 @@
 
 #include "graph/uses.h"
 #include "runtime/foreign_kernel.h"
-#include "runtime/parameter_layout.h"
+#include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {
 

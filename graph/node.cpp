@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "graph/name_table.h"
+#include "graph/dump/name_table.h"
 
 namespace nodewright {
 

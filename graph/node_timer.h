@@ -1,5 +1,5 @@
 // Times every node of a plan without a profiler: launches the plan and its timed twin in turns and reads the twin's
-// stamps (graph/timed_twin.h).
+// stamps (graph/run/timed_twin.h).
 //
 //   NodeTimer timer(plan, kernels, stream);
 //   const PlanTimings timings = timer.measure({.samples = 30});
@@ -25,7 +25,7 @@
 
 #include "graph/graph_exec.h"
 #include "graph/plan_timings.h"
-#include "graph/timed_twin.h"
+#include "graph/run/timed_twin.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -37,7 +37,7 @@ struct NodeTimerOptions {
   // Called before every launch, with the stream idle, when launches use up what the host prepares. Launches are not
   // back to back then.
   std::function<void()> before_launch;
-  // The device's read bandwidth in bytes per second, asked for once a sample: bench/read_bandwidth.h.
+  // The device's read bandwidth in bytes per second, asked for once a sample: bench/steps/read_bandwidth.h.
   std::function<double()> read_peak;
 };
 

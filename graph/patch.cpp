@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/launch_rules.h"
-#include "graph/node_parameters.h"
+#include "graph/nodes/launch_rules.h"
+#include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "graph/dump_reader.h"
+#include "graph/dump/dump_reader.h"
 
 namespace nodewright {
 namespace {

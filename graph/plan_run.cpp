@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/eager_run.h"
+#include "graph/run/eager_run.h"
 
 namespace nodewright {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <variant>
 
-#include "graph/captured_run.h"
 #include "graph/graph_exec.h"
+#include "graph/run/captured_run.h"
 
 namespace nodewright {
 

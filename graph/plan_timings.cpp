@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "graph/plan_hash.h"
+#include "graph/edges/plan_hash.h"
 
 namespace nodewright {
 namespace {

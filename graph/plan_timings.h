@@ -60,8 +60,8 @@ struct CriticalPath {
 };
 CriticalPath critical_path(const Plan& plan, const PlanTimings& timings);
 
-// {"plan", "plan_hash" (graph/plan_hash.h), "samples", "step_us", "plain_step_us", "peak_bytes_per_s", "bracket_us",
-// "clock_step_us", "critical_path_us", "critical_path": [node],
+// {"plan", "plan_hash" (graph/edges/plan_hash.h), "samples", "step_us", "plain_step_us", "peak_bytes_per_s",
+// "bracket_us", "clock_step_us", "critical_path_us", "critical_path": [node],
 //  "nodes": [{"node", "name", "layer", "kernel", "time_us", "span_us", "overlap_us", "start_us", "end_us",
 //             "waited_us", "bracketed", "bytes", "bytes_per_s", "share_of_peak", "bodies": [{"nodes": the same}]}],
 //  "layers": [{"layer", "nodes", "time_us", "bytes", "bytes_per_s", "share_of_peak"}]}

@@ -261,34 +261,93 @@ constexpr bool holds_raw_pointers() {
   }(std::type_identity<Pointers>());
 }
 
-// Calls f(FieldInfo, const Field&) for every field of `args`, in order.
+namespace field_visit_detail {
+
+// Whether a field is a struct with fields that have roles, itself or in a struct of its own: visitors see those.
+template <class F>
+constexpr bool holds_roles() {
+  if constexpr (RoleOf<F>::role != Role::scalar || !std::is_class_v<F> || alignof(F) < alignof(RoleField)) {
+    return false;
+  } else if constexpr (KernelArgs<F>) {
+    using Pointers = decltype(field_pointers(std::declval<F&>()));
+    return []<class... Inner>(std::type_identity<std::tuple<Inner*...>>) {
+      return ((RoleOf<Inner>::role != Role::scalar || holds_roles<Inner>()) || ...);
+    }(std::type_identity<Pointers>());
+  } else {
+    return false;
+  }
+}
+
+// Names of fields from the argument struct on: "x", "from.x".
+struct OutsideOfAll {
+  static constexpr std::string_view text{};
+};
+template <class Outside, class A, size_t I>
+struct FieldPath {
+  static constexpr std::string_view last = field_name<A, I>();
+  static constexpr size_t before = Outside::text.empty() ? 0 : Outside::text.size() + 1;
+  static constexpr std::array<char, before + last.size()> characters = [] {
+    std::array<char, before + last.size()> all{};
+    for (size_t i = 0; i < Outside::text.size(); ++i) all[i] = Outside::text[i];
+    if (before > 0) all[before - 1] = '.';
+    for (size_t i = 0; i < last.size(); ++i) all[before + i] = last[i];
+    return all;
+  }();
+  static constexpr std::string_view text{characters.data(), characters.size()};
+};
+
+template <class Outside, class A, class Function>
+void visit_fields(const A& args, size_t offset, Function& f) {
+  const auto pointers = field_pointers(args);
+  const auto visit = [&]<size_t I>(std::integral_constant<size_t, I>) {
+    const auto& field = *std::get<I>(pointers);
+    using Field = std::remove_cvref_t<decltype(field)>;
+    using Path = FieldPath<Outside, A, I>;
+    const auto at =
+        offset + static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
+    if constexpr (holds_roles<Field>())
+      visit_fields<Path>(field, at, f);
+    else
+      f(FieldInfo{Path::text, at, sizeof(Field), RoleOf<Field>::role, RoleOf<Field>::element_bytes,
+                  element_type<Field>(), is_optional<Field>},
+        field);
+  };
+  [&]<size_t... I>(std::index_sequence<I...>) { (visit(std::integral_constant<size_t, I>()), ...); }
+  (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>());
+}
+
+// Fields that visitors see.
+template <class A>
+constexpr size_t count_visited() {
+  using Pointers = decltype(field_pointers(std::declval<A&>()));
+  return []<class... F>(std::type_identity<std::tuple<F*...>>) {
+    const auto of = []<class One>(std::type_identity<One>) {
+      if constexpr (holds_roles<One>())
+        return count_visited<One>();
+      else
+        return size_t{1};
+    };
+    return (of(std::type_identity<F>()) + ...);
+  }(std::type_identity<Pointers>());
+}
+
+}  // namespace field_visit_detail
+
+// Calls f(FieldInfo, const Field&) for every field of `args`, in order. A field that is a struct with roles in it
+// stands for its own fields, named as in the source: "from.x".
 template <KernelArgs A, class Function>
 void for_each_field(const A& args, Function&& f) {
   static_assert(!holds_raw_pointers<A>(),
                 "a field is a raw pointer, or a struct that may hold one, and says nothing about what the kernel does "
                 "there: make it Frozen<T>, In<T>, Out<T>, InOut<T>, Settled<T> or SettledInOut<T>");
-  const auto pointers = field_visit_detail::field_pointers(args);
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (
-        [&] {
-          const auto& field = *std::get<I>(pointers);
-          using Field = std::remove_cvref_t<decltype(field)>;
-          const auto offset =
-              static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
-          f(FieldInfo{field_visit_detail::field_name<A, I>(), offset, sizeof(Field), RoleOf<Field>::role,
-                      RoleOf<Field>::element_bytes, element_type<Field>(), is_optional<Field>},
-            field);
-        }(),
-        ...);
-  }
-  (std::make_index_sequence<std::tuple_size_v<decltype(pointers)>>{});
+  field_visit_detail::visit_fields<field_visit_detail::OutsideOfAll>(args, 0, f);
 }
 
-// The fields of an A, in order; static.
+// The fields of an A, in order, as for_each_field visits them; static.
 template <KernelArgs A>
 std::span<const FieldInfo> fields_of() {
   static const auto fields = [] {
-    std::array<FieldInfo, field_visit_detail::count_fields<A>()> all{};
+    std::array<FieldInfo, field_visit_detail::count_visited<A>()> all{};
     size_t next = 0;
     for_each_field(A{}, [&](const FieldInfo& info, const auto&) { all[next++] = info; });
     return all;

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string_view>
 
+#include "runtime/calls/interposer.h"
 #include "runtime/context_guard.h"
 #include "runtime/device.h"
-#include "runtime/interposer.h"
 
 namespace nodewright {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "runtime/driver_entries.h"
+#include "runtime/calls/driver_entries.h"
 
 static_assert(CUDA_VERSION >= 12080, "Nodewright needs the headers of CUDA 12.8 or later");
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/calls/library.h"
 #include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
-#include "runtime/kernel_parameters.h"
-#include "runtime/library.h"
+#include "runtime/kernels/kernel_parameters.h"
 
 namespace nodewright {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/parameter_layout.h"
+#include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {
 

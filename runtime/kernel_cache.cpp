@@ -7,15 +7,15 @@
 #include <set>
 #include <utility>
 
+#include "runtime/calls/library.h"
 #include "runtime/context_guard.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
-#include "runtime/host_compiler.h"
-#include "runtime/kernel_parameters.h"
-#include "runtime/kernel_waits.h"
-#include "runtime/library.h"
-#include "runtime/nvrtc.h"
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
+#include "runtime/kernels/host_compiler.h"
+#include "runtime/kernels/kernel_parameters.h"
+#include "runtime/kernels/kernel_waits.h"
+#include "runtime/kernels/nvrtc.h"
 
 namespace nodewright {
 namespace {

@@ -19,20 +19,20 @@
 #include "kernels_src/field_visit.h"
 #include "kernels_src/launch_shape.h"
 #include "runtime/device.h"
-#include "runtime/image_store.h"
 #include "runtime/inline_kernel.h"
 #include "runtime/kernel_request.h"
-#include "runtime/parameter_layout.h"
+#include "runtime/kernels/image_store.h"
+#include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {
 
 // A kernel that the driver has loaded, and what is known of its code.
 struct LoadedKernel {
-  std::string name;                  // for reports
-  KernelRequest request;             // what it was made from; no name for a kernel that no cache has made
-  CUfunction function = nullptr;     // the driver's handles of it: a function,
-  CUkernel kernel = nullptr;         // and a kernel, or null
-  bool waits_for_inputs = false;     // on every path (runtime/kernel_waits.h): a programmatic in-edge is allowed
+  std::string name;               // for reports
+  KernelRequest request;          // what it was made from; no name for a kernel that no cache has made
+  CUfunction function = nullptr;  // the driver's handles of it: a function,
+  CUkernel kernel = nullptr;      // and a kernel, or null
+  bool waits_for_inputs = false;  // on every path (runtime/kernels/kernel_waits.h): a programmatic in-edge is allowed
   bool releases_after_wait = false;  // and lets dependents start only behind that, or when it ends
   int registers = 0;                 // per thread
   uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0

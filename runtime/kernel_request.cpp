@@ -9,7 +9,7 @@
 #include <ranges>
 
 #include "runtime/error.h"
-#include "runtime/include_lines.h"
+#include "runtime/kernels/include_lines.h"
 
 namespace nodewright {
 namespace {

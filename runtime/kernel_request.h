@@ -13,7 +13,7 @@
 
 #include "kernels_src/kernel_sources.h"
 #include "kernels_src/launch_shape.h"
-#include "runtime/content_hash.h"
+#include "runtime/kernels/content_hash.h"
 
 namespace nodewright {
 

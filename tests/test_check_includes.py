@@ -53,7 +53,7 @@ class Includes(unittest.TestCase):
 
     def test_base_and_text_see_of_runtime_the_error_alone(self):
         for path in ("base/a.cpp", "text/chat/a.cpp"):
-            for target in ("runtime/parallel.h", "runtime/error.cpp", "graph/b.h", "kernels_src/norm.h"):
+            for target in ("runtime/host/parallel.h", "runtime/error.cpp", "graph/b.h", "kernels_src/norm.h"):
                 self.assert_rejected(path, target)
 
     def test_top_folders_do_not_include_each_other(self):
@@ -73,9 +73,9 @@ class Includes(unittest.TestCase):
 
     def test_the_cpu_driver_is_seen_through_its_api_only(self):
         self.assert_allowed("runtime/driver.cpp", "runtime/cpu_driver/cpu_driver_api.h")
-        self.assert_allowed("runtime/cpu_driver/fiber.cpp", "runtime/cpu_driver/fiber.h")
-        self.assert_rejected("runtime/driver.cpp", "runtime/cpu_driver/fiber.h")
-        self.assert_rejected("engine/a.cpp", "runtime/cpu_driver/worker_pool.h")
+        self.assert_allowed("runtime/cpu_driver/blocks/fiber.cpp", "runtime/cpu_driver/blocks/fiber.h")
+        self.assert_rejected("runtime/driver.cpp", "runtime/cpu_driver/blocks/fiber.h")
+        self.assert_rejected("engine/a.cpp", "runtime/cpu_driver/work/worker_pool.h")
 
     def test_a_quoted_include_names_its_folder(self):
         self.assert_rejected("graph/a.cpp", "node.h")

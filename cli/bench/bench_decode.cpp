@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/decode_bench.h"
-#include "bench/sampling_bench.h"
+#include "bench/steps/decode_bench.h"
+#include "bench/steps/sampling_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/options/row_sampling_words.h"

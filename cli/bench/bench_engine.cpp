@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/engine_bench.h"
+#include "bench/steps/engine_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/session.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "bench/graph_bench.h"
-#include "bench/library_bench.h"
-#include "bench/model_graph_bench.h"
+#include "bench/graph/graph_bench.h"
+#include "bench/graph/library_bench.h"
+#include "bench/graph/model_graph_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/bench/graph_bench_tables.h"
@@ -16,9 +16,9 @@
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "engine/schedule/bucket_set.h"
+#include "runtime/buffers/host_heap.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
-#include "runtime/host_heap.h"
 
 namespace nodewright::cli {
 namespace {

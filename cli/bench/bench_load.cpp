@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/load_bench.h"
+#include "bench/steps/load_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/output/progress_bar.h"

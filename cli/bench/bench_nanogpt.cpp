@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/nanogpt_bench.h"
+#include "bench/graph/nanogpt_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/session.h"

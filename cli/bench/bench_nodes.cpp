@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "bench/node_bench.h"
+#include "bench/graph/node_bench.h"
 #include "bench/spread.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/traffic_bench.h"
+#include "bench/steps/traffic_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
 #include "cli/bench/length_mix.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/graph_bench.h"
-#include "bench/library_bench.h"
-#include "bench/model_graph_bench.h"
+#include "bench/graph/graph_bench.h"
+#include "bench/graph/library_bench.h"
+#include "bench/graph/model_graph_bench.h"
 
 namespace nodewright::cli {
 

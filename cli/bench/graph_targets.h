@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/graph_bench.h"
-#include "bench/model_graph_bench.h"
+#include "bench/graph/graph_bench.h"
+#include "bench/graph/model_graph_bench.h"
 
 namespace nodewright::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bench/arrivals.h"
+#include "bench/steps/arrivals.h"
 
 namespace nodewright::cli {
 

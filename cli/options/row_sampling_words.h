@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/row_sampling.h"
+#include "bench/steps/row_sampling.h"
 #include "models/config/model_config.h"
 
 namespace nodewright::cli {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include "graph/piecewise_run.h"
 #include "graph/plan_run.h"
+#include "graph/run/piecewise_run.h"
 
 namespace nodewright {
 

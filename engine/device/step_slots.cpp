@@ -9,11 +9,11 @@
 
 #include "engine/device/page_budget.h"
 #include "graph/exec_budget.h"
-#include "graph/library_nodes.h"
-#include "graph/stopwatch.h"
+#include "graph/nodes/library_nodes.h"
+#include "graph/run/stopwatch.h"
 #include "runtime/context_guard.h"
 #include "runtime/error.h"
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 namespace nodewright {
 namespace {

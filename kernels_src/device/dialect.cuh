@@ -117,7 +117,7 @@ NODEWRIGHT_DEVICE void start_unwaited() {
 #endif
 }
 
-// A block that has ended has waited: edges that follow from this one's are left out (graph/edge_derivation.cpp).
+// A block that has ended has waited: edges that follow from this one's are left out (graph/edges/edge_derivation.cpp).
 NODEWRIGHT_DEVICE void end_waited() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("@!nodewright_waited griddepcontrol.wait;");

@@ -25,9 +25,9 @@ NODEWRIGHT_DEVICE void load_norm(NormSlice& norm, const Args& args) {
   const auto load = [](const bf16* p) { return load_frozen_16(p); };
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kChunks; ++c) {
-    norm.gain[c] = load_ragged_8(args.gain.data, chunk_column(c), load);
-    if constexpr (kLayerNorm) norm.shift[c] = load_ragged_8(args.shift.data, chunk_column(c), load);
-    if constexpr (kPostNorm != 0) norm.post_gain[c] = load_ragged_8(args.post_gain.data, chunk_column(c), load);
+    norm.gain[c] = load_ragged_8(args.from.gain.data, chunk_column(c), load);
+    if constexpr (kLayerNorm) norm.shift[c] = load_ragged_8(args.from.shift.data, chunk_column(c), load);
+    if constexpr (kPostNorm != 0) norm.post_gain[c] = load_ragged_8(args.from.post_gain.data, chunk_column(c), load);
   }
 }
 
@@ -80,7 +80,7 @@ NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, c
   const auto projected = [&](int m, int c) -> float(&)[8] { return held[kHeld ? m : 0][kHeld ? c : 0]; };
   const auto load = [&](int m, int c) {
     float(&p)[8] = projected(m, c);
-    load_fp32_8(p, args.projected.data + (first_row + m) * kStride, chunk_column(c));
+    load_fp32_8(p, args.from.projected.data + (first_row + m) * kStride, chunk_column(c));
     if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i)
@@ -109,8 +109,8 @@ NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, c
       float(&v)[8] = slice.x[m][c];
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i) v[i] = fmaf(projected(m, c)[i], scale * (kOffset + gain[i]), v[i]);
-      if (blockIdx.x != 0 || m >= live || chunk_column(c) >= kStride || args.x_next.count == 0) continue;
-      store_fp32_8(args.x_next.data + (first_row + m) * kStride + chunk_column(c), v);
+      if (blockIdx.x != 0 || m >= live || chunk_column(c) >= kStride || args.from.x_next.count == 0) continue;
+      store_fp32_8(args.from.x_next.data + (first_row + m) * kStride + chunk_column(c), v);
     }
   }
 }
@@ -198,7 +198,7 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   InputSlice slice;
-  load_fp32_slice(slice, args.x.data + first_row * kStride);
+  load_fp32_slice(slice, args.from.x.data + first_row * kStride);
   if constexpr (kPostNorm != 0) add_projected(slice, norm, args, first_row, live, partial);
   norm_slice(slice, norm, args.eps, scratch);
   stream_weights(args.weight.data, range, batch, slice, partial,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels_src/args.h"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -14,11 +15,7 @@ struct ProjectAdd {
   int64_t outputs;              // rows of weight
   int64_t x_stride;             // elements between two rows of x
   int64_t residual_stride;
-
-  // In tiles, for kernels that norm the sum next (kLeavesGained, tile/tile_gained_rows.cuh); else empty.
-  Optional<Frozen<bf16>> next_gain;  // [outputs] of their norm
-  Optional<Out<bf16>> gained;        // [rows, outputs] the sums times that gain
-  Optional<Out<float>> squares;      // [blocks, rows rounded up to 8] of the sums, of each block's outputs
+  ResidualOut next;  // of tiles (tile/tile_gained_rows.cuh); its columns are the outputs
 };
 
 }  // namespace nodewright

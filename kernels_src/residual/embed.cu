@@ -34,15 +34,15 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
     store_fp32_8(to + i, v);
     if constexpr (kLeavesGained != 0) {
       float gain[8];
-      unpack_8(load_frozen_16(args.next_gain.data + i), gain);
+      unpack_8(load_frozen_16(args.next.gain.data + i), gain);
       NODEWRIGHT_UNROLL
       for (int j = 0; j < 8; ++j) squares = fmaf(v[j], v[j], squares), gain[j] *= v[j];
-      store_16(args.gained.data + row * args.stride + i, {pack_bf16(gain[0], gain[1]), pack_bf16(gain[2], gain[3]),
+      store_16(args.next.gained.data + row * args.stride + i, {pack_bf16(gain[0], gain[1]), pack_bf16(gain[2], gain[3]),
                                                           pack_bf16(gain[4], gain[5]), pack_bf16(gain[6], gain[7])});
     }
   }
   if constexpr (kLeavesGained != 0) {
     squares = block_sum(squares, reinterpret_cast<float*>(shared_memory()));
-    if (threadIdx.x == 0) args.squares.data[row] = squares;
+    if (threadIdx.x == 0) args.next.squares.data[row] = squares;
   }
 }

@@ -4,6 +4,7 @@
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -19,11 +20,7 @@ struct Embed {
   int64_t stride;                         // elements of an embedding row: hidden rounded up to 8, padded with zeros
   int64_t vocab;                          // rows of the embedding
   float scale;                            // used if kScaled is 1
-
-  // For a kernel that norms x next, as of ProjectAdd, if kLeavesGained is 1; else empty.
-  Optional<Frozen<bf16>> next_gain;  // [stride] of its norm
-  Optional<Out<bf16>> gained;        // [rows, stride]
-  Optional<Out<float>> squares;      // [1, rows rounded up to 8]
+  ResidualOut next;                       // in one part
 };
 
 // Constants: kScaled: 1 where the embedding is multiplied; kPositions: 1 where positions are learned; kLeavesGained.

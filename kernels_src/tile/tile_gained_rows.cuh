@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Of args.gained and args.squares, by args.eps.
+// Of args.from.gained and args.from.squares, by args.eps.
 template <class Args>
 struct GainedRows {
   static constexpr int kStageBytes = 0;  // in the ring
@@ -36,21 +36,21 @@ struct GainedRows {
 
   // After the wait.
   NODEWRIGHT_DEVICE void request() {
-    const int rows = static_cast<int>(args.gained.count / kStride);
+    const int rows = static_cast<int>(args.from.gained.count / kStride);
     copies.template request<false>(
-        0, {words, args.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
+        0, {words, args.from.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
     copies.close();
   }
   // The rows are there then, for all threads; the squares behind the next barrier.
   NODEWRIGHT_DEVICE void wait() {
-    const int count = static_cast<int>(args.squares.count);
+    const int count = static_cast<int>(args.from.squares.count);
     float sum = 0.0f;  // of row threadIdx.x % kTokens
     for (int first = static_cast<int>(threadIdx.x); first < count; first += kPartsAtOnce * static_cast<int>(kThreads)) {
       float parts[kPartsAtOnce];
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) {
         const int i = first + j * static_cast<int>(kThreads);
-        parts[j] = i < count ? args.squares.data[i] : 0.0f;
+        parts[j] = i < count ? args.from.squares.data[i] : 0.0f;
       }
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];

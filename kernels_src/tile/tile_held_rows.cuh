@@ -100,7 +100,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
 }
 
 // The sums of squares that come beside rows of a kernel before (kLeavesGained), a part of every block that left some:
-// args.squares, [parts, kTokens].
+// args.from.squares, [parts, kTokens].
 template <class Args>
 struct RowScales {
   static constexpr int kBytes = kWarps * kTokens * 4;
@@ -109,7 +109,7 @@ struct RowScales {
   float of_pair[kOwned];  // of the row of a thread's j-th pair
 
   NODEWRIGHT_DEVICE void sum(const Args& args, float* of_warps /*[kWarps][kTokens]*/) {
-    const int count = static_cast<int>(args.squares.count) / kTokens, token = lane_of_warp();
+    const int count = static_cast<int>(args.from.squares.count) / kTokens, token = lane_of_warp();
     float sum = 0.0f;
     if (token < kTokens) {
       NODEWRIGHT_NO_UNROLL
@@ -118,7 +118,7 @@ struct RowScales {
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int j = 0; j < kPartsAtOnce; ++j) {
           const int part = first + j * kWarps;
-          parts[j] = part < count ? args.squares.data[part * kTokens + token] : 0.0f;
+          parts[j] = part < count ? args.from.squares.data[part * kTokens + token] : 0.0f;
         }
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];

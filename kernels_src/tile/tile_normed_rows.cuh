@@ -16,8 +16,8 @@ namespace nodewright {
 
 static_assert(kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<int64_t>(Norm::rms_one_plus));
 
-// Of args.x, padded with zeros to kStride, by args.gain and args.eps; of kPostNorm also by args.projected, post_gain
-// and x_next. A lane reads the words that it has written.
+// Of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; of kPostNorm also by
+// args.from.projected, post_gain and x_next. A lane reads the words that it has written.
 template <class Args>
 struct NormedRows {
   static constexpr int kStageBytes = 0;  // in the ring
@@ -47,8 +47,8 @@ struct NormedRows {
 
   template <class Copies>
   NODEWRIGHT_DEVICE void request_gains(Copies& copies) {
-    request_gain(copies, gains, args.gain.data);
-    if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.post_gain.data);
+    request_gain(copies, gains, args.from.gain.data);
+    if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.from.post_gain.data);
     copies.close_group();
   }
   template <class Copies>
@@ -85,7 +85,7 @@ struct NormedRows {
   // Words `first` and on of rows kStride apart.
   NODEWRIGHT_DEVICE void load(Words& v, const float* rows_of, int first) const {
     const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-    const int rows = static_cast<int>(args.x.count / kStride) - g;  // that there are from this lane's first on
+    const int rows = static_cast<int>(args.from.x.count / kStride) - g;  // that there are from this lane's first on
     const float* const from = rows_of + g * kStride + t * 8;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < kAtOnce; ++i) {
@@ -98,7 +98,7 @@ struct NormedRows {
       }
     }
   }
-  // What follows the last column of a row of args.projected is anything.
+  // What follows the last column of a row of args.from.projected is anything.
   NODEWRIGHT_DEVICE void unpack_projected(const Words& v, int first, int i, float (&p)[8]) const {
     v.unpack(i, p);
     if constexpr (kCols % 8 != 0) {
@@ -125,12 +125,12 @@ struct NormedRows {
   }
   NODEWRIGHT_DEVICE float scale(int m) const { return scale_of(m, squares); }
 
-  // The scales of this lane's rows of args.projected, of which the last words are in `projected` then.
+  // The scales of this lane's rows of args.from.projected, of which the last words are in `projected` then.
   NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
     float sums[kTiles] = {};
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
-      load(projected, args.projected.data, first);
+      load(projected, args.from.projected.data, first);
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
@@ -155,8 +155,8 @@ struct NormedRows {
     unpack_8(load_16(gains + (kSteps + (first + i) / kTiles) * 32 + lane_of_warp() % 4 * 8), gain);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 8; ++k) x[k] = fmaf(p[k], scale * (kOffset + gain[k]), x[k]);
-    if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && args.x_next.count > 0)
-      store_fp32_8(args.x_next.data + row * kStride + column, x);
+    if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && args.from.x_next.count > 0)
+      store_fp32_8(args.from.x_next.data + row * kStride + column, x);
   }
 
   // Once the gains are there. `live`: of the rows of x.
@@ -164,13 +164,13 @@ struct NormedRows {
     Words from_x, projected;
     float sums[kTiles] = {}, post_scale[kTiles];
     if constexpr (kPostNorm != 0) {
-      if constexpr (kAllAtOnce) load(from_x, args.x.data, 0);
+      if constexpr (kAllAtOnce) load(from_x, args.from.x.data, 0);
       post_scales(post_scale, projected);
     }
     NODEWRIGHT_UNROLL_BY(kBatchesAtOnce)
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
-      if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.x.data, first);
-      if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.projected.data, first);
+      if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.from.x.data, first);
+      if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.from.projected.data, first);
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
@@ -216,9 +216,9 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store sto
     RowScales<Args> scales;
     int live = 0;
     tile_project_held<RowScales<Args>::kBytes>(
-        args.weight.data, args.gained.data, kStride, static_cast<int>(args.gained.count / kStride), args.n_live.data,
-        range, live, [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); },
-        [](int, int, int) {},
+        args.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
+        args.n_live.data, range, live,
+        [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); }, [](int, int, int) {},
         [&](int j, int row, int m, float first, float second) {
           if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
         });

@@ -16,7 +16,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
         for (int k = 0; k < 2; ++k)
           if (m < live && n + k < range.last) {
             residual[j][k] = at(n, m)[k];
-            if constexpr (kLeavesGained != 0) gain[j][k] = to_float(args.next_gain.data[n + k]);
+            if constexpr (kLeavesGained != 0) gain[j][k] = to_float(args.next.gain.data[n + k]);
           }
       },
       [&](int j, int n, int m, float first, float second) {
@@ -27,7 +27,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
           if (n + k >= range.last) break;
           at(n, m)[k] = sums[k];
           if constexpr (kLeavesGained != 0) {
-            args.gained.data[m * args.outputs + n + k] = to_bf16(sums[k] * gain[j][k]);
+            args.next.gained.data[m * args.outputs + n + k] = to_bf16(sums[k] * gain[j][k]);
             squares[j] = fmaf(sums[k], sums[k], squares[j]);
           }
         }
@@ -40,7 +40,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int offset = kHalfTile / 2; offset > 0; offset /= 2)
         squares[j] += __shfl_xor_sync(0xffffffffu, squares[j], offset);
-      if (i % kHalfTile == 0) args.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
+      if (i % kHalfTile == 0) args.next.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
     }
   }
 }

@@ -27,9 +27,7 @@ void emit_embed(const LoadedRun& run, Emission& e, Travel travel) {
   uint64_t written = e.s.residual.bytes();
   if (travel == Travel::gained) {
     const GainedResidual gained{e.s.gained, e.squares(1)};
-    args.next_gain = e.layer.next_gain;
-    args.gained = gained.gained;
-    args.squares = gained.squares;
+    args.next = {e.layer.next_gain, gained.gained, gained.squares};
     e.residual = gained;
     written += gained.gained.bytes();
   }
@@ -48,7 +46,8 @@ void emit_logits(const LoadedRun& run, Emission& e, bool gained, bool tiled) {
   const uint64_t parts = leaves_best ? kernel.shape.grid[0] : 0;
   e.best = e.s.best.subview(0, count_of(e.s.sampled_rows) * parts);
   e.logits = e.s.logits;
-  NormProject args{.weight = e.weights.head().data,
+  NormProject args{.from = residual_in(gained ? e.residual : not_gained(e), e.weights.final_norm()),
+                   .weight = e.weights.head().data,
                    .y = e.s.logits,
                    .best = e.best,
                    .n_live = e.s.inputs.n_sampled,
@@ -59,26 +58,16 @@ void emit_logits(const LoadedRun& run, Emission& e, bool gained, bool tiled) {
     args.temperature = e.s.inputs.temperature;
     args.keeps_all = e.s.inputs.keeps_logits;
   }
-  read_residual(args, gained ? e.residual : not_gained(e), e.weights.final_norm());
   e.g.launch("logits", kernel, args);
 }
 
 void emit_hidden(const LoadedRun& run, Emission& e) {
-  NormHidden args{.gain = e.weights.final_norm().gain,
-                  .shift = e.weights.final_norm().shift,
-                  .y = e.s.hidden,
-                  .n_live = e.step.hidden == HiddenStates::full ? e.s.inputs.n_live : e.s.inputs.n_sampled,
-                  .stride = row_stride(e.config.hidden),
-                  .eps = e.config.eps};
-  const Residual residual = not_gained(e);
-  if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
-    args.x = deferred->x;
-    args.projected = deferred->projected;
-    args.post_gain = deferred->post_gain;
-  } else {
-    args.x = std::get<PlainResidual>(residual).x;
-  }
-  e.g.launch("hidden", run.kernel<NormHidden>(), args);
+  e.g.launch("hidden", run.kernel<NormHidden>(),
+             {.from = residual_in(not_gained(e), e.weights.final_norm()),
+              .y = e.s.hidden,
+              .n_live = e.step.hidden == HiddenStates::full ? e.s.inputs.n_live : e.s.inputs.n_sampled,
+              .stride = row_stride(e.config.hidden),
+              .eps = e.config.eps});
 }
 
 void emit_sample(const LoadedRun& run, Emission& e) {

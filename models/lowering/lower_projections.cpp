@@ -69,32 +69,31 @@ size_t kernel_for(const LoadedRun& run, const Residual& residual) {
 
 void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
   const WeightMatrix& w = e.matrix(product.part);
-  NormProject args{.weight = w.data,
-                   .bias = w.bias,
-                   .y = e.s.qkv,
-                   .n_live = e.s.inputs.n_live,
-                   .outputs = w.rows,
-                   .y_stride = product.outputs,
-                   .eps = e.config.eps};
-  const size_t kernel = kernel_for(run, e.residual);
   const View<float> next = e.other_residual();
-  read_residual(args, e.residual, e.norm(norm.part), next);
-  e.g.launch(node_name(product), run.kernel<NormProject>(kernel), args);
+  e.g.launch(node_name(product), run.kernel<NormProject>(kernel_for(run, e.residual)),
+             {.from = residual_in(e.residual, e.norm(norm.part), next),
+              .weight = w.data,
+              .bias = w.bias,
+              .y = e.s.qkv,
+              .n_live = e.s.inputs.n_live,
+              .outputs = w.rows,
+              .y_stride = product.outputs,
+              .eps = e.config.eps});
   e.settle_residual(next);
 }
 
 void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
   const WeightMatrix& w = e.matrix(product.part);
-  NormGateUp args{.weight = w.data,
-                  .bias = w.bias,
-                  .y = e.s.activated,
-                  .n_live = e.s.inputs.n_live,
-                  .outputs = w.rows,
-                  .y_stride = e.matrix(Part::down).stride,
-                  .eps = e.config.eps};
   const View<float> next = e.other_residual();
-  read_residual(args, e.residual, e.norm(norm.part), next);
-  e.g.launch(node_name(product), run.kernel<NormGateUp>(kernel_for(run, e.residual)), args);
+  e.g.launch(node_name(product), run.kernel<NormGateUp>(kernel_for(run, e.residual)),
+             {.from = residual_in(e.residual, e.norm(norm.part), next),
+              .weight = w.data,
+              .bias = w.bias,
+              .y = e.s.activated,
+              .n_live = e.s.inputs.n_live,
+              .outputs = w.rows,
+              .y_stride = e.matrix(Part::down).stride,
+              .eps = e.config.eps});
   e.settle_residual(next);
 }
 
@@ -111,9 +110,7 @@ void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Trav
                   .residual_stride = row_stride(e.config.hidden)};
   if (travel == Travel::gained) {
     const GainedResidual gained{e.s.gained, e.squares(kernel.shape.grid[0])};
-    args.next_gain = e.gain_behind(product.part);
-    args.gained = gained.gained;
-    args.squares = gained.squares;
+    args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
     e.residual = gained;
   } else {
     e.residual = PlainResidual{e.s.residual};

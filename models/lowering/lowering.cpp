@@ -197,6 +197,25 @@ Weight<bf16> Emission::gain_behind(Part part) const {
   return part == Part::out ? layer.weights->feed_forward_norm.gain : layer.next_gain;
 }
 
+ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next) {
+  ResidualIn in{.shift = norm.shift};
+  if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
+    in.gained = gained->gained;
+    in.squares = gained->squares;
+    return in;
+  }
+  in.gain = norm.gain;
+  if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
+    in.x = deferred->x;
+    in.projected = deferred->projected;
+    in.post_gain = deferred->post_gain;
+    in.x_next = x_next;
+  } else {
+    in.x = std::get<PlainResidual>(residual).x;
+  }
+  return in;
+}
+
 View<bf16> Emission::input_of(Part part) const { return part == Part::out ? s.attended : s.activated; }
 
 View<float> Emission::squares(uint64_t blocks) const {

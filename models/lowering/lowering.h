@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
+#include "kernels_src/residual/residual.h"
 #include "models/network/network.h"
 #include "models/plan/decode_state.h"
 #include "models/plan/step_shape.h"
@@ -180,23 +181,7 @@ Constant constant(const char* name, E value) {
   return {name, static_cast<int64_t>(value)};
 }
 
-// Fills the fields by which a kernel reads the residual and norms it. `x_next`: where a deferred one goes, or empty.
-template <class A>
-void read_residual(A& args, const Residual& residual, const NormWeights& norm, View<float> x_next = {}) {
-  args.shift = norm.shift;
-  if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
-    args.gained = gained->gained;
-    args.squares = gained->squares;
-  } else if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
-    args.x = deferred->x;
-    args.gain = norm.gain;
-    args.projected = deferred->projected;
-    args.post_gain = deferred->post_gain;
-    args.x_next = x_next;
-  } else {
-    args.x = std::get<PlainResidual>(residual).x;
-    args.gain = norm.gain;
-  }
-}
+// The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
+ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});
 
 }  // namespace nodewright

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/eager_run.h"
+#include "graph/run/eager_run.h"
 #include "runtime/error.h"
 
 namespace nodewright {

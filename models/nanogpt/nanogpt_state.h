@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/nanogpt/nanogpt_weights.h"
-#include "runtime/arena.h"
+#include "runtime/buffers/arena.h"
 #include "runtime/memory.h"
 
 namespace nodewright {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels_src/projection/projection_shape.h"
-#include "runtime/arena.h"
+#include "runtime/buffers/arena.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -13,7 +13,7 @@
 #include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
 #include "models/plan/step_shape.h"
-#include "runtime/arena.h"
+#include "runtime/buffers/arena.h"
 #include "runtime/memory.h"
 
 namespace nodewright {

@@ -123,9 +123,7 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                .workspace = k.head->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
   } else {
     g.launch("logits", k.logits,
-             {.x = s.residual,
-              .gain = w.final_norm().gain,
-              .shift = w.final_norm().shift,
+             {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift},
               .weight = w.head().data,
               .y = s.logits,
               .n_live = in.n_live,

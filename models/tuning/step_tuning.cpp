@@ -14,8 +14,8 @@
 #include "models/config/config_fields.h"
 #include "models/network/network.h"
 #include "models/tuning/shipped_tunings.h"
-#include "runtime/content_hash.h"
-#include "runtime/image_store.h"
+#include "runtime/kernels/content_hash.h"
+#include "runtime/kernels/image_store.h"
 
 namespace nodewright {
 namespace {

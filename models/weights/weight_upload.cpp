@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "models/weights/bf16_conversion.h"
+#include "runtime/buffers/staging_buffer.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
-#include "runtime/staging_buffer.h"
 
 namespace nodewright {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/json_file.h"
 #include "models/config/tensor_names.h"
-#include "runtime/arena.h"
+#include "runtime/buffers/arena.h"
 #include "runtime/error.h"
 
 namespace nodewright {

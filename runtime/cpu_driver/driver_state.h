@@ -9,14 +9,14 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/cpu_driver/conditional.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/cpu_driver/cuda_names.h"
 #include "runtime/cpu_driver/device_memory.h"
-#include "runtime/cpu_driver/graph_objects.h"
+#include "runtime/cpu_driver/graphs/conditional.h"
+#include "runtime/cpu_driver/graphs/graph_objects.h"
 #include "runtime/cpu_driver/handles.h"
-#include "runtime/cpu_driver/stream_queue.h"
-#include "runtime/cpu_driver/work.h"
+#include "runtime/cpu_driver/work/stream_queue.h"
+#include "runtime/cpu_driver/work/work.h"
 
 namespace nodewright::cpu {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "runtime/cpu_driver/block_runner.h"
+#include "runtime/cpu_driver/blocks/block_runner.h"
 #include "runtime/cpu_driver/driver_state.h"
 
 namespace nodewright::cpu {

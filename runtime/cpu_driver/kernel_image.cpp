@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "runtime/cpu_driver/block_runner.h"
+#include "runtime/cpu_driver/blocks/block_runner.h"
 
 namespace nodewright::cpu {
 namespace {

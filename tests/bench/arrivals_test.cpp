@@ -1,5 +1,5 @@
 // The planned requests of a measured service, against the laws that they are drawn by; and the tail of a sample.
-#include "bench/arrivals.h"
+#include "bench/steps/arrivals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/graph_bench.h"
+#include "bench/graph/graph_bench.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/alternation.h"
-#include "bench/model_graph_bench.h"
+#include "bench/graph/model_graph_bench.h"
 #include "runtime/device_selection.h"
 #include "tests/support/test_device.h"
 

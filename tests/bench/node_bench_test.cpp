@@ -1,5 +1,5 @@
 // What is said of the step that times its nodes.
-#include "bench/node_bench.h"
+#include "bench/graph/node_bench.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/saxpy_graph.h"
+#include "bench/graph/saxpy_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "graph/eager_run.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
+#include "graph/run/eager_run.h"
 #include "runtime/device_selection.h"
 #include "runtime/stream.h"
 #include "tests/support/test_device.h"

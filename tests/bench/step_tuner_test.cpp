@@ -1,5 +1,5 @@
 // The tuner on a small model: what it tries, what it takes, and what it refuses.
-#include "bench/step_tuner.h"
+#include "bench/steps/step_tuner.h"
 
 #include <gtest/gtest.h>
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "kernels_src/args.h"
+#include "runtime/calls/driver_entries.h"
 #include "runtime/cpu_driver/cpu_driver_api.h"
-#include "runtime/driver_entries.h"
-#include "runtime/host_compiler.h"
+#include "runtime/kernels/host_compiler.h"
 
 namespace nodewright {
 

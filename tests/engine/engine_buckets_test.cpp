@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/engine.h"
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 #include "tests/engine/golden_model.h"
 #include "tests/support/error_text.h"
 

@@ -14,9 +14,9 @@
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
-#include "tests/graph/foreign_blend.h"
-#include "tests/graph/host_model.h"
 #include "tests/graph/kernel_text.h"
+#include "tests/graph/nodes/foreign_blend.h"
+#include "tests/graph/nodes/host_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/test_device.h"
 

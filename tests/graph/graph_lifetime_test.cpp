@@ -1,8 +1,8 @@
 // What graphs hold, for how long, and what becomes of it: memory over many builds, destruction in flight, buffers that
 // are gone, and budgets.
 #include "graph/exec_budget.h"
-#include "graph/graph_reserve.h"
 #include "graph/hazard_check.h"
+#include "graph/run/graph_reserve.h"
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {

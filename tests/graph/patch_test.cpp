@@ -2,7 +2,7 @@
 // that a set is applied as a whole or not at all.
 #include "graph/patch.h"
 
-#include "graph/captured_run.h"
+#include "graph/run/captured_run.h"
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {

@@ -2,8 +2,8 @@
 // that its edges allow, and in its runs on the device, where the CPU driver takes ready nodes in a seeded order.
 #include "graph/graph_dump.h"
 #include "graph/hazard_check.h"
+#include "tests/graph/edges/topological_order.h"
 #include "tests/graph/plan_fuzz_fixture.h"
-#include "tests/graph/topological_order.h"
 
 namespace nodewright {
 namespace {

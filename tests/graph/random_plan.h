@@ -11,7 +11,7 @@
 #include "graph/graph_builder.h"
 #include "runtime/event.h"
 #include "tests/graph/blend_fixture.h"
-#include "tests/graph/library_work.h"
+#include "tests/graph/nodes/library_work.h"
 
 namespace nodewright {
 

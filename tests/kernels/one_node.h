@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/eager_run.h"
 #include "graph/graph_builder.h"
+#include "graph/run/eager_run.h"
 #include "runtime/memory.h"
 #include "tests/kernels/machine.h"
 

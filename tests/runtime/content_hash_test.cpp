@@ -1,4 +1,4 @@
-#include "runtime/content_hash.h"
+#include "runtime/kernels/content_hash.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // Reads cubins that NVRTC makes here, for both targets, and refuses every damaged one without reading outside it.
-#include "runtime/cubin_reader.h"
+#include "runtime/kernels/cubin_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "runtime/error.h"
-#include "runtime/kernel_parameters.h"
-#include "runtime/nvrtc.h"
+#include "runtime/kernels/kernel_parameters.h"
+#include "runtime/kernels/nvrtc.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

@@ -5,7 +5,7 @@
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
-#include "runtime/host_compiler.h"
+#include "runtime/kernels/host_compiler.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/test_places.h"
 

@@ -64,5 +64,36 @@ TEST(FieldVisitTest, FieldsAreInOrderWithNamePlaceAndRole) {
   EXPECT_EQ(fields[0].element, ElementType::float64);
 }
 
+struct RowsOf {
+  In<float> x;
+  uint32_t rows;
+};
+struct Span {
+  uint64_t begin, end;
+};
+
+TEST(FieldVisitTest, StructsWithRolesStandForTheirFields) {
+  struct Both {
+    RowsOf from;
+    Optional<Out<bf16>> y;
+  };
+  struct Nested {
+    float scale;
+    Both first, second;
+    Span span;  // without a role: one scalar
+  };
+  const std::span<const FieldInfo> fields = fields_of<Nested>();
+  std::string seen;
+  for (const FieldInfo& field : fields)
+    seen += std::string(field.name) + '@' + std::to_string(field.offset) + (field.optional ? "? " : " ");
+  EXPECT_EQ(seen,
+            "scale@0 first.from.x@8 first.from.rows@24 first.y@32? second.from.x@48 second.from.rows@64 "
+            "second.y@72? span@88 ");
+  EXPECT_EQ(fields[1].role, Role::in);
+  EXPECT_EQ(fields[1].element, ElementType::float32);
+  EXPECT_EQ(fields[3].role, Role::out);
+  EXPECT_EQ(fields[7].bytes, sizeof(Span));
+}
+
 }  // namespace
 }  // namespace nodewright

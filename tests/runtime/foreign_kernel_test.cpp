@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "runtime/device_selection.h"
+#include "runtime/kernels/nvrtc.h"
 #include "runtime/memory.h"
-#include "runtime/nvrtc.h"
 #include "runtime/stream.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"

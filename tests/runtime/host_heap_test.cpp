@@ -1,4 +1,4 @@
-#include "runtime/host_heap.h"
+#include "runtime/buffers/host_heap.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

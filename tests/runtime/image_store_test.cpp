@@ -1,4 +1,4 @@
-#include "runtime/image_store.h"
+#include "runtime/kernels/image_store.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

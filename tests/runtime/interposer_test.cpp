@@ -1,5 +1,5 @@
 // The ledger, the trace and the injected failures, over the device under test.
-#include "runtime/interposer.h"
+#include "runtime/calls/interposer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // What a kernel's text says of its waiting, and what the compiled code does on every path to the kernel's end.
-#include "runtime/kernel_waits.h"
+#include "runtime/kernels/kernel_waits.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/cubin_reader.h"
 #include "runtime/error.h"
+#include "runtime/kernels/cubin_reader.h"
 #include "tests/runtime/ptx_paths.h"
 #include "tests/runtime/small_kernels.h"
 

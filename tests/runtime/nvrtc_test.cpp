@@ -1,12 +1,12 @@
-#include "runtime/nvrtc.h"
+#include "runtime/kernels/nvrtc.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "runtime/cubin_reader.h"
 #include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
+#include "runtime/kernels/cubin_reader.h"
 #include "tests/runtime/small_kernels.h"
 #include "tests/support/scratch_folder.h"
 

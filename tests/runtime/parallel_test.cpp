@@ -1,5 +1,5 @@
 // Every index once, in turns, and the first failure by number.
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/nvrtc.h"
+#include "runtime/kernels/nvrtc.h"
 
 namespace nodewright::test {
 

@@ -1,7 +1,7 @@
 // The typed views and arenas a layer author holds, and the check of a kernel against the struct it is given.
 #include <gtest/gtest.h>
 
-#include "runtime/arena.h"
+#include "runtime/buffers/arena.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/memory.h"
 #include "tests/runtime/small_kernels.h"

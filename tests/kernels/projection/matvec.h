@@ -266,6 +266,18 @@ struct LeftOut {
   std::vector<ScoredToken> best;  // out: [rows, parts]
 };
 
+inline ResidualIn residual_in(const MatvecFamily& family, const Guarded<float>& x, const Guarded<bf16>& gain,
+                              const Guarded<bf16>& shift, const Gained& gained, const Joining& joining, bool x_next) {
+  return {.x = gained.has ? View<float>{} : x.view(),
+          .gain = given(!gained.has, gain),
+          .shift = given(family.norm == Norm::layer, shift),
+          .projected = joining.input(),
+          .post_gain = given(joining.has, joining.post_gain),
+          .x_next = x_next ? joining.output() : Out<float>{},
+          .gained = gained.has ? gained.rows.view() : View<bf16>{},
+          .squares = gained.has ? gained.squares.view() : View<float>{}};
+}
+
 // `grid_x`: blocks over the outputs, 0 for as many as the model would launch. `x_next`: of a family with post norms.
 struct RunNormProject {
   using Element = float;
@@ -289,9 +301,7 @@ struct RunNormProject {
     const Guarded<float> temperature("temperature", left_out ? left_out->temperature : std::vector<float>{});
     const Guarded<int32_t> keeps_all("keeps_all",
                                      std::vector<int32_t>(left_out ? 1 : 0, left_out ? left_out->keeps_all : 0));
-    run_node(kernel, {.x = gained.has ? View<float>{} : x.view(),
-                      .gain = given(!gained.has, gain),
-                      .shift = given(d.family.norm == Norm::layer, shift),
+    run_node(kernel, {.from = residual_in(d.family, x, gain, shift, gained, joining, x_next != nullptr),
                       .weight = weight,
                       .bias = given(d.family.biases, bias),
                       .y = y,
@@ -300,11 +310,6 @@ struct RunNormProject {
                       .outputs = s.outputs,
                       .y_stride = d.y_stride,
                       .eps = d.eps,
-                      .projected = joining.input(),
-                      .post_gain = given(joining.has, joining.post_gain),
-                      .x_next = x_next != nullptr ? joining.output() : Out<float>{},
-                      .gained = gained.has ? gained.rows.view() : View<bf16>{},
-                      .squares = gained.has ? gained.squares.view() : View<float>{},
                       .temperature = left_out != nullptr ? temperature.view() : View<float>{},
                       .keeps_all = left_out != nullptr ? keeps_all.view() : View<int32_t>{}});
     if (x_next != nullptr) *x_next = joining.x_next.read();
@@ -354,21 +359,14 @@ struct RunNormGateUp {
         y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     run_node(matvec_kernel<NormGateUp>(kName, s, d.family, grid_x),
-             {.x = gained.has ? View<float>{} : x.view(),
-              .gain = given(!gained.has, gain),
-              .shift = given(d.family.norm == Norm::layer, shift),
+             {.from = residual_in(d.family, x, gain, shift, gained, joining, x_next != nullptr),
               .weight = weight,
               .bias = given(d.family.biases, bias),
               .y = y,
               .n_live = live,
               .outputs = s.outputs,
               .y_stride = d.y_stride,
-              .eps = d.eps,
-              .projected = joining.input(),
-              .post_gain = given(joining.has, joining.post_gain),
-              .x_next = x_next != nullptr ? joining.output() : Out<float>{},
-              .gained = gained.has ? gained.rows.view() : View<bf16>{},
-              .squares = gained.has ? gained.squares.view() : View<float>{}});
+              .eps = d.eps});
     if (x_next != nullptr) *x_next = joining.x_next.read();
     return y.read();
   }

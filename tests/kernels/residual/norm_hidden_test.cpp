@@ -54,15 +54,15 @@ struct NormHiddenCase {
     const auto kernel = machine().kernels.kernel<NormHidden>(
         {"norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", adds ? 1 : 0}}},
         norm_hidden_shape(static_cast<unsigned>(rows)));
-    run_node(kernel, {.x = input,
-                      .gain = gains,
-                      .shift = norm == Norm::layer ? shifts.weight() : Weight<bf16>{},
+    run_node(kernel, {.from = {.x = input,
+                               .gain = gains,
+                               .shift = norm == Norm::layer ? shifts.weight() : Weight<bf16>{},
+                               .projected = adds ? joining.view() : View<float>{},
+                               .post_gain = adds ? post_gains.weight() : Weight<bf16>{}},
                       .y = hidden,
                       .n_live = live,
                       .stride = stride(),
-                      .eps = kEps,
-                      .projected = adds ? joining.view() : View<float>{},
-                      .post_gain = adds ? post_gains.weight() : Weight<bf16>{}});
+                      .eps = kEps});
     return hidden.read();
   }
 

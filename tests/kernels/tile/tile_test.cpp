@@ -314,9 +314,7 @@ TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
               .outputs = shape.outputs,
               .x_stride = data.stride,
               .residual_stride = data.y_stride,
-              .next_gain = gain,
-              .gained = gained,
-              .squares = squares});
+              .next = {.gain = gain, .gained = gained, .squares = squares}});
     const std::vector<float> sums = residual.read(), parts = squares.read();
     const std::vector<bf16> rows_left = gained.read();
     EXPECT_TRUE(same_bits(std::span(sums), std::span(expected)));

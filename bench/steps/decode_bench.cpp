@@ -1,0 +1,100 @@
+#include "bench/steps/decode_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "bench/measured_work.h"
+#include "bench/steps/read_bandwidth.h"
+
+namespace nodewright {
+namespace {
+
+DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+                        const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
+                        int64_t max_context, RunMode mode) {
+  Decoder decoder(device, stream, kernels, model,
+                  {.bucket = batch,
+                   .prefill_rows = filling_rows(context),
+                   .max_context = max_context,
+                   .sequences = batch,
+                   .numerics = options.numerics,
+                   .mode = mode,
+                   .policy = options.policy,
+                   .products_from = options.products_from,
+                   .steps = options.steps,
+                   .tuning = options.tuning});
+  // Every launch begins at `context` keys; wall-clock launches move on from there and end before max_context.
+  const int64_t steps = options.steps.most;
+  std::vector<LaunchRow> rows;
+  for (const StepRow& row : fill_bucket(decoder, context, model.config().vocab))
+    rows.push_back({.first = row, .most = steps});
+  decoder.launch(rows);
+
+  DecodeBenchLine line{.batch = batch, .context = context, .mode = mode};
+  Event start(device, "bench.start", true), end(device, "bench.end", true);
+  std::vector<double> times, reads, walls;
+  for (int i = -2; i < options.samples; ++i) {  // two rounds warm up
+    const double read = ceiling.sample();
+    start.record(stream);
+    for (int launch = 0; launch < options.launches_per_sample; ++launch) decoder.relaunch();
+    end.record(stream);
+    end.synchronize();
+    if (i < 0) continue;
+    times.push_back(static_cast<double>(end.ms_since(start)) /
+                    static_cast<double>(options.launches_per_sample * steps));
+    reads.push_back(read);
+  }
+  for (LaunchRow& row : rows) row.first.token.reset();
+  const int64_t wall_launches = std::min<int64_t>(options.samples, (max_context - context + 1) / steps - 1);
+  for (int64_t i = 0; i < wall_launches; ++i)
+    walls.push_back(1e-3 * us_of([&] { decoder.launch(rows); }) / static_cast<double>(steps));
+
+  line.step_ms = spread_of(times);
+  line.wall_ms = spread_of(walls);
+  line.read_bytes_per_s = spread_of(reads);
+  line.weight_bytes = model.weights().bytes_per_token();
+  line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(batch * (2 * context + steps - 1) * model.config().layers *
+                                                       model.config().kv_width());
+  line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
+               line.read_bytes_per_s.median;
+  line.nodes = decoder.step_plan().nodes.size();
+  line.build_ms = decoder.stats().build_ms;
+  return line;
+}
+
+}  // namespace
+
+int64_t filling_rows(int64_t context) { return context < 512 ? DecoderOptions{}.prefill_rows : 512; }
+
+std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
+  const std::vector<int32_t> prompt = some_tokens(context - 1, vocab);
+  std::vector<StepRow> rows;
+  for (int64_t i = 0; i < decoder.options().bucket; ++i) {
+    const int32_t sequence = decoder.open();
+    decoder.append(sequence, prompt);
+    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
+  }
+  return rows;
+}
+
+std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,
+                                          const DecoderModel& model, const DecodeBenchOptions& options,
+                                          const std::function<void(const DecodeBenchLine&)>& told) {
+  const uint64_t read_bytes = options.read_bytes != 0 ? options.read_bytes : usual_read_bytes(device);
+  ReadBandwidth ceiling(device, stream, kernels, read_bytes);
+  const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
+  const int64_t max_context =
+      std::min(model.config().max_position,
+               options.max_context > 0 ? options.max_context : longest + options.samples * options.steps.most);
+  std::vector<DecodeBenchLine> lines;
+  for (int64_t batch : options.batches)
+    for (int64_t context : options.contexts)
+      for (RunMode mode : options.modes) {
+        lines.push_back(measure(device, stream, kernels, model, options, ceiling, batch, context, max_context, mode));
+        told(lines.back());
+      }
+  return lines;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,305 @@
+// to_json: a plan for programs.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "graph/dump/plan_json.h"
+#include "graph/edges/buffer_lifetimes.h"
+#include "graph/edges/plan_fold.h"
+#include "graph/edges/plan_hash.h"
+#include "graph/graph_dump.h"
+
+namespace nodewright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view to_string(Role role) {
+  switch (role) {
+    case Role::scalar:
+      return "scalar";
+    case Role::frozen:
+      return "frozen";
+    case Role::settled:
+      return "settled";
+    case Role::settled_in_out:
+      return "settled inout";
+    case Role::in:
+      return "in";
+    case Role::out:
+      return "out";
+    case Role::in_out:
+      return "inout";
+    case Role::condition:
+      return "condition";
+  }
+  return "?";
+}
+
+std::string_view to_string(ElementType type) {
+  switch (type) {
+    case ElementType::other:
+      return "other";
+    case ElementType::boolean:
+      return "bool";
+    case ElementType::int8:
+      return "int8";
+    case ElementType::uint8:
+      return "uint8";
+    case ElementType::int16:
+      return "int16";
+    case ElementType::uint16:
+      return "uint16";
+    case ElementType::int32:
+      return "int32";
+    case ElementType::uint32:
+      return "uint32";
+    case ElementType::int64:
+      return "int64";
+    case ElementType::uint64:
+      return "uint64";
+    case ElementType::bfloat16:
+      return "bf16";
+    case ElementType::float32:
+      return "float32";
+    case ElementType::float64:
+      return "float64";
+  }
+  return "?";
+}
+
+template <class T>
+T load(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// JSON has no infinities and no NaN; programs that read numbers as doubles hold no integer beyond 2^53.
+template <class T>
+Json json_number(T value) {
+  if constexpr (std::is_same_v<T, float>) {
+    // Through the shortest decimal of the float: 0.1, not 0.10000000149011612.
+    return std::isfinite(value) ? Json(std::stod(fmt::format("{}", value))) : Json(fmt::format("{}", value));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+  } else {
+    constexpr int64_t kLargest = int64_t{1} << 53;
+    const bool exact = std::cmp_less_equal(value, kLargest) && std::cmp_greater_equal(value, -kLargest);
+    return exact ? Json(value) : Json(fmt::format("{}", value));
+  }
+}
+
+Json scalar_value(ElementType type, const std::byte* bytes) {
+  switch (type) {
+    case ElementType::other:
+      return nullptr;
+    case ElementType::boolean:
+      return load<uint8_t>(bytes) != 0;
+    case ElementType::int8:
+      return load<int8_t>(bytes);
+    case ElementType::uint8:
+      return load<uint8_t>(bytes);
+    case ElementType::int16:
+      return load<int16_t>(bytes);
+    case ElementType::uint16:
+      return load<uint16_t>(bytes);
+    case ElementType::int32:
+      return load<int32_t>(bytes);
+    case ElementType::uint32:
+      return load<uint32_t>(bytes);
+    case ElementType::int64:
+      return json_number(load<int64_t>(bytes));
+    case ElementType::uint64:
+      return json_number(load<uint64_t>(bytes));
+    case ElementType::bfloat16: {  // the upper half of a float
+      const uint32_t bits = static_cast<uint32_t>(load<uint16_t>(bytes)) << 16;
+      return json_number(load<float>(reinterpret_cast<const std::byte*>(&bits)));
+    }
+    case ElementType::float32:
+      return json_number(load<float>(bytes));
+    case ElementType::float64:
+      return json_number(load<double>(bytes));
+  }
+  return nullptr;
+}
+
+// How many elements a memory argument has: a role field says it, and of a foreign kernel's pointer the use.
+uint64_t elements_of(const PlanNode& node, const FieldInfo& field) {
+  if (field.bytes == sizeof(RoleField)) return load<RoleField>(node.arguments.data() + field.offset).count;
+  for (const Use& use : node.uses)
+    if (use.field == field.name) return use.bytes / field.element_bytes;
+  return 0;
+}
+
+Json arguments_of(const PlanNode& node) {
+  Json arguments = Json::array();
+  for (const FieldInfo& field : node.fields) {
+    Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
+    const std::byte* bytes = node.arguments.data() + field.offset;
+    if (field.role == Role::scalar)
+      argument["value"] = scalar_value(field.element, bytes);
+    else if (field.role != Role::condition)
+      argument["count"] = elements_of(node, field);
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
+Json uses_of(const Plan& plan, const PlanNode& node) {
+  Json uses = Json::array();
+  for (const Use& use : node.uses) {
+    Json& json = uses.emplace_back(Json{{"field", use.field},
+                                        {"buffer", plan.buffers[use.buffer].range.name},
+                                        {"offset", use.offset},
+                                        {"bytes", use.bytes},
+                                        {"access", nodewright::to_string(use.access)}});
+    if (use.settled) json["settled"] = true;
+  }
+  return uses;
+}
+
+// Those that are not the default.
+Json attributes_of(const KernelAttributes& attributes) {
+  const KernelAttributes none;
+  Json json = Json::object();
+  if (attributes.cluster != none.cluster) json["cluster"] = attributes.cluster;
+  if (attributes.cooperative) json["cooperative"] = true;
+  if (attributes.device_updatable) json["device_updatable"] = true;
+  if (attributes.priority != none.priority) json["priority"] = attributes.priority;
+  if (attributes.shared_carveout_percent != none.shared_carveout_percent)
+    json["shared_carveout_percent"] = attributes.shared_carveout_percent;
+  return json;
+}
+
+Json copy_of(const CopyParameters& copy) {
+  return {{"bytes", copy.bytes},
+          {"rows", copy.rows},
+          {"from", copy.from_host ? "host" : "device"},
+          {"to", copy.to_host ? "host" : "device"}};
+}
+
+Json fill_of(const FillParameters& fill) {
+  return {{"value", fill.value}, {"element_bytes", fill.element_bytes}, {"count", fill.count}, {"rows", fill.rows}};
+}
+
+Json conditional_of(const Plan& plan, const PlanNode& node) {
+  Json json = {{"type", nodewright::to_string(node.conditional)}};
+  for (const ConditionInfo& condition : plan.conditions)
+    if (condition.address == node.condition) {
+      json["default_value"] = condition.default_value;
+      json["reset_each_launch"] = condition.reset_each_launch;
+    }
+  return json;
+}
+
+Json json_of(const Plan& plan, const PlanNode& node) {
+  const LaunchShape& shape = node.shape;
+  Json json = {{"id", node.id},
+               {"name", node.name},
+               {"kind", nodewright::to_string(node.kind)},
+               {"kernel", node.kernel_name()},
+               {"layer", node.layer()},
+               {"grid", {shape.grid[0], shape.grid[1], shape.grid[2]}},
+               {"block", {shape.block[0], shape.block[1], shape.block[2]}},
+               {"shared_bytes", shape.shared_bytes},
+               {"bytes_read", node.traffic.bytes_read},
+               {"bytes_written", node.traffic.bytes_written},
+               {"uses", uses_of(plan, node)}};
+  if (node.kind == NodeKind::kernel) {
+    json["waits_for_inputs"] = node.waits_for_inputs;
+    if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
+    if (!node.kernel->request.name.empty()) json["request"] = nodewright::to_string(node.kernel->request);
+    if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);
+    json["arguments"] = arguments_of(node);
+  }
+  if (node.kind == NodeKind::memcpy) json["copy"] = copy_of(node.copy);
+  if (node.kind == NodeKind::memset) json["fill"] = fill_of(node.fill);
+  if (node.kind == NodeKind::conditional) json["conditional"] = conditional_of(plan, node);
+  for (const ValueOperation& operation : node.values) json["values"].push_back(nodewright::describe(operation));
+  if (node.semaphore.semaphore != nullptr) json["semaphore_value"] = node.semaphore.value;
+  if (node.kind == NodeKind::library) json["library"] = node.library->what;
+  if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
+  for (const auto& body : node.bodies) json["bodies"].push_back(nodewright::json_of(*body));
+  return json;
+}
+
+Json json_of(const Plan& plan, const Edge& edge) {
+  Json reasons = Json::array();
+  for (const Reason& reason : edge.reasons) reasons.push_back(describe(plan, reason));
+  return {{"from", edge.from},
+          {"to", edge.to},
+          {"type", nodewright::to_string(edge.type)},
+          {"reasons", std::move(reasons)}};
+}
+
+Json buffers_of(const Plan& plan) {
+  const auto lifetimes = buffer_lifetimes(plan);
+  Json buffers = Json::array();
+  for (size_t id = 0; id < plan.buffers.size(); ++id) {
+    const Buffer& buffer = plan.buffers[id];
+    Json& json = buffers.emplace_back(Json{{"name", buffer.range.name},
+                                           {"bytes", buffer.range.bytes},
+                                           {"kind", buffer.range.kind},
+                                           {"live_in", buffer.live_in},
+                                           {"live_out", buffer.live_out}});
+    if (lifetimes[id]) json["needed"] = {lifetimes[id]->first, lifetimes[id]->last};
+  }
+  return buffers;
+}
+
+// From node `first`, `times` blocks of `count` nodes that are the same; and the same for each plan inside a node.
+Json folds_of(const Plan& plan) {
+  Json runs = Json::array(), bodies = Json::object();
+  for (const BlockRun& run : fold_layers(plan))
+    if (run.blocks.size() > 1)
+      runs.push_back({{"first", run.blocks[0].first}, {"count", run.blocks[0].count}, {"times", run.blocks.size()}});
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) bodies[std::to_string(node.id)].push_back(folds_of(*body));
+  return {{"runs", std::move(runs)}, {"bodies", std::move(bodies)}};
+}
+
+std::string describe(const Device& device) {
+  const DeviceProperties& properties = device.properties();
+  return fmt::format("{}, compute capability {}.{}, {} SMs", properties.name, properties.cc_major, properties.cc_minor,
+                     properties.sm_count);
+}
+
+}  // namespace
+
+nlohmann::ordered_json json_of(const Plan& plan) {
+  Json nodes = Json::array(), edges = Json::array();
+  for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
+  for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
+  Json facts = Json::object();
+  for (const auto& [what, is] : plan.facts) facts[what] = is;
+  const MemoryPeak peak = memory_peak(plan);
+  return {{"name", plan.name},           {"facts", std::move(facts)},
+          {"hash", plan_hash(plan)},     {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}},
+          {"buffers", buffers_of(plan)}, {"nodes", std::move(nodes)},
+          {"edges", std::move(edges)}};
+}
+
+nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  Json json = json_of(plan);
+  json["device"] = plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device));
+  json["about"] = Json::object();
+  for (const auto& [what, is] : about) json["about"][what] = is;
+  json["folds"] = folds_of(plan);
+  json["timings"] = timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan));
+  return json;
+}
+
+std::string print(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  return print(document_of(plan, timings, about), 2) + "\n";
+}
+
+}  // namespace nodewright

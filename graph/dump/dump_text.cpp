@@ -1,0 +1,215 @@
+// to_text: a plan for people, and for golden files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "graph/edges/plan_fold.h"
+#include "graph/graph_dump.h"
+
+namespace nodewright {
+namespace {
+
+std::string_view sign(const Use& use) {
+  switch (use.access) {
+    case Access::frozen:
+      return "=";
+    case Access::in:
+      return use.settled ? "<~" : "<";
+    case Access::out:
+      return ">";
+    case Access::inout:
+      return use.settled ? "<~>" : "<>";
+  }
+  return "?";
+}
+
+// Those that are not the default, each after a space.
+std::string words_of(const KernelAttributes& attributes) {
+  const KernelAttributes none;
+  std::string text;
+  if (attributes.cluster != none.cluster)
+    text += fmt::format(" cluster {},{},{}", attributes.cluster[0], attributes.cluster[1], attributes.cluster[2]);
+  if (attributes.cooperative) text += " cooperative";
+  if (attributes.device_updatable) text += " device-updatable";
+  if (attributes.priority != none.priority) text += fmt::format(" priority {}", attributes.priority);
+  if (attributes.shared_carveout_percent != none.shared_carveout_percent)
+    text += fmt::format(" carveout {} %", attributes.shared_carveout_percent);
+  return text;
+}
+
+std::string rows_of(uint64_t rows) { return rows == 1 ? "" : fmt::format("{} rows of ", rows); }
+
+std::string what_of(const PlanNode& node) {
+  const LaunchShape& s = node.shape;
+  switch (node.kind) {
+    case NodeKind::kernel: {
+      std::string text = fmt::format("{} <{},{},{}> <{},{},{}>", node.kernel_name(), s.grid[0], s.grid[1], s.grid[2],
+                                     s.block[0], s.block[1], s.block[2]);
+      if (s.shared_bytes != 0) text += fmt::format(" {} B shared", s.shared_bytes);
+      return text + words_of(node.attributes);
+    }
+    case NodeKind::memcpy:
+      return fmt::format("memcpy {}{} B {}", rows_of(node.copy.rows), node.copy.bytes,
+                         node.copy.from_host ? "from host" : (node.copy.to_host ? "to host" : "on device"));
+    case NodeKind::memset:
+      return fmt::format("memset {}{} x {} B to {:#x}", rows_of(node.fill.rows), node.fill.count,
+                         node.fill.element_bytes, node.fill.value);
+    case NodeKind::conditional:
+      return fmt::format("{} of {} bodies", to_string(node.conditional), node.bodies.size());
+    case NodeKind::child:
+      return fmt::format("child '{}' {}", node.bodies[0]->name, node.patchable_inside ? "moved" : "cloned");
+    case NodeKind::host:
+    case NodeKind::empty:
+    case NodeKind::event_record:
+    case NodeKind::event_wait:
+      break;
+    case NodeKind::allocate:
+      return fmt::format("allocate {} B", node.uses[0].bytes);
+    case NodeKind::values: {
+      std::string text = "values";
+      for (const ValueOperation& operation : node.values) text += (text.size() == 6 ? " " : ", ") + describe(operation);
+      return text;
+    }
+    case NodeKind::semaphore_signal:
+    case NodeKind::semaphore_wait:
+      return fmt::format("{} {}", to_string(node.kind), node.semaphore.value);
+    case NodeKind::free:
+      break;
+    case NodeKind::library:
+      if (!node.library->what.empty()) return node.library->what;
+      break;
+  }
+  return std::string(to_string(node.kind));
+}
+
+std::string summary(const Plan& plan) {
+  size_t kernels = 0, programmatic = 0;
+  Traffic traffic;
+  for (const PlanNode& node : plan.nodes) {
+    kernels += node.kind == NodeKind::kernel;
+    traffic.bytes_read += node.traffic.bytes_read;
+    traffic.bytes_written += node.traffic.bytes_written;
+  }
+  for (const Edge& edge : plan.edges) programmatic += edge.type == EdgeType::programmatic;
+  std::string facts;
+  for (const auto& [what, is] : plan.facts) facts += fmt::format(" {} {}", what, is);
+  return fmt::format(
+      "plan {}{}: {} nodes ({} kernels), {} edges ({} programmatic), {} buffers, {} B read, {} B written\n", plan.name,
+      facts, plan.nodes.size(), kernels, plan.edges.size(), programmatic, plan.buffers.size(), traffic.bytes_read,
+      traffic.bytes_written);
+}
+
+// "l0.down~ (RAW residual[0,768))"
+std::string describe(const Plan& plan, const Edge& edge) {
+  std::string reasons;
+  for (const Reason& reason : edge.reasons) reasons += (reasons.empty() ? "" : ", ") + describe(plan, reason);
+  return fmt::format("{}{} ({})", plan.nodes[edge.from].name, edge.type == EdgeType::programmatic ? "~" : "", reasons);
+}
+
+// How a block hangs on what is before it: " | l1.qkv after l0.down~ (RAW residual[0,768))", or nothing.
+std::string joints_of(const Plan& plan, const LayerBlock& block) {
+  std::string joints;
+  for (const Edge& edge : plan.edges)
+    if (edge.from < block.first && edge.to >= block.first && edge.to < block.first + block.count)
+      joints +=
+          fmt::format("{} {} after {}", joints.empty() ? " |" : ";", plan.nodes[edge.to].name, describe(plan, edge));
+  return joints;
+}
+
+// "l1 .. l15": the blocks after a run's first.
+std::string others_of(const BlockRun& run) {
+  const std::string &second = run.blocks[1].layer, &last = run.blocks.back().layer;
+  return second == last ? second : second + " .. " + last;
+}
+
+// Which buffers and nodes are shown, and what is said in place of the others.
+struct Shown {
+  std::vector<bool> buffers, nodes;
+  std::map<uint32_t, std::string> after_buffer, after_node;
+};
+
+Shown all_of(const Plan& plan) {
+  return {std::vector<bool>(plan.buffers.size(), true), std::vector<bool>(plan.nodes.size(), true), {}, {}};
+}
+
+bool same_kind(const Buffer& a, const Buffer& b) {
+  return a.range.bytes == b.range.bytes && a.range.kind == b.range.kind && a.live_in == b.live_in &&
+         a.live_out == b.live_out;
+}
+
+// Hides the counterparts of a buffer of the run's first layer, where every layer of the run has one.
+void fold_buffers(const Plan& plan, const BlockRun& run, const std::map<std::string_view, uint32_t>& buffer_named,
+                  Shown& shown) {
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id) {
+    std::vector<uint32_t> others;
+    for (size_t i = 1; i < run.blocks.size(); ++i) {
+      const auto other =
+          buffer_named.find(replace_layer(plan.buffers[id].range.name, run.blocks[0].layer, run.blocks[i].layer));
+      if (other == buffer_named.end() || other->second == id ||
+          !same_kind(plan.buffers[id], plan.buffers[other->second]))
+        break;
+      others.push_back(other->second);
+    }
+    if (others.size() + 1 != run.blocks.size()) continue;
+    for (const uint32_t other : others) shown.buffers[other] = false;
+    shown.after_buffer[id] = fmt::format(", {} × the same: {}", others.size(), others_of(run));
+  }
+}
+
+Shown folded(const Plan& plan) {
+  Shown shown = all_of(plan);
+  std::map<std::string_view, uint32_t> buffer_named;
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id) buffer_named[plan.buffers[id].range.name] = id;
+  for (const BlockRun& run : fold_layers(plan)) {
+    if (run.blocks.size() == 1) continue;
+    const LayerBlock &first = run.blocks.front(), &last = run.blocks.back();
+    const uint32_t begin = first.first + first.count, end = last.first + last.count;
+    std::fill(shown.nodes.begin() + begin, shown.nodes.begin() + end, false);
+    shown.after_node[begin - 1] = fmt::format("{} × same block: {} | nodes {} to {}{}\n", run.blocks.size() - 1,
+                                              others_of(run), begin, end - 1, joints_of(plan, run.blocks[1]));
+    fold_buffers(plan, run, buffer_named, shown);
+  }
+  return shown;
+}
+
+// A body's builder knows all buffers of the outer plan: they are not shown again.
+void hide_buffers_of(const Plan& outer, const Plan& plan, Shown& shown) {
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id)
+    for (const Buffer& known : outer.buffers)
+      if (known.range == plan.buffers[id].range) shown.buffers[id] = false;
+}
+
+std::string text_of(const Plan& plan, Fold fold, const Plan* outer, const std::string& indent) {
+  Shown shown = fold == Fold::layers ? folded(plan) : all_of(plan);
+  if (outer != nullptr) hide_buffers_of(*outer, plan, shown);
+  std::string out = indent + summary(plan);
+  const auto write = std::back_inserter(out);
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id) {
+    const Buffer& buffer = plan.buffers[id];
+    if (shown.buffers[id])
+      fmt::format_to(write, "{}buffer {} {} B {}{}{}{}\n", indent, buffer.range.name, buffer.range.bytes,
+                     buffer.range.kind, buffer.live_in ? " live-in" : "", buffer.live_out ? " live-out" : "",
+                     shown.after_buffer[id]);
+  }
+
+  std::vector<std::string> after(plan.nodes.size());
+  for (const Edge& edge : plan.edges) after[edge.to] += (after[edge.to].empty() ? "" : "; ") + describe(plan, edge);
+  for (const PlanNode& node : plan.nodes) {
+    if (!shown.nodes[node.id]) continue;
+    fmt::format_to(write, "{}node {} {} | {} |", indent, node.id, node.name, what_of(node));
+    for (const Use& use : node.uses)
+      fmt::format_to(write, " {}{}={}", sign(use), use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
+    fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);
+    for (const auto& body : node.bodies) out += text_of(*body, fold, &plan, indent + "  ");
+    if (!shown.after_node[node.id].empty()) out += indent + shown.after_node[node.id];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan, Fold fold) { return text_of(plan, fold, nullptr, ""); }
+
+}  // namespace nodewright

@@ -1,0 +1,356 @@
+// The nodes of GraphBuilder that have no argument struct of their own: functions of the host, calls of libraries,
+// events, child plans, and conditional nodes with their bodies.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "graph/graph_builder.h"
+#include "graph/nodes/graph_handle.h"
+#include "graph/nodes/library_nodes.h"
+#include "runtime/calls/child_ownership.h"
+#include "runtime/context_guard.h"
+#include "runtime/event.h"
+
+namespace nodewright {
+namespace {
+
+// The driver's rule for bodies (CUDA driver API, "Conditional nodes").
+bool allowed_in_body(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kernel:
+    case NodeKind::memcpy:
+    case NodeKind::memset:
+    case NodeKind::empty:
+    case NodeKind::child:
+    case NodeKind::conditional:
+    case NodeKind::library:
+      return true;
+    case NodeKind::host:
+    case NodeKind::event_record:
+    case NodeKind::event_wait:
+    case NodeKind::allocate:
+    case NodeKind::free:
+    case NodeKind::values:
+    case NodeKind::semaphore_signal:
+    case NodeKind::semaphore_wait:
+      break;
+  }
+  return false;
+}
+
+// The first node of the plan, or of a child in it, for which `matches` holds.
+template <class Predicate>
+const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
+  for (const PlanNode& node : plan.nodes) {
+    if (matches(node)) return &node;
+    if (node.kind != NodeKind::child) continue;
+    if (const PlanNode* inner = find_node(*node.bodies[0], matches)) return inner;
+  }
+  return nullptr;
+}
+
+// A copy of `name` that lives as long as the program, as a use's field does: a use outlives the inner plan whose node
+// it is named after, where patch_child puts another plan in its place. There are as many as there are names of inner
+// nodes.
+std::string_view kept_name(std::string_view name) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> names;
+  const std::lock_guard lock(mutex);
+  const auto found = names.find(name);
+  return found != names.end() ? *found : *names.emplace(name).first;
+}
+
+// The names of a plan and of the plans inside it.
+void collect_names(const Plan& plan, std::vector<std::string_view>& names) {
+  names.push_back(plan.name);
+  for (const PlanNode& node : plan.nodes)
+    for (const auto& body : node.bodies) collect_names(*body, names);
+}
+
+// What the nodes of a plan, taken as one node, do with a range.
+struct NestedUse {
+  uint64_t begin = 0, end = 0;
+  uint64_t buffer = 0;     // where the buffer starts that it lies in
+  std::string_view field;  // the first node that touches it
+  bool writes = false, reads_first = false;
+
+  Access access() const {
+    if (!writes) return Access::in;  // none of them starts before their node does: frozen needs no word of its own
+    return reads_first ? Access::inout : Access::out;
+  }
+};
+
+// The ranges that nodes of these plans touch, disjoint and by address. The nodes of one plan run in order, so bytes
+// that are written first need not hold a value before. `may_not_run`: nor is it known that they are written.
+std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_not_run) {
+  std::vector<uint64_t> cuts;
+  for (const Plan* plan : plans)
+    for (const PlanNode& node : plan->nodes)
+      for (const Use& use : node.uses) {
+        const uint64_t begin = plan->buffers[use.buffer].range.address + use.offset;
+        cuts.insert(cuts.end(), {begin, begin + use.bytes});
+      }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  std::vector<NestedUse> pieces(cuts.empty() ? 0 : cuts.size() - 1);
+  for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = {.begin = cuts[i], .end = cuts[i + 1], .field = {}};
+  std::vector<const Plan*> writer(pieces.size());  // the plan whose node wrote the piece last
+  for (const Plan* plan : plans)
+    for (const PlanNode& node : plan->nodes)
+      for (const Use& use : node.uses) {
+        const uint64_t begin = plan->buffers[use.buffer].range.address + use.offset;
+        const auto first = std::lower_bound(cuts.begin(), cuts.end(), begin) - cuts.begin();
+        for (auto i = static_cast<size_t>(first); i < pieces.size() && pieces[i].end <= begin + use.bytes; ++i) {
+          NestedUse& piece = pieces[i];
+          if (piece.field.empty()) piece.field = kept_name(node.name);
+          piece.buffer = plan->buffers[use.buffer].range.address;
+          if (reads(use.access) && writer[i] != plan) piece.reads_first = true;
+          if (!writes(use.access)) continue;
+          piece.writes = true;
+          piece.reads_first |= may_not_run;
+          writer[i] = plan;
+        }
+      }
+  std::vector<NestedUse> joined;
+  for (const NestedUse& piece : pieces) {
+    if (piece.field.empty()) continue;  // between two uses
+    if (!joined.empty() && joined.back().end == piece.begin && joined.back().buffer == piece.buffer &&
+        joined.back().field == piece.field && joined.back().access() == piece.access())
+      joined.back().end = piece.end;
+    else
+      joined.push_back(piece);
+  }
+  return joined;
+}
+
+}  // namespace
+
+// A body knows the outer plan's buffers and nothing of what they hold: that is checked where its node is added.
+GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
+    : GraphBuilder(outer.device(), std::move(name), outer.plan_.facts) {
+  is_body_ = true;
+  for (const Buffer& buffer : outer.plan_.buffers) declare(buffer.range, {.live_in = true, .live_out = true});
+}
+
+void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
+  if (!is_body_ || allowed_in_body(node.kind)) return;
+  refuse(node, fmt::format("a conditional node's body cannot hold a node of kind {}", to_string(node.kind)),
+         "move it before or after the conditional node; bodies hold kernels, copies, fills, empty nodes, libraries, "
+         "children and conditionals");
+}
+
+GraphBuilder::AddressedUse GraphBuilder::declared_use(const PlanNode& node, const DeclaredUse& use,
+                                                      size_t place) const {
+  const std::string_view field = kept_name(use.field.empty() ? std::to_string(place) : use.field);
+  if (use.range.weight && writes(use.access))
+    refuse(node, fmt::format("'{}' is written, and given as a weight", field), "pass a view");
+  return {field, use.range.address, use.range.bytes, use.access, use.align_bytes};
+}
+
+NodeId GraphBuilder::host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
+                          const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::host);
+  if (!function) refuse(node, "it has no function", "pass what is to be called");
+  std::vector<AddressedUse> addressed;
+  for (const DeclaredUse& use : uses) {
+    addressed.push_back(declared_use(node, use, addressed.size()));
+    if (!use.range.host)
+      refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", addressed.back().field),
+             "copy it to pinned memory first");
+  }
+  node.host = std::make_shared<HostCall>();
+  node.host->node_name = node.name;
+  node.host->function = std::move(function);
+  return add(std::move(node), addressed, std::nullopt, after);
+}
+
+NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses,
+                             std::function<void(CUstream)> submit, std::function<void()> stand_in,
+                             const std::vector<NodeId>& after) {
+  return library(name, uses, {.submit = std::move(submit), .stand_in = std::move(stand_in)}, after);
+}
+
+NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
+                             const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::library);
+  if (!call.submit) refuse(node, "it has no call", "pass a function that submits to the stream it is given");
+  if (plan_.device->driver().is_cpu() && call.stand_in) {
+    node.host = std::make_shared<HostCall>();
+    node.host->node_name = node.name;
+    node.host->function = call.stand_in;
+  }
+  node.library = std::make_shared<const LibraryCall>(std::move(call));
+  std::vector<AddressedUse> addressed;
+  for (const DeclaredUse& use : uses) addressed.push_back(declared_use(node, use, addressed.size()));
+  return add(std::move(node), addressed, std::nullopt, after);
+}
+
+NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
+                           const std::vector<NodeId>& after) {
+  if (graph == nullptr)
+    refuse(new_node(name, NodeKind::library), "it has no graph", "pass the graph that the node is to be a copy of");
+  const ContextGuard current(*plan_.device);
+  std::string what = "graph of " + names_of_nodes(plan_.device->driver(), graph, name);
+  const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
+                       exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
+    if (!*exec) exec->emplace(instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
+    driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
+  };
+  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)}, after);
+}
+
+NodeId GraphBuilder::record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
+                                  const std::vector<NodeId>& after) {
+  return add_event(name, NodeKind::event_record, event, uses, after);
+}
+
+NodeId GraphBuilder::wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
+                                const std::vector<NodeId>& after) {
+  return add_event(name, NodeKind::event_wait, event, uses, after);
+}
+
+NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event& event,
+                               const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, kind);
+  if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
+  node.event = event.get();
+  std::vector<AddressedUse> addressed;
+  add_met_uses(node, uses, kind == NodeKind::event_wait, kind == NodeKind::event_record, addressed);
+  return add(std::move(node), addressed, Traffic{}, after);
+}
+
+ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership ownership,
+                              const std::vector<NodeId>& after) {
+  PlanNode node = new_node(name, NodeKind::child);
+  check_plan(plan);
+  if (plan.device != plan_.device) refuse(node, "its plan was made for another device", "build both for one device");
+  if (ownership == ChildOwnership::moved && !kChildrenMove)
+    refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
+           "say ChildOwnership::cloned, or build with those of CUDA 13");
+  const auto conditional = [](const PlanNode& inner) { return inner.kind == NodeKind::conditional; };
+  if (const PlanNode* inner = find_node(plan, conditional))
+    refuse(node,
+           fmt::format("node '{}' of plan '{}' is conditional, and a child graph cannot hold conditional nodes",
+                       inner->name, plan.name),
+           "put the conditional node at the top level, or the child's nodes here");
+  const auto updatable = [](const PlanNode& inner) { return inner.attributes.device_updatable; };
+  if (const PlanNode* inner = find_node(plan, updatable))
+    refuse(node,
+           fmt::format("the device may update node '{}' of plan '{}', which a child graph cannot have", inner->name,
+                       plan.name),
+           "add that kernel to this plan");
+  const auto allocates = [](const PlanNode& inner) { return inner.kind == NodeKind::allocate; };
+  if (const PlanNode* inner = find_node(plan, allocates))
+    refuse(node,
+           fmt::format("node '{}' of plan '{}' allocates memory, which a child graph cannot", inner->name, plan.name),
+           "allocate in this plan, and declare Allocation::range() in the child's");
+  const auto foreign = [](const PlanNode& inner) { return !allowed_in_body(inner.kind); };
+  if (const PlanNode* inner = is_body_ ? find_node(plan, foreign) : nullptr)
+    refuse(node,
+           fmt::format("node '{}' of plan '{}' is of kind {}, which a conditional node's body cannot hold", inner->name,
+                       plan.name, to_string(inner->kind)),
+           "move it out of the body");
+  std::vector<std::string_view> taken, brought;
+  collect_names(plan_, taken);
+  collect_names(plan, brought);
+  for (const std::string_view name : brought)
+    if (std::find(taken.begin(), taken.end(), name) != taken.end())
+      refuse(node, fmt::format("it brings a plan named '{}', and one is there already", name),
+             "give each plan a name of its own: patches find a node by its plan's name");
+  node.patchable_inside = ownership == ChildOwnership::moved;
+  Traffic traffic;
+  for (const PlanNode& inner : plan.nodes) {
+    traffic.bytes_read += inner.traffic.bytes_read;
+    traffic.bytes_written += inner.traffic.bytes_written;
+  }
+  const auto body = std::make_shared<const Plan>(std::move(plan));
+  const Plan* const bodies[] = {body.get()};
+  std::vector<AddressedUse> uses;
+  for (const NestedUse& use : nested_uses(bodies, false))
+    uses.push_back({use.field, use.begin, use.end - use.begin, use.access(), 1});
+  node.bodies.push_back(body);
+  return {add(std::move(node), uses, traffic, after)};
+}
+
+ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
+  const uint64_t address = conditions_address(plan_.name) + plan_.conditions.size() * 2 * kConditionBytes;
+  declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
+  declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
+  plan_.conditions.push_back({address, default_value, reset_each_launch});
+  return {address};
+}
+
+NodeId GraphBuilder::if_else(std::string_view name, ConditionHandle condition, const Body& then,
+                             const Body& otherwise) {
+  const Body bodies[] = {then, otherwise};
+  return add_conditional(name, ConditionalKind::if_, condition, {bodies, otherwise ? size_t{2} : size_t{1}});
+}
+
+NodeId GraphBuilder::while_loop(std::string_view name, ConditionHandle condition, const Body& body) {
+  return add_conditional(name, ConditionalKind::while_, condition, {&body, 1});
+}
+
+NodeId GraphBuilder::switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies) {
+  return add_conditional(name, ConditionalKind::switch_, condition, bodies);
+}
+
+NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
+                                     std::span<const Body> bodies) {
+  PlanNode node = new_node(name, NodeKind::conditional);
+  const auto own = std::find_if(plan_.conditions.begin(), plan_.conditions.end(),
+                                [&](const ConditionInfo& info) { return info.address == condition.address; });
+  if (own == plan_.conditions.end())
+    refuse(node, fmt::format("its condition is not one of the {} of plan '{}'", plan_.conditions.size(), plan_.name),
+           "make the condition with the builder that adds the node");
+  for (const PlanNode& other : plan_.nodes)
+    if (other.kind == NodeKind::conditional && other.condition == condition.address)
+      refuse(node, fmt::format("node '{}' obeys its condition already", other.name), "make a condition for each node");
+  if (bodies.empty()) refuse(node, "it has no body", "pass at least one body");
+
+  PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
+  std::vector<const Plan*> plans;
+  bool has_inner = false;  // conditional nodes in a body
+  bool nests = false;      // loops_nest_ of a body
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    if (!bodies[i]) refuse(node, fmt::format("body {} is no function", i), "pass a function that adds the nodes");
+    // Private: std::make_unique cannot reach it.
+    std::unique_ptr<GraphBuilder> body(
+        new GraphBuilder(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
+    if (kind == ConditionalKind::while_) body->loop_around_ = loops_address(plan_.name);
+    bodies[i](*body);
+    if (plan_.nodes.size() != node.id)
+      refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
+             "add a body's nodes to the builder that its function is given");
+    has_inner |= !body->plan_.conditions.empty();
+    nests |= body->loops_nest_;
+    plans.push_back(&body->plan_);
+    pending.bodies.push_back(std::move(body));
+  }
+  node.conditional = kind;
+  node.condition = condition.address;
+  std::vector<AddressedUse> uses;
+  bool obeyed_is_set = false, has_loop = kind == ConditionalKind::while_;
+  for (const NestedUse& use : nested_uses(plans, true)) {
+    uses.push_back({use.field, use.begin, use.end - use.begin, use.access(), 1});
+    obeyed_is_set |= use.begin <= condition.address && condition.address < use.end;
+    has_loop |= use.writes && std::any_of(plans.begin(), plans.end(),
+                                          [&](const Plan* body) { return use.begin == loops_address(body->name); });
+  }
+  if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
+  // A body's own conditions are nobody else's business.
+  std::erase_if(uses, [&](const AddressedUse& use) {
+    return use.address >= kConditionBase &&
+           std::none_of(plan_.buffers.begin(), plan_.buffers.end(),
+                        [&](const Buffer& b) { return b.range.address == use.address; });
+  });
+  uses.push_back({kLoopsField, loops_address(plan_.name), kConditionBytes, has_loop ? Access::inout : Access::in, 1});
+  const NodeId id = add(std::move(node), uses, Traffic{}, {});
+  loops_nest_ |= nests || (has_loop && has_inner);
+  pending_bodies_.push_back(std::move(pending));
+  return id;
+}
+
+}  // namespace nodewright

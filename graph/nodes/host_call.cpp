@@ -1,0 +1,71 @@
+#include "graph/nodes/host_call.h"
+
+#include <exception>
+#include <utility>
+
+#include "runtime/device.h"
+
+namespace nodewright {
+namespace {
+
+void report(HostCall& call) {
+  if (!call.failed.load(std::memory_order_acquire)) return;
+  const std::string problem = std::exchange(call.problem, {});
+  call.failed = false;
+  throw Error({.doing = "run host node", .object = call.node_name, .detail = "its function threw: " + problem});
+}
+
+// Calls f(const std::shared_ptr<HostCall>&) for every host function of the plan and of the plans inside.
+template <class Function>
+void for_each_call(const Plan& plan, const Function& f) {
+  for (const PlanNode& node : plan.nodes) {
+    if (node.host != nullptr) f(node.host);
+    for (const auto& body : node.bodies) for_each_call(*body, f);
+  }
+}
+
+}  // namespace
+
+void CUDA_CB call_host(void* data) noexcept {
+  HostCall& call = *static_cast<HostCall*>(data);
+  try {
+    call.function();
+    return;
+  } catch (const std::exception& problem) {
+    if (!call.failed) call.problem = problem.what();
+  } catch (...) {
+    if (!call.failed) call.problem = "something that is no std::exception";
+  }
+  call.failed.store(true, std::memory_order_release);
+}
+
+void report_host_problems(const Plan& plan) {
+  for_each_call(plan, [](const std::shared_ptr<HostCall>& call) { report(*call); });
+}
+
+HostCalls& HostCalls::operator=(HostCalls&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(calls_, other.calls_);
+  std::swap(captured_, other.captured_);
+  std::swap(launched_, other.launched_);
+  return *this;
+}
+
+void HostCalls::add(const Plan& plan) {
+  for_each_call(plan, [&](const std::shared_ptr<HostCall>& call) { calls_.push_back(call); });
+}
+
+void HostCalls::before_launch() {
+  for (const auto& call : calls_) report(*call);
+  launched_ = true;
+}
+
+void HostCalls::wait() noexcept {
+  if (!launched_ || (calls_.empty() && captured_.empty())) return;
+  try {
+    device_->synchronize();
+  } catch (const Error&) {  // what went wrong is reported where the stream is waited for
+  }
+}
+
+}  // namespace nodewright

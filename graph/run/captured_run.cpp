@@ -1,0 +1,184 @@
+#include "graph/run/captured_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "graph/edges/allocated_memory.h"
+#include "graph/nodes/node_parameters.h"
+#include "graph/run/eager_run.h"
+#include "graph/run/stopwatch.h"
+#include "runtime/context_guard.h"
+
+namespace nodewright {
+namespace {
+
+// Ends a capture that failed: a stream left capturing would be of no further use.
+void abandon_capture(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE) return;
+  CUgraph graph = nullptr;
+  driver.cuStreamEndCapture(stream, &graph);
+  const GraphHandle partial(driver, graph);
+}
+
+bool calls_libraries(const Plan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+    return node.kind == NodeKind::library ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), [](const auto& body) { return calls_libraries(*body); });
+  });
+}
+
+GraphHandle capture(const Plan& plan, const Stream& stream) {
+  const Driver& driver = stream.device().driver();
+  // At its first use a library loads its kernels, which a stricter mode forbids.
+  const auto mode = calls_libraries(plan) ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  driver.check(driver.cuStreamBeginCapture(stream.get(), mode), "cuStreamBeginCapture", "capture plan", plan.name);
+  try {
+    run_eager(plan, stream);
+    CUgraph graph = nullptr;
+    const CUresult result = driver.cuStreamEndCapture(stream.get(), &graph);
+    GraphHandle owned(driver, graph);
+    driver.check(result, "cuStreamEndCapture", "capture plan", plan.name);
+    return owned;
+  } catch (...) {
+    abandon_capture(driver, stream.get());
+    throw;
+  }
+}
+
+void check_capturable(const Plan& plan) {
+  check_plan(plan);
+  for (const PlanNode& node : plan.nodes) {
+    if (node.kind == NodeKind::conditional)
+      throw Error({.doing = "capture plan",
+                   .object = plan.name,
+                   .detail = fmt::format(
+                       "node '{}' is conditional: stream capture would have to wait for its condition", node.name),
+                   .advice = "run the plan explicitly or eagerly"});
+    if (node.kind == NodeKind::library && node.library->graph != nullptr)
+      throw Error({.doing = "capture plan",
+                   .object = plan.name,
+                   .detail = fmt::format("node '{}' is a graph that was built elsewhere", node.name),
+                   .advice = "run the plan explicitly or eagerly"});
+  }
+}
+
+[[noreturn]] void refuse_reading(const Plan& plan, std::string detail) {
+  throw Error({.doing = "read the captured graph of plan",
+               .object = plan.name,
+               .detail = std::move(detail),
+               .advice = "dump the plan as it is, without --mode captured"});
+}
+
+struct HeldEdges {
+  std::vector<CUgraphNode> from, to;
+  std::vector<CUgraphEdgeData> data;
+};
+
+HeldEdges edges_of(const Driver& driver, CUgraph graph, const std::string& name) {
+  size_t count = 0;
+  driver.check(driver.cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges", "read graph", name);
+  HeldEdges held{std::vector<CUgraphNode>(count), std::vector<CUgraphNode>(count), std::vector<CUgraphEdgeData>(count)};
+  if (count != 0)
+    driver.check(driver.cuGraphGetEdges(graph, held.from.data(), held.to.data(), held.data.data(), &count),
+                 "cuGraphGetEdges", "read graph", name);
+  return held;
+}
+
+// The captured nodes in the order of the stream, which is that of the plan: one stream makes a chain.
+std::vector<CUgraphNode> chain_of(const Plan& plan, const Driver& driver, CUgraph graph, const HeldEdges& edges) {
+  size_t count = 0;
+  driver.check(driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes", "read graph", plan.name);
+  std::vector<CUgraphNode> held(count), chain;
+  if (count != 0)
+    driver.check(driver.cuGraphGetNodes(graph, held.data(), &count), "cuGraphGetNodes", "read graph", plan.name);
+  std::map<CUgraphNode, CUgraphNode> next;
+  for (size_t i = 0; i < edges.from.size(); ++i) next.emplace(edges.from[i], edges.to[i]);
+  const auto is_first = [&](CUgraphNode node) { return std::ranges::find(edges.to, node) == edges.to.end(); };
+  if (const auto first = std::ranges::find_if(held, is_first); first != held.end()) chain.push_back(*first);
+  while (!chain.empty() && next.contains(chain.back())) chain.push_back(next.at(chain.back()));
+  if (chain.size() != held.size() || edges.from.size() + 1 != std::max<size_t>(held.size(), 1))
+    refuse_reading(plan, fmt::format("its {} nodes and {} edges are no chain", held.size(), edges.from.size()));
+  return chain;
+}
+
+}  // namespace
+
+CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
+    : name_(plan.name),
+      driver_(&stream.device().driver()),
+      graph_(*driver_),
+      exec_(*driver_),
+      host_calls_(stream.device()) {
+  check_capturable(plan);
+  const ContextGuard current(stream.device());
+  host_calls_.add(plan);
+  Stopwatch watch;
+  graph_ = capture(plan, stream);
+  stats_.capture_ms = watch.lap_ms();
+  exec_ = instantiate(
+      *driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; }, instantiation_flags(plan));
+  stats_.instantiate_ms = watch.lap_ms();
+  driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", name_);
+  stats_.upload_ms = watch.lap_ms();
+}
+
+void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
+  check_capturable(plan);
+  if (const PlanNode* allocation = first_allocation(plan))
+    throw Error({.doing = "update captured graph",
+                 .object = name_,
+                 .detail = fmt::format("node '{}' allocates memory, whose address a graph keeps", allocation->name),
+                 .advice = "capture the plan in a graph of its own"});
+  const ContextGuard current(stream.device());
+  host_calls_.add(plan);
+  Stopwatch watch;
+  GraphHandle graph = capture(plan, stream);
+  stats_.capture_ms = watch.lap_ms();
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = driver_->cuGraphExecUpdate(exec_.get(), graph.get(), &info);
+  driver_->check(result, "cuGraphExecUpdate", "update captured graph", name_,
+                 fmt::format("update result {} (CUgraphExecUpdateResult)", static_cast<int>(info.result)));
+  stats_.update_ms = watch.lap_ms();
+  graph_ = std::move(graph);
+}
+
+Plan plan_as_captured(const Plan& plan, const Stream& stream) {
+  check_capturable(plan);
+  const ContextGuard current(stream.device());
+  Plan captured = plan;
+  std::erase_if(captured.nodes, [](const PlanNode& node) { return node.kind == NodeKind::empty; });
+  for (uint32_t id = 0; id < captured.nodes.size(); ++id) {
+    PlanNode& node = captured.nodes[id];
+    if (node.kind == NodeKind::child || (node.kind == NodeKind::library && node.host == nullptr))
+      refuse_reading(plan,
+                     fmt::format("node '{}' is a {}, and may be several nodes there", node.name, to_string(node.kind)));
+    node.id = id;
+  }
+  const GraphHandle graph = capture(plan, stream);
+  const Driver& driver = stream.device().driver();
+  const HeldEdges edges = edges_of(driver, graph.get(), plan.name);
+  const std::vector<CUgraphNode> chain = chain_of(plan, driver, graph.get(), edges);
+  if (chain.size() != captured.nodes.size())
+    refuse_reading(plan, fmt::format("it has {} nodes, and the plan {}", chain.size(), captured.nodes.size()));
+  std::map<CUgraphNode, EdgeType> type_into;
+  for (size_t i = 0; i < edges.to.size(); ++i)
+    type_into[edges.to[i]] =
+        edges.data[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ? EdgeType::programmatic : EdgeType::full;
+  captured.edges.clear();
+  for (uint32_t id = 1; id < chain.size(); ++id)
+    captured.edges.push_back({id - 1, id, type_into.at(chain[id]), {Reason{.hazard = Hazard::serial}}});
+  return captured;
+}
+
+void CapturedGraph::launch(const Stream& stream) {
+  const ContextGuard current(stream.device());
+  host_calls_.before_launch();
+  driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);
+}
+
+}  // namespace nodewright

@@ -1,0 +1,226 @@
+// The compiler runs as a child process on a private temporary folder; nothing of the project's source tree is needed.
+#include "runtime/kernels/host_compiler.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+
+#include "runtime/error.h"
+#include "runtime/host/held_signals.h"
+#include "runtime/kernel_request.h"
+
+extern char** environ;
+
+namespace nodewright {
+namespace {
+
+namespace fs = std::filesystem;
+
+// -ffp-contract=off: the same bits with and without fused multiply-add in the machine, and in checked images.
+// -O1, also for debug builds: at -O0 a small model decodes at 2 tokens/s, and -O2 is no faster but takes half as long
+// again to compile.
+const std::vector<std::string> kOptions = {"-std=c++20",
+                                           "-O1",
+                                           "-march=native",
+                                           "-fPIC",
+                                           "-w",
+                                           "-fvisibility=hidden",
+                                           "-fno-rtti",
+                                           "-fno-exceptions",
+                                           "-ffp-contract=off",
+                                           "-fno-math-errno"};
+
+// A folder that goes away with all that is in it. Ctrl-C reaches this thread afterwards, and the compiler at once.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "nodewright-kernel-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw Error({.doing = "make a temporary folder for the host compiler",
+                   .object = pattern,
+                   .detail = strerror(errno),
+                   .advice = "set TMPDIR to a folder that you may write to"});
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+  const sigset_t& signals_before() const { return signals_.before(); }
+
+ private:
+  HeldSignals signals_;
+  fs::path path_;
+};
+
+void write_file(const fs::path& path, std::string_view text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.flush())
+    throw Error(
+        {.doing = "write a kernel source for the host compiler", .object = path.string(), .detail = strerror(errno)});
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+struct Outcome {
+  int status;  // 0: success
+  std::string output;
+};
+
+// Standard output and standard error go to the file `name` of the folder, so that nothing can block on a full pipe.
+Outcome run(const std::vector<std::string>& command, const TemporaryFolder& folder, const char* name) {
+  const fs::path log = folder.path() / name;
+  std::vector<char*> words;
+  words.reserve(command.size() + 1);
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &folder.signals_before());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  const int problem = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (problem != 0) return {problem, strerror(problem)};
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {status, read_file(log)};
+}
+
+// The file that the shell would run; empty if there is none.
+std::string find_on_path(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
+  const char* variable = getenv("PATH");
+  std::istringstream folders(variable != nullptr ? variable : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path candidate = fs::path(folder.empty() ? "." : folder) / name;
+    std::error_code ignored;
+    if (fs::is_regular_file(candidate, ignored) && access(candidate.c_str(), X_OK) == 0) return candidate.string();
+  }
+  return {};
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
+
+// At most the first lines of what a compiler says: the rest repeats them.
+std::string first_lines(const std::string& text, size_t limit) {
+  return text.size() <= limit ? text : text.substr(0, limit) + " ...";
+}
+
+std::string describe_compiler(const std::string& path) {
+  const TemporaryFolder folder;
+  const Outcome version = run({path, "--version"}, folder, "version");
+  if (version.status != 0)
+    throw Error({.doing = "ask the host compiler for its version",
+                 .object = path,
+                 .detail = first_lines(version.output, 400),
+                 .advice = "install g++, or set NODEWRIGHT_CXX to a C++20 compiler"});
+  // What -march=native stands for on this machine, as the compiler's own macros say it.
+  const Outcome macros = run({path, "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"}, folder, "macros");
+  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : macros.output) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  char machine[24];
+  snprintf(machine, sizeof machine, "%016llx", static_cast<unsigned long long>(hash));
+  return path + "; " + version.output.substr(0, version.output.find('\n')) + "; macros " + machine + "; " +
+         join(kOptions);
+}
+
+}  // namespace
+
+std::string host_compiler_path() {
+  if (const char* chosen = getenv("NODEWRIGHT_CXX"); chosen != nullptr && *chosen != 0) {
+    std::string found = find_on_path(chosen);
+    if (!found.empty()) return found;
+    throw Error({.doing = "find the host compiler that NODEWRIGHT_CXX names",
+                 .object = chosen,
+                 .detail = "no such program",
+                 .advice = "set NODEWRIGHT_CXX to the path of a C++20 compiler, or unset it",
+                 .fault = Fault::usage});
+  }
+  for (const char* name : {"g++", "c++", "clang++"})
+    if (std::string found = find_on_path(name); !found.empty()) return found;
+  throw Error({.doing = "find a host compiler for the CPU driver's kernels",
+               .object = "g++",
+               .detail = "neither g++, c++ nor clang++ is on the PATH",
+               .advice = "install g++ (Debian: apt-get install g++), or set NODEWRIGHT_CXX to a C++20 compiler"});
+}
+
+std::string host_compiler_identity() {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;  // by path: asking takes two processes
+  const std::string path = host_compiler_path();
+  const std::lock_guard lock(mutex);
+  auto& identity = known[path];
+  if (identity.empty()) identity = describe_compiler(path);
+  return identity;
+}
+
+std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
+  const auto found = std::ranges::find_if(
+      request.sources, [&](const auto& source) { return kernel_name_of(source.first) == request.kernel; });
+  if (found == request.sources.end())
+    throw Error({.doing = "compile a kernel for the CPU driver",
+                 .object = request.kernel,
+                 .detail = "no source kernels_src/" + request.kernel + ".cu"});
+  const std::string& source = found->first;
+  const std::string compiler = host_compiler_path();
+  const TemporaryFolder folder;
+  const fs::path& root = folder.path();
+  for (const auto& [path, text] : request.sources) write_file(root / path, text);
+  write_file(root / "prelude.h", request.prelude);
+
+  std::vector<std::string> compile = {compiler};
+  compile.insert(compile.end(), kOptions.begin(), kOptions.end());
+  compile.insert(compile.end(), {"-I" + root.string(), "-include", (root / "prelude.h").string()});
+  if (request.checked) compile.insert(compile.end(), {"-fsanitize=thread", "-DNODEWRIGHT_CHECKED"});
+  compile.insert(compile.end(), request.extra.begin(), request.extra.end());
+  const std::string object = (root / "kernel.o").string(), image = (root / "kernel.so").string();
+  compile.insert(compile.end(), {"-c", "-x", "c++", (root / source).string(), "-o", object});
+  // Linked on its own: with -fsanitize=thread the driver program would link the sanitizer's library.
+  const std::vector<std::string> link = {compiler, "-shared", "-Wl,-z,defs", object, "-o", image, "-lm"};
+  for (const auto& command : {compile, link}) {
+    const Outcome outcome = run(command, folder, "log");
+    if (outcome.status == 0) continue;
+    throw Error({.doing = request.checked ? "compile a checked kernel for the CPU driver"
+                                          : "compile a kernel for the CPU driver",
+                 .object = request.kernel,
+                 .detail = first_lines(outcome.output, 4000),
+                 .advice = "see whether the compiler knows C++20: " + compiler + " --version"});
+  }
+  const std::string bytes = read_file(image);
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return {begin, begin + bytes.size()};
+}
+
+}  // namespace nodewright

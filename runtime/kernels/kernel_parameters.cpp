@@ -1,0 +1,38 @@
+#include "runtime/kernels/kernel_parameters.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "runtime/error.h"
+#include "runtime/kernels/cubin_reader.h"
+
+namespace nodewright {
+
+std::vector<KernelParameter> parameters_of(const Driver& driver, CUfunction function, std::string_view name) {
+  std::vector<KernelParameter> parameters;
+  for (;;) {
+    const size_t index = parameters.size();
+    size_t offset = 0, bytes = 0;
+    const CUresult result = driver.cuFuncGetParamInfo(function, index, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) return parameters;  // beyond the last
+    driver.check(result, "cuFuncGetParamInfo", "read the parameters of kernel", name,
+                 "parameter " + std::to_string(index));
+    parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+  }
+}
+
+std::vector<KernelParameter> parameters_in(std::span<const std::byte> cubin, std::string_view name) {
+  const std::vector<CubinKernel> kernels = read_cubin(cubin, name);
+  const auto kernel =
+      std::find_if(kernels.begin(), kernels.end(), [&](const CubinKernel& k) { return k.name == name; });
+  if (kernel == kernels.end())
+    throw Error({.doing = "read the parameters of kernel",
+                 .object = std::string(name),
+                 .detail = "the code has no such kernel"});
+  std::vector<KernelParameter> parameters;
+  for (const CubinParameter& p : kernel->parameters) parameters.push_back({p.offset, p.bytes});
+  return parameters;
+}
+
+}  // namespace nodewright

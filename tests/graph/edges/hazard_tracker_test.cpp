@@ -1,0 +1,135 @@
+#include "graph/edges/hazard_tracker.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace nodewright {
+namespace {
+
+// (before, hazard, address, bytes)
+using Order = std::tuple<uint32_t, Hazard, uint64_t, uint64_t>;
+
+std::vector<Order> place(HazardTracker& tracker, uint32_t node, std::vector<RangeUse> uses) {
+  std::vector<RequiredOrder> required;
+  tracker.place(node, uses, required);
+  std::vector<Order> orders;
+  for (const RequiredOrder& order : required)
+    orders.emplace_back(order.before, order.hazard, order.address, order.bytes);
+  return orders;
+}
+
+TEST(HazardTracker, AReadFollowsTheWriteOfItsBytes) {
+  HazardTracker tracker;
+  EXPECT_TRUE(place(tracker, 0, {{{100, 50}, Access::out}}).empty());
+  EXPECT_EQ(place(tracker, 1, {{{100, 50}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 100, 50}}));
+}
+
+TEST(HazardTracker, AWriteFollowsTheReadersSinceTheLastWriteAndThatWrite) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 10}, Access::out}});
+  place(tracker, 1, {{{0, 10}, Access::in}});
+  place(tracker, 2, {{{0, 10}, Access::in}});
+  EXPECT_EQ(place(tracker, 3, {{{0, 10}, Access::out}}),
+            (std::vector<Order>{{0, Hazard::waw, 0, 10}, {1, Hazard::war, 0, 10}, {2, Hazard::war, 0, 10}}));
+  EXPECT_EQ(place(tracker, 4, {{{0, 10}, Access::out}}), (std::vector<Order>{{3, Hazard::waw, 0, 10}}))
+      << "older readers are behind node 3";
+}
+
+TEST(HazardTracker, AReadOfLiveInBytesFollowsNothingAndALaterWriteFollowsIt) {
+  HazardTracker tracker;
+  EXPECT_TRUE(place(tracker, 0, {{{0, 10}, Access::in}}).empty());
+  EXPECT_EQ(place(tracker, 1, {{{5, 10}, Access::out}}), (std::vector<Order>{{0, Hazard::war, 5, 5}}));
+}
+
+TEST(HazardTracker, OnlyTheSharedPartOfARangeIsAReason) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 100}, Access::out}});
+  place(tracker, 1, {{{40, 20}, Access::out}});
+  EXPECT_EQ(place(tracker, 2, {{{30, 20}, Access::in}}),
+            (std::vector<Order>{{0, Hazard::raw, 30, 10}, {1, Hazard::raw, 40, 10}}));
+  EXPECT_EQ(place(tracker, 3, {{{60, 40}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 60, 40}}));
+}
+
+TEST(HazardTracker, RangesThatTouchWithoutSharingAByteNeedNoOrder) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 10}, Access::out}});
+  EXPECT_TRUE(place(tracker, 1, {{{10, 10}, Access::inout}}).empty());
+  EXPECT_TRUE(place(tracker, 2, {{{20, 10}, Access::in}}).empty());
+}
+
+TEST(HazardTracker, PiecesOfOneReasonAreJoined) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 100}, Access::out}});
+  place(tracker, 1, {{{10, 10}, Access::in}});  // splits the segment of node 0
+  EXPECT_EQ(place(tracker, 2, {{{0, 100}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 0, 100}}));
+}
+
+TEST(HazardTracker, AnInOutUseIsAReadThenAWrite) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 10}, Access::out}});
+  EXPECT_EQ(place(tracker, 1, {{{0, 10}, Access::inout}}), (std::vector<Order>{{0, Hazard::raw, 0, 10}}));
+  EXPECT_EQ(place(tracker, 2, {{{0, 10}, Access::in}}), (std::vector<Order>{{1, Hazard::raw, 0, 10}}));
+}
+
+TEST(HazardTracker, FrozenUsesAreNotTracked) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 10}, Access::frozen}});
+  EXPECT_TRUE(place(tracker, 1, {{{0, 10}, Access::out}}).empty());
+}
+
+TEST(HazardTracker, KnowsWhichBytesWereWritten) {
+  HazardTracker tracker;
+  place(tracker, 0, {{{0, 10}, Access::out}, {{20, 10}, Access::out}, {{12, 4}, Access::in}});
+  EXPECT_FALSE(tracker.first_unwritten({0, 10}));
+  const auto hole = tracker.first_unwritten({5, 20});
+  ASSERT_TRUE(hole);
+  EXPECT_EQ(hole->address, 10u);
+  EXPECT_TRUE(tracker.first_unwritten({12, 4})) << "read, never written";
+  EXPECT_FALSE(tracker.first_written({10, 10}));
+  EXPECT_EQ(tracker.first_written({10, 15})->range.address, 20u);
+  EXPECT_TRUE(tracker.first_unwritten({0, 10, 1})) << "of another buffer";
+}
+
+// Every byte on its own: the definition, too slow for anything but a test.
+TEST(HazardTracker, AgreesWithABytewiseModelOnRandomUses) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    HazardTracker tracker;
+    struct Byte {
+      int writer = -1;
+      std::set<uint32_t> readers;
+    };
+    std::map<std::pair<uint32_t, uint64_t>, Byte> memory;  // by buffer and address
+    for (uint32_t node = 0; node < 80; ++node) {
+      const ByteRange range{random() % 96, 1 + random() % 24, static_cast<uint32_t>(random() % 2)};
+      const RangeUse use{range, static_cast<Access>(1 + random() % 3)};
+      std::set<std::tuple<uint32_t, Hazard, uint64_t>> expected, found;
+      for (uint64_t at = range.address; at < range.end(); ++at) {
+        Byte& byte = memory[{range.buffer, at}];
+        const Hazard after_write = use.access == Access::out ? Hazard::waw : Hazard::raw;
+        if (byte.writer >= 0) expected.emplace(byte.writer, after_write, at);
+        if (use.access == Access::in) {
+          byte.readers.insert(node);
+          continue;
+        }
+        for (const uint32_t reader : byte.readers) expected.emplace(reader, Hazard::war, at);
+        byte = {static_cast<int>(node), {}};
+      }
+      std::vector<RequiredOrder> orders;
+      tracker.place(node, std::vector<RangeUse>{use}, orders);
+      for (const RequiredOrder& order : orders)
+        for (uint64_t at = order.address; at < order.address + order.bytes; ++at)
+          found.emplace(order.before, order.hazard, at);
+      ASSERT_EQ(found, expected) << "node " << node;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nodewright

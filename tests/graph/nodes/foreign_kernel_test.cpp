@@ -1,0 +1,328 @@
+// Kernels of others in a plan: what is derived from their arguments, refused, dumped, patched and run.
+#include <nlohmann/json.hpp>
+
+#include "graph/graph_dump.h"
+#include "graph/nodes/node_parameters.h"
+#include "graph/patch.h"
+#include "graph/run/timed_twin.h"
+#include "runtime/kernels/cubin_reader.h"
+#include "tests/graph/blend_fixture.h"
+#include "tests/graph/sketch.h"
+
+namespace nodewright {
+namespace {
+
+struct alignas(8) Pointers {
+  const float* from;
+};
+struct Small {
+  uint16_t a, b;
+};
+
+static_assert(argument_problem<uint32_t>() == ArgumentProblem::none);
+static_assert(argument_problem<double>() == ArgumentProblem::none);
+static_assert(argument_problem<Small>() == ArgumentProblem::none);
+static_assert(argument_problem<ValueArgument<float, "a">>() == ArgumentProblem::none);
+static_assert(argument_problem<float*>() == ArgumentProblem::raw_pointer);
+static_assert(argument_problem<const void*>() == ArgumentProblem::raw_pointer);
+static_assert(argument_problem<std::nullptr_t>() == ArgumentProblem::raw_pointer);
+static_assert(argument_problem<float[4]>() == ArgumentProblem::raw_pointer);
+static_assert(argument_problem<ValueArgument<float*, "p">>() == ArgumentProblem::raw_pointer);
+static_assert(argument_problem<View<float>>() == ArgumentProblem::bare_view);
+static_assert(argument_problem<DeviceBuffer>() == ArgumentProblem::bare_view);
+static_assert(argument_problem<std::string>() == ArgumentProblem::not_bytes);
+static_assert(argument_problem<Pointers>() == ArgumentProblem::perhaps_pointers);
+static_assert(argument_problem<StructArgument<Pointers, "">>() == ArgumentProblem::none);
+static_assert(argument_problem<StructArgument<std::string, "">>() == ArgumentProblem::not_bytes);
+
+class ForeignKernelTest : public BlendTest {
+ protected:
+  static const ForeignKernel& foreign() { return *machine().foreign; }
+  using Foreign = ForeignBlendNode;
+
+  static ForeignLaunch over(uint64_t n, bool waits = false) {
+    return {.shape = blend_shape(n), .waits_for_inputs = waits};
+  }
+
+  // x = blend(a); y = foreign(x, key, y); x = x * 31 + y: a kernel of ours before and behind.
+  Plan sandwich(Foreign& node, bool waits = false, EdgePolicy policy = EdgePolicy::programmatic) {
+    GraphBuilder g(device(), "sandwich");
+    declare_all(g);
+    g.launch("before", machine().blend_of(n), {.a = a_, .b = a_, .key = {}, .y = x_, .salt = 1});
+    node = launch_foreign_blend(g, "foreign", foreign(), over(n, waits), x_, key_, y_, 77);
+    g.launch("behind", machine().accumulate_of(n), {.y = x_, .x = y_, .salt = 2});
+    return std::move(g).finish(policy);
+  }
+
+  // The plan with an argument of its node "foreign" changed, for the model.
+  template <class T>
+  static Plan edited(Plan plan, size_t argument, const T& value) {
+    PlanNode& node = plan.nodes.at(1);
+    std::memcpy(node.arguments.data() + node.fields[argument].offset, &value, sizeof value);
+    return plan;
+  }
+  void expect_launch(ExplicitGraph& exec, const Plan& plan, const std::string& what) {
+    reset();
+    HostModel reference = model();
+    reference.run(plan);
+    exec.launch(stream_);
+    EXPECT_EQ(difference(reference), "") << what;
+  }
+
+  static constexpr uint64_t n = 200;
+  const Words a_ = words("a", 50), key_ = words("key", 4), x_ = words("x", n), y_ = words("y", n);
+};
+
+TEST_F(ForeignKernelTest, EveryRunComputesTheSameAndTheDriverHoldsThePlan) {
+  Foreign node;
+  expect_runs(sandwich(node), kAllRuns);
+  expect_runs(sandwich(node, false, EdgePolicy::serial), kAllRuns);
+}
+
+TEST_F(ForeignKernelTest, AReadBackNamesTheArgumentThatDiffers) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  const Plan other = edited(plan, 3, uint32_t{78});
+  ParameterPointers pointers(other.nodes[1]);
+  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(other.nodes[1], pointers.get());
+  const Driver& driver = device().driver();
+  driver.check(driver.cuGraphKernelNodeSetParams(exec.node(1), &parameters), "cuGraphKernelNodeSetParams", "alter", "");
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{"node 'foreign': argument 'salt' differs"});
+}
+
+TEST_F(ForeignKernelTest, EdgesIntoItAreFullUnlessTheAuthorDeclaresThatItWaits) {
+  Foreign node;
+  expect_edges(sandwich(node), {"before>foreign", "foreign~>behind"});
+  expect_edges(sandwich(node, true), {"before~>foreign", "foreign~>behind"});
+}
+
+TEST_F(ForeignKernelTest, ItsUsesAreThoseOfViewsAndOfStructs) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  std::vector<std::string> uses;
+  for (const Use& use : plan.nodes[1].uses)
+    uses.push_back(std::string(use.field) + " " + std::string(to_string(use.access)) + " " +
+                   describe_range(plan, use.buffer, use.offset, use.bytes));
+  EXPECT_EQ(uses, (std::vector<std::string>{"a.words in x[0,800)", "key in key[0,16)", "y inout y[0,800)"}));
+}
+
+TEST_F(ForeignKernelTest, DumpsShowArgumentsByPlaceOrName) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  const auto json = nlohmann::json::parse(to_json(plan));
+  EXPECT_EQ(json["nodes"][1]["kernel"], "foreign_blend");
+  EXPECT_EQ(json["nodes"][1]["arguments"], nlohmann::json::parse(R"([
+    {"field": "0", "role": "scalar", "type": "uint8", "value": 3},
+    {"field": "a", "role": "scalar", "type": "other", "value": null},
+    {"field": "key", "role": "in", "type": "uint32", "count": 4},
+    {"field": "salt", "role": "scalar", "type": "uint32", "value": 77},
+    {"field": "y", "role": "inout", "type": "uint32", "count": 200},
+    {"field": "5", "role": "scalar", "type": "uint64", "value": 200}])"))
+      << json["nodes"][1]["arguments"].dump(1);
+  for (const std::string& text : {to_text(plan), to_dot(plan), to_html(plan)})
+    expect_words(text, {"foreign_blend", "RAW x[0,800)"});
+}
+
+TEST_F(ForeignKernelTest, ArgumentsThatTheCodeDoesNotTakeAreRefusedByKernelAndIndex) {
+  GraphBuilder g(device(), "refused");
+  declare_all(g);
+  const auto source = foreign_source(x_);
+  const uint8_t shift = 3;
+  const uint32_t salt = 1;
+  expect_error([&] { g.launch("few", foreign(), over(n), shift, source, reads(key_), salt, updates(y_)); },
+               {"node 'few'", "kernel 'foreign_blend' takes 6 parameters", "the launch has 5 arguments"});
+  expect_error([&] { g.launch("size", foreign(), over(n), shift, source, reads(key_), salt, updates(y_), salt); },
+               {"node 'size'", "argument 5 has 4 bytes at offset 48", "parameter 5", "'foreign_blend' has 8 at 48"});
+  // 16 bytes, as the kernel's struct, but at an offset of another alignment.
+  struct Loose {
+    uint32_t words[4];
+  };
+  expect_error(
+      [&] { g.launch("place", foreign(), over(n), shift, value<"a">(Loose{}), reads(key_), salt, updates(y_), n); },
+      {"node 'place'", "argument 1 ('a') has 16 bytes at offset 4", "parameter 1", "has 16 at 8"});
+  EXPECT_EQ(g.node_count(), 0u);
+}
+
+TEST_F(ForeignKernelTest, MemoryRulesHoldAsForKernelsOfOurs) {
+  GraphBuilder g(device(), "rules");
+  declare_all(g);
+  const auto launch = [&](const Words& a, const Words& key, const Words& y) {
+    launch_foreign_blend(g, "node", foreign(), over(n), a, key, y, 1);
+  };
+  expect_error([&] { launch({x_.data + n, 1}, key_, y_); }, {"field 'a.words'", "outside every declared buffer"});
+  expect_error([&] { launch(x_, y_.subview(3, 1), y_); }, {"field 'key'", "field 'y'"});
+  expect_error([&] { launch(x_, {key_.data, ~0ull / 2}, y_); }, {"field 'key'", "beyond the last address"});
+  expect_error(
+      [&] {
+        launch(x_, {reinterpret_cast<uint32_t*>(key_.address() + 2), 1}, y_);
+      },
+      {"field 'key'", "not a multiple"});
+}
+
+TEST_F(ForeignKernelTest, AnOpaquePointerUsesNothingAndFrozenMemoryIsWrittenByNobody) {
+  GraphBuilder g(device(), "opaque");
+  declare_all(g);
+  const Weight<uint32_t> key{key_.data, key_.count};
+  const ForeignSource source{x_.data, x_.count};
+  g.launch("frozen", foreign(), over(n), uint8_t{1}, with_uses(source, frozen(Weight<uint32_t>{x_.data, x_.count})),
+           frozen(key), 1u, updates(y_), uint64_t{n});
+  expect_error([&] { g.fill("fill", key_, 0u); }, {"fill", "node 'frozen' declares frozen"});
+  expect_error([&] { g.fill("fill", x_, 0u); }, {"fill", "node 'frozen' declares frozen"});
+  // No element is computed, so the kernel follows no pointer.
+  g.launch("opaque", foreign(), over(1), uint8_t{1}, with_uses(ForeignSource{}), opaque(nullptr), 1u, opaque(y_.data),
+           uint64_t{0});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(plan.nodes[1].uses.size(), 0u);
+  EXPECT_EQ(plan.edges.size(), 0u);
+  const auto arguments = nlohmann::json::parse(to_json(plan))["nodes"][1]["arguments"];
+  EXPECT_EQ(arguments[2], nlohmann::json::parse(R"({"field": "2", "role": "scalar", "type": "other", "value": null})"));
+  expect_runs(plan, kAllRuns);
+}
+
+TEST_F(ForeignKernelTest, AScalarAViewAndAStructArePatchedByPlaceAndByName) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  exec.patch<"salt">(node, 99u);
+  Plan changed = edited(plan, 3, uint32_t{99});
+  expect_launch(exec, changed, "by name");
+  exec.patch<0>(node, uint8_t{7});
+  changed = edited(changed, 0, uint8_t{7});
+  expect_launch(exec, changed, "by place");
+  exec.patch<"key">(node, key_.subview(2, 1));
+  changed = edited(changed, 2, key_.address() + 8);
+  expect_launch(exec, changed, "a view");
+  exec.patch<"a">(node, foreign_source(x_.subview(10, 20)));
+  changed = edited(changed, 1, ForeignSource{x_.data + 10, 20});
+  expect_launch(exec, changed, "a struct");
+  PatchSet patches(exec);
+  patches.set<"salt">(node, 5u);
+  patches.set<5>(node, uint64_t{100});
+  patches.set<"key">(node, key_);
+  patches.apply();
+  changed = edited(edited(edited(changed, 3, uint32_t{5}), 5, uint64_t{100}), 2, key_.address());
+  expect_launch(exec, changed, "a set");
+}
+
+TEST_F(ForeignKernelTest, APatchBeyondTheRangeOrOfAnotherNodeIsRefused) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  PatchSet patches(exec);
+  expect_error([&] { exec.patch<"key">(node, x_); }, {"foreign", "field 'key'", "outside its envelope key[0,16)"});
+  expect_error([&] { exec.patch<"a">(node, foreign_source(y_)); },
+               {"field 'a.words'", "outside its envelope x[0,800)"});
+  expect_error([&] { patches.set<"y">(node, x_); }, {"field 'y'", "outside its envelope"});
+  Foreign other = node;
+  other.index = 0;
+  expect_error([&] { exec.patch<"salt">(other, 1u); }, {"before", "other arguments"});
+  expect_error([&] { patches.set<"salt">(other, 1u); }, {"before", "other arguments"});
+  expect_launch(exec, plan, "nothing has changed");
+}
+
+TEST_F(ForeignKernelTest, AViewMayMoveWithinTheRangeItWasDeclaredFor) {
+  GraphBuilder g(device(), "wide");
+  declare_all(g);
+  const auto node = g.launch("foreign", foreign(), over(n), uint8_t{1}, foreign_source(x_),
+                             reads<"key">(key_.subview(0, 1)).within(key_), 1u, updates<"y">(y_), uint64_t{n});
+  Plan plan = std::move(g).finish(EdgePolicy::full);
+  EXPECT_EQ(
+      describe_range(plan, plan.nodes[0].uses[1].buffer, plan.nodes[0].uses[1].offset, plan.nodes[0].uses[1].bytes),
+      "key[0,16)");
+  ExplicitGraph exec(plan);
+  exec.patch<"key">(node, key_.subview(3, 1));
+  const uint64_t moved = key_.address() + 12;
+  std::memcpy(plan.nodes[0].arguments.data() + plan.nodes[0].fields[2].offset, &moved, sizeof moved);
+  expect_launch(exec, plan, "moved");
+  GraphBuilder refused(device(), "narrow");
+  declare_all(refused);
+  expect_error(
+      [&] {
+        refused.launch("foreign", foreign(), over(n), uint8_t{1}, foreign_source(x_),
+                       reads<"key">(key_).within(key_.subview(1, 2)), 1u, updates<"y">(y_), uint64_t{n});
+      },
+      {"field 'key'", "outside its envelope"});
+}
+
+TEST_F(ForeignKernelTest, ATimedTwinBracketsItWithStamps) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  const TimedTwin twin = timed_twin(plan, *machine().kernels);
+  EXPECT_TRUE(twin.nodes[1].bracketed);
+  EXPECT_FALSE(twin.nodes[0].bracketed);
+  reset();
+  HostModel reference = model();
+  reference.run(plan);
+  ExplicitGraph(twin.plan).launch(stream_);
+  EXPECT_EQ(difference(reference), "");
+}
+
+// Compiles for a GPU that need not be there.
+TEST_F(ForeignKernelTest, TheCompilerLaysParametersOutAsTheArgumentsAre) {
+  const NvrtcSource source{"foreign_blend.cu", kernel_text("foreign_blend.cu"), {}};
+  const auto kernels = read_cubin(Nvrtc::load()->compile(source, nvrtc_options(9, 0)).cubin, "foreign_blend");
+  std::vector<KernelParameter> compiled;
+  for (const CubinParameter& parameter : kernels.at(0).parameters)
+    compiled.push_back({parameter.offset, parameter.bytes});
+  EXPECT_EQ(compiled, HostStandIn(foreign_blend_on_host).parameters());
+}
+
+class ForeignStandInOnCpuDriver : public ForeignKernelTest {};
+
+TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
+  struct Large {
+    uint64_t words[100];
+  };
+  static uint64_t seen = 0;
+  const auto take = [](auto... p) { seen = (static_cast<uint64_t>(p) + ... + 0); };
+  const ForeignKernel none = load_kernel(device(), {}, "none", [] { seen = 1; });
+  const ForeignKernel many =
+      load_kernel(device(), {}, "many",
+                  [&](char a, int b, char c, long d, char e, int f, char g, long h, char i, int j, char k, long l,
+                      char m, int n, char o, long p, char q, int r, char s,
+                      long t) { take(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t); });
+  const ForeignKernel large = load_kernel(device(), {}, "large", [](char, Large large) { seen = large.words[99]; });
+  Large value{};
+  value.words[99] = 17;
+  GraphBuilder g(device(), "counts");
+  const auto first = g.launch("none", none, LaunchShape{});
+  g.launch("many", many, {.shape = {}, .after = {first}}, char{1}, 2, char{3}, 4L, char{5}, 6, char{7}, 8L, char{9}, 10,
+           char{11}, 12L, char{13}, 14, char{15}, 16L, char{17}, 18, char{19}, 20L);
+  const Plan counts = std::move(g).finish(EdgePolicy::full);
+  ExplicitGraph exec(counts);
+  exec.launch(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(seen, 210u);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+
+  GraphBuilder other(device(), "large");
+  const auto node = other.launch("large", large, LaunchShape{}, char{1}, with_uses(value));
+  ExplicitGraph patched(std::move(other).finish(EdgePolicy::full));
+  patched.launch(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(seen, 17u);
+  value.words[99] = 18;
+  patched.patch<1>(node, with_uses(value));
+  patched.launch(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(seen, 18u);
+}
+
+TEST_F(ForeignStandInOnCpuDriver, WhatAStandInThrowsIsReportedWithNodeAndKernel) {
+  const ForeignKernel thrower =
+      load_kernel(device(), {}, "thrower", [](uint32_t) { throw std::runtime_error("no such page"); });
+  GraphBuilder g(device(), "throws");
+  g.launch("l3.bad", thrower, LaunchShape{}, 1u);
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  expect_error(
+      [&] {
+        exec.launch(stream_);
+        stream_.synchronize();
+      },
+      {"node 'l3.bad'", "kernel thrower", "its stand-in threw: no such page"});
+  device().driver().clear_cpu_error();
+}
+
+}  // namespace
+}  // namespace nodewright
