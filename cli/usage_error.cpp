@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace nodewright::cli {
 namespace {

@@ -15,8 +15,9 @@ BELOW = {                                         # what each folder may include
     "text": ("base",),                            # and ERROR
     "models": ("base", "graph", "runtime"),
     "engine": ("text", "models", "base", "graph", "runtime"),
+    "serve": ("engine", "text", "models", "base", "graph", "runtime"),
 }
-ORDER = "%s -> engine -> {text, models} -> graph -> runtime, base below text and models"
+ORDER = "%s -> serve -> engine -> {text, models} -> graph -> runtime, base below text and models"
 TOP = ("cli", "bench", "examples", "tests")       # may include BELOW and themselves; cli and tests also MEASURES
 MEASURES = "bench"
 ERROR = "runtime/error.h"                         # all of runtime that base and text see

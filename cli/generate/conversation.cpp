@@ -58,7 +58,7 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
   if (turns > 0) left_out(turns, first);
   messages_ = std::move(messages);
 
-  LineChoice choice = read_choice(choices_, options_.choice, options_.sampling, options_.eos);
+  RequestChoice choice = read_choice(choices_, options_.choice, options_.sampling, options_.eos);
   AnswerText text(tokenizer_, choice.stops);
   std::string said;
   const auto write = [&said](const std::string& part) {

@@ -142,7 +142,7 @@ int generate(const GenerateOptions& options) {
                    .max_tokens = options.max_tokens,
                    .stop_ids = stop_ids_of(options.choice, eos, config.vocab)};
   ChoiceReader choices(config, tokenizer);
-  LineChoice choice = read_choice(choices, options.choice, options.sampling, eos);
+  RequestChoice choice = read_choice(choices, options.choice, options.sampling, eos);
   const Sampling sampling = sampling_of(options.sampling, config.generation);
   if (takes_several(options)) check_several_steps(options.engine, choice.options);
   tell_ignored(config.generation);

@@ -89,11 +89,11 @@ ordered_json line_of(const ChoiceFlags& flags) {
   return line;
 }
 
-LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
-                       const std::vector<int32_t>& eos) {
+RequestChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
+                          const std::vector<int32_t>& eos) {
   try {
-    const LineJson line = line_of(flags);
-    return reader.read(LineFields(line), eos, sampling);
+    const RequestJson line = line_of(flags);
+    return reader.read(RequestFields(line), eos, sampling);
   } catch (const std::invalid_argument& error) {
     throw Error({.doing = "use the options of the choice", .detail = error.what(), .fault = Fault::usage});
   }

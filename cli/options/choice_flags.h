@@ -1,5 +1,5 @@
 // What generate and chat take beyond the numbers of cli/options/sampling_options.h, as options of the command line: the
-// fields of a request line of `run` that ask for the same (cli/run/choice_fields.h).
+// fields of a request line of `run` that ask for the same (serve/fields/choice_fields.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/run/choice_fields.h"
+#include "serve/fields/choice_fields.h"
 
 namespace nodewright::cli {
 
@@ -26,8 +26,8 @@ void add_choice_flags(CLI::App& command, ChoiceFlags& flags);
 nlohmann::ordered_json line_of(const ChoiceFlags& flags);
 
 // The same, read. `eos`: what ends the text of a grammar. Throws Error (usage) naming the option that cannot be.
-LineChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
-                       const std::vector<int32_t>& eos);
+RequestChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
+                          const std::vector<int32_t>& eos);
 
 // The stop ids of a request: those of the flags, then `eos`. Throws Error (usage) for one outside the vocabulary.
 std::vector<int32_t> stop_ids_of(const ChoiceFlags& flags, std::vector<int32_t> eos, int64_t vocab);

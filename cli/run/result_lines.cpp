@@ -27,7 +27,7 @@ const char* finish_reason(EndReason reason) {
   return "failed";
 }
 
-LineJson usage_json(const LineOutput& output, const Resolution& end) {
+RequestJson usage_json(const LineOutput& output, const Resolution& end) {
   return {{"prompt_tokens", output.prompt_tokens},
           {"completion_tokens", end.outputs.size()},
           {"cached_tokens", end.found_tokens}};
@@ -46,8 +46,8 @@ LineOutput output_of(const RequestLine& line, size_t k) {
   return output;
 }
 
-LineJson ResultLines::head_of(const LineOutput& output) const {
-  LineJson line{{"id", output.id}};
+RequestJson ResultLines::head_of(const LineOutput& output) const {
+  RequestJson line{{"id", output.id}};
   if (output.index) line["index"] = *output.index;
   return line;
 }
@@ -69,7 +69,7 @@ void ResultLines::print_delta(LineOutput& output, std::string text, bool last) {
     output.streamed += text.size();
   }
   if (text.empty() && (output.unsent.empty() || (tokenizer_ && !last))) return;
-  LineJson line = head_of(output);
+  RequestJson line = head_of(output);
   if (tokenizer_) line["delta"] = text;
   line["token_ids"] = std::exchange(output.unsent, {});
   print(line);
@@ -77,7 +77,7 @@ void ResultLines::print_delta(LineOutput& output, std::string text, bool last) {
 
 void ResultLines::end(LineOutput& output, const Resolution& end) {
   std::vector<int32_t> text_ids = end.outputs;
-  LineJson result{{"token_ids", end.outputs}};
+  RequestJson result{{"token_ids", end.outputs}};
   if (end.reason == EndReason::stop_id) {
     result["stop_reason"] = text_ids.back();
     text_ids.pop_back();  // no part of the text
@@ -100,18 +100,18 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
 }
 
 void ResultLines::refuse(const LineOutput& output, const std::string& message) {
-  print_result(output, "refused", {{"token_ids", LineJson::array()}}, message);
+  print_result(output, "refused", {{"token_ids", RequestJson::array()}}, message);
 }
 
 void ResultLines::cancel(const RequestLine& line) {
   if (!line.refused.empty()) return refuse(output_of(line, 0), line.refused);
   for (size_t k = 0; k < line.outputs.size(); ++k)
-    print_result(output_of(line, k), "cancelled", {{"token_ids", LineJson::array()}}, "");
+    print_result(output_of(line, k), "cancelled", {{"token_ids", RequestJson::array()}}, "");
 }
 
-void ResultLines::print_result(const LineOutput& output, const char* reason, LineJson result,
+void ResultLines::print_result(const LineOutput& output, const char* reason, RequestJson result,
                                const std::string& message, const std::string& fields) {
-  LineJson line = head_of(output);
+  RequestJson line = head_of(output);
   line["finish_reason"] = reason;
   line.update(result);
   if (!message.empty()) line["message"] = message;
@@ -125,7 +125,7 @@ void ResultLines::print_result(const LineOutput& output, const char* reason, Lin
 }
 
 // The path, or null: what could not be written is the message, and in the end the first of them is an error.
-LineJson ResultLines::written_hidden(const LineOutput& output, std::string& message) {
+RequestJson ResultLines::written_hidden(const LineOutput& output, std::string& message) {
   const std::string number =
       output.index ? fmt::format("{}.{}", output.line, *output.index) : std::to_string(output.line);
   const std::filesystem::path path = hidden_dir_ / (number + ".npy");
@@ -140,10 +140,10 @@ LineJson ResultLines::written_hidden(const LineOutput& output, std::string& mess
   }
 }
 
-void ResultLines::print(const LineJson& line, const std::string& fields) {
+void ResultLines::print(const RequestJson& line, const std::string& fields) {
   if (is_closed()) return;
   try {
-    std::string text = line.dump(-1, ' ', false, LineJson::error_handler_t::replace);
+    std::string text = line.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
     text.insert(text.size() - 1, fields);
     write_standard_output(text + "\n");
   } catch (const Error& error) {

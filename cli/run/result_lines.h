@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/run/choice_fields.h"
 #include "cli/run/request_lines.h"
 #include "engine/sampling/choice_options.h"
 #include "engine/schedule/pipeline.h"
 #include "runtime/error.h"
+#include "serve/fields/choice_fields.h"
 #include "text/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -23,10 +23,10 @@ namespace nodewright::cli {
 // One output of a request line, and what has come of it.
 struct LineOutput {
   int64_t line = 0;          // its number
-  LineJson id;               // as the line calls itself
+  RequestJson id;            // as the line calls itself
   std::optional<int> index;  // among the n that the line asks for, where it says n
   bool stream = false;
-  LineChoice choice;
+  RequestChoice choice;
   int64_t prompt_tokens = 0;
   std::vector<int32_t> unsent;     // tokens of a stream whose text is not complete yet
   std::optional<TextStream> text;  // of a stream without stop strings
@@ -64,13 +64,13 @@ class ResultLines {
   void demand_all_served() const;
 
  private:
-  LineJson head_of(const LineOutput& output) const;
+  RequestJson head_of(const LineOutput& output) const;
   void print_delta(LineOutput& output, std::string text, bool last = false);
   // `fields`: more of the line, as JSON: `,"name":value` each.
-  void print(const LineJson& line, const std::string& fields = {});
-  void print_result(const LineOutput& output, const char* reason, LineJson result, const std::string& message,
+  void print(const RequestJson& line, const std::string& fields = {});
+  void print_result(const LineOutput& output, const char* reason, RequestJson result, const std::string& message,
                     const std::string& fields = {});
-  LineJson written_hidden(const LineOutput& output, std::string& message);
+  RequestJson written_hidden(const LineOutput& output, std::string& message);
 
   const std::optional<Tokenizer>& tokenizer_;
   std::filesystem::path hidden_dir_;

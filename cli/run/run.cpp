@@ -85,7 +85,7 @@ void make_folder(const char* option, const std::filesystem::path& folder) {
 }
 
 void check(const RunOptions& options) {
-  check(options.sampling);
+  cli::check(options.sampling);
   if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
     throw Error({.doing = "use",
                  .object = "--rate",
@@ -128,7 +128,7 @@ int run_requests(const RunOptions& options) {
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
   tell_ignored(config.generation);
-  const LineOptions of_lines{options.session.model, options.sampling, options.max_tokens};
+  const RequestDefaults of_lines{options.session.model, options.sampling, options.max_tokens};
   LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
   make_folder("--hidden-dir", options.hidden_dir);
 

@@ -1,4 +1,4 @@
-#include "cli/run/choice_fields.h"
+#include "serve/fields/choice_fields.h"
 
 #include <fmt/format.h>
 
@@ -9,34 +9,36 @@
 #include <set>
 #include <stdexcept>
 
-#include "cli/run/json_fields.h"
 #include "kernels_src/sampling/record_choice.h"
+#include "serve/fields/json_fields.h"
 #include "text/grammar/json_schema.h"
 
-namespace nodewright::cli {
+namespace nodewright {
 
 namespace {
 
-void read_number(const LineFields& line, const char* name, float& value) {
-  if (const LineJson* field = line.find(name)) value = static_cast<float>(number_of(*field, line.name_of(name)));
+constexpr size_t kMostGrammars = 256;  // that a reader keeps
+
+void read_number(const RequestFields& line, const char* name, float& value) {
+  if (const RequestJson* field = line.find(name)) value = static_cast<float>(number_of(*field, line.name_of(name)));
 }
 
 // Empty where the line does not have it.
-LineJson list_of(const LineFields& line, const char* name, const char* of_what) {
-  const LineJson* field = line.find(name);
-  if (field == nullptr) return LineJson::array();
+RequestJson list_of(const RequestFields& line, const char* name, const char* of_what) {
+  const RequestJson* field = line.find(name);
+  if (field == nullptr) return RequestJson::array();
   if (!field->is_array())
     throw std::invalid_argument(
         fmt::format("{} is {}, expected a list of {}", line.name_of(name), shown(*field), of_what));
   return *field;
 }
 
-std::vector<std::string> stop_strings(const LineJson& value) {
+std::vector<std::string> stop_strings(const RequestJson& value) {
   constexpr size_t kMost = 64;
   if (!value.is_string() && !value.is_array())
     throw std::invalid_argument(fmt::format("stop is {}, expected a string or a list of strings", shown(value)));
   std::vector<std::string> strings;
-  for (const LineJson& one : value.is_string() ? LineJson::array({value}) : value) {
+  for (const RequestJson& one : value.is_string() ? RequestJson::array({value}) : value) {
     if (!one.is_string() || one.get<std::string>().empty())
       throw std::invalid_argument(fmt::format("stop holds {}, expected strings that are not empty", shown(one)));
     strings.push_back(one.get<std::string>());
@@ -49,10 +51,10 @@ std::vector<std::string> stop_strings(const LineJson& value) {
 
 }  // namespace
 
-LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>& eos,
-                              const SamplingOptions& sampling) {
-  LineChoice choice;
-  const LineJson *regex = line.find("regex"), *schema = line.find("json_schema");
+RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<int32_t>& eos,
+                                 const SamplingOptions& sampling) {
+  RequestChoice choice;
+  const RequestJson *regex = line.find("regex"), *schema = line.find("json_schema");
   if (regex != nullptr && schema != nullptr) throw std::invalid_argument("it has both regex and json_schema");
   if (regex != nullptr) choice.options = constrained_to(grammar(string_of(*regex, line.name_of("regex"))), eos);
   if (schema != nullptr) choice.options = constrained_to(grammar(json_schema_pattern(*schema)), eos);
@@ -69,13 +71,13 @@ LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>
   read_bad_sequences(line, options);
   add_defaults(defaults, options);
   const auto integer = [&](const char* name, int64_t most, auto& value) {
-    if (const LineJson* field = line.find(name))
+    if (const RequestJson* field = line.find(name))
       value = static_cast<std::remove_reference_t<decltype(value)>>(integer_of(*field, line.name_of(name), 0, most));
   };
   integer("min_tokens", UINT32_MAX, options.min_tokens);
   integer("logprobs", kMostLogprobs, options.logprobs);
   integer("prompt_logprobs", kMostLogprobs, options.prompt_logprobs);
-  if (const LineJson* stop = line.find("stop")) {
+  if (const RequestJson* stop = line.find("stop")) {
     choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), stop_strings(*stop));
     options.ends = [stops = choice.stops, inner = options.ends, least = options.min_tokens,
                     seen = int64_t{0}](int32_t token) mutable -> std::optional<EndReason> {
@@ -86,8 +88,8 @@ LineChoice ChoiceReader::read(const LineFields& line, const std::vector<int32_t>
   return choice;
 }
 
-void ChoiceReader::read_biases(const LineFields& line, ChoiceOptions& options) const {
-  if (const LineJson* biases = line.find("logit_bias")) {
+void ChoiceReader::read_biases(const RequestFields& line, ChoiceOptions& options) const {
+  if (const RequestJson* biases = line.find("logit_bias")) {
     if (!biases->is_object())
       throw std::invalid_argument(
           fmt::format("logit_bias is {}, expected an object of token ids and numbers", shown(*biases)));
@@ -101,7 +103,7 @@ void ChoiceReader::read_biases(const LineFields& line, ChoiceOptions& options) c
     }
   }
   const std::string name = line.name_of("suppress_tokens");
-  for (const LineJson& id : list_of(line, "suppress_tokens", "token ids"))
+  for (const RequestJson& id : list_of(line, "suppress_tokens", "token ids"))
     options.biases.push_back({static_cast<int32_t>(integer_of(id, "a token of " + name, 0, INT32_MAX)), -INFINITY});
 }
 
@@ -116,17 +118,17 @@ void ChoiceReader::add_defaults(const ChoiceOptions& defaults, ChoiceOptions& op
 }
 
 // A word is banned where it begins a text and behind a space: many tokenizers have other tokens there.
-void ChoiceReader::read_bad_sequences(const LineFields& line, ChoiceOptions& options) const {
+void ChoiceReader::read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const {
   std::set<std::vector<int32_t>> all;
-  for (const LineJson& one : list_of(line, "bad_sequences", "lists of token ids")) {
+  for (const RequestJson& one : list_of(line, "bad_sequences", "lists of token ids")) {
     if (!one.is_array() || one.empty())
       throw std::invalid_argument(fmt::format("bad_sequences holds {}, expected token ids", shown(one)));
     std::vector<int32_t>& ids = options.bad_sequences.emplace_back();
-    for (const LineJson& id : one)
+    for (const RequestJson& id : one)
       ids.push_back(static_cast<int32_t>(integer_of(id, "a token of bad_sequences", 0, INT32_MAX)));
     if (!all.insert(ids).second) options.bad_sequences.pop_back();
   }
-  for (const LineJson& one : list_of(line, "bad_words", "strings")) {
+  for (const RequestJson& one : list_of(line, "bad_words", "strings")) {
     const std::string word = one.is_string() ? one.get<std::string>() : "";
     const size_t start = word.find_first_not_of(' ');
     if (start == std::string::npos)
@@ -139,6 +141,8 @@ void ChoiceReader::read_bad_sequences(const LineFields& line, ChoiceOptions& opt
 }
 
 std::shared_ptr<Grammar> ChoiceReader::grammar(const std::string& pattern) {
+  const std::lock_guard lock(mutex_);
+  if (grammars_.size() >= kMostGrammars && !grammars_.contains(pattern)) grammars_.clear();  // requests keep theirs
   if (!vocabulary_) vocabulary_ = std::make_shared<GrammarVocabulary>(tokenizer_for("a grammar"), config_.vocab);
   std::shared_ptr<Grammar>& made = grammars_[pattern];
   if (!made) made = std::make_shared<Grammar>(vocabulary_, pattern);
@@ -174,4 +178,4 @@ std::string logprobs_text(const std::vector<TokenLogprobs>& all) {
   return text + "]";
 }
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace nodewright::cli {
+namespace nodewright {
 
 // The one of `names` that takes the fewest edits to come from `word`, letters changed, left out, put in or swapped; or
 // that `word` is the beginning of. Empty where none is near: more than a third of it would have to change.
 std::string nearest_name(std::string_view word, std::span<const std::string> names);
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

@@ -1,9 +1,9 @@
-#include "cli/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace nodewright::cli {
+namespace nodewright {
 namespace {
 
 // Damerau and Levenshtein's, of words of a few letters.
@@ -34,4 +34,4 @@ std::string nearest_name(std::string_view word, std::span<const std::string> nam
   return nearest;
 }
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

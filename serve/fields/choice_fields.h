@@ -4,24 +4,26 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/options/sampling_options.h"
-#include "cli/run/line_fields.h"
 #include "engine/sampling/choice_options.h"
 #include "engine/sampling/grammar_choice.h"
+#include "engine/sampling/sampling_options.h"
 #include "models/config/model_config.h"
+#include "serve/fields/request_fields.h"
 #include "text/stop_strings.h"
 
-namespace nodewright::cli {
+namespace nodewright {
 
-struct LineChoice {
+struct RequestChoice {
   ChoiceOptions options;
   std::shared_ptr<StopStrings> stops;  // null: the line has none. Filled as tokens come
 };
 
+// Thread-safe.
 class ChoiceReader {
  public:
   ChoiceReader(const ModelConfig& config, const std::optional<Tokenizer>& tokenizer)
@@ -29,22 +31,23 @@ class ChoiceReader {
 
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
   // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint.
-  LineChoice read(const LineFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling);
+  RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling);
 
  private:
   std::shared_ptr<Grammar> grammar(const std::string& pattern);
-  void read_biases(const LineFields& line, ChoiceOptions& options) const;
-  void read_bad_sequences(const LineFields& line, ChoiceOptions& options) const;
+  void read_biases(const RequestFields& line, ChoiceOptions& options) const;
+  void read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const;
   void add_defaults(const ChoiceOptions& defaults, ChoiceOptions& options) const;
   const Tokenizer& tokenizer_for(const char* field) const;
 
   const ModelConfig& config_;
   const std::optional<Tokenizer>& tokenizer_;
+  std::mutex mutex_;                                          // of what follows
   std::shared_ptr<const GrammarVocabulary> vocabulary_;       // made for the first grammar
-  std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern
+  std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern; at most kMostGrammars
 };
 
 // "logprobs", and "prompt_logprobs", of a line's result, as JSON.
 std::string logprobs_text(const std::vector<TokenLogprobs>& all);
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

@@ -1,4 +1,4 @@
-#include "cli/run/line_fields.h"
+#include "serve/fields/request_fields.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cli/nearest_name.h"
+#include "base/nearest_name.h"
 
-namespace nodewright::cli {
+namespace nodewright {
 namespace {
 
 // The first name of each is the one that docs/requests.md and the code use.
@@ -55,7 +55,7 @@ std::string first_name_of(const std::string& written) {
 
 }  // namespace
 
-LineFields::LineFields(const LineJson& line) {
+RequestFields::RequestFields(const RequestJson& line) {
   if (!line.is_object()) throw std::invalid_argument(fmt::format("it is {}, no JSON object", shown(line)));
   for (const auto& [written, value] : line.items()) {
     const std::string name = first_name_of(written);
@@ -66,14 +66,14 @@ LineFields::LineFields(const LineJson& line) {
   }
 }
 
-const LineJson* LineFields::find(const std::string& name) const {
+const RequestJson* RequestFields::find(const std::string& name) const {
   const auto field = fields_.find(name);
   return field == fields_.end() || field->second.value->is_null() ? nullptr : field->second.value;
 }
 
-std::string LineFields::name_of(const std::string& name) const {
+std::string RequestFields::name_of(const std::string& name) const {
   const auto field = fields_.find(name);
   return field == fields_.end() ? name : field->second.written;
 }
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

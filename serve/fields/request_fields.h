@@ -5,17 +5,17 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/run/json_fields.h"
+#include "serve/fields/json_fields.h"
 
-namespace nodewright::cli {
+namespace nodewright {
 
-class LineFields {
+class RequestFields {
  public:
   // Throws std::invalid_argument where `line` is no object, has a field that is not known, or has one by two names.
-  explicit LineFields(const LineJson& line);
+  explicit RequestFields(const RequestJson& line);
 
   // Null where the line does not have it, or has null. `name`: the first of its names in the table.
-  const LineJson* find(const std::string& name) const;
+  const RequestJson* find(const std::string& name) const;
   bool has(const std::string& name) const { return find(name) != nullptr; }
   // As the line calls it, for errors.
   std::string name_of(const std::string& name) const;
@@ -23,9 +23,9 @@ class LineFields {
  private:
   struct Field {
     std::string written;
-    const LineJson* value;
+    const RequestJson* value;
   };
   std::map<std::string, Field> fields_;
 };
 
-}  // namespace nodewright::cli
+}  // namespace nodewright

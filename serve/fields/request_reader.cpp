@@ -1,0 +1,158 @@
+#include "serve/fields/request_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "engine/sampling/sampling_range.h"
+#include "engine/sampling/seeds.h"
+
+namespace nodewright {
+namespace {
+
+constexpr int64_t kMostOutputs = 128;  // of one request
+
+HiddenStates hidden_states(const RequestJson& value) {
+  for (const HiddenStates hidden : {HiddenStates::none, HiddenStates::last, HiddenStates::full})
+    if (value.is_string() && value.get<std::string>() == name_of(hidden)) return hidden;
+  throw std::invalid_argument(fmt::format(R"(hidden is {}, expected "none", "last" or "full")", shown(value)));
+}
+
+// The text of a message: a string, or the list of parts that OpenAI's clients send, of which only text is known here.
+std::string message_text(const RequestJson& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array())
+    for (const RequestJson& part : content) {
+      const RequestJson type = part.is_object() ? part.value("type", RequestJson()) : RequestJson();
+      if (type != "text")
+        throw std::invalid_argument(
+            fmt::format("a message has a part of type {}, and only text is known", shown(type)));
+      text += (text.empty() ? "" : "\n") + string_of(part.value("text", RequestJson()), "the text of a message");
+    }
+  else
+    throw std::invalid_argument(
+        fmt::format("the content of a message is {}, expected a string or a list of parts", shown(content)));
+  return text;
+}
+
+RequestJson checked_messages(const RequestJson& messages) {
+  if (!messages.is_array() || messages.empty())
+    throw std::invalid_argument(fmt::format("messages is {}, expected a list of messages", shown(messages)));
+  RequestJson checked = messages;
+  for (RequestJson& message : checked) {
+    if (!message.is_object())
+      throw std::invalid_argument(fmt::format("messages holds {}, expected objects", shown(message)));
+    string_of(message.value("role", RequestJson()), "the role of a message");
+    const bool calls_tools = message.contains("tool_calls") && message.value("content", RequestJson()).is_null();
+    if (!calls_tools) message["content"] = message_text(message.value("content", RequestJson()));
+  }
+  return checked;
+}
+
+}  // namespace
+
+RequestReader::RequestReader(RequestDefaults defaults, const ModelConfig& config,
+                             const std::optional<Tokenizer>& tokenizer)
+    : defaults_(std::move(defaults)),
+      seed_(defaults_.sampling.seed ? *defaults_.sampling.seed : random_seed()),
+      config_(config),
+      tokenizer_(tokenizer),
+      choices_(config, tokenizer) {}
+
+AskedRequest RequestReader::read(const RequestFields& fields, int64_t number) {
+  return read(fields, number, prompt_of(fields));
+}
+
+AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt) {
+  AskedRequest asked;
+  RequestSpec& spec = asked.spec;
+  if (const RequestJson* stream = fields.find("stream")) asked.stream = flag_of(*stream, "stream");
+  const RequestJson* n = fields.find("n");
+  const int64_t outputs = n != nullptr ? integer_of(*n, "n", 1, kMostOutputs) : 1;
+  spec.prompt = std::move(prompt);
+  spec.max_tokens = defaults_.max_tokens;
+  if (const RequestJson* most = fields.find("max_tokens"))
+    spec.max_tokens = integer_of(*most, fields.name_of("max_tokens"), 1, UINT32_MAX);
+  if (const RequestJson* ids = fields.find("stop_token_ids"))
+    spec.stop_ids = token_ids_of(*ids, fields.name_of("stop_token_ids"), config_.vocab);
+  std::vector<int32_t> eos(config_.eos.begin(), config_.eos.end());
+  if (const RequestJson* ignore = fields.find("ignore_eos"); ignore != nullptr && flag_of(*ignore, "ignore_eos"))
+    eos.clear();
+  spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
+  if (const RequestJson* hidden = fields.find("hidden")) spec.hidden = hidden_states(*hidden);
+  const SamplingOptions words = sampling_of_request(fields, number);
+  const Sampling sampling = sampling_of(words, config_.generation);
+  for (int64_t k = 0; k < outputs; ++k) {
+    AskedOutput& output = asked.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words)});
+    if (k > 0) output.sampling.seed = derived_seed(*sampling.seed, static_cast<uint64_t>(k));
+  }
+  asked.says_n = n != nullptr;
+  return asked;
+}
+
+std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields) {
+  const RequestJson *prompt = fields.find("prompt"), *ids = fields.find("prompt_token_ids");
+  const RequestJson* messages = fields.find("messages");
+  if ((prompt != nullptr) + (ids != nullptr) + (messages != nullptr) != 1)
+    throw std::invalid_argument("it needs one of prompt, messages and prompt_token_ids");
+  for (const char* name : {"tools", "chat_template_kwargs"})
+    if (fields.has(name) && messages == nullptr)
+      throw std::invalid_argument(fmt::format("it has {}, which needs messages", name));
+  std::vector<int32_t> tokens;
+  if (ids != nullptr) {
+    tokens = token_ids_of(*ids, fields.name_of("prompt_token_ids"), config_.vocab);
+  } else if (messages == nullptr && prompt->is_array()) {
+    tokens = token_ids_of(*prompt, "prompt", config_.vocab);
+  } else {
+    if (messages == nullptr && string_of(*prompt, "prompt").empty()) throw std::invalid_argument("prompt is empty");
+    if (!tokenizer_)
+      throw std::invalid_argument(
+          fmt::format("{} is text, and the model has no tokenizer.json", messages != nullptr ? "messages" : "prompt"));
+    tokens = messages != nullptr ? chat_prompt(fields)
+                                 : tokenizer_->encode(prompt->get<std::string>(), {.add_special_tokens = true});
+  }
+  if (tokens.empty()) throw std::invalid_argument("the prompt has no tokens");
+  return tokens;
+}
+
+std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields) {
+  RequestJson variables{{"messages", checked_messages(*fields.find("messages"))}, {"add_generation_prompt", true}};
+  if (const RequestJson* tools = fields.find("tools")) variables["tools"] = *tools;
+  if (const RequestJson* more = fields.find("chat_template_kwargs")) {
+    if (!more->is_object())
+      throw std::invalid_argument(fmt::format("chat_template_kwargs is {}, expected an object", shown(*more)));
+    variables.update(*more);
+  }
+  return encode_prompt(*tokenizer_, chat_template().render(variables, std::time(nullptr)));
+}
+
+const ChatTemplate& RequestReader::chat_template() {
+  const std::lock_guard lock(template_mutex_);
+  if (!template_) template_.emplace(ChatTemplate::from_folder(defaults_.model));
+  return *template_;
+}
+
+SamplingOptions RequestReader::sampling_of_request(const RequestFields& fields, int64_t number) const {
+  SamplingOptions sampling = defaults_.sampling;
+  const RequestJson *temperature = fields.find("temperature"), *top_k = fields.find("top_k"),
+                    *top_p = fields.find("top_p"), *min_p = fields.find("min_p");
+  if (temperature != nullptr || top_k != nullptr || top_p != nullptr || min_p != nullptr) sampling.greedy = false;
+  if (temperature != nullptr) sampling.temperature = number_of(*temperature, "temperature");
+  if (top_k != nullptr) sampling.top_k = std::max<int64_t>(integer_of(*top_k, "top_k", -1, INT32_MAX), 0);
+  if (top_p != nullptr) sampling.top_p = number_of(*top_p, "top_p");
+  if (min_p != nullptr) sampling.min_p = number_of(*min_p, "min_p");
+  if (const auto fault = sampling_fault(sampling.temperature.value_or(0), sampling.top_k.value_or(0),
+                                        sampling.top_p.value_or(1), sampling.min_p.value_or(0)))
+    throw std::invalid_argument(fault->field + ": " + fault->detail);
+  const RequestJson* seed = fields.find("seed");
+  // Two requests without a seed never draw the same numbers.
+  sampling.seed = seed != nullptr ? seed_of(*seed, "seed") : derived_seed(seed_, static_cast<uint64_t>(number));
+  return sampling;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,74 @@
+// The fields of a request as what the engine is asked for: those of `run`'s lines, of `serve`'s bodies, and of
+// generate's and chat's options. docs/requests.md has them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/device/step_inputs.h"
+#include "engine/sampling/sampling_options.h"
+#include "engine/schedule/request.h"
+#include "models/config/model_config.h"
+#include "serve/fields/choice_fields.h"
+#include "serve/fields/json_fields.h"
+#include "serve/fields/request_fields.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright {
+
+// Of requests that do not say.
+struct RequestDefaults {
+  std::filesystem::path model;  // its chat template
+  SamplingOptions sampling;
+  int64_t max_tokens = 128;
+};
+
+// One of the n outputs of a request.
+struct AskedOutput {
+  Sampling sampling;
+  RequestChoice choice;
+};
+
+struct AskedRequest {
+  RequestSpec spec;
+  std::vector<AskedOutput> outputs;
+  bool says_n = false;  // its results have an index
+  bool stream = false;
+};
+
+// Thread-safe.
+class RequestReader {
+ public:
+  // `config` and `tokenizer` must outlive this.
+  RequestReader(RequestDefaults defaults, const ModelConfig& config, const std::optional<Tokenizer>& tokenizer);
+
+  // `number`: of the request; requests of different numbers that have no seed never draw the same numbers. Throws
+  // std::invalid_argument or Error naming the field that cannot be.
+  AskedRequest read(const RequestFields& fields, int64_t number);
+  // The same but for its prompt, which is given.
+  AskedRequest read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt);
+
+  // The tokens of "prompt", "prompt_token_ids" or "messages", of which there must be one. Throws as read() does.
+  std::vector<int32_t> prompt_of(const RequestFields& fields);
+  // The tokens of "messages" by the checkpoint's template.
+  std::vector<int32_t> chat_prompt(const RequestFields& fields);
+
+ private:
+  SamplingOptions sampling_of_request(const RequestFields& fields, int64_t number) const;
+  const ChatTemplate& chat_template();
+
+  RequestDefaults defaults_;
+  uint64_t seed_;  // with the number of a request, that of a request without one
+  const ModelConfig& config_;
+  const std::optional<Tokenizer>& tokenizer_;
+  std::mutex template_mutex_;
+  std::optional<ChatTemplate> template_;  // read for the first request with messages
+  ChoiceReader choices_;
+};
+
+}  // namespace nodewright
