@@ -163,7 +163,7 @@ int chat(const ChatOptions& options) {
                  .object = "--max-tokens",
                  .detail = fmt::format("{} is less than 1", options.max_tokens),
                  .fault = Fault::usage});
-  check(options.sampling);
+  cli::check(options.sampling);
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
   const std::optional<Tokenizer> tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");

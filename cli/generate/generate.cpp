@@ -60,7 +60,7 @@ void check(const GenerateOptions& options) {
   if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
   if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
   if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
-  check(options.sampling);
+  cli::check(options.sampling);
   check_steps(options.session);
 }
 
