@@ -150,8 +150,8 @@ TEST_P(DecoderGraph, AddsWhatABlockProjectsInTheKernelThatReadsTheResidualNext) 
     const bool layers = node.name.find('.') != std::string::npos;
     const bool reads = node.name.ends_with("gate_up") || node.name == "logits" ||
                        (node.name.ends_with(".qkv") && node.name != "l0.qkv");
-    EXPECT_EQ(touches("projected"), folds && reads) << node.name;
-    EXPECT_EQ(touches("x_next"), folds && reads && layers) << node.name;
+    EXPECT_EQ(touches("from.projected"), folds && reads) << node.name;
+    EXPECT_EQ(touches("from.x_next"), folds && reads && layers) << node.name;
   }
 }
 
