@@ -20,28 +20,6 @@ size_t begun(std::string_view text, std::string_view word) {
   return 0;
 }
 
-// Where the JSON object that begins `text` ends; npos where it does not.
-size_t end_of_object(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (in_string) {
-      if (c == '\\')
-        ++at;
-      else if (c == '"')
-        in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (c == '}' || c == ']') {
-      if (--depth == 0) return at + 1;
-    }
-  }
-  return std::string_view::npos;
-}
-
 std::string_view trimmed_space(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
@@ -94,7 +72,8 @@ std::string ToolCallText::push_tagged() {
   std::string content;
   while (true) {
     if (in_call_) {
-      const size_t close = held_.find(kClose);
+      const size_t close = held_.find(kClose, searched_ - std::min(searched_, kClose.size()));
+      searched_ = close == std::string::npos ? held_.size() : 0;
       if (close == std::string::npos) return content;
       if (!add_call(std::string_view(held_).substr(0, close), false))
         content.append(kOpen).append(held_, 0, close + kClose.size());
@@ -122,19 +101,33 @@ std::string ToolCallText::push_bare() {
       is_content_ = true;
       break;
     }
-    if (end_of_object(std::string_view(held_).substr(first)) == std::string_view::npos) return {};
-    is_content_ = !take_bare_object();
+    if (!scan_.passes_object(std::string_view(held_).substr(first))) return {};
+    is_content_ = !take_bare_object(first);
   }
   return std::exchange(held_, {});
 }
 
-// Whether the whole object that is held begins with is a call; then it is taken.
-bool ToolCallText::take_bare_object() {
-  const size_t first = held_.find('{');
-  const size_t size = end_of_object(std::string_view(held_).substr(first));
+// Whether the whole object that begins at `first` is a call; then it is taken.
+bool ToolCallText::take_bare_object(size_t first) {
+  const size_t size = std::exchange(scan_, {}).at;
   if (!add_call(std::string_view(held_).substr(first, size), true)) return false;
   held_.erase(0, first + size);
   return true;
+}
+
+bool ToolCallText::ObjectScan::passes_object(std::string_view text) {
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (std::exchange(is_escaped, false)) continue;
+    if (c == '"') in_string = !in_string;
+    if (in_string)
+      is_escaped = c == '\\';
+    else if (c == '{' || c == '[')
+      ++depth;
+    else if ((c == '}' || c == ']') && --depth == 0)
+      return ++at, true;
+  }
+  return false;
 }
 
 void ToolCallText::finish_listed() {

@@ -53,9 +53,18 @@ class ToolCallText {
   int64_t count() const { return count_; }
 
  private:
+  // How far the object at the beginning of a text was looked at. A text that grows is read once.
+  struct ObjectScan {
+    size_t at = 0;
+    int depth = 0;
+    bool in_string = false, is_escaped = false;
+    // Goes on; true when the object has ended, before `at`.
+    bool passes_object(std::string_view text);
+  };
+
   std::string push_tagged();
   std::string push_bare();
-  bool take_bare_object();
+  bool take_bare_object(size_t first);
   void finish_listed();
   bool add_call(std::string_view json, bool known_only);
   void add(std::string name, std::string arguments);
@@ -63,6 +72,8 @@ class ToolCallText {
   ToolChoice choice_;
   std::string held_;
   bool in_call_ = false;     // tagged: behind <tool_call>
+  size_t searched_ = 0;      // bytes of it that hold no </tool_call>
+  ObjectScan scan_;          // bare: of what is held, without the space before it
   bool is_content_ = false;  // bare: the text began with something else
   std::vector<ToolCall> calls_;
   int64_t count_ = 0;
