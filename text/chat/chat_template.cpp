@@ -116,8 +116,9 @@ ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
 
 ChatTemplate::ChatTemplate(const std::string& source, std::string file, std::optional<std::string> bos_token,
                            std::optional<std::string> eos_token)
-    : file_(std::move(file)),
-      body_(jinja::parse(to_valid_utf8(source), file_)),
+    : source_(to_valid_utf8(source)),
+      file_(std::move(file)),
+      body_(jinja::parse(source_, file_)),
       bos_token_(std::move(bos_token)),
       eos_token_(std::move(eos_token)) {}
 

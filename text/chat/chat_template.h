@@ -43,8 +43,11 @@ class ChatTemplate {
   // "add_generation_prompt": true, "enable_thinking": false, ...}. `now` is what strftime_now tells.
   ChatPrompt render(const nlohmann::ordered_json& variables, std::time_t now) const;
 
+  // The template itself, by which one sees how its model calls tools.
+  const std::string& source() const { return source_; }
+
  private:
-  std::string file_;
+  std::string source_, file_;
   jinja::Body body_;
   std::optional<std::string> bos_token_, eos_token_;
 };

@@ -1,0 +1,46 @@
+#include "serve/api/api_error.h"
+
+#include <fmt/format.h>
+
+#include "serve/api/event_text.h"
+
+namespace nodewright {
+
+std::string_view ApiError::type() const {
+  switch (status_) {
+    case 401:
+      return "AuthenticationError";
+    case 403:
+      return "PermissionDeniedError";
+    case 404:
+      return "NotFoundError";
+    case 413:
+      return "RequestTooLargeError";
+    case 429:
+      return "RateLimitError";
+    case 503:
+      return "ServiceUnavailableError";
+    default:
+      return status_ < 500 ? "BadRequestError" : "InternalServerError";
+  }
+}
+
+std::string error_body(const ApiError& error) {
+  std::string text = R"({"error":{"message":)";
+  append_json_string(text, error.what());
+  fmt::format_to(std::back_inserter(text), R"(,"type":"{}","param":)", error.type());
+  if (error.param().empty())
+    text += "null";
+  else
+    append_json_string(text, error.param());
+  fmt::format_to(std::back_inserter(text), R"(,"code":{}}}}})", error.status());
+  return text;
+}
+
+ApiError bad_request(const std::string& message, std::string param) { return {400, message, std::move(param)}; }
+
+ApiError not_supported(const std::string& param, const std::string& why) {
+  return {400, fmt::format("{} is not supported{}{}", param, why.empty() ? "" : ": ", why), param};
+}
+
+}  // namespace nodewright

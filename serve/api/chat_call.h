@@ -1,0 +1,44 @@
+// A call of /v1/chat/completions: its chunks, and its body.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serve/api/api_call.h"
+#include "serve/api/logprob_shapes.h"
+#include "serve/api/tool_calls.h"
+
+namespace nodewright {
+
+class ChatCall final : public ApiCall {
+ public:
+  ChatCall(CallParts parts, const ServedModel& model, const ToolChoice& tools);
+
+ private:
+  // What one output says.
+  struct Message {
+    ToolCallText text;
+    std::string content, logprobs;  // of calls that do not stream; logprobs: of a stream those that wait for an event
+    std::vector<ToolCall> calls;    // of calls that do not stream
+    std::vector<int32_t> ids;       // of a stream: that wait for an event
+  };
+
+  std::string_view chunk_object() const override { return "chat.completion.chunk"; }
+  void append_piece(std::string& events, const Output& output, const OutputPiece& piece) override;
+  void keep_piece(const Output& output, const OutputPiece& piece) override;
+  std::string body(const std::string& usage) override;
+
+  Message& message_of(const Output& output) { return messages_[static_cast<size_t>(output.index)]; }
+  void append_delta(std::string& events, const Output& output, bool begins, const std::string& content,
+                    const ToolCall* call, int64_t place) const;
+  void append_rest(std::string& events, Message& message, const OutputPiece& piece) const;
+  void append_choice(std::string& out, const Output& output);
+  std::string_view reason_of(const Message& message, std::string_view finish_reason) const;
+
+  TokenSpelling spelling_;
+  ToolCallForm form_;
+  std::string head_;               // of every chunk
+  std::vector<Message> messages_;  // by the index of the output
+};
+
+}  // namespace nodewright

@@ -1,0 +1,134 @@
+#include "serve/api/openai_api.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "serve/api/call_id.h"
+#include "serve/api/chat_call.h"
+#include "serve/api/completion_call.h"
+#include "serve/api/prompts.h"
+
+namespace nodewright {
+namespace {
+
+constexpr int64_t kMostOutputsOfCall = 4096;
+
+// Of vLLM's allowed_token_ids.
+MaskFunction only(const std::vector<int32_t>& tokens) {
+  return [tokens](std::span<const int32_t>, std::span<uint32_t> allowed) {
+    for (const int32_t id : tokens)
+      if (static_cast<size_t>(id) / 32 < allowed.size()) allowed[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  };
+}
+
+// The text of the prompt as it will be echoed.
+void fill_text(const ServedModel& model, const CallOptions& options, bool cut, CallPrompt& prompt) {
+  if (!options.echo || (prompt.text && !cut)) return;
+  if (model.tokenizer)
+    prompt.text = model.tokenizer->decode(prompt.tokens, options.skip_special);
+  else
+    throw not_supported("echo", "the model has no tokenizer.json");
+}
+
+}  // namespace
+
+OpenAiApi::OpenAiApi(ServedModel model)
+    : model_(named(std::move(model))),
+      reader_(model_.defaults, model_.config, model_.tokenizer),
+      chat_prompts_(model_) {}
+
+std::unique_ptr<ApiCall> OpenAiApi::completions(std::string_view body, std::string_view request_id) {
+  return std::make_unique<CompletionCall>(parsed_completions(body, request_id).parts, model_);
+}
+
+std::unique_ptr<ApiCall> OpenAiApi::chat(std::string_view body, std::string_view request_id) {
+  ParsedCall call = parsed_chat(body, request_id);
+  return std::make_unique<ChatCall>(std::move(call.parts), model_, call.tools);
+}
+
+OpenAiApi::ParsedCall OpenAiApi::parsed_completions(std::string_view text, std::string_view request_id) {
+  const RequestBody body = RequestBody::parse(text);
+  check_model(model_, body);
+  ParsedCall call{parts_of(body, call_options(body, Endpoint::completions, model_), "cmpl-", request_id), {}};
+  const CallOptions& options = call.parts.options;
+  const RequestJson line = choice_line(body, options, model_);
+  call.parts.prompts = completion_prompts(body, options, model_);
+  for (CallPrompt& prompt : call.parts.prompts) fill_text(model_, options, body.has("truncate_prompt_tokens"), prompt);
+  add_submissions(body, line, "prompt", call.parts);
+  return call;
+}
+
+OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_view request_id) {
+  const RequestBody body = RequestBody::parse(text);
+  check_model(model_, body);
+  ParsedCall call{parts_of(body, call_options(body, Endpoint::chat, model_), "chatcmpl-", request_id),
+                  tool_choice_of(body, chat_prompts_.source())};
+  RequestJson line = choice_line(body, call.parts.options, model_);
+  if (!call.tools.pattern.empty()) {
+    if (line.contains("regex") || !call.parts.options.allowed.empty())
+      throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one",
+                        "tool_choice");
+    line["regex"] = call.tools.pattern;
+  }
+  CallPrompt prompt{.tokens = chat_prompts_.tokens_of(body)};
+  truncate(body, call.parts.options, model_, prompt.tokens);
+  call.parts.prompts.push_back(std::move(prompt));
+  add_submissions(body, line, "messages", call.parts);
+  return call;
+}
+
+CallParts OpenAiApi::parts_of(const RequestBody& body, CallOptions options, const char* prefix,
+                              std::string_view request_id) const {
+  constexpr size_t kLongestId = 512;
+  CallParts parts{.options = std::move(options), .model = body.string("model").value_or(model_.names.front())};
+  std::string id(request_id);
+  if (const auto named = body.string("request_id"); named && id.empty()) id = *named;
+  if (id.size() > kLongestId)
+    throw bad_request(fmt::format("request_id has {} bytes, and at most {} are taken", id.size(), kLongestId),
+                      "request_id");
+  parts.id = id.empty() ? random_id(prefix) : prefix + id;
+  parts.created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return parts;
+}
+
+void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
+                                CallParts& parts) {
+  const int64_t outputs = std::ssize(parts.prompts) * parts.options.n;
+  if (outputs > kMostOutputsOfCall)
+    throw bad_request(fmt::format("n is {}, and {} has {} prompts: {} outputs, and a call has at most {}",
+                                  parts.options.n, field, parts.prompts.size(), outputs, kMostOutputsOfCall),
+                      "n");
+  for (const CallPrompt& prompt : parts.prompts) {
+    const int64_t most = most_outputs(parts.options, model_, std::ssize(prompt.tokens), field);
+    const int first = static_cast<int>(std::ssize(parts.submissions) * parts.options.n);
+    parts.submissions.push_back({.asked = asked(body, line, parts.options, prompt, most), .first_index = first});
+  }
+}
+
+// What the engine would refuse is refused here, by the name of the field.
+AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, const CallOptions& options,
+                              const CallPrompt& prompt, int64_t most) {
+  AskedRequest asked;
+  refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens); });
+  asked.stream = options.stream;
+  asked.spec.max_tokens = most;
+  for (AskedOutput& output : asked.outputs) {
+    if (!options.allowed.empty()) output.choice.options.allow = only(options.allowed);
+    const std::string reason = why_not(output.choice.options, asked.spec.stop_ids, model_.config.vocab);
+    if (reason.empty()) continue;
+    const std::string named = body.field_in(reason);
+    throw bad_request(reason, named.empty() && body.has("logit_bias") ? "logit_bias" : named);
+  }
+  return asked;
+}
+
+std::string OpenAiApi::models() const { return model_list(model_); }
+
+std::string OpenAiApi::tokenizer_info() const { return nodewright::tokenizer_info(model_); }
+
+std::string OpenAiApi::version() const { return RequestJson{{"version", NODEWRIGHT_VERSION}}.dump(); }
+
+}  // namespace nodewright

@@ -1,0 +1,32 @@
+// The tokens of a completions call's prompts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/api/call_options.h"
+
+namespace nodewright {
+
+struct CallPrompt {
+  std::vector<int32_t> tokens;
+  std::optional<std::string> text;  // as the client wrote it; none of a prompt of ids
+};
+
+// Of "prompt": a string, strings, ids, or lists of ids. Special tokens in a text are taken as such, as in vLLM: clients
+// render chat templates themselves. Throws ApiError 400.
+std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOptions& options,
+                                           const ServedModel& model);
+
+// Keeps the last tokens where "truncate_prompt_tokens" says how many; -1: as many as leave room for the outputs.
+void truncate(const RequestBody& body, const CallOptions& options, const ServedModel& model,
+              std::vector<int32_t>& tokens);
+
+// The outputs that a prompt of so many tokens may have. Throws ApiError 400 naming `field` where the context has no
+// room, and max_tokens where it asks for more than there is.
+int64_t most_outputs(const CallOptions& options, const ServedModel& model, int64_t prompt_tokens,
+                     const std::string& field);
+
+}  // namespace nodewright

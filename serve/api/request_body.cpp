@@ -1,0 +1,202 @@
+#include "serve/api/request_body.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+constexpr size_t kDeepest = 64, kMostKeys = 4096;
+
+// Builds the value while it counts keys and levels. nlohmann's own would look through all keys for each new one.
+class BodyBuilder {
+ public:
+  using number_integer_t = RequestJson::number_integer_t;
+  using number_unsigned_t = RequestJson::number_unsigned_t;
+  using number_float_t = RequestJson::number_float_t;
+  using string_t = RequestJson::string_t;
+  using binary_t = RequestJson::binary_t;
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(number_integer_t value) { return add(value); }
+  bool number_unsigned(number_unsigned_t value) { return add(value); }
+  bool number_float(number_float_t value, const string_t&) { return add(value); }
+  bool string(string_t& value) { return add(std::move(value)); }
+  bool binary(binary_t&) { return false; }
+  bool start_object(size_t) { return open(RequestJson::object()); }
+  bool start_array(size_t) { return open(RequestJson::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(string_t& name) {
+    Level& level = levels_.back();
+    if (levels_.size() == 1) field_ = name;
+    if (!level.keys.insert(name).second)
+      throw bad_request(fmt::format("{} has the key {} twice", levels_.size() == 1 ? "the body" : field_, quoted(name)),
+                        levels_.size() == 1 ? name : field_);
+    if (level.keys.size() > kMostKeys)
+      throw bad_request(fmt::format("{} has an object of more than {} keys", place(), kMostKeys), field_);
+    level.key = std::move(name);
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    const std::string why = error.what();
+    const size_t text = why.find("] ");
+    throw bad_request(fmt::format("{} is not valid JSON at byte {}: {}", place(), position,
+                                  text == std::string::npos ? why : why.substr(text + 2)),
+                      field_);
+  }
+
+  RequestJson take() { return std::move(root_); }
+
+ private:
+  struct Level {
+    RequestJson* value;
+    std::unordered_set<std::string> keys;
+    std::string key;  // of the value to come
+  };
+
+  static std::string quoted(const std::string& name) { return shown(RequestJson(name)); }
+  std::string place() const { return field_.empty() ? "the body" : field_; }
+
+  RequestJson* put(RequestJson value) {
+    if (levels_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Level& level = levels_.back();
+    if (level.value->is_array()) {
+      level.value->push_back(std::move(value));
+      return &level.value->back();
+    }
+    // Without a look at the keys before: they are known to differ.
+    auto& object = level.value->get_ref<RequestJson::object_t&>();
+    auto& entries = static_cast<std::vector<RequestJson::object_t::value_type>&>(object);
+    entries.emplace_back(std::move(level.key), std::move(value));
+    return &entries.back().second;
+  }
+  bool add(RequestJson value) {
+    put(std::move(value));
+    return true;
+  }
+  bool open(RequestJson value) {
+    if (levels_.size() == kDeepest)
+      throw bad_request(fmt::format("{} nests deeper than {} levels", place(), kDeepest), field_);
+    levels_.push_back({put(std::move(value)), {}, {}});
+    return true;
+  }
+  bool close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  RequestJson root_;
+  std::vector<Level> levels_;
+  std::string field_;  // of the body, in which the parser is
+};
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Where `word` stands in `text` as a whole word.
+size_t place_of_word(const std::string& text, const std::string& word) {
+  for (size_t at = text.find(word); at != std::string::npos && !word.empty(); at = text.find(word, at + 1))
+    if ((at == 0 || !is_word(text[at - 1])) && (at + word.size() == text.size() || !is_word(text[at + word.size()])))
+      return at;
+  return std::string::npos;
+}
+
+[[noreturn]] void refuse_type(const std::string& name, const RequestJson& value, const char* expected) {
+  throw bad_request(fmt::format("{} is {}, expected {}", name, shown(value), expected), name);
+}
+
+}  // namespace
+
+RequestBody RequestBody::parse(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) throw bad_request("the body holds a zero byte, which JSON never does");
+  BodyBuilder builder;
+  RequestJson::sax_parse(text, &builder);
+  RequestJson json = builder.take();
+  if (!json.is_object()) throw bad_request(fmt::format("the body is {}, expected a JSON object", shown(json)));
+  return RequestBody(std::move(json));
+}
+
+const RequestJson* RequestBody::find(const std::string& name) const {
+  const auto found = json_.find(name);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const RequestJson* RequestBody::find_one(std::initializer_list<const char*> names) const {
+  const RequestJson* found = nullptr;
+  const char* first = nullptr;
+  for (const char* name : names)
+    if (const RequestJson* value = find(name)) {
+      if (found != nullptr) throw bad_request(fmt::format("{} and {} are one field", first, name), name);
+      found = value, first = name;
+    }
+  return found;
+}
+
+bool RequestBody::flag(const std::string& name, bool otherwise) const {
+  const RequestJson* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) refuse_type(name, *value, "true or false");
+  return value->get<bool>();
+}
+
+std::optional<int64_t> RequestBody::integer(const std::string& name, int64_t least, int64_t most) const {
+  const RequestJson* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  std::optional<int64_t> number;
+  refusing(*this, name, [&] { number = integer_of(*value, name, least, most); });
+  return number;
+}
+
+std::optional<std::string> RequestBody::string(const std::string& name) const {
+  const RequestJson* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) refuse_type(name, *value, "a string");
+  return value->get<std::string>();
+}
+
+const RequestJson* RequestBody::object(const std::string& name) const {
+  const RequestJson* value = find(name);
+  if (value != nullptr && !value->is_object()) refuse_type(name, *value, "an object");
+  return value;
+}
+
+const RequestJson* RequestBody::array(const std::string& name) const {
+  const RequestJson* value = find(name);
+  if (value != nullptr && !value->is_array()) refuse_type(name, *value, "a list");
+  return value;
+}
+
+std::string RequestBody::field_in(const std::string& message) const {
+  std::string field;
+  size_t first = std::string::npos;
+  for (const auto& [name, value] : json_.items())
+    if (const size_t at = place_of_word(message, name); at < first) first = at, field = name;
+  return field;
+}
+
+void refusing(const RequestBody& body, const std::string& param, const std::function<void()>& read) {
+  const auto refuse = [&](const std::string& message) {
+    throw bad_request(message, param.empty() ? body.field_in(message) : param);
+  };
+  try {
+    read();
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace nodewright

@@ -1,0 +1,76 @@
+#include "serve/api/served_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "runtime/error.h"
+#include "serve/api/api_error.h"
+
+namespace nodewright {
+namespace {
+
+std::optional<std::string> text_of_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream || !std::filesystem::is_regular_file(path)) return std::nullopt;
+  return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+ServedModel named(ServedModel model) {
+  if (!model.names.empty()) return model;
+  std::filesystem::path folder = std::filesystem::weakly_canonical(model.folder);
+  if (!folder.has_filename()) folder = folder.parent_path();
+  if (!folder.has_filename())
+    throw Error({.doing = "name the model of the folder",
+                 .object = model.folder.string(),
+                 .detail = "the folder has no name",
+                 .advice = "--served-model-name",
+                 .fault = Fault::usage});
+  model.names.push_back(folder.filename().string());
+  return model;
+}
+
+void check_model(const ServedModel& model, const RequestBody& body) {
+  const std::optional<std::string> name = body.string("model");
+  if (!name || std::ranges::count(model.names, *name) > 0) return;
+  throw ApiError(404,
+                 fmt::format("the model {} does not exist; this server has {}", shown(RequestJson(*name)),
+                             fmt::join(model.names, ", ")),
+                 "model");
+}
+
+std::string model_list(const ServedModel& model) {
+  RequestJson list = RequestJson::array();
+  for (const std::string& name : model.names)
+    list.push_back({{"id", name},
+                    {"object", "model"},
+                    {"created", model.created},
+                    {"owned_by", "nodewright"},
+                    {"root", model.folder.string()},
+                    {"parent", nullptr},
+                    {"max_model_len", model.max_model_len}});
+  return RequestJson{{"object", "list"}, {"data", list}}.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+}
+
+std::string tokenizer_info(const ServedModel& model) {
+  if (!model.tokenizer) throw ApiError(404, "the model has no tokenizer.json");
+  RequestJson info = RequestJson::object();
+  if (const auto text = text_of_file(model.folder / "tokenizer_config.json"))
+    info = RequestJson::parse(*text, nullptr, false);
+  if (!info.is_object()) throw ApiError(500, "tokenizer_config.json is not a JSON object");
+  if (!info.contains("tokenizer_class")) info["tokenizer_class"] = "PreTrainedTokenizerFast";
+  if (const auto source = text_of_file(model.folder / "chat_template.jinja")) info["chat_template"] = *source;
+  const auto spelled = [&](const char* name, const std::optional<int64_t>& id) {  // lm-eval reads eos_token
+    if (!info.contains(name) && id && model.tokenizer->has(static_cast<TokenId>(*id)))
+      info[name] = std::string(model.tokenizer->id_to_bytes(static_cast<TokenId>(*id)));
+  };
+  spelled("bos_token", model.config.bos);
+  spelled("eos_token", model.config.eos.empty() ? std::nullopt : std::optional(model.config.eos.front()));
+  return info.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+}
+
+}  // namespace nodewright

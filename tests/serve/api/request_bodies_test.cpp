@@ -1,0 +1,349 @@
+// Bodies that cannot be, each refused with the name of its field, and those that can be in an unusual form.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/serve/api/fake_engine.h"
+
+namespace nodewright::test {
+namespace {
+
+class RequestBodies : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { served_ = new ServedCase(demo_folder()); }
+  static void TearDownTestSuite() { delete std::exchange(served_, nullptr); }
+  static ApiError completions_error(const std::string& body) {
+    return error_of([&] { served_->api.completions(body); });
+  }
+  static ApiError chat_error(const std::string& body) {
+    return error_of([&] { served_->api.chat(body); });
+  }
+  static Json prompt() { return {{"prompt", "Once"}}; }
+  static Json messages() { return {{"messages", Json::array({{{"role", "user"}, {"content", "Hello"}}})}}; }
+  static AskedRequest asked(const Json& more) {
+    Json body = prompt();
+    body.update(more);
+    return std::move(served_->api.completions(body.dump())->submissions()[0].asked);
+  }
+  static ServedCase* served_;
+};
+ServedCase* RequestBodies::served_ = nullptr;
+
+TEST_F(RequestBodies, ValuesOfTheWrongTypeAreNamedAtBothEndpoints) {
+  const std::vector<std::string> flags{
+      "stream", "echo", "ignore_eos", "skip_special_tokens", "include_stop_str_in_output", "return_token_ids"};
+  const std::vector<std::string> numbers{"max_tokens",
+                                         "n",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "min_p",
+                                         "seed",
+                                         "presence_penalty",
+                                         "frequency_penalty",
+                                         "repetition_penalty",
+                                         "min_tokens",
+                                         "prompt_logprobs",
+                                         "truncate_prompt_tokens",
+                                         "best_of"};
+  const std::vector<std::string> others{
+      "stop",           "logit_bias",      "stop_token_ids",     "bad_words", "allowed_token_ids",
+      "stream_options", "response_format", "structured_outputs", "model",     "request_id"};
+  const auto refused = [&](const std::string& field, const Json& value) {
+    Json body = prompt();
+    body[field] = value;
+    const ApiError error = completions_error(body.dump());
+    EXPECT_EQ(error.status(), 400) << field << " " << value;
+    EXPECT_EQ(error.param(), field) << value << ": " << error.message();
+    EXPECT_NE(error.message().find(field), std::string::npos) << error.message();
+    body = messages();
+    body[field] = value;
+    EXPECT_EQ(chat_error(body.dump()).param(), field) << value;
+  };
+  for (const std::string& field : flags)
+    for (const Json& value : {Json(5), Json("true"), Json::array(), Json::object()}) refused(field, value);
+  for (const std::string& field : numbers)
+    for (const Json& value : {Json("5"), Json(true), Json::array({1}), Json::object()}) refused(field, value);
+  for (const std::string& field : others) refused(field, 5);
+  for (const char* field : {"messages", "tools", "documents"}) {
+    Json body = messages();
+    body[field] = "no list";
+    EXPECT_EQ(chat_error(body.dump()).param(), field);
+  }
+}
+
+TEST_F(RequestBodies, ValuesOutOfRangeAreNamed) {
+  const auto refused = [&](const std::string& field, const std::string& value) {
+    const ApiError error = completions_error(R"({"prompt":"Once",")" + field + "\":" + value + "}");
+    EXPECT_EQ(error.status(), 400) << field << value;
+    EXPECT_EQ(error.param(), field) << value << ": " << error.message();
+  };
+  refused("temperature", "-1");
+  refused("temperature", "1e300");
+  refused("temperature", "1e999");
+  refused("top_p", "1.5");
+  refused("min_p", "-0.1");
+  refused("top_k", "-2");
+  refused("n", "0");
+  refused("n", "1000000");
+  refused("n", "1.5");
+  refused("max_tokens", "0");
+  refused("max_tokens", "-1");
+  refused("max_tokens", "99999999999999999999999");
+  refused("seed", "99999999999999999999999");
+  refused("logprobs", "21");
+  refused("logprobs", "true");
+  refused("presence_penalty", "1e39");
+  refused("presence_penalty", "101");
+  refused("frequency_penalty", "-101");
+  refused("repetition_penalty", "0");
+  refused("min_tokens", "-1");
+  refused("truncate_prompt_tokens", "0");
+  refused("logit_bias", R"({"99999":1})");
+  refused("logit_bias", R"({"5":"a"})");
+  refused("logit_bias", R"({"five":1})");
+  refused("logit_bias", R"({"5":1000})");
+  refused("stop_token_ids", "[99999]");
+  refused("allowed_token_ids", "[-1]");
+  refused("allowed_token_ids", "[]");
+  refused("stop", "[\"\"]");
+  refused("stop", "[5]");
+  refused("bad_words", "[\"\"]");
+  refused("stream_options", R"({"include_usage":true})");
+}
+
+TEST_F(RequestBodies, PromptsThatCannotBeAreNamed) {
+  for (const char* prompt : {"null", "[]", "{}", "5", "true", "[[]]", "[\"\", 5]", "[[\"a\"]]", "[5, \"a\"]", "[1.5]",
+                             "[-1]", "[2048]", "[[1,2],[99999]]", "[null]", "[{}]"}) {
+    const ApiError error = completions_error(std::string(R"({"prompt":)") + prompt + "}");
+    EXPECT_EQ(error.status(), 400) << prompt;
+    EXPECT_EQ(error.param(), "prompt") << prompt << ": " << error.message();
+  }
+  EXPECT_EQ(completions_error(R"({"prompt":"","add_special_tokens":false})").param(), "prompt");
+  EXPECT_EQ(completions_error(R"({"model":"demo"})").param(), "prompt");
+  Json body{{"prompt", Json::array()}, {"n", 128}};
+  for (int i = 0; i < 100; ++i) body["prompt"].push_back("Once");
+  EXPECT_EQ(completions_error(body.dump()).param(), "n");
+}
+
+TEST_F(RequestBodies, WhatIsNoJsonObjectIsRefused) {
+  for (const std::string body : {"", " ", "[]", "5", "\"a\"", "null", "{", "{\"prompt\":}", "{\"prompt\":\"a\"} x",
+                                 "{'prompt':'a'}", "{\"prompt\":\"\xff\"}", "{\"prompt\":\"\\ud800\"}", "nan"}) {
+    EXPECT_EQ(completions_error(body).status(), 400) << body;
+    EXPECT_EQ(chat_error(body).status(), 400) << body;
+  }
+  EXPECT_EQ(completions_error(std::string("{\"prompt\":\"a\"}\0", 15)).status(), 400);
+  EXPECT_EQ(completions_error("{\"prompt\":\"\xff\"}").param(), "prompt");
+}
+
+TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
+  const std::string deep = std::string(100000, '[');
+  EXPECT_EQ(completions_error(R"({"prompt":)" + deep).param(), "prompt");
+  EXPECT_EQ(completions_error(R"({"prompt":"a","tools":)" + deep + std::string(100000, ']') + "}").param(), "tools");
+  std::string keys = R"({"prompt":"a","logit_bias":{)";
+  for (int i = 0; i < 100000; ++i) keys += "\"" + std::to_string(i) + "\":1,";
+  EXPECT_EQ(completions_error(keys + R"("x":1}})").param(), "logit_bias");
+  EXPECT_EQ(completions_error(R"({"prompt":"a","prompt":"b"})").param(), "prompt");
+  const ApiError twice = completions_error(R"({"prompt":"a","logit_bias":{"5":1,"5":2}})");
+  EXPECT_EQ(twice.param(), "logit_bias");
+  EXPECT_NE(twice.message().find("\"5\" twice"), std::string::npos) << twice.message();
+  Json body = prompt();
+  body["structured_outputs"] = {{"json", std::string(100000, '[')}};
+  EXPECT_EQ(completions_error(body.dump()).status(), 400);
+  body["structured_outputs"] = {{"regex", std::string(100000, '(')}};
+  EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
+}
+
+TEST_F(RequestBodies, NullIsAbsentAndWhatIsNotKnownIsIgnored) {
+  Json body = prompt();
+  for (const char* field : {"model",
+                            "suffix",
+                            "best_of",
+                            "stop",
+                            "logprobs",
+                            "max_tokens",
+                            "seed",
+                            "logit_bias",
+                            "stream_options",
+                            "n",
+                            "response_format",
+                            "structured_outputs",
+                            "guided_json",
+                            "guided_choice",
+                            "tools",
+                            "functions",
+                            "user",
+                            "echo",
+                            "temperature",
+                            "top_p",
+                            "top_k",
+                            "stream",
+                            "truncate_prompt_tokens",
+                            "prompt_logprobs",
+                            "allowed_token_ids"})
+    body[field] = nullptr;
+  body["something"] = {{"deep", {1, 2}}};
+  body["user"] = "me";
+  body["priority"] = 3;
+  body["cache_salt"] = "salt";
+  body["metadata"] = {{"a", "b"}};
+  EXPECT_NO_THROW(served_->api.completions(body.dump()));
+  Json chat = messages();
+  chat.update(body);
+  chat["echo"] = false;
+  chat["tool_choice"] = nullptr;
+  EXPECT_NO_THROW(served_->api.chat(chat.dump()));
+}
+
+TEST_F(RequestBodies, WhatWouldChangeTheAnswerIsRefusedByName) {
+  for (const auto& [field, value] :
+       std::vector<std::pair<const char*, Json>>{{"suffix", " end"},
+                                                 {"best_of", 2},
+                                                 {"use_beam_search", true},
+                                                 {"prompt_embeds", "AAAA"},
+                                                 {"logits_processors", Json::array({"a"})}}) {
+    Json body = prompt();
+    body[field] = value;
+    const ApiError error = completions_error(body.dump());
+    EXPECT_EQ(error.param(), field);
+    EXPECT_NE(error.message().find("not supported"), std::string::npos);
+  }
+  for (const auto& [field, value] : std::vector<std::pair<const char*, Json>>{{"functions", Json::array()},
+                                                                              {"function_call", "auto"},
+                                                                              {"audio", Json::object()},
+                                                                              {"modalities", {"text", "audio"}},
+                                                                              {"chat_template", "{{ a }}"},
+                                                                              {"echo", true}}) {
+    Json body = messages();
+    body[field] = value;
+    EXPECT_EQ(chat_error(body.dump()).param(), field);
+  }
+  Json body = prompt();
+  body.update({{"skip_special_tokens", false}, {"stop", "a"}});
+  EXPECT_EQ(completions_error(body.dump()).param(), "skip_special_tokens");
+}
+
+TEST_F(RequestBodies, AnotherModelIsNotFound) {
+  const ApiError error = completions_error(R"({"model":"gpt-9","prompt":"a"})");
+  EXPECT_EQ(error.status(), 404);
+  EXPECT_EQ(error.param(), "model");
+  EXPECT_EQ(Json::parse(error_body(error))["error"]["type"], "NotFoundError");
+  EXPECT_EQ(chat_error(R"({"model":"gpt-9","messages":[]})").status(), 404);
+}
+
+TEST_F(RequestBodies, FieldsReachTheEngine) {
+  const AskedRequest one = asked({{"temperature", 0.5},
+                                  {"top_k", 40},
+                                  {"top_p", 0.5},
+                                  {"seed", 7},
+                                  {"min_tokens", 2},
+                                  {"frequency_penalty", 0.5},
+                                  {"logit_bias", {{"5", 2}}},
+                                  {"stop_token_ids", {9}},
+                                  {"ignore_eos", true},
+                                  {"logprobs", 3}});
+  EXPECT_EQ(one.spec.stop_ids, std::vector<int32_t>{9});
+  const AskedOutput& output = one.outputs[0];
+  EXPECT_FLOAT_EQ(output.sampling.temperature, 0.5f);
+  EXPECT_EQ(output.sampling.top_k, 40);
+  EXPECT_EQ(output.sampling.seed, 7u);
+  EXPECT_EQ(output.choice.options.min_tokens, 2);
+  EXPECT_FLOAT_EQ(output.choice.options.frequency_penalty, 0.5f);
+  EXPECT_EQ(output.choice.options.biases[0], (TokenBias{5, 2.0f}));
+  EXPECT_EQ(output.choice.options.logprobs, 3);
+  EXPECT_EQ(asked({{"seed", -1}}).outputs[0].sampling.seed, UINT64_MAX);
+  EXPECT_FLOAT_EQ(asked(Json::object()).outputs[0].sampling.temperature, 0.7f);  // generation_config.json
+  EXPECT_NE(asked(Json::object()).outputs[0].sampling.seed, asked(Json::object()).outputs[0].sampling.seed);
+  EXPECT_EQ(asked({{"stop", Json::array()}}).outputs[0].choice.stops, nullptr);
+}
+
+TEST_F(RequestBodies, OnlyTheTokensThatAreAllowedHaveBits) {
+  const AskedRequest one = asked({{"allowed_token_ids", {3, 40}}});
+  std::vector<uint32_t> mask(64);
+  one.outputs[0].choice.options.allow({}, mask);
+  EXPECT_EQ(mask[0], 8u);
+  EXPECT_EQ(mask[1], 1u << 8);
+  Json body = prompt();
+  body.update({{"allowed_token_ids", {3}}, {"guided_regex", "a+"}});
+  EXPECT_EQ(completions_error(body.dump()).param(), "allowed_token_ids");
+}
+
+TEST_F(RequestBodies, PromptsAreCutFromTheLeft) {
+  EXPECT_EQ(asked({{"prompt", {5, 6, 7, 8}}, {"truncate_prompt_tokens", 2}}).spec.prompt, (std::vector<int32_t>{7, 8}));
+  EXPECT_EQ(asked({{"prompt", std::vector<int>(3000, 5)}, {"truncate_prompt_tokens", -1}, {"max_tokens", 24}})
+                .spec.prompt.size(),
+            1000u);
+}
+
+TEST_F(RequestBodies, SpecialTokensOfAPromptAreTakenAsSuch) {
+  EXPECT_EQ(asked({{"prompt", "<|end_of_text|>"}}).spec.prompt, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(asked({{"prompt", "<|end_of_text|>"}, {"add_special_tokens", false}}).spec.prompt, std::vector<int32_t>{1});
+}
+
+TEST_F(RequestBodies, StructuresAreForcedInEveryForm) {
+  const auto forces = [&](const Json& more) { return asked(more).outputs[0].choice.options.allow != nullptr; };
+  const Json schema{{"type", "object"},
+                    {"properties", {{"a", {{"type", "integer"}}}}},
+                    {"required", {"a"}},
+                    {"additionalProperties", false}};
+  EXPECT_TRUE(
+      forces({{"response_format",
+               {{"type", "json_schema"}, {"json_schema", {{"name", "a"}, {"schema", schema}, {"strict", true}}}}}}));
+  EXPECT_TRUE(forces({{"structured_outputs", {{"json", schema}}}}));
+  EXPECT_TRUE(forces({{"structured_outputs", {{"json", schema.dump()}}}}));
+  EXPECT_TRUE(forces({{"structured_outputs", {{"regex", "[0-9]+"}, {"json", nullptr}, {"json_object", false}}}}));
+  EXPECT_TRUE(forces({{"structured_outputs", {{"choice", {"yes.", "no (never)"}}}}}));
+  EXPECT_TRUE(forces({{"guided_json", schema}}));
+  EXPECT_TRUE(forces({{"guided_regex", "a+"}}));
+  EXPECT_TRUE(forces({{"guided_choice", {"a", "b"}}}));
+  EXPECT_FALSE(forces({{"response_format", {{"type", "text"}}}}));
+  EXPECT_FALSE(forces({{"structured_outputs", Json::object()}}));
+}
+
+TEST_F(RequestBodies, AChoiceIsLiteral) {
+  const AskedRequest one = asked({{"guided_choice", {"a.b", "c"}}});
+  const auto may = [&](std::string_view text) {
+    std::vector<uint32_t> mask(64);
+    one.outputs[0].choice.options.allow({}, mask);
+    const int32_t id = served_->ids(text)[0];
+    return (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
+  };
+  EXPECT_TRUE(may("a"));
+  EXPECT_TRUE(may("c"));
+  EXPECT_FALSE(may("b"));
+}
+
+TEST_F(RequestBodies, StructuresBeyondOurAutomatonAreRefusedByName) {
+  const auto refused = [&](const std::string& field, const Json& value, const std::string& word) {
+    Json body = prompt();
+    body[field] = value;
+    const ApiError error = completions_error(body.dump());
+    EXPECT_EQ(error.status(), 400);
+    EXPECT_EQ(error.param(), field) << error.message();
+    EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
+  };
+  refused("response_format", {{"type", "json_object"}}, "json_object");
+  refused("response_format", {{"type", "structural_tag"}}, "structural_tag");
+  refused("response_format", Json::object(), "null");
+  refused("response_format", {{"type", "json_schema"}}, "json_schema");
+  refused("response_format", {{"type", "json_schema"}, {"json_schema", Json::object()}}, "schema");
+  refused("response_format",
+          {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "object"}, {"$ref", "#"}}}}}}, "$ref");
+  refused("structured_outputs", {{"json_object", true}}, "json_object");
+  refused("structured_outputs", {{"grammar", "root ::= \"a\""}}, "grammar");
+  refused("structured_outputs", {{"structural_tag", "{}"}}, "structural_tag");
+  refused("structured_outputs", {{"regex", "(?=a)"}}, "a");
+  refused("structured_outputs", {{"regex", 5}}, "5");
+  refused("structured_outputs", {{"choice", Json::array()}}, "choice");
+  refused("structured_outputs", {{"choice", {""}}}, "choice");
+  refused("structured_outputs", {{"json", {{"type", "integer"}}}, {"regex", "a"}}, "structure");
+  refused("guided_grammar", "root ::= \"a\"", "guided_grammar");
+  Json body = prompt();
+  body.update({{"guided_regex", "a"}, {"guided_choice", {"a"}}});
+  EXPECT_EQ(completions_error(body.dump()).status(), 400);
+}
+
+}  // namespace
+}  // namespace nodewright::test
