@@ -42,7 +42,6 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
-    {505, "HTTP Version Not Supported"},
 };
 
 char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }

@@ -75,7 +75,7 @@ size_t RequestParser::feed_piece(std::string_view bytes) {
   } else if (failure == http::error::body_limit || failure == http::error::buffer_overflow) {
     refuse(413, "the body has more than " + std::to_string(limits_.body_bytes) + " bytes");
   } else if (failure == http::error::bad_version) {
-    refuse(505, "the request line does not end with HTTP/1.1 or HTTP/1.0");
+    refuse(400, "malformed request: its first line does not end with HTTP/1.1 or HTTP/1.0");
   } else if (failure && !needs_more) {
     refuse(400, "malformed request: " + failure.message());
   } else if (needs_more && rest > limits_.header_bytes) {
