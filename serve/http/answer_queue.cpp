@@ -116,6 +116,11 @@ AnswerQueue::Taken AnswerQueue::take(std::string& out, bool close) {
   return Taken::all;
 }
 
+bool AnswerQueue::is_cut() {
+  const std::lock_guard lock(mutex_);
+  return cut_;
+}
+
 void AnswerQueue::lose() {
   std::function<void()> told;
   {

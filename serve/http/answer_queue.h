@@ -50,6 +50,8 @@ class AnswerQueue {
   // appended before has left by then. `close`: the connection will be closed after the answer.
   enum class Taken { more_comes, all, cut };
   Taken take(std::string& out, bool close);
+  // Whether take() would say cut: for a connection that cannot send what it took before.
+  bool is_cut();
   // The client is gone, or cut off: tells it, once, unless the answer was complete.
   void lose();
 

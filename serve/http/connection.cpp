@@ -167,6 +167,7 @@ void Connection::check_deadline(IoClock::time_point now) {
 }
 
 void Connection::send_what_there_is() {
+  if (answer_ && writes_watched_ && answer_->is_cut()) return cut_off();
   while (stage_ != Stage::closed && !writes_watched_ && (sent_ < out_.size() || refill())) {
     const ssize_t count =
         send(socket_.descriptor(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -198,11 +199,7 @@ bool Connection::refill() {
     const bool close_then = close_after_ || serving_.closing;
     const AnswerQueue::Taken taken = answer_->take(out_, close_then);
     close_after_ = close_after_ || (close_then && !out_.empty());
-    if (taken == AnswerQueue::Taken::cut) {
-      const linger reset{.l_onoff = 1, .l_linger = 0};  // the client sees that the stream was cut
-      setsockopt(socket_.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-      close();
-    }
+    if (taken == AnswerQueue::Taken::cut) cut_off();
     all_taken_ = taken == AnswerQueue::Taken::all;
     if (!all_taken_) break;
   }
@@ -224,6 +221,13 @@ void Connection::finish_answer() {
 void Connection::leave() {
   stage_ = Stage::leaving;
   wait_for(kLinger);
+}
+
+// With a reset, so that the client sees that this was not all.
+void Connection::cut_off() {
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  setsockopt(socket_.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  close();
 }
 
 void Connection::close() {

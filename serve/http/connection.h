@@ -45,6 +45,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish_answer();
   void expect_request();
   void leave();
+  void cut_off();
   // A client that sends on while it is answered has to wait; its hang-up is then noticed by writing.
   bool is_full() const { return stage_ == Stage::answering && unread_.size() - parsed_ >= kReadBytes; }
   void wait_for(std::chrono::seconds time) { deadline_ = IoClock::now() + time; }

@@ -52,7 +52,11 @@ class RawClient {
   }
   RawClient(RawClient&& other) noexcept
       : socket_(std::exchange(other.socket_, -1)), unread_(std::move(other.unread_)) {}
-  RawClient& operator=(RawClient&&) = delete;
+  RawClient& operator=(RawClient&& other) noexcept {
+    std::swap(socket_, other.socket_);
+    unread_.swap(other.unread_);
+    return *this;
+  }
   ~RawClient() { hang_up(); }
 
   void say(std::string_view bytes) {

@@ -37,6 +37,7 @@ class OpenRequests {
   One next() {
     if (!eventually([&] { return count() > 0; })) throw std::runtime_error("no request came");
     const std::lock_guard lock(mutex_);
+    if (open_.empty()) throw std::runtime_error("another thread took the request");
     One one = std::move(open_.front());
     open_.erase(open_.begin());
     return one;
