@@ -22,3 +22,15 @@ foreach(name edit tinfo bsd md)
   find_library(NODEWRIGHT_LIB_${name} NAMES lib${name}.a REQUIRED)
   list(APPEND NODEWRIGHT_EDIT_LIBRARIES ${NODEWRIGHT_LIB_${name}})
 endforeach()
+
+# Event loop and HTTP parser of serve/http: headers alone. Debian's default, 1.74, does not compile with g++ 12's C++20.
+find_path(NODEWRIGHT_BOOST_INCLUDE_DIR boost/beast.hpp)
+set(boost_version 0)
+if(NODEWRIGHT_BOOST_INCLUDE_DIR)
+  file(STRINGS ${NODEWRIGHT_BOOST_INCLUDE_DIR}/boost/version.hpp boost_version REGEX "^#define BOOST_VERSION ")
+  string(REGEX REPLACE "[^0-9]" "" boost_version "${boost_version}")
+endif()
+if(boost_version LESS 108100)
+  message(FATAL_ERROR "nodewright serve needs the headers of Boost 1.81 or later (boost/beast.hpp); found: "
+                      "${NODEWRIGHT_BOOST_INCLUDE_DIR}, BOOST_VERSION ${boost_version}. On Debian: libboost1.81-dev")
+endif()

@@ -23,6 +23,7 @@ main() {
   need_header oniguruma.h libonig-dev
   need_header utf8proc.h libutf8proc-dev
   need_header histedit.h libedit-dev
+  need_header boost/beast.hpp libboost1.81-dev
   for what in "$@"; do
     case $what in
       clang) need_program clang++-16 clang-16 ;;  # 46 MB of packages

@@ -17,7 +17,7 @@ cp models/tuning/*.json "$share/tuning"
 cp LICENSE CHANGELOG.md "$share"
 # Debian's packages of what is linked statically, and of Oniguruma, which is copied.
 for package in libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libedit-dev libncurses-dev libbsd-dev libmd-dev \
-  libonig-dev; do
+  libonig-dev libboost1.81-dev; do
   if [ ! -e /usr/share/doc/$package/copyright ]; then
     echo "make_dist: /usr/share/doc/$package/copyright is missing: the archive must carry that licence" >&2
     exit 1

@@ -1,0 +1,59 @@
+// Bytes of a connection to HTTP requests, within limits, by Boost.Beast's parser, which this header hides. No sockets.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "serve/http/http_server.h"
+
+namespace nodewright {
+
+// Of one connection: one request after another. Not thread-safe.
+class RequestParser {
+ public:
+  explicit RequestParser(const HttpLimits& limits);
+  ~RequestParser();
+
+  // Where it is: idle before a request's first byte; whole until take(); refused for good.
+  enum class State { idle, header, body, whole, refused };
+  State state() const { return state_; }
+
+  // Takes bytes up to the end of a request and returns how many it used. The others come again, with more behind them:
+  // they are the start of something, or of the next request.
+  size_t feed(std::string_view bytes);
+
+  // Whether the client waits for `100 Continue` before it sends the body: true once for a request, after its headers.
+  bool take_expectation();
+
+  // The request, without its peer, once whole. Then the parser is idle.
+  HttpRequest take();
+
+  // Of the request that was taken last: whether the client knows chunks (HTTP/1.1), and wants the connection kept.
+  bool knows_chunks() const { return knows_chunks_; }
+  bool keeps_alive() const { return keeps_alive_; }
+
+  // Why it was refused: the status that the client gets, and a sentence for it.
+  int refusal_status() const { return refusal_status_; }
+  const std::string& refusal() const { return refusal_; }
+
+ private:
+  struct Beast;
+
+  size_t feed_piece(std::string_view bytes);
+  void check_head();
+  void refuse(int status, std::string sentence);
+
+  const HttpLimits limits_;
+  std::unique_ptr<Beast> beast_;
+  State state_ = State::idle;
+  size_t head_bytes_ = 0;  // of this request, parsed
+  bool expects_ = false;
+  bool knows_chunks_ = true;
+  bool keeps_alive_ = true;
+  int refusal_status_ = 0;
+  std::string refusal_;
+};
+
+}  // namespace nodewright
