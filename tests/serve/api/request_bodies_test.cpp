@@ -150,10 +150,125 @@ TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
   EXPECT_EQ(twice.param(), "logit_bias");
   EXPECT_NE(twice.message().find("\"5\" twice"), std::string::npos) << twice.message();
   Json body = prompt();
-  body["structured_outputs"] = {{"json", std::string(100000, '[')}};
-  EXPECT_EQ(completions_error(body.dump()).status(), 400);
+  body["structured_outputs"] = {{"json", R"({"type":)" + std::string(100000, '[')}};
+  EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
   body["structured_outputs"] = {{"regex", std::string(100000, '(')}};
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
+}
+
+// Whatever stands in a field, a call comes of it or one ApiError that names this field.
+TEST_F(RequestBodies, NoValueOfAFieldIsMoreThanAnErrorOfItsOwn) {
+  const std::vector<std::string> values{"0",
+                                        "-1",
+                                        "1.5",
+                                        "1e308",
+                                        "-1e308",
+                                        "18446744073709551615",
+                                        "-9223372036854775808",
+                                        "true",
+                                        "false",
+                                        "\"\"",
+                                        "\"a\"",
+                                        "\"\\u0000\"",
+                                        "[]",
+                                        "[[]]",
+                                        "[[[]]]",
+                                        "[null]",
+                                        "[0]",
+                                        "[-1]",
+                                        "[1e308]",
+                                        "[\"a\"]",
+                                        "[\"\",5]",
+                                        "[{}]",
+                                        "[[5]]",
+                                        "{}",
+                                        R"({"a":1})",
+                                        R"({"type":"json_schema"})",
+                                        R"({"type":5})",
+                                        R"({"json":{}})",
+                                        R"({"json":5})",
+                                        R"({"json":"{}"})",
+                                        R"({"regex":"("})",
+                                        R"({"choice":[[]]})",
+                                        R"({"include_usage":5})",
+                                        R"({"5":1e308})",
+                                        R"({"-1":1})",
+                                        R"({"5":[]})",
+                                        R"([{"role":"user","content":{"a":1}}])",
+                                        R"([{"role":"user","content":[[]]}])",
+                                        R"([{"type":"function","function":{"name":"f","parameters":{"type":[]}}}])",
+                                        R"({"type":"function","function":5})"};
+  const std::vector<std::string> fields{"model",
+                                        "n",
+                                        "max_tokens",
+                                        "max_completion_tokens",
+                                        "stream",
+                                        "stream_options",
+                                        "echo",
+                                        "logprobs",
+                                        "top_logprobs",
+                                        "stop",
+                                        "seed",
+                                        "logit_bias",
+                                        "temperature",
+                                        "top_p",
+                                        "top_k",
+                                        "min_p",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "repetition_penalty",
+                                        "ignore_eos",
+                                        "min_tokens",
+                                        "stop_token_ids",
+                                        "suppress_tokens",
+                                        "bad_sequences",
+                                        "bad_words",
+                                        "include_stop_str_in_output",
+                                        "skip_special_tokens",
+                                        "allowed_token_ids",
+                                        "prompt_logprobs",
+                                        "truncate_prompt_tokens",
+                                        "add_special_tokens",
+                                        "add_generation_prompt",
+                                        "continue_final_message",
+                                        "chat_template_kwargs",
+                                        "tools",
+                                        "tool_choice",
+                                        "parallel_tool_calls",
+                                        "response_format",
+                                        "structured_outputs",
+                                        "guided_json",
+                                        "guided_regex",
+                                        "guided_choice",
+                                        "guided_grammar",
+                                        "return_token_ids",
+                                        "user",
+                                        "request_id",
+                                        "priority",
+                                        "cache_salt",
+                                        "suffix",
+                                        "best_of",
+                                        "use_beam_search",
+                                        "modalities",
+                                        "documents",
+                                        "prompt",
+                                        "messages"};
+  int refused = 0;
+  for (const std::string& field : fields)
+    for (const std::string& value : values)
+      for (const bool chat : {false, true}) {
+        Json body = chat ? messages() : prompt();
+        body[field] = Json::parse(value);
+        try {
+          chat ? served_->api.chat(body.dump()) : served_->api.completions(body.dump());
+        } catch (const ApiError& error) {
+          ++refused;
+          const std::string named = field == "documents" ? error.param() : field;
+          EXPECT_EQ(error.param(), named) << value << ": " << error.message();
+          EXPECT_EQ(error.status(), field == "model" && value.starts_with('"') ? 404 : 400) << field << value;
+        }
+      }
+  EXPECT_GT(refused, 2000);
 }
 
 TEST_F(RequestBodies, NullIsAbsentAndWhatIsNotKnownIsIgnored) {
