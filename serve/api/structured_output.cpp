@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "serve/api/schema_references.h"
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
 
@@ -77,7 +78,7 @@ std::string schema_pattern(const RequestBody& body, const std::string& field, co
     }
   std::string pattern;
   refusing(body, field, [&] {
-    pattern = json_schema_pattern(parsed);
+    pattern = json_schema_pattern(without_references(parsed));
     parse_byte_pattern(pattern);
   });
   return pattern;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/api/schema_references.h"
 #include "tests/serve/api/fake_engine.h"
 
 namespace nodewright::test {
@@ -417,6 +418,39 @@ TEST_F(RequestBodies, StructuresAreForcedInEveryForm) {
   EXPECT_FALSE(forces({{"structured_outputs", Json::object()}}));
 }
 
+// As pydantic writes a model with others in it.
+TEST_F(RequestBodies, ReferencesToDefinitionsArePutInPlace) {
+  const auto pattern = [](const char* schema) { return without_references(Json::parse(schema)); };
+  EXPECT_EQ(pattern(R"({"$defs":{"City":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"}},
+    "type":"object","properties":{"from":{"$ref":"#/$defs/City","description":"d"},
+    "all":{"type":"array","items":{"$ref":"#/$defs/City"}},"kind":{"const":{"$ref":"data"}}}})"),
+            Json::parse(R"({"type":"object","properties":{
+    "from":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"},
+    "all":{"type":"array","items":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"}},
+    "kind":{"const":{"$ref":"data"}}}})"));
+  EXPECT_EQ(pattern(R"({"definitions":{"A":{"type":"null"}},"$ref":"#/definitions/A"})"),
+            Json::parse(R"({"type":"null"})"));
+  for (const char* schema :
+       {R"({"$ref":5})", R"({"$ref":"#"})", R"({"$ref":"#/$defs/A"})", R"({"$defs":5,"$ref":"#/$defs/A"})",
+        R"({"$defs":{"B":{}},"$ref":"#/$defs/A"})", R"({"$defs":{"A":{"$ref":"#/$defs/A"}},"$ref":"#/$defs/A"})",
+        R"({"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"}]}},"type":"object","properties":{"a":{"$ref":"#/$defs/A"}}})",
+        R"({"$defs":{"A":{"type":"null"}},"$ref":"#/$defs/A","minimum":5})"})
+    EXPECT_THROW(pattern(schema), std::invalid_argument) << schema;
+  Json doubling{{"$ref", "#/$defs/a40"}, {"$defs", {{"a0", {{"type", "null"}}}}}};
+  for (int i = 1; i <= 40; ++i) {
+    const Json before{{"$ref", "#/$defs/a" + std::to_string(i - 1)}};
+    doubling["$defs"]["a" + std::to_string(i)] = {{"anyOf", Json::array({before, before})}};
+  }
+  EXPECT_THROW(without_references(doubling), std::invalid_argument);
+  doubling["$ref"] = "#/$defs/a20";
+  EXPECT_THROW(without_references(doubling), std::invalid_argument);
+  EXPECT_NE(asked({{"guided_json", Json::parse(R"({"$defs":{"A":{"type":"integer"}},"type":"object",
+    "properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"]})")}})
+                .outputs[0]
+                .choice.options.allow,
+            nullptr);
+}
+
 TEST_F(RequestBodies, AChoiceIsLiteral) {
   const AskedRequest one = asked({{"guided_choice", {"a.b", "c"}}});
   const auto may = [&](std::string_view text) {
@@ -444,8 +478,7 @@ TEST_F(RequestBodies, StructuresBeyondOurAutomatonAreRefusedByName) {
   refused("response_format", Json::object(), "null");
   refused("response_format", {{"type", "json_schema"}}, "json_schema");
   refused("response_format", {{"type", "json_schema"}, {"json_schema", Json::object()}}, "schema");
-  refused("response_format",
-          {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "object"}, {"$ref", "#"}}}}}}, "$ref");
+  refused("response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"$ref", "#"}}}}}}, "$ref");
   refused("structured_outputs", {{"json_object", true}}, "json_object");
   refused("structured_outputs", {{"grammar", "root ::= \"a\""}}, "grammar");
   refused("structured_outputs", {{"structural_tag", "{}"}}, "structural_tag");
