@@ -65,9 +65,11 @@ void read_max_tokens(const RequestBody& body, CallOptions& options) {
   const int64_t least = chat || !options.echo ? 1 : 0;
   options.max_tokens = body.integer("max_tokens", least, INT32_MAX);
   // The newer name counts where a chat has both, as in vLLM; of completions it is an alias.
-  if (const auto newer = body.integer("max_completion_tokens", least, INT32_MAX);
-      newer && (chat || !options.max_tokens))
-    options.max_tokens = newer;
+  const char* const newer_name = "max_completion_tokens";
+  const std::optional<int64_t> newer = body.integer(newer_name, least, INT32_MAX);
+  if (!newer || (!chat && options.max_tokens)) return;
+  options.max_tokens = newer;
+  options.max_tokens_field = newer_name;
 }
 
 void refuse_what_changes_the_answer(const RequestBody& body, const CallOptions& options) {

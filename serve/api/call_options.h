@@ -2,6 +2,7 @@
 // the engine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,8 +23,9 @@ struct CallOptions {
   bool echo = false;              // the text begins with the prompt
   int64_t n = 1;                  // outputs of each prompt
   std::optional<int64_t> max_tokens;
-  int logprobs = -1;         // of each token of the answer, with so many of the likeliest; -1: none
-  int prompt_logprobs = -1;  // the same of the prompt, in a field of its own
+  std::string max_tokens_field = "max_tokens";  // as the body calls it
+  int logprobs = -1;                            // of each token of the answer, with so many of the likeliest; -1: none
+  int prompt_logprobs = -1;                     // the same of the prompt, in a field of its own
   bool skip_special = true;
   bool include_stop = false;      // the stop string or token is part of the text
   bool return_token_ids = false;  // beside the text

@@ -79,10 +79,11 @@ int64_t most_outputs(const CallOptions& options, const ServedModel& model, int64
         field);
   if (!options.max_tokens) return options.endpoint == Endpoint::chat ? room : std::min(kDefault, room);
   if (*options.max_tokens > room)
-    throw bad_request(fmt::format("max_tokens is {}, and {} has {} tokens: together more than this model's maximum "
-                                  "context length of {} tokens",
-                                  *options.max_tokens, field, prompt_tokens, model.max_model_len),
-                      "max_tokens");
+    throw bad_request(
+        fmt::format("{} is {}, and {} has {} tokens: together more than this model's maximum context "
+                    "length of {} tokens",
+                    options.max_tokens_field, *options.max_tokens, field, prompt_tokens, model.max_model_len),
+        options.max_tokens_field);
   return std::max<int64_t>(*options.max_tokens, 1);
 }
 

@@ -25,7 +25,7 @@ void truncate(const RequestBody& body, const CallOptions& options, const ServedM
               std::vector<int32_t>& tokens);
 
 // The outputs that a prompt of so many tokens may have. Throws ApiError 400 naming `field` where the context has no
-// room, and max_tokens where it asks for more than there is.
+// room, and that of max_tokens where it asks for more than there is.
 int64_t most_outputs(const CallOptions& options, const ServedModel& model, int64_t prompt_tokens,
                      const std::string& field);
 

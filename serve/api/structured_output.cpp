@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "serve/api/schema_references.h"
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
 
@@ -70,12 +71,14 @@ constexpr const char* kKinds[] = {"json", "regex", "choice", "grammar", "json_ob
 
 std::string schema_pattern(const RequestBody& body, const std::string& field, const RequestJson& schema) {
   RequestJson parsed = schema;
-  if (schema.is_string()) {  // vLLM takes the schema as text, too
-    parsed = RequestBody::parse(schema.get_ref<const std::string&>()).json();
-  }
+  if (schema.is_string()) try {  // vLLM takes the schema as text, too
+      parsed = RequestBody::parse(schema.get_ref<const std::string&>()).json();
+    } catch (const ApiError& error) {
+      throw bad_request(fmt::format("{} has a schema that is no JSON object: {}", field, error.what()), field);
+    }
   std::string pattern;
   refusing(body, field, [&] {
-    pattern = json_schema_pattern(parsed);
+    pattern = json_schema_pattern(without_references(parsed));
     parse_byte_pattern(pattern);
   });
   return pattern;

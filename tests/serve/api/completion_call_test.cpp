@@ -67,6 +67,10 @@ TEST_F(CompletionCalls, SixteenTokensAreTheDefaultAndWhatTheContextLeavesWhereTh
   EXPECT_EQ(full.param(), "prompt");
   EXPECT_NE(full.message().find("maximum context length is 1024"), std::string::npos) << full.message();
   EXPECT_EQ(error_of([&] { call({{"prompt", "Once"}, {"max_tokens", 5000}}); }).param(), "max_tokens");
+  EXPECT_EQ(error_of([&] {
+              call({{"prompt", "Once"}, {"max_completion_tokens", 5000}});
+            }).param(),
+            "max_completion_tokens");
 }
 
 TEST_F(CompletionCalls, AStreamHasOneEventForEachTokenAndTheReasonInTheLast) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/api/schema_references.h"
 #include "tests/serve/api/fake_engine.h"
 
 namespace nodewright::test {
@@ -150,10 +151,125 @@ TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
   EXPECT_EQ(twice.param(), "logit_bias");
   EXPECT_NE(twice.message().find("\"5\" twice"), std::string::npos) << twice.message();
   Json body = prompt();
-  body["structured_outputs"] = {{"json", std::string(100000, '[')}};
-  EXPECT_EQ(completions_error(body.dump()).status(), 400);
+  body["structured_outputs"] = {{"json", R"({"type":)" + std::string(100000, '[')}};
+  EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
   body["structured_outputs"] = {{"regex", std::string(100000, '(')}};
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
+}
+
+// Whatever stands in a field, a call comes of it or one ApiError that names this field.
+TEST_F(RequestBodies, NoValueOfAFieldIsMoreThanAnErrorOfItsOwn) {
+  const std::vector<std::string> values{"0",
+                                        "-1",
+                                        "1.5",
+                                        "1e308",
+                                        "-1e308",
+                                        "18446744073709551615",
+                                        "-9223372036854775808",
+                                        "true",
+                                        "false",
+                                        "\"\"",
+                                        "\"a\"",
+                                        "\"\\u0000\"",
+                                        "[]",
+                                        "[[]]",
+                                        "[[[]]]",
+                                        "[null]",
+                                        "[0]",
+                                        "[-1]",
+                                        "[1e308]",
+                                        "[\"a\"]",
+                                        "[\"\",5]",
+                                        "[{}]",
+                                        "[[5]]",
+                                        "{}",
+                                        R"({"a":1})",
+                                        R"({"type":"json_schema"})",
+                                        R"({"type":5})",
+                                        R"({"json":{}})",
+                                        R"({"json":5})",
+                                        R"({"json":"{}"})",
+                                        R"({"regex":"("})",
+                                        R"({"choice":[[]]})",
+                                        R"({"include_usage":5})",
+                                        R"({"5":1e308})",
+                                        R"({"-1":1})",
+                                        R"({"5":[]})",
+                                        R"([{"role":"user","content":{"a":1}}])",
+                                        R"([{"role":"user","content":[[]]}])",
+                                        R"([{"type":"function","function":{"name":"f","parameters":{"type":[]}}}])",
+                                        R"({"type":"function","function":5})"};
+  const std::vector<std::string> fields{"model",
+                                        "n",
+                                        "max_tokens",
+                                        "max_completion_tokens",
+                                        "stream",
+                                        "stream_options",
+                                        "echo",
+                                        "logprobs",
+                                        "top_logprobs",
+                                        "stop",
+                                        "seed",
+                                        "logit_bias",
+                                        "temperature",
+                                        "top_p",
+                                        "top_k",
+                                        "min_p",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "repetition_penalty",
+                                        "ignore_eos",
+                                        "min_tokens",
+                                        "stop_token_ids",
+                                        "suppress_tokens",
+                                        "bad_sequences",
+                                        "bad_words",
+                                        "include_stop_str_in_output",
+                                        "skip_special_tokens",
+                                        "allowed_token_ids",
+                                        "prompt_logprobs",
+                                        "truncate_prompt_tokens",
+                                        "add_special_tokens",
+                                        "add_generation_prompt",
+                                        "continue_final_message",
+                                        "chat_template_kwargs",
+                                        "tools",
+                                        "tool_choice",
+                                        "parallel_tool_calls",
+                                        "response_format",
+                                        "structured_outputs",
+                                        "guided_json",
+                                        "guided_regex",
+                                        "guided_choice",
+                                        "guided_grammar",
+                                        "return_token_ids",
+                                        "user",
+                                        "request_id",
+                                        "priority",
+                                        "cache_salt",
+                                        "suffix",
+                                        "best_of",
+                                        "use_beam_search",
+                                        "modalities",
+                                        "documents",
+                                        "prompt",
+                                        "messages"};
+  int refused = 0;
+  for (const std::string& field : fields)
+    for (const std::string& value : values)
+      for (const bool chat : {false, true}) {
+        Json body = chat ? messages() : prompt();
+        body[field] = Json::parse(value);
+        try {
+          chat ? served_->api.chat(body.dump()) : served_->api.completions(body.dump());
+        } catch (const ApiError& error) {
+          ++refused;
+          const std::string named = field == "documents" ? error.param() : field;
+          EXPECT_EQ(error.param(), named) << value << ": " << error.message();
+          EXPECT_EQ(error.status(), field == "model" && value.starts_with('"') ? 404 : 400) << field << value;
+        }
+      }
+  EXPECT_GT(refused, 2000);
 }
 
 TEST_F(RequestBodies, NullIsAbsentAndWhatIsNotKnownIsIgnored) {
@@ -302,6 +418,39 @@ TEST_F(RequestBodies, StructuresAreForcedInEveryForm) {
   EXPECT_FALSE(forces({{"structured_outputs", Json::object()}}));
 }
 
+// As pydantic writes a model with others in it.
+TEST_F(RequestBodies, ReferencesToDefinitionsArePutInPlace) {
+  const auto pattern = [](const char* schema) { return without_references(Json::parse(schema)); };
+  EXPECT_EQ(pattern(R"({"$defs":{"City":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"}},
+    "type":"object","properties":{"from":{"$ref":"#/$defs/City","description":"d"},
+    "all":{"type":"array","items":{"$ref":"#/$defs/City"}},"kind":{"const":{"$ref":"data"}}}})"),
+            Json::parse(R"({"type":"object","properties":{
+    "from":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"},
+    "all":{"type":"array","items":{"type":"object","properties":{"$ref":{"type":"string"}},"title":"City"}},
+    "kind":{"const":{"$ref":"data"}}}})"));
+  EXPECT_EQ(pattern(R"({"definitions":{"A":{"type":"null"}},"$ref":"#/definitions/A"})"),
+            Json::parse(R"({"type":"null"})"));
+  for (const char* schema :
+       {R"({"$ref":5})", R"({"$ref":"#"})", R"({"$ref":"#/$defs/A"})", R"({"$defs":5,"$ref":"#/$defs/A"})",
+        R"({"$defs":{"B":{}},"$ref":"#/$defs/A"})", R"({"$defs":{"A":{"$ref":"#/$defs/A"}},"$ref":"#/$defs/A"})",
+        R"({"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"}]}},"type":"object","properties":{"a":{"$ref":"#/$defs/A"}}})",
+        R"({"$defs":{"A":{"type":"null"}},"$ref":"#/$defs/A","minimum":5})"})
+    EXPECT_THROW(pattern(schema), std::invalid_argument) << schema;
+  Json doubling{{"$ref", "#/$defs/a40"}, {"$defs", {{"a0", {{"type", "null"}}}}}};
+  for (int i = 1; i <= 40; ++i) {
+    const Json before{{"$ref", "#/$defs/a" + std::to_string(i - 1)}};
+    doubling["$defs"]["a" + std::to_string(i)] = {{"anyOf", Json::array({before, before})}};
+  }
+  EXPECT_THROW(without_references(doubling), std::invalid_argument);
+  doubling["$ref"] = "#/$defs/a20";
+  EXPECT_THROW(without_references(doubling), std::invalid_argument);
+  EXPECT_NE(asked({{"guided_json", Json::parse(R"({"$defs":{"A":{"type":"integer"}},"type":"object",
+    "properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"]})")}})
+                .outputs[0]
+                .choice.options.allow,
+            nullptr);
+}
+
 TEST_F(RequestBodies, AChoiceIsLiteral) {
   const AskedRequest one = asked({{"guided_choice", {"a.b", "c"}}});
   const auto may = [&](std::string_view text) {
@@ -329,8 +478,7 @@ TEST_F(RequestBodies, StructuresBeyondOurAutomatonAreRefusedByName) {
   refused("response_format", Json::object(), "null");
   refused("response_format", {{"type", "json_schema"}}, "json_schema");
   refused("response_format", {{"type", "json_schema"}, {"json_schema", Json::object()}}, "schema");
-  refused("response_format",
-          {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "object"}, {"$ref", "#"}}}}}}, "$ref");
+  refused("response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"$ref", "#"}}}}}}, "$ref");
   refused("structured_outputs", {{"json_object", true}}, "json_object");
   refused("structured_outputs", {{"grammar", "root ::= \"a\""}}, "grammar");
   refused("structured_outputs", {{"structural_tag", "{}"}}, "structural_tag");
