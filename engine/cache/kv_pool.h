@@ -138,6 +138,7 @@ class KvPool {
   int32_t owners(int32_t page) const { return page_at(page).owners; }
 
   const KvPoolOptions& options() const { return options_; }
+  int64_t page_tokens() const { return options_.page_tokens; }
   int64_t pages_for(int64_t tokens) const { return (tokens + options_.page_tokens - 1) / options_.page_tokens; }
   // The most pages that a sequence of so many tokens owns at once.
   int64_t most_pages(int64_t tokens) const {

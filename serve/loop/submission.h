@@ -1,5 +1,5 @@
-// What the engine's thread is asked for, and what it tells: the contract between the API, which knows JSON, and the loop,
-// which knows the engine.
+// What the engine's thread is asked for, and what it tells: the contract between the API, which knows JSON, and the
+// loop, which knows the engine.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ struct OutputUpdate {
   std::optional<Resolution> end;  // the last update of this output
 };
 
-// Who waits for a submission's outputs. Called on the engine's thread, and must not block it.
+// Who waits for a submission's outputs. Called on the loop's delivery thread, one call after the other in the order of
+// the steps: what it does delays other listeners, and no step. Must not throw.
 class Listener {
  public:
   virtual ~Listener() = default;
-  // The engine does not take it, and says why. Nothing else is told of this submission.
+  // The engine does not take an output, and says why. Others of the same call may have been taken.
   virtual void refused(const std::string& reason) = 0;
   // After a step: at most one for each output.
   virtual void updated(std::vector<OutputUpdate> updates) = 0;

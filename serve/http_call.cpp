@@ -1,0 +1,97 @@
+#include "serve/http_call.h"
+
+#include <utility>
+
+namespace nodewright {
+
+ApiError not_accepted(Admission admission) {
+  switch (admission) {
+    case Admission::full:
+      return {429, "the server has as many requests as it may have; try again"};
+    case Admission::loading:
+      return {503, "the model is being loaded"};
+    case Admission::draining:
+      return {503, "the server is shutting down"};
+    case Admission::failed:
+    case Admission::accepted:
+      break;
+  }
+  return {500, "the engine has failed"};
+}
+
+HttpHeaders answer_headers(const std::string& request_id, int status) {
+  HttpHeaders headers{{"x-request-id", request_id}};
+  if (status == 429 || status == 503) headers.emplace_back("Retry-After", "1");
+  return headers;
+}
+
+HttpCall::HttpCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
+                   const AccessLog& log)
+    : call_(std::move(call)), reply_(std::move(reply)), loop_(loop), line_(std::move(line)), log_(log) {}
+
+void HttpCall::begin() {
+  std::vector<Submission> submissions = call_->submissions();
+  for (Submission& submission : submissions) submission.listener = shared_from_this();
+  const std::shared_ptr<HttpReply> reply = reply_;  // once it is submitted, all else is the delivery thread's
+  const EngineLoop::Submitted submitted = loop_.submit(std::move(submissions));
+  if (submitted.admission != Admission::accepted) return fail(not_accepted(submitted.admission));
+  ticket_ = submitted.ticket;
+  if (is_over_) return loop_.cancel(submitted.ticket);
+  reply->when_gone([&loop = loop_, ticket = submitted.ticket, gone = gone_] {
+    *gone = true;
+    loop.cancel(ticket);
+  });
+}
+
+void HttpCall::refused(const std::string& reason) {
+  if (!is_over_) fail(bad_request(reason));
+}
+
+void HttpCall::updated(std::vector<OutputUpdate> updates) {
+  if (is_over_) return;
+  std::string events;
+  for (const OutputUpdate& update : updates)
+    if (!call_->is_done()) events += call_->update(update);
+  const bool done = call_->is_done();
+  if (!call_->streams()) {
+    if (!done) return;
+    std::string body = call_->finish();
+    reply_->send(call_->status(), "application/json", std::move(body),
+                 answer_headers(line_.request_id, call_->status()));
+    return end(call_->status());
+  }
+  if (!has_begun_) reply_->begin_events(answer_headers(line_.request_id));
+  has_begun_ = true;
+  if (done) events += call_->finish();
+  if (!events.empty()) reply_->write(std::move(events));
+  if (!done) return;
+  reply_->end();
+  end(call_->status());
+}
+
+void HttpCall::fail(const ApiError& error) {
+  std::string body = call_->fail(error);
+  if (has_begun_) {
+    reply_->write(std::move(body));
+    reply_->end();
+  } else {
+    reply_->send(error.status(), "application/json", error_body(error),
+                 answer_headers(line_.request_id, error.status()));
+  }
+  end(error.status());
+}
+
+// Outputs that go on are nobody's.
+void HttpCall::end(int status) {
+  is_over_ = true;
+  reply_.reset();
+  if (status != 200 && ticket_ != 0) loop_.cancel(ticket_);
+  if (!log_) return;
+  line_.status = *gone_ ? 499 : status;
+  line_.is_call = true;
+  line_.counts = call_->counts();
+  line_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - arrived_).count();
+  log_(line_);
+}
+
+}  // namespace nodewright

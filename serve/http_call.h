@@ -1,0 +1,63 @@
+// A call of the API whose client waits at an HTTP connection: the engine's updates in, events or one body out.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/api/api_call.h"
+#include "serve/http/http_server.h"
+#include "serve/loop/engine_loop.h"
+
+namespace nodewright {
+
+// Of an answer that has left, for the access log.
+struct AccessLine {
+  std::string peer, method, path, request_id;
+  int status = 0;      // 499: the client had gone
+  double seconds = 0;  // from the request's arrival to the end of the answer
+  CallCounts counts;   // of calls
+  bool is_call = false;
+};
+
+using AccessLog = std::function<void(const AccessLine&)>;
+
+class HttpCall : public Listener, public std::enable_shared_from_this<HttpCall> {
+ public:
+  // `told`: the call's line, but for what the answer is like; `log` gets it when the call ends. What they refer to, and
+  // the loop, must outlive this.
+  HttpCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
+           const AccessLog& log);
+
+  // Submits it; where it is not accepted the client is told at once.
+  void begin();
+
+  void refused(const std::string& reason) override;
+  void updated(std::vector<OutputUpdate> updates) override;
+
+ private:
+  void fail(const ApiError& error);
+  void end(int status);
+
+  std::unique_ptr<ApiCall> call_;
+  std::shared_ptr<HttpReply> reply_;
+  EngineLoop& loop_;
+  AccessLine line_;
+  const AccessLog& log_;
+  std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
+  std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);  // the client is
+  std::atomic<EngineLoop::Ticket> ticket_ = 0;                                            // 0: not submitted yet
+  std::atomic<bool> is_over_ = false;
+  bool has_begun_ = false;
+};
+
+// What the client is told where the loop accepts nothing: 429 or 503, when to try again.
+ApiError not_accepted(Admission admission);
+// {"x-request-id", ...}, and Retry-After of the two.
+HttpHeaders answer_headers(const std::string& request_id, int status = 200);
+
+}  // namespace nodewright

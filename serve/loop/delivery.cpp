@@ -1,0 +1,52 @@
+#include "serve/loop/delivery.h"
+
+#include <iterator>
+
+#include "runtime/host/held_signals.h"
+
+namespace nodewright {
+
+Delivery::Delivery() {
+  const HeldSignals held;  // signals are for the thread that waits for them
+  thread_ = std::thread([this] { deliver(); });
+}
+
+Delivery::~Delivery() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  came_.notify_one();
+  thread_.join();
+}
+
+void Delivery::send(std::vector<Parcel> parcels) {
+  if (parcels.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (parcels_.empty())
+      parcels_ = std::move(parcels);
+    else
+      std::move(parcels.begin(), parcels.end(), std::back_inserter(parcels_));
+  }
+  came_.notify_one();
+}
+
+void Delivery::deliver() {
+  while (true) {
+    std::vector<Parcel> parcels;
+    {
+      std::unique_lock lock(mutex_);
+      came_.wait(lock, [&] { return ended_ || !parcels_.empty(); });
+      if (parcels_.empty()) return;
+      parcels.swap(parcels_);
+    }
+    for (Parcel& parcel : parcels)
+      if (parcel.refused.empty())
+        parcel.to->updated(std::move(parcel.updates));
+      else
+        parcel.to->refused(parcel.refused);
+  }
+}
+
+}  // namespace nodewright

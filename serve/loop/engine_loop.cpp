@@ -1,0 +1,258 @@
+#include "serve/loop/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+// Metrics of a running engine are no older than this.
+constexpr std::chrono::milliseconds kSeenEvery{20};
+
+double seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+size_t outputs_of(const std::vector<Submission>& submissions) {
+  size_t sum = 0;
+  for (const Submission& submission : submissions) sum += submission.asked.outputs.size();
+  return sum;
+}
+
+}  // namespace
+
+EngineLoop::Submitted EngineLoop::submit(std::vector<Submission> submissions) {
+  const size_t outputs = outputs_of(submissions);
+  Submitted submitted;
+  {
+    const std::lock_guard lock(mutex_);
+    submitted.admission = failed_                                ? Admission::failed
+                          : draining_                            ? Admission::draining
+                          : !runs_                               ? Admission::loading
+                          : open_ + outputs > options_.most_open ? Admission::full
+                                                                 : Admission::accepted;
+    if (submitted.admission != Admission::accepted) return submitted;
+    open_ += outputs;
+    submitted.ticket = ++last_ticket_;
+    calls_.push_back({submitted.ticket, std::move(submissions), Clock::now()});
+  }
+  came_.notify_one();
+  return submitted;
+}
+
+void EngineLoop::cancel(Ticket ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(ticket);
+  }
+  came_.notify_one();
+}
+
+Admission EngineLoop::admission() const {
+  const std::lock_guard lock(mutex_);
+  return failed_                       ? Admission::failed
+         : draining_                   ? Admission::draining
+         : !runs_                      ? Admission::loading
+         : open_ >= options_.most_open ? Admission::full
+                                       : Admission::accepted;
+}
+
+size_t EngineLoop::open() const {
+  const std::lock_guard lock(mutex_);
+  return open_;
+}
+
+void EngineLoop::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  came_.notify_one();
+}
+
+void EngineLoop::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = aborted_ = true;
+  }
+  came_.notify_one();
+}
+
+void EngineLoop::run(Engine& engine) {
+  {
+    const std::lock_guard lock(mutex_);
+    runs_ = true;
+  }
+  metrics_.see(engine);
+  bool advanced = false;
+  while (take_calls(engine, !advanced && outputs_.empty())) {
+    advanced = engine.advance();
+    note_admissions(engine);
+    give_updates(engine);
+    if (const auto now = Clock::now(); now - seen_ >= kSeenEvery || outputs_.empty()) {
+      metrics_.see(engine);
+      seen_ = now;
+    }
+    if (engine.pipeline().mode() == PipelineMode::failed) {
+      const auto probe = engine.submit({.prompt = {0}, .max_tokens = 1});  // refused: the reason is the failure's
+      end_all(probe.reason);
+      throw Error({.doing = "serve", .detail = probe.reason});
+    }
+  }
+  while (engine.advance()) continue;
+  metrics_.see(engine);
+}
+
+bool EngineLoop::take_calls(Engine& engine, bool wait) {
+  std::vector<Call> calls;
+  std::vector<Ticket> cancelled;
+  bool aborted = false;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_something = [&] { return !calls_.empty() || !cancelled_.empty() || draining_; };
+    if (wait && !is_something()) came_.wait(lock, is_something);
+    calls.swap(calls_);
+    cancelled.swap(cancelled_);
+    aborted = aborted_;
+    if (draining_ && calls.empty() && open_ == 0) return false;
+  }
+  for (Call& call : calls) submit(engine, std::move(call));
+  if (aborted || !cancelled.empty()) cancel_open(engine, cancelled, aborted);
+  return true;
+}
+
+void EngineLoop::submit(Engine& engine, Call call) {
+  for (Submission& submission : call.submissions) {
+    AskedRequest& asked = submission.asked;
+    size_t refused = 0;
+    std::string reason;
+    for (size_t k = 0; k < asked.outputs.size(); ++k) {
+      const auto prompt_tokens = std::ssize(asked.spec.prompt);
+      auto [id, why] = engine.submit(asked.spec, asked.outputs[k].sampling, std::move(asked.outputs[k].choice.options));
+      if (!id) {
+        ++refused;
+        reason = std::move(why);
+        metrics_.refused();
+        continue;
+      }
+      if (asked.spec.like == 0) asked.spec.like = *id;  // the others share its prompt
+      outputs_[*id] = {.ticket = call.ticket,
+                       .index = submission.first_index + static_cast<int>(k),
+                       .listener = submission.listener,
+                       .stops = asked.outputs[k].choice.stops,
+                       .arrived = call.arrived,
+                       .prompt_tokens = prompt_tokens};
+      unadmitted_.push_back(*id);
+    }
+    if (refused == 0) continue;
+    delivery_.send({{.to = submission.listener, .refused = reason}});
+    const std::lock_guard lock(mutex_);
+    open_ -= refused;
+  }
+}
+
+void EngineLoop::cancel_open(Engine& engine, const std::vector<Ticket>& tickets, bool all) {
+  for (const auto& [id, output] : outputs_)
+    if (all || std::ranges::find(tickets, output.ticket) != tickets.end()) engine.cancel(id);
+}
+
+// Requests are admitted in the order of their submission, so only the first that waits is asked for.
+void EngineLoop::note_admissions(const Engine& engine) {
+  const auto now = Clock::now();
+  while (!unadmitted_.empty()) {
+    const Request* request = engine.pipeline().find(unadmitted_.front());
+    if (request != nullptr && request->phase() == RequestPhase::waiting) return;
+    if (const auto output = outputs_.find(unadmitted_.front()); output != outputs_.end() && request != nullptr)
+      output->second.admitted = now;
+    unadmitted_.pop_front();
+  }
+}
+
+void EngineLoop::give_updates(Engine& engine) {
+  Updates updates;
+  take_tokens(engine, updates);
+  std::map<RequestId, std::shared_ptr<Listener>> listeners;
+  for (const auto& [id, update] : updates) listeners[id] = outputs_.at(id).listener;
+  std::vector<Resolution> ends = engine.take_resolutions();
+  for (Resolution& end : ends) {
+    const auto found = outputs_.find(end.request);
+    Output& output = found->second;
+    listeners[end.request] = output.listener;
+    OutputUpdate& update = updates[end.request];
+    update.index = output.index;
+    if (output.stops) {
+      output.stops->finish();
+      update.text += output.stops->text().substr(output.told);
+      if (end.reason == EndReason::stop_string) update.stop_string = output.stops->matched();
+    }
+    const auto now = Clock::now();
+    OutputTimes times{
+        .whole = seconds(now - output.arrived), .prompt_tokens = output.prompt_tokens, .tokens = output.tokens};
+    if (output.admitted) times.queued = seconds(*output.admitted - output.arrived);
+    if (output.admitted && output.first_token) times.prefill = seconds(*output.first_token - *output.admitted);
+    if (output.first_token) times.decode = seconds(*output.last_token - *output.first_token);
+    metrics_.ended(end.reason, times);
+    outputs_.erase(found);
+    update.end = std::move(end);
+  }
+  if (!ends.empty()) {
+    const std::lock_guard lock(mutex_);
+    open_ -= ends.size();
+  }
+  std::map<Listener*, size_t> places;
+  std::vector<Delivery::Parcel> parcels;
+  for (auto& [id, update] : updates) {
+    const std::shared_ptr<Listener>& listener = listeners.at(id);
+    const auto [place, is_new] = places.emplace(listener.get(), parcels.size());
+    if (is_new) parcels.push_back({.to = listener, .updates = {}, .refused = {}});
+    parcels[place->second].updates.push_back(std::move(update));
+  }
+  delivery_.send(std::move(parcels));
+}
+
+void EngineLoop::take_tokens(Engine& engine, Updates& updates) {
+  const auto now = Clock::now();
+  const auto update_of = [&](RequestId id) -> OutputUpdate& {
+    OutputUpdate& update = updates[id];
+    update.index = outputs_.at(id).index;
+    return update;
+  };
+  for (const CommittedToken& token : engine.take_tokens()) update_of(token.request).tokens.push_back(token.token);
+  for (TokenLogprobs& one : engine.take_logprobs()) update_of(one.request).logprobs.push_back(std::move(one));
+  for (TokenLogprobs& one : engine.take_prompt_logprobs())
+    update_of(one.request).prompt_logprobs.push_back(std::move(one));
+  for (auto& [id, update] : updates) {
+    Output& output = outputs_.at(id);
+    if (update.tokens.empty()) continue;
+    const int64_t count = std::ssize(update.tokens);
+    if (!output.first_token) {
+      output.first_token = now;
+      metrics_.first_token(seconds(now - output.arrived));
+    } else {
+      metrics_.more_tokens(seconds(now - *output.last_token), count);
+    }
+    output.last_token = now;
+    output.tokens += count;
+    if (!output.stops) continue;
+    update.text = output.stops->text().substr(output.told);
+    output.told += update.text.size();
+  }
+}
+
+// The engine has failed: what it had was told; what waits before it has not been.
+void EngineLoop::end_all(const std::string& reason) {
+  std::vector<Call> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    calls.swap(calls_);
+    open_ = 0;
+  }
+  std::vector<Delivery::Parcel> parcels;
+  for (const Call& call : calls)
+    for (const Submission& submission : call.submissions)
+      parcels.push_back({.to = submission.listener, .updates = {}, .refused = reason});
+  delivery_.send(std::move(parcels));
+}
+
+}  // namespace nodewright

@@ -1,0 +1,111 @@
+// One thread's engine behind a queue that every thread may fill: submissions in, updates to their listeners out.
+//
+//   EngineLoop loop(metrics, {});
+//   ... loop.submit(call->submissions()) from any thread ...
+//   loop.run(engine);                       // on the thread that owns the engine, until drained, aborted or failed
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "serve/loop/delivery.h"
+#include "serve/loop/submission.h"
+#include "serve/metrics/serve_metrics.h"
+
+namespace nodewright {
+
+struct LoopOptions {
+  size_t most_open = 4096;  // outputs that run or wait; more are not accepted
+};
+
+enum class Admission { accepted, full, loading, draining, failed };
+
+// Every method but run() is thread-safe.
+class EngineLoop {
+ public:
+  using Ticket = uint64_t;
+
+  // `metrics` must outlive this.
+  EngineLoop(ServeMetrics& metrics, const LoopOptions& options) : metrics_(metrics), options_(options) {}
+
+  // All submissions of one call, or none. Accepted: each of their outputs gets one last update, or their listener is
+  // told that they are refused.
+  struct Submitted {
+    Admission admission = Admission::accepted;
+    Ticket ticket = 0;
+  };
+  Submitted submit(std::vector<Submission> submissions);
+  // The outputs of the call that have not ended end as cancelled, before the next step is launched.
+  void cancel(Ticket ticket);
+
+  // What submit() would say now.
+  Admission admission() const;
+  size_t open() const;  // outputs that were accepted and have not ended
+
+  // Takes no more, and run() returns when everything has ended. With abort() what is open is cancelled.
+  void drain();
+  void abort();
+
+  // Serves until drained, or until the engine fails: then throws Error with the engine's message, after every listener
+  // was told. On the engine's thread; once.
+  void run(Engine& engine);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Call {
+    Ticket ticket = 0;
+    std::vector<Submission> submissions;
+    Clock::time_point arrived;
+  };
+  // An output that the engine has.
+  struct Output {
+    Ticket ticket = 0;
+    int index = 0;
+    std::shared_ptr<Listener> listener;
+    std::shared_ptr<StopStrings> stops;
+    size_t told = 0;  // bytes of the text of one with stop strings
+    Clock::time_point arrived;
+    std::optional<Clock::time_point> admitted, first_token, last_token;
+    int64_t prompt_tokens = 0, tokens = 0;
+  };
+  // Of one step.
+  using Updates = std::map<RequestId, OutputUpdate>;
+
+  // False when there is nothing left to do, ever.
+  bool take_calls(Engine& engine, bool wait);
+  void submit(Engine& engine, Call call);
+  void cancel_open(Engine& engine, const std::vector<Ticket>& tickets, bool all);
+  void note_admissions(const Engine& engine);
+  void give_updates(Engine& engine);
+  void take_tokens(Engine& engine, Updates& updates);
+  void end_all(const std::string& reason);
+
+  ServeMetrics& metrics_;
+  LoopOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<Call> calls_;
+  std::vector<Ticket> cancelled_;
+  Ticket last_ticket_ = 0;
+  size_t open_ = 0;
+  bool runs_ = false, draining_ = false, aborted_ = false, failed_ = false;
+
+  // Of run()'s thread.
+  std::map<RequestId, Output> outputs_;
+  std::deque<RequestId> unadmitted_;
+  Clock::time_point seen_{};
+  Delivery delivery_;  // last: it delivers before the rest goes
+};
+
+}  // namespace nodewright

@@ -1,0 +1,167 @@
+#include "serve/server.h"
+
+#include <algorithm>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "runtime/error.h"
+#include "serve/api/call_id.h"
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kJson = "application/json";
+
+bool same_in_constant_time(std::string_view given, std::string_view key) {
+  size_t differences = given.size() ^ key.size();
+  for (size_t i = 0; i < given.size(); ++i)
+    differences |= static_cast<size_t>(static_cast<unsigned char>(given[i]) ^
+                                       static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]));
+  return differences == 0;
+}
+
+// A client's own is echoed, if it is a word.
+std::string request_id_of(const HttpRequest& request) {
+  const std::string_view given = request.header("x-request-id");
+  const bool is_word = !given.empty() && given.size() <= 256 &&
+                       std::ranges::all_of(given, [](unsigned char c) { return c > ' ' && c < 0x7f; });
+  return is_word ? std::string(given) : random_id("");
+}
+
+}  // namespace
+
+// What stands behind a path.
+struct Server::Route {
+  std::string_view method, path;
+  bool is_open;     // without a key
+  bool takes_time;  // more than an I/O thread has
+  bool needs_model;
+  void (*act)(Server& server, Asked& asked);
+};
+
+const std::vector<Server::Route>& Server::routes() {
+  static const auto api = [](Server& server) -> OpenAiApi& { return *server.api_.load(); };
+  static const std::vector<Route> routes{
+      {"GET", "/health", true, false, false,
+       [](Server& s, Asked& a) {
+         const bool failed = s.loop_.admission() == Admission::failed;
+         s.answer(a, failed ? 503 : 200, "text/plain", failed ? "the engine has failed\n" : "");
+       }},
+      {"GET", "/ready", true, false, false,
+       [](Server& s, Asked& a) {
+         const Admission admission = s.loop_.admission();
+         const bool ready = admission == Admission::accepted || admission == Admission::full;
+         s.answer(a, ready ? 200 : 503, "text/plain", ready ? "" : not_accepted(admission).message() + "\n");
+       }},
+      {"GET", "/metrics", true, false, false,
+       [](Server& s, Asked& a) { s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.metrics_.text()); }},
+      {"GET", "/version", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).version()); }},
+      {"GET", "/v1/models", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).models()); }},
+      {"GET", "/tokenizer_info", false, true, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenizer_info()); }},
+      {"POST", "/tokenize", false, true, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenize(a.request.body)); }},
+      {"POST", "/detokenize", false, true, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).detokenize(a.request.body)); }},
+      {"POST", "/v1/completions", false, true, true,
+       [](Server& s, Asked& a) { s.call(a, api(s).completions(a.request.body, a.request_id)); }},
+      {"POST", "/v1/chat/completions", false, true, true,
+       [](Server& s, Asked& a) { s.call(a, api(s).chat(a.request.body, a.request_id)); }},
+      {"POST", "/v1/completions/render", false, true, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).render_completion(a.request.body)); }},
+      {"POST", "/v1/chat/completions/render", false, true, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).render_chat(a.request.body)); }},
+  };
+  return routes;
+}
+
+Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
+    : options_(std::move(options)),
+      loop_(loop),
+      metrics_(metrics),
+      log_([this](const AccessLine& line) {
+        metrics_.answered(line.status);
+        if (options_.log) options_.log(line);
+      }),
+      workers_(options_.workers, options_.most_waiting),
+      http_(options_.http, [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+        handle(std::move(request), std::move(reply));
+      }) {
+  http_.start();
+}
+
+Server::~Server() { http_.stop(); }
+
+void Server::serve(OpenAiApi& api) { api_ = &api; }
+
+void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  auto asked = std::make_shared<Asked>();
+  asked->request_id = request_id_of(request);
+  asked->request = std::move(request);
+  asked->reply = std::move(reply);
+  asked->arrived = std::chrono::steady_clock::now();
+  std::string allowed;
+  for (const Route& route : routes()) {
+    if (route.path != asked->request.path) continue;
+    const bool is_head = asked->request.method == "HEAD" && route.method == "GET";
+    if (route.method == asked->request.method || is_head) return dispatch(route, std::move(asked));
+    allowed = route.method;
+  }
+  if (allowed.empty()) return answer(*asked, {404, "there is no " + asked->request.path});
+  const ApiError error(405, asked->request.path + " takes " + allowed + ", not " + asked->request.method);
+  answer(*asked, 405, kJson, error_body(error), {{"Allow", allowed}});
+}
+
+void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
+  if (!route.is_open && !may_call(asked->request))
+    return answer(*asked, {401, "the API key is missing or wrong: Authorization: Bearer KEY, or X-Api-Key: KEY"});
+  if (route.needs_model && api_.load() == nullptr) return answer(*asked, not_accepted(Admission::loading));
+  const auto act = [this, act = route.act, asked] {
+    try {
+      act(*this, *asked);
+    } catch (const ApiError& error) {
+      answer(*asked, error);
+    } catch (const std::exception& error) {
+      answer(*asked, {500, error.what()});
+    }
+    asked->reply.reset();
+  };
+  if (!route.takes_time) return act();
+  if (!workers_.post(act)) answer(*asked, not_accepted(Admission::full));
+}
+
+bool Server::may_call(const HttpRequest& request) const {
+  if (options_.api_keys.empty()) return true;
+  std::string_view given = request.header("x-api-key");
+  if (const std::string_view bearer = request.header("authorization"); bearer.starts_with("Bearer "))
+    given = bearer.substr(7);
+  return std::ranges::any_of(options_.api_keys,
+                             [&](const std::string& key) { return same_in_constant_time(given, key); });
+}
+
+void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {
+  AccessLine line{.peer = asked.request.peer,
+                  .method = asked.request.method,
+                  .path = asked.request.path,
+                  .request_id = asked.request_id};
+  std::make_shared<HttpCall>(std::move(call), asked.reply, loop_, std::move(line), log_)->begin();
+}
+
+void Server::answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more) {
+  HttpHeaders headers = answer_headers(asked.request_id, status);
+  headers.insert(headers.end(), more.begin(), more.end());
+  asked.reply->send(status, type, std::move(body), headers);
+  log_({.peer = asked.request.peer,
+        .method = asked.request.method,
+        .path = asked.request.path,
+        .request_id = asked.request_id,
+        .status = status,
+        .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked.arrived).count()});
+}
+
+void Server::answer(const Asked& asked, const ApiError& error) {
+  answer(asked, error.status(), kJson, error_body(error));
+}
+
+}  // namespace nodewright

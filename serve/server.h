@@ -1,0 +1,70 @@
+// The server: paths of the API on HTTP connections, the engine's loop behind them. It answers /health and /ready before
+// there is a model.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/api/openai_api.h"
+#include "serve/http/http_server.h"
+#include "serve/http_call.h"
+#include "serve/loop/engine_loop.h"
+#include "serve/metrics/serve_metrics.h"
+#include "serve/work_pool.h"
+
+namespace nodewright {
+
+struct ServerOptions {
+  HttpOptions http;
+  std::vector<std::string> api_keys;  // empty: anybody may call
+  size_t workers = 2;                 // threads that parse and tokenize
+  size_t most_waiting = 4096;         // calls that wait for one of them
+  AccessLog log;                      // on any thread; may be empty
+};
+
+// Every method may be called from any thread.
+class Server {
+ public:
+  // Listens at once. `loop` and `metrics` must outlive this. Throws Error as HttpServer does.
+  Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics);
+  ~Server();
+
+  // From now on calls are taken. `api` must outlive this; once.
+  void serve(OpenAiApi& api);
+  uint16_t port() const { return http_.port(); }
+  size_t open_requests() const { return http_.open_requests(); }
+  // New connections are refused; open requests go on.
+  void stop_accepting() { http_.stop_accepting(); }
+  // Closes all connections.
+  void stop() { http_.stop(); }
+
+ private:
+  struct Asked {
+    HttpRequest request;
+    std::shared_ptr<HttpReply> reply;
+    std::string request_id;
+    std::chrono::steady_clock::time_point arrived;
+  };
+  struct Route;
+
+  static const std::vector<Route>& routes();
+  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void dispatch(const Route& route, std::shared_ptr<Asked> asked);
+  bool may_call(const HttpRequest& request) const;
+  void call(Asked& asked, std::unique_ptr<ApiCall> call);
+  void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
+  void answer(const Asked& asked, const ApiError& error);
+
+  ServerOptions options_;
+  EngineLoop& loop_;
+  ServeMetrics& metrics_;
+  AccessLog log_;
+  std::atomic<OpenAiApi*> api_ = nullptr;
+  WorkPool workers_;
+  HttpServer http_;  // last: it calls handle()
+};
+
+}  // namespace nodewright
