@@ -106,6 +106,8 @@ class RawClient {
     return hear_answer();
   }
 
+  int descriptor() const { return socket_; }
+
   void hang_up() {
     if (socket_ >= 0) close(std::exchange(socket_, -1));
   }
