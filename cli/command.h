@@ -18,6 +18,7 @@ inline constexpr const char* kDeviceHelp =
 void add_generate(CLI::App& app, Action& chosen);
 void add_chat(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
+void add_serve(CLI::App& app, Action& chosen);
 void add_logits(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);

@@ -35,6 +35,7 @@ int main(int argc, char** argv) try {
   cli::add_generate(app, action);
   cli::add_chat(app, action);
   cli::add_run(app, action);
+  cli::add_serve(app, action);
   cli::add_logits(app, action);
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);

@@ -1,0 +1,213 @@
+// nodewright serve: the engine behind OpenAI's HTTP interface. docs/serving.md.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/options/engine_options.h"
+#include "cli/options/option_pairs.h"
+#include "cli/options/sampling_options.h"
+#include "cli/options/whole_number.h"
+#include "cli/serve/shutdown.h"
+#include "cli/session.h"
+#include "engine/engine_report.h"
+#include "runtime/error.h"
+#include "serve/server.h"
+
+namespace nodewright::cli {
+namespace {
+
+// Where the command line is silent. A cache for all rows at the model's whole context may be larger than the device: on
+// a GPU the cache gets what is left of this share, as vLLM's default has it.
+constexpr const char* kMemoryShare = "0.9";
+constexpr int kRows = 64, kRowsOnCpu = 8;
+constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
+// After the last output has ended, for answers that are still on their way.
+constexpr std::chrono::seconds kLastBytes{5};
+
+struct ServeOptions {
+  SessionOptions session;
+  SamplingOptions sampling;  // of requests that do not say
+  EngineSettings engine;
+  std::optional<int> max_batch;
+  ServerOptions server;
+  std::vector<std::string> names;
+  std::string api_key, cors_origin, log_requests = "off";
+  int64_t most_open = 4096, shutdown_timeout = 30;
+  int64_t body_mib = 32;
+};
+
+void print_access(const AccessLine& line) {
+  std::string call;
+  if (line.is_call) {
+    const Usage& usage = line.counts.usage;
+    call = fmt::format(" prompt {} cached {} completion {}", usage.prompt_tokens, usage.cached_tokens.value_or(0),
+                       usage.completion_tokens);
+  }
+  fmt::print(stderr, "{:%FT%TZ} {} {} {} {} {:.1f} ms{} id {}\n", fmt::gmtime(std::time(nullptr)), line.peer,
+             line.method, line.path, line.status, line.seconds * 1e3, call, line.request_id);
+}
+
+// "http://127.0.0.1:8000", or the path of the socket.
+std::string address_of(const HttpOptions& http, uint16_t port) {
+  if (!http.unix_socket.empty()) return http.unix_socket.string();
+  const bool is_v6 = http.host.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", is_v6 ? "[" : "", http.host, is_v6 ? "]" : "", port);
+}
+
+void check(ServeOptions& options) {
+  cli::check(options.sampling);
+  check_model_folder(options.session.model);
+  if (!options.api_key.empty())
+    options.server.api_keys.push_back(options.api_key);
+  else if (const char* key = std::getenv("NODEWRIGHT_API_KEY"); key != nullptr && *key != '\0')
+    options.server.api_keys.emplace_back(key);
+  if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
+  options.server.http.limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
+  if (options.log_requests == "on") options.server.log = print_access;
+}
+
+// What stands on the command line, else what suits the device.
+EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
+  EngineSettings settings = options.engine;
+  settings.engine.max_batch = options.max_batch.value_or(on_cpu ? kRowsOnCpu : kRows);
+  settings.engine.reserve = Reserve::prompt;
+  if (!on_cpu && settings.memory_limit.empty() && settings.engine.pages == 0) settings.memory_limit = kMemoryShare;
+  return settings;
+}
+
+// Until every answer has left, or nobody takes the rest.
+void wait_for_answers(const Server& server) {
+  const auto limit = std::chrono::steady_clock::now() + kLastBytes;
+  while (server.open_requests() > 0 && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+int serve(ServeOptions options) {
+  check(options);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::optional<Tokenizer> tokenizer;
+  if (std::filesystem::exists(options.session.model / "tokenizer.json"))
+    tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+  const ModelConfig config = read_model_config(options.session.model);
+  check_pairs(options.engine, options.session, config.max_position);
+  tell_ignored(config.generation);
+
+  ServedModel model = named({.config = config,
+                             .tokenizer = tokenizer,
+                             .folder = options.session.model,
+                             .names = options.names,
+                             .defaults = {.model = options.session.model, .sampling = options.sampling},
+                             .created = static_cast<int64_t>(std::time(nullptr))});
+  ServeMetrics metrics(model.names.front());
+  EngineLoop loop(metrics, {.most_open = static_cast<size_t>(options.most_open)});
+  std::atomic<Server*> listening = nullptr;
+  const Shutdown shutdown(
+      std::chrono::seconds(options.shutdown_timeout),
+      [&] {
+        if (loop.admission() == Admission::loading) std::_Exit(0);  // nobody was served
+        fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
+        loop.drain();
+        if (Server* server = listening) server->stop_accepting();
+      },
+      [&] { loop.abort(); });
+  Server server(options.server, loop, metrics);
+  listening = &server;
+  const std::string address = address_of(options.server.http, server.port());
+  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address, options.session.model.string());
+
+  Session session(options.session, Loading::begun);
+  const bool on_cpu = session.device().driver().is_cpu();
+  EngineSettings settings = settings_for(options, on_cpu);
+  settings.engine.stepped = [&](const StepRecord& step) { metrics.stepped(step); };
+  const int64_t context = options.session.max_context > 0
+                              ? options.session.max_context
+                              : std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
+  const std::unique_ptr<Engine> engine = make_engine(
+      settings, options.session, session, {.prompt_tokens = INT32_MAX, .max_context = context, .choices = true});
+  model.max_model_len = engine->pipeline().options().max_context;
+  OpenAiApi api(std::move(model));
+  server.serve(api);
+  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
+             start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
+             session.device().name(), settings.engine.max_batch, api.model().max_model_len);
+  try {
+    loop.run(*engine);
+  } catch (const Error& error) {
+    wait_for_answers(server);
+    fmt::print(stderr, "nodewright: {}\n", error.what());
+    std::fflush(nullptr);
+    std::_Exit(1);  // a driver that has failed may not free what it has
+  }
+  wait_for_answers(server);
+  server.stop();
+  return 0;
+}
+
+void add_server_options(CLI::App& command, ServeOptions& options) {
+  HttpOptions& http = options.server.http;
+  command.add_option("--host", http.host, "name or address to listen at")->capture_default_str();
+  command.add_option("--port", http.port, "0: any that is free")->capture_default_str();
+  command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead");
+  command.add_option("--served-model-name", options.names,
+                     "names of the model, the first of them in answers (default: "
+                     "the folder's)");
+  command.add_option("--api-key", options.api_key,
+                     "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
+                     "NODEWRIGHT_API_KEY, or none)");
+  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call");
+  command.add_option("--io-threads", http.io_threads, "threads that read and write")
+      ->check(whole_number<int, 1>)
+      ->capture_default_str();
+  command.add_option("--workers", options.server.workers, "threads that parse and tokenize")
+      ->check(whole_number<int, 1>)
+      ->capture_default_str();
+  command.add_option("--max-requests", options.most_open, "outputs that run or wait; more are answered 429")
+      ->check(whole_number<uint32_t, 1>)
+      ->capture_default_str();
+  command.add_option("--max-body", options.body_mib, "MiB of a request's body")
+      ->check(whole_number<uint16_t, 1>)
+      ->capture_default_str();
+  command
+      .add_option("--shutdown-timeout", options.shutdown_timeout,
+                  "seconds that SIGTERM leaves open requests to end in; then, or at a second one, they are cancelled")
+      ->check(whole_number<uint16_t>)
+      ->capture_default_str();
+  command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* command = app.add_subcommand("serve", "Serve clients of OpenAI's and vLLM's HTTP interface");
+  add_session_options(*command, options->session);
+  add_mode_option(*command, options->session);
+  command->get_option("--max-context")
+      ->description(
+          fmt::format("tokens of the longest sequence (default: the model's, at most {}, on the CPU driver {})",
+                      kContext, kContextOnCpu));
+  add_server_options(*command, *options);
+  add_sampling_options(*command, options->sampling);
+  command
+      ->add_option("--max-batch,--max-num-seqs", options->max_batch,
+                   fmt::format("outputs computed at once (default: {}, on the CPU driver {})", kRows, kRowsOnCpu))
+      ->check(whole_number<int, 1>);
+  add_engine_options(*command, options->engine);
+  command->get_option("--memory-limit")
+      ->description(fmt::format("of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
+                                "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",
+                                kMemoryShare));
+  command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
+}
+
+}  // namespace nodewright::cli
