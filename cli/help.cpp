@@ -72,6 +72,7 @@ const std::map<std::string, std::vector<const char*>> kExamples = {
     {"run",
      {"nodewright run M --requests requests.jsonl > results.jsonl",
       "echo '{\"prompt\": \"One day\", \"max_tokens\": 8, \"stream\": true}' | nodewright run M"}},
+    {"serve", {"nodewright serve M", "nodewright serve M --host 0.0.0.0 --api-key KEY --max-num-seqs 256"}},
     {"logits", {"nodewright logits M --prompt 1,2,3 --continue 4,5 --out logits.npy"}},
     {"graph", {"nodewright graph M", "nodewright graph M --format html --out plan.html"}},
     {"tokenize", {"nodewright tokenize M --text 'Once upon a time'", "nodewright tokenize M --decode 1,2,3"}},

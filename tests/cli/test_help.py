@@ -6,7 +6,7 @@ import unittest
 
 from command import DEMO, SOURCE, USAGE, CommandTest, golden_model, run
 
-COMMANDS = ("generate", "chat", "run", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor")
+COMMANDS = ("generate", "chat", "run", "serve", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor")
 DEVELOPERS = {"--mode", "--edges", "--numerics", "--tuning", "--trace", "--bucket", "--steps-per-launch", "--until-ended"}
 
 
