@@ -145,7 +145,7 @@ void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {
                   .method = asked.request.method,
                   .path = asked.request.path,
                   .request_id = asked.request_id};
-  std::make_shared<HttpCall>(std::move(call), asked.reply, loop_, std::move(line), log_)->begin();
+  std::make_shared<ServedCall>(std::move(call), asked.reply, loop_, std::move(line), log_)->begin();
 }
 
 void Server::answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more) {

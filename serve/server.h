@@ -10,7 +10,7 @@
 
 #include "serve/api/openai_api.h"
 #include "serve/http/http_server.h"
-#include "serve/http_call.h"
+#include "serve/served_call.h"
 #include "serve/loop/engine_loop.h"
 #include "serve/metrics/serve_metrics.h"
 #include "serve/work_pool.h"

@@ -1,4 +1,4 @@
-#include "serve/http_call.h"
+#include "serve/served_call.h"
 
 #include <utility>
 
@@ -25,11 +25,11 @@ HttpHeaders answer_headers(const std::string& request_id, int status) {
   return headers;
 }
 
-HttpCall::HttpCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
+ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
                    const AccessLog& log)
     : call_(std::move(call)), reply_(std::move(reply)), loop_(loop), line_(std::move(line)), log_(log) {}
 
-void HttpCall::begin() {
+void ServedCall::begin() {
   std::vector<Submission> submissions = call_->submissions();
   for (Submission& submission : submissions) submission.listener = shared_from_this();
   const std::shared_ptr<HttpReply> reply = reply_;  // once it is submitted, all else is the delivery thread's
@@ -43,11 +43,11 @@ void HttpCall::begin() {
   });
 }
 
-void HttpCall::refused(const std::string& reason) {
+void ServedCall::refused(const std::string& reason) {
   if (!is_over_) fail(bad_request(reason));
 }
 
-void HttpCall::updated(std::vector<OutputUpdate> updates) {
+void ServedCall::updated(std::vector<OutputUpdate> updates) {
   if (is_over_) return;
   std::string events;
   for (const OutputUpdate& update : updates)
@@ -69,7 +69,7 @@ void HttpCall::updated(std::vector<OutputUpdate> updates) {
   end(call_->status());
 }
 
-void HttpCall::fail(const ApiError& error) {
+void ServedCall::fail(const ApiError& error) {
   std::string body = call_->fail(error);
   if (has_begun_) {
     reply_->write(std::move(body));
@@ -82,7 +82,7 @@ void HttpCall::fail(const ApiError& error) {
 }
 
 // Outputs that go on are nobody's.
-void HttpCall::end(int status) {
+void ServedCall::end(int status) {
   is_over_ = true;
   reply_.reset();
   if (status != 200 && ticket_ != 0) loop_.cancel(ticket_);

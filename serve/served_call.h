@@ -26,11 +26,11 @@ struct AccessLine {
 
 using AccessLog = std::function<void(const AccessLine&)>;
 
-class HttpCall : public Listener, public std::enable_shared_from_this<HttpCall> {
+class ServedCall : public Listener, public std::enable_shared_from_this<ServedCall> {
  public:
   // `told`: the call's line, but for what the answer is like; `log` gets it when the call ends. What they refer to, and
   // the loop, must outlive this.
-  HttpCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
+  ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
            const AccessLog& log);
 
   // Submits it; where it is not accepted the client is told at once.
