@@ -47,12 +47,11 @@ void AnswerQueue::write(std::string_view events) {
   require(Stage::stream, "write events");
   if (lost_ || cut_ || events.empty() || form_.head_only) return;
   if (waiting_.size() + leaving_ > queue_bytes_) {
-    cut_ = true;
-    waiting_ = std::string();
+    cut(lock);
   } else {
     waiting_ += events;
+    wake_once(lock);
   }
-  wake_once(lock);
 }
 
 void AnswerQueue::end() {
@@ -82,8 +81,7 @@ void AnswerQueue::fail(std::string_view message) {
     lock.unlock();
     send(500, "application/json", error_body(500, message), {});
   } else if (stage_ == Stage::stream && !lost_) {
-    cut_ = true;
-    wake_once(lock);
+    cut(lock);
   }
 }
 
@@ -149,6 +147,14 @@ void AnswerQueue::wake_once(std::unique_lock<std::mutex>& lock) {
   if (std::exchange(woken_, true)) return;
   lock.unlock();
   host_->wake();
+}
+
+// Wakes the connection though it was woken before: one that cannot send does not take, and would not come.
+void AnswerQueue::cut(std::unique_lock<std::mutex>& lock) {
+  cut_ = true;
+  waiting_ = std::string();
+  woken_ = false;
+  wake_once(lock);
 }
 
 void AnswerQueue::append_head(std::string& out, bool close) {

@@ -60,6 +60,7 @@ class AnswerQueue {
 
   void require(Stage stage, const char* doing) const;
   void wake_once(std::unique_lock<std::mutex>& lock);
+  void cut(std::unique_lock<std::mutex>& lock);
   void append_head(std::string& out, bool close);
 
   const AnswerForm form_;

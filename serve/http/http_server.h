@@ -81,6 +81,7 @@ class HttpReply {
   // stops, before end() or send(): on an I/O thread, where it must neither block nor throw, or after stop() on the
   // thread that calls when_gone(). A later call replaces `told`. It is destroyed with end(), so it may own what it
   // likes, but not this reply, which would then never be dropped.
+  // A client that shuts down its sending side alone counts as gone, too.
   void when_gone(std::function<void()> told);
 
  private:

@@ -126,7 +126,11 @@ TEST(AnswerQueue, CutsTheStreamOfAReaderThatIsTooSlow) {
   test.queue.write(std::string(90, 'a'));
   test.take();
   test.queue.write(std::string(11, 'b'));  // 101 wait: those taken have not left
+  EXPECT_EQ(test.host->wakes, 2);
+  EXPECT_FALSE(test.queue.is_cut());
   test.queue.write("c");
+  EXPECT_TRUE(test.queue.is_cut());
+  EXPECT_EQ(test.host->wakes, 3) << "the connection, which cannot send, has to know";
   test.take();
   EXPECT_EQ(test.last, Taken::cut);
 

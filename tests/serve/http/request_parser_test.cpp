@@ -62,6 +62,16 @@ TEST(RequestParser, JoinsChunksOfAnySize) {
   }
 }
 
+TEST(RequestParser, AnEmptyChunkedBodyMayComeInPieces) {
+  const std::string_view empty =
+      "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: x\r\n\r\n";
+  for (size_t piece = 1; piece <= empty.size(); ++piece) {
+    RequestParser parser(HttpLimits{});
+    ASSERT_EQ(feed_in_pieces(parser, empty, piece), State::whole) << piece << ": " << parser.refusal();
+    EXPECT_EQ(parser.take().body, "");
+  }
+}
+
 TEST(RequestParser, StopsAtTheEndOfARequest) {
   RequestParser parser(HttpLimits{});
   const std::string two = std::string(kPost) + "\r\n" + std::string(kChunked);
