@@ -123,7 +123,7 @@ RequestJson choice_line(const RequestBody& body, const CallOptions& options, con
   RequestJson line = RequestJson::object();
   for (const char* name : kSharedFields)
     if (const RequestJson* value = body.find(name)) line[name] = *value;
-  if (const RequestJson* stop = body.find("stop"); stop != nullptr && *stop != RequestJson::array()) {
+  if (const RequestJson* stop = body.find("stop"); stop != nullptr && !(stop->is_array() && stop->empty())) {
     line["stop"] = *stop;
     if (!options.skip_special)
       throw not_supported("skip_special_tokens", "false together with stop, which looks at text without them");

@@ -23,6 +23,8 @@ class BodyBuilder {
   using string_t = RequestJson::string_t;
   using binary_t = RequestJson::binary_t;
 
+  explicit BodyBuilder(RequestJson& root) : root_(root) {}
+
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
   bool number_integer(number_integer_t value) { return add(value); }
@@ -54,8 +56,6 @@ class BodyBuilder {
                                   text == std::string::npos ? why : why.substr(text + 2)),
                       field_);
   }
-
-  RequestJson take() { return std::move(root_); }
 
  private:
   struct Level {
@@ -98,7 +98,7 @@ class BodyBuilder {
     return true;
   }
 
-  RequestJson root_;
+  RequestJson& root_;
   std::vector<Level> levels_;
   std::string field_;  // of the body, in which the parser is
 };
@@ -121,9 +121,9 @@ size_t place_of_word(const std::string& text, const std::string& word) {
 
 RequestBody RequestBody::parse(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) throw bad_request("the body holds a zero byte, which JSON never does");
-  BodyBuilder builder;
+  RequestJson json;
+  BodyBuilder builder(json);
   RequestJson::sax_parse(text, &builder);
-  RequestJson json = builder.take();
   if (!json.is_object()) throw bad_request(fmt::format("the body is {}, expected a JSON object", shown(json)));
   return RequestBody(std::move(json));
 }
