@@ -35,12 +35,14 @@ void add_record_options(CLI::App& command, RecordOptions& options, const std::st
   command.add_option("--commit", options.commit, "what the JSON file calls the program's commit");
 }
 
+nlohmann::ordered_json measurement_record(const RecordOptions& options) {
+  return {{"date", today()}, {"commit", options.commit}, {"command", command_line()}};
+}
+
 nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options) {
-  return {{"gpu", device.name()},
-          {"driver", device.driver().version()},
-          {"date", today()},
-          {"commit", options.commit},
-          {"command", command_line()}};
+  nlohmann::ordered_json record{{"gpu", device.name()}, {"driver", device.driver().version()}};
+  record.update(measurement_record(options));
+  return record;
 }
 
 nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options,

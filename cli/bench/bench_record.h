@@ -19,7 +19,9 @@ struct RecordOptions {
 // --out, --commit.
 void add_record_options(CLI::App& command, RecordOptions& options, const std::string& what = "JSON file");
 
-// {"gpu", "driver", "date" (UTC), "commit", "command"}: the command is the words this process was started with.
+// {"date" (UTC), "commit", "command"}: the command is the words this process was started with.
+nlohmann::ordered_json measurement_record(const RecordOptions& options);
+// And "gpu", "driver" before them.
 nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options);
 // And "model", the last name of its folder's path.
 nlohmann::ordered_json measurement_record(const Device& device, const RecordOptions& options,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bench/steps/http_traffic.h"
 #include "bench/steps/traffic_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
@@ -33,6 +34,8 @@ struct ServeWords {
   std::optional<int> concurrency, decoders;
   std::optional<int64_t> requests;
   std::string prompt_tokens = "128", output_tokens = "128";
+  std::string url, api_key, served_name;  // of a server, instead of an engine of its own
+  int64_t idle_connections = 0;
   std::vector<std::string> sampling{"greedy"};
   uint64_t seed = 0;
   int rounds = 1;
@@ -54,6 +57,13 @@ void check_serve_words(const ServeWords& words) {
     throw Error({.doing = "use",
                  .object = "--rate",
                  .detail = fmt::format("{} requests a second are none, or more than a million", *words.rate),
+                 .fault = Fault::usage});
+  if (!words.url.empty() && words.decoders)
+    refuse_pair_of("--url and --decoders", "a server's other requests are not known", "--concurrency or --rate");
+  if (words.url.empty() && (!words.api_key.empty() || words.idle_connections > 0))
+    throw Error({.doing = "use",
+                 .object = words.api_key.empty() ? "--idle-connections" : "--api-key",
+                 .detail = "without --url no server is asked",
                  .fault = Fault::usage});
   if (words.decoders && words.requests)
     refuse_pair_of("--decoders and --requests", "there is one prompt of each of --prompt-tokens",
@@ -152,6 +162,76 @@ nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& s
           {"share_of_alone", f.share()}};
 }
 
+// As fields of a body; what a client may not ask for is refused.
+std::string sampling_fields(const RowSampling& sampling) {
+  const Sampling& s = sampling.sampling;
+  if (sampling.choice.shapes())
+    throw Error({.doing = "use together",
+                 .object = "--url and --sampling",
+                 .detail = fmt::format("'{}' asks for more than temperature, min_p, top_k and top_p", sampling.name),
+                 .fault = Fault::usage});
+  return fmt::format(R"(,"temperature":{},"top_k":{},"top_p":{},"min_p":{})", s.temperature, s.top_k, s.top_p, s.min_p);
+}
+
+nlohmann::ordered_json serve_over_http(const ServeWords& words, const ModelConfig& config, const RowSampling& sampling,
+                                       const LengthMix& prompts, const LengthMix& outputs) {
+  const HttpTrafficFigures f =
+      measure_http_traffic({.url = words.url,
+                            .model = words.served_name.empty() ? folder_name(words.session.model) : words.served_name,
+                            .api_key = words.api_key,
+                            .fields = sampling_fields(sampling),
+                            .requests = plan_arrivals(words.requests.value_or(kUsualRequests), words.rate.value_or(0),
+                                                      prompts, outputs, words.seed),
+                            .concurrency = words.concurrency.value_or(0),
+                            .seed = words.seed,
+                            .vocab = config.vocab,
+                            .rounds = words.rounds,
+                            .idle_connections = words.idle_connections});
+  print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
+  print_tail("first token", "ms", f.first_token_ms);
+  print_tail("between two tokens", "ms", f.between_tokens_ms);
+  print_tail("whole request", "ms", f.request_ms);
+  fmt::print("  {:.1f} tokens/s, {:.1f} prompt tokens/s, {} events\n", f.output_tokens_per_s(), f.prompt_tokens_per_s(),
+             f.events);
+  return {{"sampling", sampling.name},
+          {"requests", f.requests},
+          {"prompt_tokens", f.prompt_tokens},
+          {"output_tokens", f.output_tokens},
+          {"events", f.events},
+          {"seconds", f.seconds},
+          {"first_token_ms", tail_json(f.first_token_ms)},
+          {"between_tokens_ms", tail_json(f.between_tokens_ms)},
+          {"request_ms", tail_json(f.request_ms)},
+          {"tokens_per_s", f.output_tokens_per_s()},
+          {"prompt_tokens_per_s", f.prompt_tokens_per_s()}};
+}
+
+// What both have, an engine and a server.
+void add_words(const ServeWords& words, nlohmann::ordered_json& file) {
+  if (words.rate) file["rate"] = *words.rate;
+  if (words.concurrency) file["concurrency"] = *words.concurrency;
+  file["prompt_tokens"] = words.prompt_tokens;
+  if (!words.decoders) file["output_tokens"] = words.output_tokens;
+  file["rounds"] = words.rounds;
+  file["seed"] = words.seed;
+}
+
+int bench_server(const ServeWords& words, const LengthMix& prompts, const LengthMix& outputs) {
+  const ModelConfig config = read_model_config(words.session.model);
+  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  for (const RowSampling& sampling : row_samplings(words.sampling, config))
+    lines.push_back(serve_over_http(words, config, sampling, prompts, outputs));
+  if (words.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(words.record);
+  file["model"] = folder_name(words.session.model);
+  file["url"] = words.url;
+  file["idle_connections"] = words.idle_connections;
+  add_words(words, file);
+  file["lines"] = std::move(lines);
+  write_record(words.record, file);
+  return 0;
+}
+
 int bench_serve_command(const ServeWords& words) {
   check_serve_words(words);
   const LengthMix prompts = length_mix("--prompt-tokens", words.prompt_tokens);
@@ -159,6 +239,7 @@ int bench_serve_command(const ServeWords& words) {
   EngineSettings engine_settings = words.engine;
   engine_settings.engine.max_batch = serve_batch(words);
   check_model_folder(words.session.model);
+  if (!words.url.empty()) return bench_server(words, prompts, outputs);
   check_pairs(engine_settings, words.session, read_model_config(words.session.model).max_position);
   Session session(words.session);
   const std::vector<RowSampling> settings = row_samplings(words.sampling, session.config());
@@ -192,12 +273,7 @@ int bench_serve_command(const ServeWords& words) {
   if (words.record.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);
   file["max_batch"] = engine_settings.engine.max_batch;
-  if (words.rate) file["rate"] = *words.rate;
-  if (words.concurrency) file["concurrency"] = *words.concurrency;
-  file["prompt_tokens"] = words.prompt_tokens;
-  if (!words.decoders) file["output_tokens"] = words.output_tokens;
-  file["rounds"] = words.rounds;
-  file["seed"] = words.seed;
+  add_words(words, file);
   file["tuned"] = session.tuning() != nullptr;
   file["lines"] = std::move(lines);
   write_record(words.record, file);
@@ -211,6 +287,15 @@ void add_bench_serve(CLI::App& bench, Action& chosen) {
   CLI::App* serve = bench.add_subcommand("serve", "Serve requests as users send them, and time what they wait for");
   add_session_options(*serve, words->session);
   add_mode_option(*serve, words->session);
+  serve->add_option("--url", words->url,
+                    "of a server of OpenAI's interface, http://HOST:PORT or unix:PATH, which is asked instead of an "
+                    "engine; --model has its vocabulary");
+  serve->add_option("--api-key", words->api_key, "that the server demands");
+  serve->add_option("--served-model-name", words->served_name,
+                    "the server's name of the model (default: the folder's)");
+  serve->add_option("--idle-connections", words->idle_connections, "that are open to the server meanwhile")
+      ->check(whole_number<int>)
+      ->capture_default_str();
   serve->add_option("--rate", words->rate, "requests a second, at random times (a Poisson process)");
   serve->add_option("--concurrency", words->concurrency, "requests that are open at once: a new one when one ends")
       ->check(CLI::Range(1, 1 << 20));
