@@ -8,7 +8,10 @@ namespace nodewright {
 
 WorkPool::WorkPool(size_t threads, size_t most_waiting) : most_waiting_(most_waiting) {
   const HeldSignals held;  // signals are for the thread that waits for them
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  for (size_t i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] { work(); });
+    pthread_setname_np(threads_.back().native_handle(), "worker");
+  }
 }
 
 WorkPool::~WorkPool() {

@@ -6,9 +6,10 @@
 
 namespace nodewright {
 
-Delivery::Delivery() {
+Delivery::Delivery(std::function<void(double)> delivered) : delivered_(std::move(delivered)) {
   const HeldSignals held;  // signals are for the thread that waits for them
   thread_ = std::thread([this] { deliver(); });
+  pthread_setname_np(thread_.native_handle(), "delivery");
 }
 
 Delivery::~Delivery() {
@@ -24,10 +25,12 @@ void Delivery::send(std::vector<Parcel> parcels) {
   if (parcels.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    if (parcels_.empty())
+    if (parcels_.empty()) {
+      oldest_ = std::chrono::steady_clock::now();
       parcels_ = std::move(parcels);
-    else
+    } else {
       std::move(parcels.begin(), parcels.end(), std::back_inserter(parcels_));
+    }
   }
   came_.notify_one();
 }
@@ -35,17 +38,20 @@ void Delivery::send(std::vector<Parcel> parcels) {
 void Delivery::deliver() {
   while (true) {
     std::vector<Parcel> parcels;
+    std::chrono::steady_clock::time_point oldest;
     {
       std::unique_lock lock(mutex_);
       came_.wait(lock, [&] { return ended_ || !parcels_.empty(); });
       if (parcels_.empty()) return;
       parcels.swap(parcels_);
+      oldest = oldest_;
     }
     for (Parcel& parcel : parcels)
       if (parcel.refused.empty())
         parcel.to->updated(std::move(parcel.updates));
       else
         parcel.to->refused(parcel.refused);
+    delivered_(std::chrono::duration<double>(std::chrono::steady_clock::now() - oldest).count());
   }
 }
 

@@ -1,7 +1,9 @@
 // What steps gave, handed from the engine's thread to the listeners on a thread of its own: no listener delays a step.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,7 +17,9 @@ namespace nodewright {
 
 class Delivery {
  public:
-  Delivery();
+  // `delivered`: told after each round of listeners how long its oldest parcel waited and they took, in seconds; on the
+  // delivery thread.
+  explicit Delivery(std::function<void(double)> delivered);
   ~Delivery();  // delivers what it has first
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
@@ -31,9 +35,11 @@ class Delivery {
  private:
   void deliver();
 
+  std::function<void(double)> delivered_;
   std::mutex mutex_;
   std::condition_variable came_;
   std::vector<Parcel> parcels_;
+  std::chrono::steady_clock::time_point oldest_;  // of parcels_
   bool ended_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

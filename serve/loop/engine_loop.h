@@ -105,7 +105,8 @@ class EngineLoop {
   std::map<RequestId, Output> outputs_;
   std::deque<RequestId> unadmitted_;
   Clock::time_point seen_{};
-  Delivery delivery_;  // last: it delivers before the rest goes
+  Delivery delivery_{
+      [this](double seconds) { metrics_.delivered(seconds); }};  // last: it delivers before the rest goes
 };
 
 }  // namespace nodewright

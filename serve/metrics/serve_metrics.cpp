@@ -13,6 +13,7 @@ constexpr std::array kFirstTokenSeconds{0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 
 constexpr std::array kTokenSeconds{0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01,
                                    0.025,  0.05,  0.075,  0.1,   0.15,  0.2,   0.3,   0.4,    0.5,
                                    0.75,   1.0,   2.5,    5.0,   7.5,   10.0,  20.0,  40.0,   80.0};
+constexpr std::array kDeliverySeconds{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.1, 1.0};
 constexpr std::array kRequestSeconds{0.01, 0.03, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,   5.0,    10.0,
                                      15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
 constexpr std::array kTokens{1.0,   2.0,    5.0,    10.0,   20.0,    50.0,    100.0,   200.0,
@@ -53,7 +54,8 @@ ServeMetrics::ServeMetrics(std::string model_name)
       prompt_tokens_(kTokens),
       generation_tokens_(kTokens),
       step_tokens_(kRowsOfStep),
-      step_seconds_(kTokenSeconds) {
+      step_seconds_(kTokenSeconds),
+      delivery_(kDeliverySeconds) {
   for (const char* word : {"stop", "length", "abort", "error"}) ends_[word] = 0;
 }
 
@@ -112,6 +114,11 @@ void ServeMetrics::see(const Engine& engine) {
   seen.memory = engine.slots().memory();
   const std::lock_guard lock(mutex_);
   seen_ = std::move(seen);
+}
+
+void ServeMetrics::delivered(double seconds) {
+  const std::lock_guard lock(mutex_);
+  delivery_.observe(seconds);
 }
 
 void ServeMetrics::answered(int status) {
@@ -191,6 +198,8 @@ void ServeMetrics::add_graphs(MetricText& out) const {
   out.gauge("nodewright_memory_bytes", "", number(seen_.memory.state), {{"use", "state"}});
   out.histogram("nodewright_step_seconds", "From a step's launch, or the end of the one before, to its tokens",
                 step_seconds_);
+  out.histogram("nodewright_delivery_seconds", "From a step's tokens until their events wait for their sockets",
+                delivery_);
   out.gauge("nodewright_cached_pages", "Pages that nobody owns and a prompt may find", number(seen_.cached_pages));
   out.counter("nodewright_idle_gaps_total", "Times that the device waited for the host with requests to serve",
               number(seen_.stats.idle_gaps));

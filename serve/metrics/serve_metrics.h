@@ -35,6 +35,9 @@ class ServeMetrics {
   void stepped(const StepRecord& step);
   void see(const Engine& engine);  // its counters and gauges, as they are now
 
+  // Told by the delivery thread: from a step's tokens until their events wait for their sockets.
+  void delivered(double seconds);
+
   // Told by the server.
   void answered(int status);
 
@@ -64,7 +67,7 @@ class ServeMetrics {
   std::map<int, int64_t> answers_;                    // by status
   int64_t refused_ = 0;
   Histogram first_token_, between_tokens_, per_token_, whole_, queued_, prefill_, decode_, inference_;
-  Histogram prompt_tokens_, generation_tokens_, step_tokens_, step_seconds_;
+  Histogram prompt_tokens_, generation_tokens_, step_tokens_, step_seconds_, delivery_;
 };
 
 }  // namespace nodewright
