@@ -139,16 +139,18 @@ TEST_F(RequestBodies, WhatIsNoJsonObjectIsRefused) {
 }
 
 TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
-  const std::string deep = std::string(100000, '[');
+  const std::string deep(100000, '[');
   EXPECT_EQ(completions_error(R"({"prompt":)" + deep).param(), "prompt");
   EXPECT_EQ(completions_error(R"({"prompt":"a","tools":)" + deep + std::string(100000, ']') + "}").param(), "tools");
   std::string keys = R"({"prompt":"a","logit_bias":{)";
   for (int i = 0; i < 100000; ++i) keys += "\"" + std::to_string(i) + "\":1,";
-  EXPECT_EQ(completions_error(keys + R"("x":1}})").param(), "logit_bias");
+  const ApiError many = completions_error(keys + R"("x":1}})");
+  EXPECT_EQ(many.param(), "logit_bias");
+  EXPECT_NE(many.message().find("more than 4096 keys"), std::string::npos) << many.message();
   EXPECT_EQ(completions_error(R"({"prompt":"a","prompt":"b"})").param(), "prompt");
   const ApiError twice = completions_error(R"({"prompt":"a","logit_bias":{"5":1,"5":2}})");
   EXPECT_EQ(twice.param(), "logit_bias");
-  EXPECT_NE(twice.message().find("\"5\" twice"), std::string::npos) << twice.message();
+  EXPECT_NE(twice.message().find("\"5\" twice"), std::string::npos);
   Json body = prompt();
   body["structured_outputs"] = {{"json", R"({"type":)" + std::string(100000, '[')}};
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
