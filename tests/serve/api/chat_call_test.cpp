@@ -246,6 +246,26 @@ TEST_F(ChatCalls, BareCallsOfLlamaBecomeToolCalls) {
   }
 }
 
+TEST(ToolCallTexts, CallsAreFoundWhereverTheTextIsCut) {
+  const std::string tagged =
+      "a<tool_call>{\"name\":\"f\",\"arguments\":{\"<\":1}}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call> b";
+  const std::string bare = R"({"name":"f","parameters":{"a":"\\\"}{"}}; {"name":"g","parameters":[]})";
+  for (size_t step = 1; step < 40; ++step) {
+    ToolCallText tags({.form = ToolCallForm::tagged}), braces({.form = ToolCallForm::bare, .names = {"f", "g"}});
+    std::string content, rest;
+    for (size_t at = 0; at < tagged.size(); at += step) content += tags.push(tagged.substr(at, step));
+    for (size_t at = 0; at < bare.size(); at += step) rest += braces.push(bare.substr(at, step));
+    EXPECT_EQ(content + tags.finish(), "a b") << step;
+    EXPECT_EQ(rest + braces.finish(), "") << step;
+    for (ToolCallText* text : {&tags, &braces}) {
+      const std::vector<ToolCall> calls = text->take_calls();
+      ASSERT_EQ(calls.size(), 2u) << step;
+      EXPECT_EQ(calls[0].name, "f");
+      EXPECT_EQ(calls[1].name, "g");
+    }
+  }
+}
+
 TEST_F(ChatCalls, WhatOnlyLooksLikeACallStaysText) {
   const Json body{{"messages", kUser}, {"tools", Json::array({kWeather})}};
   for (const std::string text : {"a <tool_cal b", "<tool_call>not JSON</tool_call> and more", "ends with <tool",

@@ -296,6 +296,12 @@ TEST_F(CompletionCalls, CountsAreThoseOfTheLog) {
   EXPECT_EQ(counts.usage.prompt_tokens, 3);
   EXPECT_EQ(counts.usage.completion_tokens, 3);
   EXPECT_EQ(counts.usage.cached_tokens, 1);
+  const auto both = call({{"prompt", {5, 6, 7}}, {"n", 2}});  // the second output finds what the first has computed
+  FakeEngine outputs(*both);
+  outputs.run(0, {.tokens = {11}, .found = 1});
+  outputs.run(1, {.tokens = {11}, .found = 3});
+  EXPECT_EQ(both->counts().usage.cached_tokens, 1);
+  EXPECT_EQ(both->counts().usage.prompt_tokens, 3);
   EXPECT_EQ(served_->api.completions(R"({"prompt":"x","request_id":"abc"})", "head")->id(), "cmpl-head");
 }
 
