@@ -1,5 +1,6 @@
 #include "serve/served_call.h"
 
+#include <exception>
 #include <utility>
 
 namespace nodewright {
@@ -49,6 +50,14 @@ void ServedCall::refused(const std::string& reason) {
 
 void ServedCall::updated(std::vector<OutputUpdate> updates) {
   if (is_over_) return;
+  try {
+    tell(updates);
+  } catch (const std::exception& error) {  // this call's alone
+    fail({500, error.what()});
+  }
+}
+
+void ServedCall::tell(const std::vector<OutputUpdate>& updates) {
   std::string events;
   for (const OutputUpdate& update : updates)
     if (!call_->is_done()) events += call_->update(update);

@@ -40,6 +40,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   void updated(std::vector<OutputUpdate> updates) override;
 
  private:
+  void tell(const std::vector<OutputUpdate>& updates);
   void fail(const ApiError& error);
   void end(int status);
 
