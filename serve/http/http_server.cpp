@@ -116,7 +116,10 @@ void HttpServer::Impl::start() {
     throw Error({.doing = "start a server", .object = "HttpServer", .detail = "it was started or stopped before"});
   }
   loops_[0]->io.post([this] { acceptor->watch(); });
-  for (const auto& loop : loops_) threads_.emplace_back([loop] { loop->io.run(); });
+  for (const auto& loop : loops_) {
+    threads_.emplace_back([loop] { loop->io.run(); });
+    pthread_setname_np(threads_.back().native_handle(), "http");
+  }
 }
 
 void HttpServer::Impl::stop_accepting() {
