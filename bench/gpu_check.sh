@@ -2,12 +2,12 @@
 # The check of everything that CI cannot run: on a machine with an NVIDIA GPU, from the repository root, with a built or
 # carried tree (`make carry`). Needs python3 with numpy, and with torch and transformers for `big`,
 # `families` and `bench`.
-#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [plans] [serve] [decode] [bench] [graph]
+#   bench/gpu_check.sh OUT [tests] [cli] [sanitizer] [big] [families] [plans] [serve] [http] [decode] [bench] [graph]
 # All sections by default.
 # BIG_SHAPES and FAMILY_SHAPES choose the checkpoints of `big` (its first is the others') and of `families`;
 # DECODE_BATCHES="1 8" times steps of so many rows of each of them, too, into decode-SHAPE.json.
 # Writes to OUT: summary.txt and one log a section; bench.json and modes.json (bench); decode.json, context.json, sampling.json,
-# steps.json and loop.json (decode); engine.json, serve.json and arriving.json (serve); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
+# steps.json and loop.json (decode); engine.json, serve.json and arriving.json (serve); http.json (http); graph.json and three plots, where there is matplotlib (graph). Exits 1 when
 # a check failed or was skipped. Each section ends within SECTION_SECONDS (default 540).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.." || exit 2
 mkdir -p "$1" || exit 2
 out=$(cd "$1" && pwd)
 shift
-sections=${*:-tests cli sanitizer big families plans serve decode bench graph}
+sections=${*:-tests cli sanitizer big families plans serve http decode bench graph}
 
 build=${BUILD:-build/carry}
 [ -x "$build/nodewright" ] || build=build
@@ -145,6 +145,14 @@ section_serve() {
     --device $device --commit "$commit" --out "$out/arriving.json" --decoders 8 --prompt-tokens $long
   check "requests together as alone" 300 python3 tests/reference/check_serving.py --program "$nodewright" \
     --model "$scratch/$shape" --device $device --requests $requests
+}
+
+section_http() {
+  local shape=${big_shapes%% *} sizes=()
+  [ "$device" = cuda ] || sizes=(--concurrency 2 --rounds 1 --prompt-tokens 4 --output-tokens 4 --max-context 64 --crowd 3 --idle 5)
+  make_checkpoint "$shape"
+  check "the server beside the engine" 300 python3 bench/http_beside_engine.py --program "$nodewright" \
+    --model "$scratch/$shape" --device $device --commit "$commit" --out "$out/http.json" "${sizes[@]}"
 }
 
 section_decode() {
