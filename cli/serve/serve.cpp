@@ -133,6 +133,7 @@ int serve(ServeOptions options) {
   model.max_model_len = engine->pipeline().options().max_context;
   OpenAiApi api(std::move(model));
   server.serve(api);
+  loop.accept();
   fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
              start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
              session.device().name(), settings.engine.max_batch, api.model().max_model_len);
