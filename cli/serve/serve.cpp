@@ -83,8 +83,9 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
-// Until every answer has left, or nobody takes the rest.
-void wait_for_answers(const Server& server) {
+// Takes no more connections, and waits until every answer has left or nobody takes the rest.
+void wait_for_answers(Server& server) {
+  server.stop_accepting();
   const auto limit = std::chrono::steady_clock::now() + kLastBytes;
   while (server.open_requests() > 0 && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -108,18 +109,15 @@ int serve(ServeOptions options) {
                              .created = static_cast<int64_t>(std::time(nullptr))});
   ServeMetrics metrics(model.names.front());
   EngineLoop loop(metrics, {.most_open = static_cast<size_t>(options.most_open)});
-  std::atomic<Server*> listening = nullptr;
   const Shutdown shutdown(
       std::chrono::seconds(options.shutdown_timeout),
       [&] {
         if (loop.admission() == Admission::loading) std::_Exit(0);  // nobody was served
         fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
-        loop.drain();
-        if (Server* server = listening) server->stop_accepting();
+        loop.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
       },
       [&] { loop.abort(); });
   Server server(options.server, loop, metrics);
-  listening = &server;
   const std::string address = address_of(options.server.http, server.port());
   fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address, options.session.model.string());
 
@@ -135,6 +133,7 @@ int serve(ServeOptions options) {
   model.max_model_len = engine->pipeline().options().max_context;
   OpenAiApi api(std::move(model));
   server.serve(api);
+  loop.accept();
   fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
              start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
              session.device().name(), settings.engine.max_batch, api.model().max_model_len);

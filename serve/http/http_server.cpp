@@ -100,7 +100,8 @@ HttpServer::Impl::Impl(const HttpOptions& options, HttpHandler handler) {
   if (options.io_threads < 1 || options.io_threads > kMostThreads) {
     throw Error({.doing = "start a server",
                  .object = "io_threads",
-                 .detail = std::to_string(options.io_threads) + ", expected 1 to " + std::to_string(kMostThreads)});
+                 .detail = std::to_string(options.io_threads) + ", expected 1 to " + std::to_string(kMostThreads),
+                 .fault = Fault::usage});
   }
   serving->options = options;
   serving->handler = std::move(handler);

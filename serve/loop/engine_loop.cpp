@@ -21,6 +21,11 @@ size_t outputs_of(const std::vector<Submission>& submissions) {
 
 }  // namespace
 
+void EngineLoop::accept() {
+  const std::lock_guard lock(mutex_);
+  accepts_ = true;
+}
+
 EngineLoop::Submitted EngineLoop::submit(std::vector<Submission> submissions) {
   const size_t outputs = outputs_of(submissions);
   Submitted submitted;
@@ -28,7 +33,7 @@ EngineLoop::Submitted EngineLoop::submit(std::vector<Submission> submissions) {
     const std::lock_guard lock(mutex_);
     submitted.admission = failed_                                ? Admission::failed
                           : draining_                            ? Admission::draining
-                          : !runs_                               ? Admission::loading
+                          : !accepts_                            ? Admission::loading
                           : open_ + outputs > options_.most_open ? Admission::full
                                                                  : Admission::accepted;
     if (submitted.admission != Admission::accepted) return submitted;
@@ -52,7 +57,7 @@ Admission EngineLoop::admission() const {
   const std::lock_guard lock(mutex_);
   return failed_                       ? Admission::failed
          : draining_                   ? Admission::draining
-         : !runs_                      ? Admission::loading
+         : !accepts_                   ? Admission::loading
          : open_ >= options_.most_open ? Admission::full
                                        : Admission::accepted;
 }
@@ -79,10 +84,6 @@ void EngineLoop::abort() {
 }
 
 void EngineLoop::run(Engine& engine) {
-  {
-    const std::lock_guard lock(mutex_);
-    runs_ = true;
-  }
   metrics_.see(engine);
   bool advanced = false;
   while (take_calls(engine, !advanced && outputs_.empty())) {

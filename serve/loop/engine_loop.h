@@ -1,6 +1,7 @@
 // One thread's engine behind a queue that every thread may fill: submissions in, updates to their listeners out.
 //
 //   EngineLoop loop(metrics, {});
+//   loop.accept();
 //   ... loop.submit(call->submissions()) from any thread ...
 //   loop.run(engine);                       // on the thread that owns the engine, until drained, aborted or failed
 #pragma once
@@ -36,6 +37,9 @@ class EngineLoop {
 
   // `metrics` must outlive this.
   EngineLoop(ServeMetrics& metrics, const LoopOptions& options) : metrics_(metrics), options_(options) {}
+
+  // From now on calls are taken; run() must follow. Before it, admission() is `loading`.
+  void accept();
 
   // All submissions of one call, or none. Accepted: each of their outputs gets one last update, or their listener is
   // told that they are refused.
@@ -99,7 +103,7 @@ class EngineLoop {
   std::vector<Ticket> cancelled_;
   Ticket last_ticket_ = 0;
   size_t open_ = 0;
-  bool runs_ = false, draining_ = false, aborted_ = false, failed_ = false;
+  bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
 
   // Of run()'s thread.
   std::map<RequestId, Output> outputs_;

@@ -1,0 +1,153 @@
+# `nodewright serve` as a black box: how it starts, whom it lets in, how it ends, and options that cannot be.
+import json
+import os
+import signal
+import socket
+import tempfile
+import time
+import unittest
+
+from command import DEMO, USAGE, CommandTest, on_device
+from serving import END_S, Answer, Server
+
+LONG = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 300, "ignore_eos": True, "stream": True}
+
+
+class Start(unittest.TestCase):
+    def test_while_it_loads_it_is_healthy_and_not_ready_and_sigterm_ends_it_at_once(self):
+        with tempfile.TemporaryDirectory() as empty, Server("--api-key", "k", wait=False, NODEWRIGHT_CACHE=empty) as server:
+            # Kernels that nobody has compiled take seconds.
+            self.assertEqual((200, 503), (server.get("/health").status, server.get("/ready").status))
+            self.assertIn("vllm:num_requests_running", server.get("/metrics").body.decode())
+            for answer in (server.call("POST", "/v1/completions", LONG, {"X-Api-Key": "k"}),
+                           server.get("/v1/models", Authorization="Bearer k")):
+                self.assertEqual((503, "ServiceUnavailableError"), (answer.status, answer.error["type"]))
+                self.assertTrue(answer.headers["Retry-After"])
+            begun = time.monotonic()
+            self.assertEqual(0, server.stop())
+            self.assertLess(time.monotonic() - begun, 5)
+            self.assertNotIn("ready", "\n".join(filter(None, server.lines)))
+
+
+class Key(unittest.TestCase):
+    def test_a_key_a_socket_and_a_log(self):
+        """One server: its parts are told apart by their messages."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "nodewright.sock")
+            with Server("--uds", path, "--access-log", "on", NODEWRIGHT_API_KEY="secret") as server:
+                self.assertEqual(path, server.path)
+                self.check_key(server)
+                self.check_log(server)
+                self.assertEqual(0, server.stop())
+            self.assertFalse(os.path.exists(path), "the socket's file is left")
+
+    def check_key(self, server):
+        for headers, status in (({}, 401), ({"Authorization": "Bearer secre"}, 401), ({"Authorization": "secret"}, 401),
+                                ({"X-Api-Key": "secretsecret"}, 401), ({"X-Api-Key": ""}, 401),
+                                ({"Authorization": "Bearer secret"}, 200), ({"X-Api-Key": "secret"}, 200)):
+            for path in ("/v1/models", "/version"):
+                answer = server.get(path, **headers)
+                self.assertEqual(status, answer.status, headers)
+                if status == 401:
+                    self.assertEqual(("AuthenticationError", 401), (answer.error["type"], answer.error["code"]))
+            answer = server.call("POST", "/v1/completions", {**LONG, "max_tokens": 1}, headers)
+            self.assertEqual(status, answer.status, headers)
+        for path in ("/health", "/ready", "/metrics"):
+            self.assertEqual(200, server.get(path).status)
+
+    def check_log(self, server):
+        server.call("POST", "/v1/completions", {**LONG, "max_tokens": 3}, {"X-Api-Key": "secret", "x-request-id": "log-1"})
+        line = server.line(r"\S+Z unix POST /v1/completions 200 [\d.]+ ms .*id log-1$", 10)[0]
+        self.assertIn("prompt 5 cached 0 completion 3", line)
+        self.assertNotIn("secret", "\n".join(server.lines))
+
+
+class Ends(unittest.TestCase):
+    def streaming(self, server, **more):
+        """A stream of which the first event has come."""
+        connection, response = server.begin("/v1/completions", **{**LONG, **more})
+        self.addCleanup(connection.close)
+        self.addCleanup(response.close)
+        first = response.readline() + response.readline()
+        self.assertRegex(first, rb"\Adata: \{[^\n]*\}\n\n\Z")
+        return first, response
+
+    def rest(self, first, response):
+        answer = Answer(response)
+        answer.body = first + answer.body
+        return answer
+
+    def test_sigterm_lets_a_stream_end_whole_and_takes_nothing_new(self):
+        with Server() as server:
+            kept = server.connection()
+            self.addCleanup(kept.close)
+            server.call("GET", "/health", connection=kept)
+            first, response = self.streaming(server)
+            server.process.send_signal(signal.SIGTERM)
+            server.line(r"nodewright: draining 1 open outputs?$", END_S)
+            for connection in (kept, None):
+                answer = server.call("POST", "/v1/completions", {**LONG, "max_tokens": 1}, connection=connection)
+                self.assertEqual((503, "ServiceUnavailableError"), (answer.status, answer.error["type"]))
+                self.assertTrue(answer.headers["Retry-After"])
+            self.assertEqual((503, 200), (server.get("/ready").status, server.get("/health").status))
+            self.assertEqual(1, server.gauge("vllm:num_requests_running"))
+            chunks = self.rest(first, response).chunks
+            self.assertEqual((300, "length"), (len(chunks), chunks[-1]["choices"][0]["finish_reason"]))
+            self.assertEqual(0, server.process.wait(timeout=END_S))
+
+    def assert_aborted(self, server, first, response):
+        data = self.rest(first, response).data
+        self.assertEqual("[DONE]", data[-1])
+        error = json.loads(data[-2])["error"]
+        self.assertEqual(503, error["code"])
+        self.assertLess(len(data), 900)
+        self.assertEqual(0, server.process.wait(timeout=END_S))
+
+    def test_a_second_signal_ends_a_stream_with_an_error(self):
+        with Server() as server:
+            first, response = self.streaming(server, max_tokens=1000)
+            server.process.send_signal(signal.SIGTERM)
+            server.line(r"nodewright: draining ", END_S)
+            server.process.send_signal(signal.SIGINT)
+            self.assert_aborted(server, first, response)
+
+    def test_without_patience_the_first_signal_does(self):
+        with Server("--shutdown-timeout", "0") as server:
+            first, response = self.streaming(server, max_tokens=1000)
+            server.process.send_signal(signal.SIGTERM)
+            self.assert_aborted(server, first, response)
+
+
+class Options(CommandTest):
+    def assert_not_served(self, exit_code, named, *words):
+        self.assert_refused(exit_code, named, *on_device("serve", DEMO, *words))
+
+    def test_what_cannot_be_is_told_in_a_line(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            self.assert_not_served(USAGE, ["127.0.0.1:" + port, "in use", "another port"], "--port", port)
+        self.assert_not_served(USAGE, ["no.such.host.invalid:8400"], "--host", "no.such.host.invalid", "--port", "8400")
+        self.assert_not_served(USAGE, ["--port", "70000"], "--port", "70000")
+        self.assert_not_served(USAGE, ["--max-requests", "0"], "--max-requests", "0")
+        self.assert_not_served(USAGE, ["--io-threads"], "--io-threads", "99999999999")
+        self.assert_not_served(USAGE, ["io_threads", "1000"], "--io-threads", "1000", "--port", "0")
+        self.assert_not_served(USAGE, ["--shutdown-timeout", "-1"], "--shutdown-timeout", "-1")
+        self.assert_not_served(USAGE, ["--access-log", "loud"], "--access-log", "loud")
+
+    def test_a_path_that_is_no_place_for_a_socket_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            here = os.path.join(folder, "file")
+            open(here, "w").close()
+            self.assert_not_served(USAGE, [here, "no socket"], "--uds", here)
+            self.assert_not_served(USAGE, [folder + "/a/b"], "--uds", folder + "/a/b")
+            self.assert_not_served(USAGE, ["a shorter path"], "--uds", folder + "/" + "a" * 200)
+            self.assertTrue(os.path.exists(here))
+
+    def test_a_folder_that_is_no_model_is_named_before_it_listens(self):
+        self.assert_refused(USAGE, ["/nowhere"], "serve", "--model", "/nowhere", "--port", "0")
+
+
+if __name__ == "__main__":
+    unittest.main()
