@@ -7,11 +7,15 @@
 
 #include "runtime/error.h"
 #include "serve/api/call_id.h"
+#include "serve/page/page_files.h"
 
 namespace nodewright {
 namespace {
 
 constexpr const char* kJson = "application/json";
+// As the plan's page has it in its head: its styles and scripts stand in it.
+constexpr const char* kPlanPolicy =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 
 bool same_in_constant_time(std::string_view given, std::string_view key) {
   size_t differences = given.size() ^ key.size();
@@ -20,6 +24,24 @@ bool same_in_constant_time(std::string_view given, std::string_view key) {
                                        static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]));
   return differences == 0;
 }
+
+std::string_view word_of(Admission admission) {
+  switch (admission) {
+    case Admission::accepted:
+      return "ready";
+    case Admission::full:
+      return "full";
+    case Admission::loading:
+      return "loading";
+    case Admission::draining:
+      return "draining";
+    case Admission::failed:
+      break;
+  }
+  return "failed";
+}
+
+ApiError no_key() { return {401, "the API key is missing or wrong: Authorization: Bearer KEY, or X-Api-Key: KEY"}; }
 
 // A client's own is echoed, if it is a word.
 std::string request_id_of(const HttpRequest& request) {
@@ -56,6 +78,9 @@ const std::vector<Server::Route>& Server::routes() {
        }},
       {"GET", "/metrics", true, false, false,
        [](Server& s, Asked& a) { s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.metrics_.text()); }},
+      {"GET", "/", true, false, false, [](Server& s, Asked& a) { s.answer_page(a); }},
+      {"GET", "/live", false, true, false, [](Server& s, Asked& a) { s.answer_live(a); }},
+      {"GET", "/plan", true, true, true, [](Server& s, Asked& a) { s.answer_plan(a); }},
       {"GET", "/version", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).version()); }},
       {"GET", "/v1/models", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).models()); }},
       {"GET", "/tokenizer_info", false, true, true,
@@ -84,6 +109,7 @@ Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
         metrics_.answered(line.status);
         if (options_.log) options_.log(line);
       }),
+      plan_ticket_(random_id("")),
       workers_(options_.workers, options_.most_waiting),
       http_(options_.http, [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
         handle(std::move(request), std::move(reply));
@@ -93,7 +119,10 @@ Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
 
 Server::~Server() { http_.stop(); }
 
-void Server::serve(OpenAiApi& api) { api_ = &api; }
+void Server::serve(OpenAiApi& api, PlanPages plans) {
+  plans_ = std::move(plans);
+  api_ = &api;
+}
 
 void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   auto asked = std::make_shared<Asked>();
@@ -108,14 +137,17 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
     if (route.method == asked->request.method || is_head) return dispatch(route, std::move(asked));
     allowed = route.method;
   }
+  if (allowed.empty() && !page_answer(asked->request.path).type.empty()) {
+    if (asked->request.method == "GET" || asked->request.method == "HEAD") return answer_page(*asked);
+    allowed = "GET";
+  }
   if (allowed.empty()) return answer(*asked, {404, "there is no " + asked->request.path});
   const ApiError error(405, asked->request.path + " takes " + allowed + ", not " + asked->request.method);
   answer(*asked, 405, kJson, error_body(error), {{"Allow", allowed}});
 }
 
 void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
-  if (!route.is_open && !may_call(asked->request))
-    return answer(*asked, {401, "the API key is missing or wrong: Authorization: Bearer KEY, or X-Api-Key: KEY"});
+  if (!route.is_open && !may_call(asked->request)) return answer(*asked, no_key());
   if (route.needs_model && api_.load() == nullptr) return answer(*asked, not_accepted(Admission::loading));
   const auto act = [this, act = route.act, asked] {
     try {
@@ -138,6 +170,31 @@ bool Server::may_call(const HttpRequest& request) const {
     given = bearer.substr(7);
   return std::ranges::any_of(options_.api_keys,
                              [&](const std::string& key) { return same_in_constant_time(given, key); });
+}
+
+void Server::answer_page(const Asked& asked) {
+  const PageAnswer page = page_answer(asked.request.path);
+  answer(asked, 200, page.type, std::string(page.text),
+         {{"Content-Security-Policy", std::string(kPagePolicy)},
+          {"X-Content-Type-Options", "nosniff"},
+          {"Referrer-Policy", "no-referrer"},
+          {"Cache-Control", "no-cache"}});
+}
+
+void Server::answer_live(const Asked& asked) {
+  HttpHeaders more{{"Cache-Control", "no-store"}};
+  if (!options_.api_keys.empty()) more.emplace_back("x-plan-ticket", plan_ticket_);
+  answer(asked, 200, kJson, metrics_.live_json(word_of(loop_.admission())), more);
+}
+
+void Server::answer_plan(const Asked& asked) {
+  const std::string_view ticket = query_value(asked.request.query, "ticket");
+  if (!may_call(asked.request) && !same_in_constant_time(ticket, plan_ticket_)) return answer(asked, no_key());
+  answer(asked, 200, "text/html; charset=utf-8", plans_.html(asked.request.query),
+         {{"Content-Security-Policy", kPlanPolicy},
+          {"X-Content-Type-Options", "nosniff"},
+          {"Referrer-Policy", "no-referrer"},
+          {"Cache-Control", "no-store"}});
 }
 
 void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {

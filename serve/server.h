@@ -1,5 +1,5 @@
-// The server: paths of the API on HTTP connections, the engine's loop behind them. It answers /health and /ready before
-// there is a model.
+// The server: paths of the API and the page on HTTP connections, the engine's loop behind them. It answers /health,
+// /ready, / and /live before there is a model.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "serve/served_call.h"
 #include "serve/loop/engine_loop.h"
 #include "serve/metrics/serve_metrics.h"
+#include "serve/page/plan_pages.h"
 #include "serve/work_pool.h"
 
 namespace nodewright {
@@ -32,8 +33,8 @@ class Server {
   Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics);
   ~Server();
 
-  // From now on calls are taken. `api` must outlive this; once.
-  void serve(OpenAiApi& api);
+  // From now on calls are taken, and /plan shows `plans`. `api` must outlive this; once.
+  void serve(OpenAiApi& api, PlanPages plans = {});
   uint16_t port() const { return http_.port(); }
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
@@ -54,6 +55,9 @@ class Server {
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
   bool may_call(const HttpRequest& request) const;
+  void answer_page(const Asked& asked);
+  void answer_live(const Asked& asked);
+  void answer_plan(const Asked& asked);
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
   void answer(const Asked& asked, const ApiError& error);
@@ -62,7 +66,10 @@ class Server {
   EngineLoop& loop_;
   ServeMetrics& metrics_;
   AccessLog log_;
+  PlanPages plans_;  // written before api_ is
   std::atomic<OpenAiApi*> api_ = nullptr;
+  // A link cannot carry a key: who has one is told this, and /plan takes it instead.
+  const std::string plan_ticket_;
   WorkPool workers_;
   HttpServer http_;  // last: it calls handle()
 };

@@ -15,6 +15,7 @@
 #include "cli/options/option_pairs.h"
 #include "cli/options/sampling_options.h"
 #include "cli/options/whole_number.h"
+#include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
 #include "cli/session.h"
 #include "engine/engine_report.h"
@@ -42,6 +43,7 @@ struct ServeOptions {
   std::string api_key, cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
+  bool plan_times = false;
 };
 
 void print_access(const AccessLine& line) {
@@ -83,6 +85,16 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
+ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
+                         const std::optional<Tokenizer>& tokenizer) {
+  return named({.config = config,
+                .tokenizer = tokenizer,
+                .folder = options.session.model,
+                .names = options.names,
+                .defaults = {.model = options.session.model, .sampling = options.sampling},
+                .created = static_cast<int64_t>(std::time(nullptr))});
+}
+
 // Takes no more connections, and waits until every answer has left or nobody takes the rest.
 void wait_for_answers(Server& server) {
   server.stop_accepting();
@@ -101,12 +113,7 @@ int serve(ServeOptions options) {
   check_pairs(options.engine, options.session, config.max_position);
   tell_ignored(config.generation);
 
-  ServedModel model = named({.config = config,
-                             .tokenizer = tokenizer,
-                             .folder = options.session.model,
-                             .names = options.names,
-                             .defaults = {.model = options.session.model, .sampling = options.sampling},
-                             .created = static_cast<int64_t>(std::time(nullptr))});
+  ServedModel model = served_model(options, config, tokenizer);
   ServeMetrics metrics(model.names.front());
   EngineLoop loop(metrics, {.most_open = static_cast<size_t>(options.most_open)});
   const Shutdown shutdown(
@@ -132,7 +139,9 @@ int serve(ServeOptions options) {
       settings, options.session, session, {.prompt_tokens = INT32_MAX, .max_context = context, .choices = true});
   model.max_model_len = engine->pipeline().options().max_context;
   OpenAiApi api(std::move(model));
-  server.serve(api);
+  ShownModel shown = shown_model(options.session, session, *engine, api, settings.engine.max_batch, options.plan_times);
+  metrics.serves(std::move(shown.card));
+  server.serve(api, std::move(shown.plans));
   loop.accept();
   fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
              start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
@@ -179,6 +188,8 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
                   "seconds that SIGTERM leaves open requests to end in; then, or at a second one, they are cancelled")
       ->check(whole_number<uint16_t>)
       ->capture_default_str();
+  command.add_flag("--plan-times", options.plan_times,
+                   "time the nodes of the largest decode graph before serving, for its page at /plan");
   command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();

@@ -375,6 +375,13 @@ std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
   return {slot.graphs.at(slot.bucket).state.host_tokens.data, static_cast<size_t>(slot.tokens)};
 }
 
+const Plan* StepSlots::plan(int bucket) const {
+  const auto found = slots_[0].graphs.find(bucket);
+  if (found == slots_[0].graphs.end()) return nullptr;
+  const ExplicitGraph* exec = found->second.run->explicit_graph();
+  return exec == nullptr ? nullptr : &exec->plan();
+}
+
 void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
   const ChoiceState& choice = slots_[0].graphs.begin()->second.choice;
   const auto first = static_cast<uint64_t>(sequence * choice.counts_stride);

@@ -147,6 +147,10 @@ class StepSlots {
   // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
   bool timed_out() const { return timed_out_; }
 
+  // The plan that the graph of a bucket was built of, of the first slot; null where there is no explicit graph of so
+  // many rows. Changes with rebuild() alone.
+  const Plan* plan(int bucket) const;
+
   // The stream that steps run on; for measuring.
   const Stream& stream() const { return compute_; }
   // Every later step is recorded there, until null; for measuring.

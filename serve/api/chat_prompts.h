@@ -22,6 +22,7 @@ class ChatPrompts {
   // "continue_final_message" and "add_special_tokens". Throws ApiError 400.
   std::vector<int32_t> tokens_of(const RequestBody& body) const;
 
+  bool has_template() const { return template_.has_value(); }
   // The template's text; empty where there is none.
   const std::string& source() const { return source_; }
 

@@ -46,6 +46,8 @@ class OpenAiApi {
   std::string render_chat(std::string_view body);
 
   const ServedModel& model() const { return model_; }
+  // Whether chat() has a template to write conversations with.
+  bool chats() const { return chat_prompts_.has_template(); }
 
  private:
   struct ParsedCall {

@@ -62,11 +62,13 @@ ServeMetrics::ServeMetrics(std::string model_name)
 void ServeMetrics::first_token(double seconds_since_arrival) {
   const std::lock_guard lock(mutex_);
   first_token_.observe(seconds_since_arrival);
+  recent_first_.add(seconds_since_arrival);
 }
 
 void ServeMetrics::more_tokens(double seconds_since_the_last, int64_t tokens) {
   const std::lock_guard lock(mutex_);
   between_tokens_.observe(seconds_since_the_last / number(tokens), tokens);
+  recent_between_.add(seconds_since_the_last / number(tokens), tokens);
 }
 
 void ServeMetrics::ended(EndReason reason, const OutputTimes& times) {
@@ -124,6 +126,11 @@ void ServeMetrics::delivered(double seconds) {
 void ServeMetrics::answered(int status) {
   const std::lock_guard lock(mutex_);
   ++answers_[status];
+}
+
+void ServeMetrics::serves(ModelCard card) {
+  const std::lock_guard lock(mutex_);
+  card_ = std::move(card);
 }
 
 std::string ServeMetrics::text() const {

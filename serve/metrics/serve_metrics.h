@@ -1,15 +1,19 @@
 // What a server counts, as /metrics shows it: vLLM's names, which dashboards and routers read, and nodewright_graph_*
-// for what only explicit graphs have. docs/serving.md lists them.
+// for what only explicit graphs have. docs/serving.md lists them. /live shows the same to the server's own page.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/engine.h"
 #include "serve/metrics/metric_text.h"
+#include "serve/metrics/model_card.h"
+#include "serve/metrics/recent_times.h"
 
 namespace nodewright {
 
@@ -38,11 +42,24 @@ class ServeMetrics {
   // Told by the delivery thread: from a step's tokens until their events wait for their sockets.
   void delivered(double seconds);
 
-  // Told by the server.
+  // Told by the server. `card`: of the model, once it is there.
   void answered(int status);
+  void serves(ModelCard card);
 
   // The page, in Prometheus's text format 0.0.4.
   std::string text() const;
+
+  // The same as JSON for the page's live view: counters since the start, gauges, and times of the last ten seconds.
+  //   {"seconds", "state", "model": null or {"name", "device", "weights", "numerics", "mode", "tuning", "context",
+  //    "rows", "chat", "tokenizer"}, "requests": {"running", "waiting", "preemptions", "refused", "ended": {reason:
+  //    n}}, "tokens": {"prompt", "generated", "drafted", "accepted_drafts"}, "pages": {"all", "owned", "cached",
+  //    "tokens"}, "prefix_cache": {"asked", "found"}, "memory": {"weights", "state", "graphs", "pages"}, "graphs":
+  //    {"count", "build_ms", "padded_rows", "buckets": [rows of those with a plan],
+  //               "launches": [{"bucket", "form", "steps", "rows", "exact"}], "fallbacks": [{"reason", "steps"}]},
+  //    "recent": {"window_s", "first_token": times, "between_tokens": times}}
+  // "seconds" is the server's age; times are {"count", "median_ms", "p99_ms"}, null without any. Memory is in bytes,
+  // "asked" and "found" in tokens of prompts. `state`: a word for whether calls are taken.
+  std::string live_json(std::string_view state) const;
 
  private:
   // Of the engine when it was seen last.
@@ -61,13 +78,16 @@ class ServeMetrics {
   void add_graphs(MetricText& out) const;
 
   std::string model_name_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
+  std::optional<ModelCard> card_;
   Seen seen_;
   std::map<std::string, int64_t, std::less<>> ends_;  // by vLLM's finish reasons
   std::map<int, int64_t> answers_;                    // by status
   int64_t refused_ = 0;
   Histogram first_token_, between_tokens_, per_token_, whole_, queued_, prefill_, decode_, inference_;
   Histogram prompt_tokens_, generation_tokens_, step_tokens_, step_seconds_, delivery_;
+  RecentTimes recent_first_, recent_between_;
 };
 
 }  // namespace nodewright

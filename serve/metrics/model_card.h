@@ -1,0 +1,21 @@
+// What runs behind a server, in words and numbers for a reader: told once, when the model is there. A value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nodewright {
+
+struct ModelCard {
+  std::string name;                       // of answers
+  std::string device;                     // "NVIDIA H100 80GB HBM3"
+  std::string weights;                    // elements of the weights on the device: "bf16"
+  std::string numerics, mode, tuning;     // the words of the command line
+  int64_t context = 0;                    // tokens of the longest sequence
+  int64_t rows = 0;                       // outputs computed at once
+  std::vector<int> buckets;               // rows of the graphs whose plans can be shown, ascending
+  bool chats = false, tokenizes = false;  // there is a chat template, a tokenizer
+};
+
+}  // namespace nodewright
