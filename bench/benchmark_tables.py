@@ -1,5 +1,7 @@
 """The tables of docs/benchmarks.md: which file of bench/results feeds which table. Each row ends with card, date, commit
 and file."""
+import statistics
+
 import measurements as m
 
 LLAMA, GEMMA, LLAMA_3B, QWEN = "Llama-3.2-1B", "Gemma-3-1B", "Llama-3.2-3B", "Qwen3-4B"
@@ -242,6 +244,42 @@ def arriving(results):
                      f"{line['prompt_tokens_per_s']['median']:.0f}", percent(line["share_of_alone"]), *origin(results(name))])
     return table(["decoders", "prompt tokens", "between tokens before, ms", "while the prompt runs", "worst gap",
                   "prompt tokens/s", "of the prompt alone", *ORIGIN], rows)
+
+
+HTTP = "2026-11-26-h100-http.json"
+
+
+def http_medians(results):
+    """{concurrency: (engine, http)}, each with the medians of its turns."""
+    by_rows = {}
+    for line in results.lines(HTTP):
+        if line["what"] != "crowd":
+            by_rows.setdefault(line["concurrency"], {"engine": [], "http": []})[line["what"]].append(line)
+
+    def medians(lines):
+        return {"tokens_per_s": statistics.median(line["tokens_per_s"] for line in lines),
+                "between_ms": statistics.median(line["between_tokens_ms"]["median"] for line in lines),
+                "between_p99_ms": statistics.median(line["between_tokens_ms"]["p99"] for line in lines),
+                "first_ms": statistics.median(line["first_token_ms"]["median"] for line in lines)}
+
+    return {rows: (medians(kinds["engine"]), medians(kinds["http"])) for rows, kinds in by_rows.items()}
+
+
+def crowd_cores(results):
+    """Cores of the threads that write, of 512 streams at 200 tokens/s each, from what they took at the measured rate."""
+    line, = [one for one in results.lines(HTTP) if one["what"] == "crowd"]
+    return line, (line["cpu_s"]["http"] + line["cpu_s"]["delivery"]) / line["output_tokens"] * 512 * 200
+
+
+def http(results):
+    rows = []
+    for streams, (engine, served) in http_medians(results).items():
+        rows.append([str(streams), f"{engine['tokens_per_s']:.0f}", f"{served['tokens_per_s']:.0f}",
+                     f"{100 * (served['tokens_per_s'] / engine['tokens_per_s'] - 1):+.1f} %", ms(engine["between_ms"]),
+                     ms(served["between_ms"]), ms(engine["between_p99_ms"]), ms(served["between_p99_ms"]),
+                     *origin(results(HTTP))])
+    return table(["streams", "engine, tokens/s", "through HTTP", "difference", "engine, ms between tokens", "through HTTP",
+                  "engine, 99th percentile", "through HTTP", *ORIGIN], rows)
 
 
 def start(results):
