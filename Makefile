@@ -2,7 +2,7 @@
 #   make build    the program, build/nodewright; `cmake --install build --prefix DIR` installs it
 #   make demo     a story told by the embedded model
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
-#   make check-page  what a reader does with the page of `nodewright graph --format html`, in a headless Chromium
+#   make check-page  the pages of `nodewright graph --format html` and of `nodewright serve`, in a headless Chromium
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
@@ -90,6 +90,7 @@ check-page: build
 	[ -x build/page-venv/bin/python ] || python3 -m venv build/page-venv
 	build/page-venv/bin/python -m pip install --quiet 'playwright>=1.40'
 	build/page-venv/bin/python tests/page/check_page.py
+	build/page-venv/bin/python tests/serve/page/check_page.py
 
 dist: build
 	cmake/make_dist.sh build

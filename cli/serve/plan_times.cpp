@@ -15,7 +15,10 @@ namespace {
 constexpr int64_t kTimedContext = 1024;  // as `bench nodes` has it
 
 // A page of this number and below is in the cache of every layer.
-int64_t pages_of_each_layer(const StepSlots& slots) { return std::min(slots.cache().pages(0), slots.cache().pages(1)); }
+int64_t pages_of_each_layer(const StepSlots& slots) {
+  const int64_t pages = slots.cache().pages(0), side = slots.cache().pages(1);
+  return side == 0 ? pages : std::min(pages, side);  // a model may have no layers of the second kind
+}
 
 // A step of `rows` sequences that attend to `context` keys each, launched once: later launches of the graph read the
 // same inputs.

@@ -1,0 +1,44 @@
+// What /live tells before there is an engine and after outputs have ended. With an engine: tests/serve/page.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/metrics/serve_metrics.h"
+
+namespace nodewright {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(LiveJson, BeforeThereIsAModelItsStateIsTold) {
+  const ServeMetrics metrics("demo");
+  const Json live = Json::parse(metrics.live_json("loading"));
+  EXPECT_EQ(live["state"], "loading");
+  EXPECT_TRUE(live["model"].is_null());
+  EXPECT_EQ(live["requests"]["running"], 0);
+  EXPECT_EQ(live["graphs"]["buckets"], Json::array());
+  EXPECT_TRUE(live["recent"]["between_tokens"]["median_ms"].is_null());
+}
+
+TEST(LiveJson, TheCardAndTimesAreThoseThatWereTold) {
+  ServeMetrics metrics("demo");
+  metrics.serves(
+      {.name = "dem\xff", .device = "a card", .context = 4096, .rows = 64, .buckets = {1, 2}, .chats = true});
+  metrics.first_token(0.5);
+  metrics.more_tokens(0.004, 2);  // two tokens of one step
+  metrics.more_tokens(0.008, 1);
+  metrics.ended(EndReason::cancelled, {.tokens = 4});
+  const Json live = Json::parse(metrics.live_json("ready"));
+  EXPECT_EQ(live["model"]["name"], "dem\xEF\xBF\xBD");  // no bytes that are no text
+  EXPECT_EQ(live["model"]["device"], "a card");
+  EXPECT_EQ(live["model"]["context"], 4096);
+  EXPECT_TRUE(live["model"]["chat"]);
+  EXPECT_FALSE(live["model"]["tokenizer"]);
+  EXPECT_EQ(live["graphs"]["buckets"], Json({1, 2}));
+  EXPECT_EQ(live["requests"]["ended"]["abort"], 1);
+  EXPECT_EQ(live["recent"]["first_token"], Json({{"count", 1}, {"median_ms", 500.0}, {"p99_ms", 500.0}}));
+  EXPECT_EQ(live["recent"]["between_tokens"], Json({{"count", 3}, {"median_ms", 2.0}, {"p99_ms", 8.0}}));
+}
+
+}  // namespace
+}  // namespace nodewright

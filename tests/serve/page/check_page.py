@@ -1,0 +1,453 @@
+# The page of `nodewright serve` in a headless Chromium, which `make check-page` installs: what a user does with it. First
+# every planted fault must be found, then none may be left.
+#   check_page.py [--screenshots DIR]    also takes the pictures of docs/images (fonts: Inter, JetBrains Mono)
+#   NODEWRIGHT_CHROMIUM                  the browser (default: chromium on the path)
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+
+from playwright.sync_api import sync_playwright
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from page_server import PageServer, model_without_template  # noqa: E402
+
+TIMEOUT_MS = 15000  # of a step that should be there at once, on a machine busy with other work
+KEY = "secret"
+REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (401|400)")  # the browser's own words
+MARKUP = "<img src=/x.png onerror='document.title=1'><b>bold</b> </script> & \u20ac"
+
+
+class Check:
+    """Visits a server's page, with `plant` done to its files, and notes what is not as it should be."""
+
+    def __init__(self, browser, servers, plant=None, timeout_ms=TIMEOUT_MS):
+        self.browser, self.servers, self.plant, self.timeout_ms = browser, servers, plant, timeout_ms
+        self.faults, self.bodies, self.context = [], [], None
+
+    def visit(self, server="demo", scheme="light", size=(1280, 800), refusals=False, **more):
+        self.close()
+        self.server = self.servers[server]
+        self.context = self.browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **more)
+        self.bodies, self.refusals = [], refusals
+        self.page = self.open_page()
+        self.page.goto(self.server.address + "/", timeout=TIMEOUT_MS)
+
+    def open_page(self):
+        page = self.context.new_page()
+        self.context.set_default_timeout(self.timeout_ms)
+        self.context.on("request", lambda request: self.expect(request.url.startswith((self.server.address + "/", "blob:")),
+                                                               "asks for " + request.url))
+        page.on("request", lambda request: self.bodies.append(request.post_data_json) if request.method == "POST" else None)
+        page.on("console", lambda line: self.expect(self.refusals and REFUSED.match(line.text), "console: " + line.text))
+        page.on("pageerror", lambda error: self.expect(False, "script error: %s" % error))
+        if self.plant:
+            name, old, new = self.plant
+            page.route("**/" + name, lambda route: self.fulfil(route, old, new))
+        return page
+
+    def fulfil(self, route, old, new):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace(old, new))
+
+    def close(self):
+        if self.context:
+            self.context.close()
+        self.context = None
+
+    def expect(self, holds, fault):
+        if not holds:
+            self.faults.append(fault)
+
+    def expect_equal(self, wanted, found, what):
+        self.expect(wanted == found, "%s: %r, not %r" % (what, found, wanted))
+
+    def turn(self, index=-1):
+        return self.page.locator("#turns .turn").nth(index)
+
+    def text(self, index=-1):
+        return self.turn(index).locator(".text").inner_text()
+
+    def wait_answered(self, turns=None):
+        """Until the last turn's answer has ended, and there are so many turns."""
+        if turns is not None:
+            self.page.wait_for_function("n => document.querySelectorAll('#turns .turn').length === n", arg=turns)
+        self.page.wait_for_selector("#turns[aria-busy=false]")
+
+    def say(self, text, turns=None):
+        self.page.fill("#prompt", text)
+        self.page.press("#prompt", "Enter")
+        self.wait_answered(turns)
+
+    def set(self, **values):
+        for name, value in values.items():
+            self.page.fill("#" + name, str(value))
+
+    def answer_with(self, tokens):
+        """Answers have so many tokens, whatever the model and the settings want."""
+        def go_on(route):
+            body = {**route.request.post_data_json, "ignore_eos": True, "max_tokens": tokens}
+            route.continue_(post_data=json.dumps(body))
+        self.page.route("**/v1/chat/completions", go_on)
+
+
+def check_chat(check):
+    check.visit(permissions=["clipboard-read", "clipboard-write"])
+    check.set(system="Be kind.", max_tokens=12, temperature=0, top_p=0.9, top_k=40, min_p=0.01, seed=7, stop_strings="zzz\nyyy")
+    check.page.fill("#prompt", "Tell me")
+    check.page.press("#prompt", "Shift+Enter")
+    check.page.type("#prompt", "a story")
+    check.expect_equal("Tell me\na story", check.page.input_value("#prompt"), "after Shift+Enter")
+    check.page.press("#prompt", "Enter")
+    check.wait_answered(2)
+    check.expect_equal("", check.page.input_value("#prompt"), "the message after it was sent")
+    first, note = check.text(), check.turn().locator(".note").inner_text()
+    check.expect(len(first) > 5, "the answer is %r" % first)
+    check.expect(re.search(r"^\d+ tokens · [\d.]+ tokens/s · first after [\d.]+ ms · prompt \d+", note), "the note is " + note)
+    body = check.bodies[-1]
+    wanted = {"max_tokens": 12, "temperature": 0, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "seed": 7, "stop": ["zzz", "yyy"],
+              "stream": True, "model": "demo", "stream_options": {"include_usage": True},
+              "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Tell me\na story"}]}
+    check.expect_equal(wanted, body, "the call's body")
+    check.say("And then?", 4)
+    check.expect_equal([("system", "Be kind."), ("user", "Tell me\na story"), ("assistant", first), ("user", "And then?")],
+                       [(one["role"], one["content"]) for one in check.bodies[-1]["messages"]], "the second turn's messages")
+    second = check.text()
+    check.page.click("text=Regenerate")
+    check.wait_answered(4)
+    check.expect_equal(second, check.text(), "the same question, greedily")
+    check.expect_equal(check.bodies[-2], check.bodies[-1], "the body of a second try")
+    check.page.evaluate("() => navigator.clipboard.writeText('')")
+    check.turn(1).locator("text=Copy").click()
+    check.page.wait_for_selector("text=Copied")
+    check.expect_equal(first, check.page.evaluate("navigator.clipboard.readText()"), "the copied answer")
+    check.page.click("#clear")
+    check.expect_equal(0, check.page.locator("#turns .turn").count(), "turns after New")
+
+
+def check_markup(check):
+    """A model may say anything: it is text."""
+    check.visit()
+    chunk = {"choices": [{"index": 0, "delta": {"content": MARKUP}, "finish_reason": None}]}
+    events = "data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk, ensure_ascii=False)
+    check.page.route("**/v1/chat/completions", lambda route: route.fulfill(
+        status=200, headers={"Content-Type": "text/event-stream"}, body=events))
+    check.say(MARKUP, 2)
+    for index in (0, 1):
+        check.expect_equal(MARKUP, check.text(index), "markup in turn %d" % index)
+    check.expect_equal(0, check.page.locator("#turns img, #turns b").count(), "elements that a model made")
+
+
+def check_errors(check):
+    check.visit(refusals=True)
+    check.set(temperature=-1)
+    check.say("Hello", 2)
+    body = {"messages": [{"role": "user", "content": "Hello"}], "temperature": -1}
+    told = check.page.evaluate("body => fetch('/v1/chat/completions', {method: 'POST', body: JSON.stringify(body)}).then(a => a.json())", body)
+    check.expect(told["error"]["message"] in check.turn().inner_text(), "the error is " + check.turn().inner_text())
+    check.set(temperature=0, max_tokens=5)
+    check.page.click("text=Regenerate")
+    check.wait_answered(2)
+    check.expect(len(check.text()) > 0, "nothing came after the error was mended")
+    events = 'data: {"error": {"message": "the engine has failed", "type": "InternalServerError", "param": null, "code": 500}}\n\n'
+    check.page.route("**/v1/chat/completions", lambda route: route.fulfill(
+        status=200, headers={"Content-Type": "text/event-stream"}, body=events))
+    check.say("Again", 4)
+    check.expect("the engine has failed" in check.turn().inner_text(), "an error inside a stream is not shown")
+
+
+def check_stop(check):
+    for press in ("button", "Escape"):
+        check.visit()
+        check.answer_with(tokens=900)
+        before = check.server.live()["requests"]["ended"]["abort"]
+        check.page.fill("#prompt", "A long story")
+        check.page.press("#prompt", "Enter")
+        check.page.wait_for_function("() => document.querySelector('.turn.assistant .text')?.textContent.length > 20")
+        if press == "Escape":
+            check.page.keyboard.press("Escape")
+        else:
+            check.page.click("#stop")
+        check.wait_answered(2)
+        live = check.server.live_when(lambda live: live["requests"]["running"] == 0 and live["requests"]["ended"]["abort"] > before)
+        check.expect_equal((0, before + 1), (live["requests"]["running"], live["requests"]["ended"]["abort"]),
+                           "running and cancelled calls after " + press)
+        note = check.turn().locator(".note").inner_text()
+        check.expect("stopped" in note, "the note after %s is %s" % (press, note))
+        check.expect(len(check.text()) > 20, "what had come is gone")
+        check.page.unroute("**/v1/chat/completions")
+        check.set(max_tokens=4)
+        check.say("Go on", 4)
+        check.expect(len(check.text()) > 0, "nothing can be asked after a stop")
+
+
+def check_settings(check):
+    check.visit()
+    values = {"system": "Be brief.\n\u20ac", "temperature": "0.5", "top_p": "0.9", "top_k": "40", "min_p": "0.1", "max_tokens": "9",
+              "seed": "3", "stop_strings": "a\nb", "api_key": "k"}
+    check.set(**values)
+    check.page.click("text=Completion")
+    check.page.reload()
+    found = {name: check.page.input_value("#" + name) for name in values}
+    check.expect_equal(values, found, "settings after a reload")
+    check.expect_equal("true", check.page.get_attribute("[data-mode=completion]", "aria-pressed"), "the mode after a reload")
+    check.page.click("#reset")
+    check.page.reload()
+    check.expect_equal({""}, {check.page.input_value("#" + name) for name in values}, "settings after a reset")
+    check.page.click("#settings-button")
+    check.expect(not check.page.is_visible("#settings"), "the settings do not close")
+
+
+def check_completion(check):
+    check.visit("plain")
+    check.page.wait_for_selector("[data-mode=chat]:disabled")
+    check.expect_equal("true", check.page.get_attribute("[data-mode=completion]", "aria-pressed"), "completions without a template")
+    check.set(max_tokens=8, temperature=0)
+    check.say("Once upon a time", 2)
+    check.expect_equal("Once upon a time", check.bodies[-1].get("prompt"), "the prompt of a completion")
+    check.expect("messages" not in check.bodies[-1], "a completion has messages")
+    told = check.server.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
+    check.expect_equal(told["choices"][0]["text"].strip(), check.text().strip(), "the completion")
+
+
+def check_live(check):
+    check.visit()
+    check.page.click("#live-tab")
+    check.page.wait_for_selector("#card dd")
+    card = check.page.inner_text("#card")
+    for words in ("demo", "1,024 tokens", "8 outputs at once", "bf16", "models/demo"):
+        check.expect(words in card, "the card lacks " + words)
+    before = int(figure(check, "Generated").replace(",", ""))
+    check.server.post("/v1/completions", {"prompt": ["Once", "The", "A"], "max_tokens": 40, "ignore_eos": True})
+    check.page.wait_for_function(
+        """before => [...document.querySelectorAll('#now div')].some(pair => pair.firstChild.textContent === 'Generated' &&
+           Number(pair.lastChild.textContent.replaceAll(',', '')) >= before + 120)""", arg=before)
+    live = check.server.live()
+    check.expect(figure(check, "Between tokens, median").endswith("ms"), "no time between tokens")
+    check.expect(float(figure(check, "Tokens/s")) > 0, "tokens/s does not move")
+    rows = check.page.locator("#launches tr")
+    steps = {launch["bucket"]: launch for launch in live["graphs"]["launches"]}
+    for bucket in live["graphs"]["buckets"]:
+        row = rows.filter(has=check.page.locator("th", has_text=re.compile("^%d$" % bucket)))
+        check.expect_equal(1, row.count(), "rows of bucket %d" % bucket)
+        check.expect_equal("{:,}".format(steps[bucket]["steps"] if bucket in steps else 0), row.locator("td").nth(1).inner_text(),
+                           "launches of bucket %d" % bucket)
+    check.expect(check.page.evaluate("""() => { const canvas = document.getElementById('timeline');
+        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const style = getComputedStyle(canvas).getPropertyValue('--rate').trim();
+        const [r, g, b] = style.match(/\\w\\w/g).map(hex => parseInt(hex, 16));
+        let found = 0;
+        for (let i = 0; i < data.length; i += 4)
+            found += data[i + 3] > 150 && Math.abs(data[i] - r) < 40 && Math.abs(data[i + 1] - g) < 40 && Math.abs(data[i + 2] - b) < 40;
+        return found; }""") > 10, "the time line is not drawn")
+    check.expect("tokens/s" in check.page.get_attribute("#timeline", "aria-label"), "the time line has no words")
+
+
+def figure(check, name):
+    """Of the live view, by its name."""
+    return check.page.locator("#live-view .figures div").filter(
+        has=check.page.locator("dt", has_text=re.compile("^%s$" % re.escape(name)))).locator("dd").inner_text()
+
+
+def check_plan(check):
+    check.visit()
+    check.page.click("#live-tab")
+    check.page.wait_for_selector("#launches a")
+    with check.context.expect_page() as opened:
+        check.page.click('#launches a[href="/plan?bucket=8"]')
+    plan = opened.value
+    plan.on("console", lambda line: check.expect(False, "console of the plan: " + line.text))
+    plan.wait_for_selector("#rows .row")
+    check.expect("b8" in plan.inner_text("h1"), "the plan's page is of " + plan.inner_text("h1"))
+
+
+def check_key(check):
+    check.visit("locked", refusals=True)
+    check.page.wait_for_selector("#notice:not([hidden])")
+    check.expect("API key" in check.page.inner_text("#notice"), "no word of the key: " + check.page.inner_text("#notice"))
+    check.expect_equal("api_key", check.page.evaluate("document.activeElement.id"), "the focus where a key is wanted")
+    check.page.keyboard.type(KEY)
+    check.page.keyboard.press("Tab")
+    check.page.wait_for_selector("#model-facts:not(:empty)")
+    check.page.wait_for_selector("#notice", state="hidden")
+    check.set(max_tokens=4)
+    check.say("Hello", 2)
+    check.expect(len(check.text()) > 0 and check.turn().locator(".error").count() == 0, "no answer with the key")
+    check.page.click("#live-tab")
+    with check.context.expect_page() as opened:
+        check.page.locator("#launches a").first.click()
+    opened.value.wait_for_selector("#rows .row")
+    check.expect(KEY not in opened.value.url, "the key is in a link")
+
+
+def check_keys(check):
+    """Everything without a mouse."""
+    check.visit()
+    check.answer_with(tokens=900)
+    keys = check.page.keyboard
+    check.page.wait_for_selector("#model-facts:not(:empty)")
+    check.expect_equal("prompt", check.page.evaluate("document.activeElement.id"), "the focus at first")
+    keys.type("Hello")
+    keys.press("Enter")
+    check.page.wait_for_function("() => document.querySelector('.turn.assistant .text')?.textContent.length > 5")
+    keys.press("Escape")
+    check.wait_answered(2)
+    check.expect_equal("prompt", check.page.evaluate("document.activeElement.id"), "the focus after a stop")
+    order = []
+    for _ in range(24):
+        keys.press("Tab")
+        order.append(check.page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    wanted = ["send", "system", "temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "stop_strings", "api_key", "reset"]
+    check.expect_equal(wanted, [one for one in order if one in wanted][:len(wanted)], "the order of Tab")
+    check.expect("Regenerate" in order and "clear" in order and "settings-button" in order, "Tab does not reach all: %s" % order)
+    check.page.focus("#chat-tab")
+    keys.press("ArrowRight")
+    check.expect(check.page.is_visible("#live-view") and not check.page.is_visible("#chat-view"), "an arrow does not open Live")
+    check.page.wait_for_selector("#launches a")
+    keys.press("Tab")
+    keys.press("Tab")
+    check.expect("Plan" in check.page.evaluate("document.activeElement.textContent"), "Tab does not reach the plans")
+    unnamed = check.page.evaluate("""() => [...document.querySelectorAll('button, input, textarea, a, canvas')].filter(
+        one => !(one.labels?.length || one.textContent.trim() || one.getAttribute('aria-label'))).map(one => one.outerHTML)""")
+    check.expect_equal([], unnamed, "controls without a name")
+
+
+def check_sizes(check):
+    grounds = {}
+    for scheme in ("light", "dark"):
+        check.visit(scheme=scheme, size=(380, 720))
+        check.page.wait_for_selector("#model-facts:not(:empty)")
+        check.expect(not check.page.is_visible("#settings"), "the settings are open at 380 px")
+        check.answer_with(tokens=8)
+        check.page.fill("#prompt", "wide" * 60)
+        check.page.press("#prompt", "Enter")
+        check.wait_answered(2)
+        for view in ("chat", "settings", "live"):
+            if view == "settings":
+                check.page.click("#settings-button")
+                check.expect(check.page.is_visible("#api_key"), "the settings do not open at 380 px")
+            if view == "live":
+                check.page.click("#live-tab")
+                check.page.wait_for_selector("#launches a")
+            wide = check.page.evaluate("""() => [...document.querySelectorAll('body *')].filter(one => !one.closest('.wide') &&
+                one.getBoundingClientRect().right > 381 && one.offsetParent).map(one => one.tagName + '.' + one.className + '#' + one.id)""")
+            check.expect_equal([], wide, "wider than 380 px in %s" % view)
+        grounds[scheme] = check.page.evaluate("getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color")
+    check.expect(grounds["light"] != grounds["dark"], "dark looks like light")
+    for scheme, colours in grounds.items():
+        ground, ink = (sum(map(int, one.split(",")[:3])) for one in re.findall(r"rgb\(([^)]*)\)", colours))
+        check.expect((ground > ink) == (scheme == "light") and abs(ground - ink) > 500, "%s is %s" % (scheme, colours))
+
+
+STEPS = {"chat": check_chat, "markup": check_markup, "errors": check_errors, "stop": check_stop, "settings": check_settings,
+         "completion": check_completion, "live": check_live, "plan": check_plan, "key": check_key, "keys": check_keys,
+         "sizes": check_sizes}
+
+
+def faults_of(check, only=None):
+    """A step that the page does not survive is one fault more."""
+    for name, step in STEPS.items():
+        if only not in (None, name):
+            continue
+        try:
+            step(check)
+        except Exception as error:  # a locator that finds nothing within its time
+            check.faults.append("%s: %s" % (name, str(error).splitlines()[0]))
+        check.close()
+    return check.faults
+
+
+# The file, what is broken in it, what replaces it, the step that must then find a fault, and a word of it.
+PLANTED = [
+    ("start.js", "start_chat();", "start_chat(); console.log('left over');", "settings", "left over"),
+    ("start.js", "start_tabs();", "start_tabs(); new Image().src = 'http://localhost:9/x.png';", "settings", "console|asks for"),
+    ("chat.js", "turn.body.append(text);", "turn.body.innerHTML += text;", "markup", "markup|elements"),
+    ("chat.js", "running?.abort();", "", "stop", "Timeout|cancelled|stopped"),
+    ("chat.js", 'if (event.key === "Escape") stop();', "", "keys", "Timeout|focus"),
+    ("chat.js", "|| event.shiftKey", "", "chat", "Shift.Enter|Timeout"),
+    ("chat.js", "clock.first ||= clock.last", "clock.first = clock.last", "chat", "the note is"),
+    ("chat.js", 'role: one.role, content', 'role: "user", content', "chat", "second turn's messages"),
+    ("chat.js", "remove_turn(last);", "", "chat", "Timeout"),
+    ("chat.js", "await copy(turn.text);", "", "chat", "copied answer"),
+    ("api.js", "if (chunk.error)", "if (false)", "errors", "inside a stream"),
+    ("api.js", "${error.message}`, status", "`, status", "errors", "the error is"),
+    ("settings.js", '"seed"]', "]", "chat", "body"),
+    ("settings.js", "localStorage.setItem(kStored, JSON.stringify(values));", "", "settings", "after a reload"),
+    ("settings.js", 'if (!can) show_mode("completion");', "", "completion", "without a template"),
+    ("live.js", "setTimeout(() => poll({ told, failed }), kEveryMs)", "0", "live", "Timeout"),
+    ("live.js", "draw_timeline(by_id", "void (by_id", "live", "time line"),
+    ("live.js", "whole(launch.steps)", "whole(launch.steps + 1)", "live", "launches of"),
+    ("live.js", "`/plan?bucket=${bucket}`", "`/plan?bucket=1`", "plan", "Timeout|is of"),
+    ("live.js", '(ticket ? `', '(false ? `', "key", "Timeout|console"),
+    ("page.html", '<label for="seed">seed</label>', "", "keys", "without a name"),
+    ("page.html", 'id="temperature"', 'id="temperature" tabindex="1"', "keys", "order of Tab"),
+    ("page.css", "@media (prefers-color-scheme: dark)", "@media print", "sizes", "dark"),
+    ("page.css", "overflow-wrap: anywhere; }\n.turn.user", "}\n.turn.user", "sizes", "wider than"),
+]
+
+
+def plant_for(name, old, new):
+    return ("" if name == "page.html" else name, old, new)
+
+
+def find_browser():
+    found = os.environ.get("NODEWRIGHT_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if not found:
+        sys.exit("check_page: no chromium on the path; NODEWRIGHT_CHROMIUM may name one")
+    return found
+
+
+def take_screenshots(browser, servers, folder):
+    check = Check(browser, servers)
+    check.visit(size=(1100, 680))
+    check.set(temperature=0.8, seed=11, max_tokens=120)
+    check.say("Tell me a story about a fox.", 2)
+    check.say("Tell me one about a boat.", 4)
+    check.page.screenshot(path=os.path.join(folder, "serve-chat.png"))
+    check.visit(size=(1100, 900), scheme="dark")
+    check.page.click("#live-tab")
+    for count in (1, 3, 8, 6, 2, 5):
+        check.server.post("/v1/completions", {"prompt": ["Once upon a time"] * count, "max_tokens": 400, "ignore_eos": True})
+    check.page.wait_for_timeout(1500)
+    check.page.screenshot(path=os.path.join(folder, "serve-live.png"))
+    check.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--screenshots")
+    parser.add_argument("--only", choices=STEPS, help="one step, without planted faults")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        plain = stack.enter_context(model_without_template())
+        servers = {"demo": stack.enter_context(PageServer()),
+                   "plain": stack.enter_context(PageServer("--max-context", "256", model=plain)),
+                   "locked": stack.enter_context(PageServer("--max-context", "256", "--api-key", KEY))}
+        for server in servers.values():
+            server.wait_ready()
+        playwright = stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        print("check_page: Chromium %s" % browser.version)
+        missed, planted = [], [] if options.only else PLANTED
+        for name, old, new, step, words in planted:
+            text = servers["demo"].get("/" if name == "page.html" else "/" + name)[2]
+            assert old in text, (name, old)
+            found = faults_of(Check(browser, servers, plant_for(name, old, new), timeout_ms=3000), step)
+            caught = [fault for fault in found if re.search(words, fault)]
+            print("planted %-58s %s" % (old[:58].replace("\n", " "), "found: " + caught[0][:90] if caught else "NOT FOUND %s" % found))
+            missed += [] if caught else [old]
+        faults = faults_of(Check(browser, servers), options.only)
+        for fault in faults:
+            print("fault: " + fault)
+        if options.screenshots:
+            take_screenshots(browser, servers, options.screenshots)
+        browser.close()
+    print("check_page: %d faults, %d of %d planted faults found" % (len(faults), len(planted) - len(missed), len(planted)))
+    return 1 if faults or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
