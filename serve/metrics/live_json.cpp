@@ -35,36 +35,40 @@ LiveJson json_of_times(const RecentTimes& times, RecentTimes::Clock::time_point 
 }  // namespace
 
 std::string ServeMetrics::live_json(std::string_view state) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);  // the engine's thread waits for it: what takes time is done with copies
+  const Seen seen = seen_;
+  const std::optional<ModelCard> card = card_;
+  const auto ends = ends_;
+  const int64_t refused = refused_;
+  const RecentTimes first = recent_first_, between = recent_between_;
+  lock.unlock();
   const auto now = RecentTimes::Clock::now();
   LiveJson live{{"seconds", std::chrono::duration<double>(now - started_).count()},
                 {"state", state},
-                {"model", card_ ? json_of_card(*card_) : LiveJson()}};
-  live["requests"] = {{"running", seen_.running},
-                      {"waiting", seen_.waiting},
-                      {"preemptions", seen_.preemptions},
-                      {"refused", refused_},
-                      {"ended", ends_}};
-  live["tokens"] = {{"prompt", seen_.stats.prompt_tokens},
-                    {"generated", seen_.stats.output_tokens},
-                    {"drafted", seen_.stats.drafted},
-                    {"accepted_drafts", seen_.stats.accepted_drafts}};
-  live["pages"] = {{"all", seen_.pages},
-                   {"owned", seen_.owned_pages},
-                   {"cached", seen_.cached_pages},
-                   {"tokens", seen_.page_tokens}};
-  live["prefix_cache"] = {{"asked", seen_.pool.prompt_tokens}, {"found", seen_.pool.found_tokens}};
-  live["memory"] = {{"weights", seen_.memory.weights},
-                    {"state", seen_.memory.state},
-                    {"graphs", seen_.memory.graphs},
-                    {"pages", seen_.memory.pages}};
-  live["graphs"] = json_of_graphs(seen_.stats);
-  live["graphs"]["count"] = seen_.graphs;
-  live["graphs"]["build_ms"] = seen_.graph_build_ms;
-  live["graphs"]["buckets"] = card_ ? LiveJson(card_->buckets) : LiveJson::array();
+                {"model", card ? json_of_card(*card) : LiveJson()}};
+  live["requests"] = {{"running", seen.running},
+                      {"waiting", seen.waiting},
+                      {"preemptions", seen.preemptions},
+                      {"refused", refused},
+                      {"ended", ends}};
+  live["tokens"] = {{"prompt", seen.stats.prompt_tokens},
+                    {"generated", seen.stats.output_tokens},
+                    {"drafted", seen.stats.drafted},
+                    {"accepted_drafts", seen.stats.accepted_drafts}};
+  live["pages"] = {
+      {"all", seen.pages}, {"owned", seen.owned_pages}, {"cached", seen.cached_pages}, {"tokens", seen.page_tokens}};
+  live["prefix_cache"] = {{"asked", seen.pool.prompt_tokens}, {"found", seen.pool.found_tokens}};
+  live["memory"] = {{"weights", seen.memory.weights},
+                    {"state", seen.memory.state},
+                    {"graphs", seen.memory.graphs},
+                    {"pages", seen.memory.pages}};
+  live["graphs"] = json_of_graphs(seen.stats);
+  live["graphs"]["count"] = seen.graphs;
+  live["graphs"]["build_ms"] = seen.graph_build_ms;
+  live["graphs"]["buckets"] = card ? LiveJson(card->buckets) : LiveJson::array();
   live["recent"] = {{"window_s", RecentTimes::kWindow.count()},
-                    {"first_token", json_of_times(recent_first_, now)},
-                    {"between_tokens", json_of_times(recent_between_, now)}};
+                    {"first_token", json_of_times(first, now)},
+                    {"between_tokens", json_of_times(between, now)}};
   return live.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }
 

@@ -49,7 +49,8 @@ class ServeMetrics {
   // The page, in Prometheus's text format 0.0.4.
   std::string text() const;
 
-  // The same as JSON for the page's live view: counters since the start, gauges, and times of the last ten seconds.
+  // The same as JSON for the page's live view: counters since the start, gauges, and times of the last ten seconds
+  // (recent_times.h: no more than the last 4096).
   //   {"seconds", "state", "model": null or {"name", "device", "weights", "numerics", "mode", "tuning", "context",
   //    "rows", "chat", "tokenizer"}, "requests": {"running", "waiting", "preemptions", "refused", "ended": {reason:
   //    n}}, "tokens": {"prompt", "generated", "drafted", "accepted_drafts"}, "pages": {"all", "owned", "cached",

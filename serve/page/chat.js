@@ -2,7 +2,7 @@
 import { stream_of } from "./api.js";
 import { api_key, mode, request_fields, system_prompt } from "./settings.js";
 
-const turns = [];     // {role: user, assistant, prompt or completion; text; element, body, note, tools}
+const turns = [];     // {role: user, assistant, prompt or completion; text, of it `shown` letters; element, body, note, tools}
 let running = null;   // the AbortController of the answer that is coming
 let model = null;     // the name to call it by
 
@@ -17,7 +17,7 @@ function element(tag, properties = {}, ...children) {
 }
 
 function add_turn(role, text) {
-  const turn = { role, text };
+  const turn = { role, text, shown: text.length, frame: 0 };
   turn.body = element("div", { className: "text", textContent: text });
   turn.note = element("p", { className: "note" });
   turn.tools = element("div", { className: "tools" });
@@ -117,13 +117,13 @@ async function fill(turn) {
       const choice = chunk.choices?.[0];
       if (!choice) continue;
       const text = choice.delta ? choice.delta.content : choice.text;
-      if (choice.delta?.tool_calls) follow(() => add_text(turn, JSON.stringify(choice.delta.tool_calls, null, 2)));
+      if (choice.delta?.tool_calls) add_text(turn, JSON.stringify(choice.delta.tool_calls, null, 2));
       if (choice.finish_reason) end = end_words[choice.finish_reason] ?? choice.finish_reason;
       if (typeof text !== "string" || choice.delta?.role && text === "") continue;
       clock.last = performance.now();
       clock.first ||= clock.last;
       ++tokens;
-      follow(() => add_text(turn, text));
+      add_text(turn, text);
     }
   } catch (error) {
     if (error.name === "AbortError") {
@@ -135,14 +135,24 @@ async function fill(turn) {
     }
   }
   running = null;
+  show_text(turn);
   const speed = speed_of(clock, usage ? usage.completion_tokens : tokens, usage);
   if (!turn.failed) follow(() => { turn.note.textContent = [speed, end].filter(Boolean).join(" · "); });
   show_tools();
 }
 
+// Tokens come faster than frames: what came since the last frame is shown at once.
 function add_text(turn, text) {
   turn.text += text;
-  turn.body.append(text);  // a text node: never markup
+  turn.frame ||= requestAnimationFrame(() => show_text(turn));
+}
+
+function show_text(turn) {
+  cancelAnimationFrame(turn.frame);
+  turn.frame = 0;
+  if (turn.shown === turn.text.length) return;
+  follow(() => turn.body.append(turn.text.slice(turn.shown)));  // a text node: never markup
+  turn.shown = turn.text.length;
 }
 
 function regenerate() {

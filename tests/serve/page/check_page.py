@@ -333,7 +333,8 @@ def check_sizes(check):
                 check.page.click("#live-tab")
                 check.page.wait_for_selector("#launches a")
             wide = check.page.evaluate("""() => [...document.querySelectorAll('body *')].filter(one => !one.closest('.wide') &&
-                one.getBoundingClientRect().right > 381 && one.offsetParent).map(one => one.tagName + '.' + one.className + '#' + one.id)""")
+                (one.getBoundingClientRect().right > 381 || (one.clientWidth > 0 && one.tagName === 'DIV' && one.scrollWidth > one.clientWidth)) &&
+                one.offsetParent).map(one => one.tagName + '.' + one.className + '#' + one.id)""")
             check.expect_equal([], wide, "wider than 380 px in %s" % view)
         grounds[scheme] = check.page.evaluate("getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color")
     check.expect(grounds["light"] != grounds["dark"], "dark looks like light")
@@ -364,7 +365,7 @@ def faults_of(check, only=None):
 PLANTED = [
     ("start.js", "start_chat();", "start_chat(); console.log('left over');", "settings", "left over"),
     ("start.js", "start_tabs();", "start_tabs(); new Image().src = 'http://localhost:9/x.png';", "settings", "console|asks for"),
-    ("chat.js", "turn.body.append(text);", "turn.body.innerHTML += text;", "markup", "markup|elements"),
+    ("chat.js", "turn.body.append(turn.text.slice(turn.shown))", "turn.body.innerHTML = turn.text", "markup", "markup|elements"),
     ("chat.js", "running?.abort();", "", "stop", "Timeout|cancelled|stopped"),
     ("chat.js", 'if (event.key === "Escape") stop();', "", "keys", "Timeout|focus"),
     ("chat.js", "|| event.shiftKey", "", "chat", "Shift.Enter|Timeout"),
@@ -403,7 +404,7 @@ def find_browser():
 def take_screenshots(browser, servers, folder):
     check = Check(browser, servers)
     check.visit(size=(1100, 680))
-    check.set(temperature=0.8, seed=11, max_tokens=120)
+    check.set(temperature=0.8, seed=11, max_tokens=60)
     check.say("Tell me a story about a fox.", 2)
     check.say("Tell me one about a boat.", 4)
     check.page.screenshot(path=os.path.join(folder, "serve-chat.png"))
