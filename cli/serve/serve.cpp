@@ -116,15 +116,20 @@ int serve(ServeOptions options) {
   ServedModel model = served_model(options, config, tokenizer);
   ServeMetrics metrics(model.names.front());
   EngineLoop loop(metrics, {.most_open = static_cast<size_t>(options.most_open)});
+  std::atomic<Server*> listening = nullptr;
   const Shutdown shutdown(
       std::chrono::seconds(options.shutdown_timeout),
       [&] {
-        if (loop.admission() == Admission::loading) std::_Exit(0);  // nobody was served
+        if (loop.admission() == Admission::loading) {  // nobody was served
+          if (Server* server = listening) server->stop();
+          std::_Exit(0);
+        }
         fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
         loop.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
       },
       [&] { loop.abort(); });
   Server server(options.server, loop, metrics);
+  listening = &server;
   const std::string address = address_of(options.server.http, server.port());
   fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address, options.session.model.string());
 

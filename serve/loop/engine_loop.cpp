@@ -90,10 +90,6 @@ void EngineLoop::run(Engine& engine) {
     advanced = engine.advance();
     note_admissions(engine);
     give_updates(engine);
-    if (const auto now = Clock::now(); now - seen_ >= kSeenEvery || outputs_.empty()) {
-      metrics_.see(engine);
-      seen_ = now;
-    }
     if (engine.pipeline().mode() == PipelineMode::failed) {
       const auto probe = engine.submit({.prompt = {0}, .max_tokens = 1});  // refused: the reason is the failure's
       end_all(probe.reason);
@@ -199,6 +195,11 @@ void EngineLoop::give_updates(Engine& engine) {
   if (!ends.empty()) {
     const std::lock_guard lock(mutex_);
     open_ -= ends.size();
+  }
+  // Before the delivery: whoever has its answer finds itself counted.
+  if (const auto now = Clock::now(); now - seen_ >= kSeenEvery || !ends.empty() || outputs_.empty()) {
+    metrics_.see(engine);
+    seen_ = now;
   }
   std::map<Listener*, size_t> places;
   std::vector<Delivery::Parcel> parcels;

@@ -15,7 +15,8 @@ LONG = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 300, "igno
 
 class Start(unittest.TestCase):
     def test_while_it_loads_it_is_healthy_and_not_ready_and_sigterm_ends_it_at_once(self):
-        with tempfile.TemporaryDirectory() as empty, Server("--api-key", "k", wait=False, NODEWRIGHT_CACHE=empty) as server:
+        with tempfile.TemporaryDirectory() as empty, Server("--api-key", "k", "--uds", empty + "/socket", wait=False,
+                                                            NODEWRIGHT_CACHE=empty, TMPDIR=empty) as server:
             # Kernels that nobody has compiled take seconds.
             self.assertEqual((200, 503), (server.get("/health").status, server.get("/ready").status))
             self.assertIn("vllm:num_requests_running", server.get("/metrics").body.decode())
@@ -27,6 +28,7 @@ class Start(unittest.TestCase):
             self.assertEqual(0, server.stop())
             self.assertLess(time.monotonic() - begun, 5)
             self.assertNotIn("ready", "\n".join(filter(None, server.lines)))
+            self.assertFalse(os.path.exists(server.path), "the socket's file is left")
 
 
 class Key(unittest.TestCase):
@@ -104,12 +106,13 @@ class Ends(unittest.TestCase):
         self.assertEqual(0, server.process.wait(timeout=END_S))
 
     def test_a_second_signal_ends_a_stream_with_an_error(self):
-        with Server() as server:
-            first, response = self.streaming(server, max_tokens=1000)
-            server.process.send_signal(signal.SIGTERM)
-            server.line(r"nodewright: draining ", END_S)
-            server.process.send_signal(signal.SIGINT)
-            self.assert_aborted(server, first, response)
+        for signals in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)):
+            with Server() as server:
+                first, response = self.streaming(server, max_tokens=1000)
+                server.process.send_signal(signals[0])
+                server.line(r"nodewright: draining ", END_S)
+                server.process.send_signal(signals[1])
+                self.assert_aborted(server, first, response)
 
     def test_without_patience_the_first_signal_does(self):
         with Server("--shutdown-timeout", "0") as server:

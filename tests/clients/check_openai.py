@@ -237,19 +237,30 @@ class Errors(unittest.TestCase):
         with self.assertRaises(openai.AuthenticationError):
             client.with_options(api_key="other").models.list()
 
+    def test_an_error_within_a_stream_is_raised(self):
+        with Server("--shutdown-timeout", "0") as ending:
+            other = openai.OpenAI(base_url=url(ending) + "/v1", api_key="none", max_retries=0, timeout=60)
+            stream = iter(other.completions.create(model="demo", prompt=STORY, max_tokens=900, stream=True,
+                                                   extra_body={"ignore_eos": True}))
+            next(stream)
+            ending.stop()
+            with self.assertRaises(openai.APIError) as caught:
+                list(stream)
+            self.assertEqual("ServiceUnavailableError", caught.exception.type)
+
     def test_a_429_is_tried_again_after_retry_after(self):
-        holder, _ = server_busy()
-        with holder:
+        with busy():
             patient = client.with_options(max_retries=30)
             tried = patient.completions.with_raw_response.create(model="demo", prompt=STORY, max_tokens=1, n=4)
         self.assertGreater(int(tried.retries_taken), 0)
 
 
-def server_busy():
-    """Holds 8 of 8 outputs for a moment: the stream, which ends by itself, and its first chunk."""
+def busy():
+    """A stream that holds 8 of 8 outputs for a moment, and has begun."""
     stream = client.completions.create(model="demo", prompt=STORY, max_tokens=60, n=8, stream=True,
                                        extra_body={"ignore_eos": True})
-    return stream, next(iter(stream))
+    next(iter(stream))
+    return stream
 
 
 if __name__ == "__main__":

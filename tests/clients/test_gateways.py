@@ -44,7 +44,7 @@ def parse(text):
         sample = SAMPLE.fullmatch(line)
         assert sample, line
         name, labels, value = sample.groups()
-        assert current is not None and name in [current.name + end for end in SUFFIXES[current.kind]], line
+        assert current is not None and name in [current.name + end for end in SUFFIXES.get(current.kind, ())], line
         found = dict(LABEL.findall(labels or ""))
         assert (name, tuple(sorted(found.items()))) not in seen, line
         seen.add((name, tuple(sorted(found.items()))))
@@ -74,6 +74,22 @@ def scrape():
     return parse(answer.body.decode())
 
 
+class Parser(unittest.TestCase):
+    """That the parser above would see what is wrong."""
+
+    def test_planted_faults_are_found(self):
+        good = ("# HELP a Count\n# TYPE a counter\na{x=\"1\"} 1\na{x=\"2\"} 2\n# HELP h Time\n# TYPE h histogram\n"
+                "h_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 1.5\nh_count 3\n")
+        self.assertEqual(2, parse(good)["a"].of(x="2"))
+        for right, wrong in (("a{x=\"2\"}", "a{x=\"1\"}"), ("# HELP a Count\n", ""), ("# TYPE a counter\n", ""),
+                             ("h_count 3", "h_count 4"), ("le=\"1\"} 2", "le=\"1\"} 5"), ("{x=\"1\"}", "{x=1}"), ("counter", "count"),
+                             ("h_sum 1.5\n", "a{x=\"3\"} 1\nh_sum 1.5\n"), ("h_count 3\n", "h_count 3\n# HELP a Count\n"),
+                             ("h_count 3\n", "h_count 3"), ("a{x=\"1\"} 1", "a{x=\"1\"} one")):
+            self.assertIn(right, good)
+            with self.assertRaises((AssertionError, ValueError), msg=wrong):
+                parse(good.replace(right, wrong, 1))
+
+
 class ModelServerProtocol(unittest.TestCase):
     def test_both_interfaces_answer(self):
         self.assertEqual(200, server.completions(model="demo", prompt=STORY, max_tokens=1).status)
@@ -86,7 +102,7 @@ class ModelServerProtocol(unittest.TestCase):
                 self.assertEqual("gauge", families["vllm:" + name].kind)
             return [families["vllm:" + name].of(model_name="demo", engine="0")
                     for name in ("num_requests_waiting", "num_requests_running", "kv_cache_usage_perc")]
-        self.assertEqual([0, 0, 0], gauges())
+        server.until(lambda: gauges() == [0, 0, 0])
         connection, response = server.begin("/v1/completions", prompt=STORY, n=5, max_tokens=900, ignore_eos=True, stream=True)
         response.readline()
         server.until(lambda: gauges()[:2] == [3, 2])
@@ -120,8 +136,8 @@ class ModelServerProtocol(unittest.TestCase):
                 finished_reason="length")
         before, before_counts, before_ends = numbers()
         server.completions(prompt=[0, 5, 6, 7], max_tokens=6, ignore_eos=True)
-        server.until(lambda: numbers()[2] == before_ends + 1)
-        after, counts, _ = numbers()
+        after, counts, ends = numbers()  # at once: who has the answer is counted
+        self.assertEqual(1, ends - before_ends)
         self.assertEqual([4, 6, 4, 0, 0], [after[name] - before[name] for name in names])
         self.assertEqual(5, counts["inter_token_latency_seconds"] - before_counts["inter_token_latency_seconds"])
         for name in histograms:
@@ -135,8 +151,10 @@ class Routers(unittest.TestCase):
             self.assertIsInstance(model[name], kind, name)
         self.assertIsNone(model["parent"])  # else it is an adapter
         self.assertEqual(200, server.get("/health").status)
-        samples = {name: value for family in scrape().values() for name, _, value in family.samples}
-        self.assertEqual(0, samples["vllm:num_requests_running"] + samples["vllm:num_requests_waiting"])
+
+        def samples():
+            return {name: value for family in scrape().values() for name, _, value in family.samples}
+        server.until(lambda: samples()["vllm:num_requests_running"] + samples()["vllm:num_requests_waiting"] == 0)
 
     def test_smg_finds_the_dialect_and_the_length_of_the_context(self):
         answer = server.get("/v1/models").json
