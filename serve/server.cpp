@@ -91,7 +91,12 @@ Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
   http_.start();
 }
 
-Server::~Server() { http_.stop(); }
+Server::~Server() { stop(); }
+
+void Server::stop() {
+  http_.stop();
+  workers_.stop();
+}
 
 void Server::serve(OpenAiApi& api) { api_ = &api; }
 

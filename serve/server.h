@@ -10,9 +10,9 @@
 
 #include "serve/api/openai_api.h"
 #include "serve/http/http_server.h"
-#include "serve/served_call.h"
 #include "serve/loop/engine_loop.h"
 #include "serve/metrics/serve_metrics.h"
+#include "serve/served_call.h"
 #include "serve/work_pool.h"
 
 namespace nodewright {
@@ -38,8 +38,9 @@ class Server {
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
   void stop_accepting() { http_.stop_accepting(); }
-  // Closes all connections.
-  void stop() { http_.stop(); }
+  // Closes all connections, and waits for the calls that are being read: afterwards nothing uses what serve() was
+  // given.
+  void stop();
 
  private:
   struct Asked {
