@@ -117,7 +117,12 @@ Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
   http_.start();
 }
 
-Server::~Server() { http_.stop(); }
+Server::~Server() { stop(); }
+
+void Server::stop() {
+  http_.stop();
+  workers_.stop();
+}
 
 void Server::serve(OpenAiApi& api, PlanPages plans) {
   plans_ = std::move(plans);

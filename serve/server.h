@@ -10,10 +10,10 @@
 
 #include "serve/api/openai_api.h"
 #include "serve/http/http_server.h"
-#include "serve/served_call.h"
 #include "serve/loop/engine_loop.h"
 #include "serve/metrics/serve_metrics.h"
 #include "serve/page/plan_pages.h"
+#include "serve/served_call.h"
 #include "serve/work_pool.h"
 
 namespace nodewright {
@@ -39,8 +39,9 @@ class Server {
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
   void stop_accepting() { http_.stop_accepting(); }
-  // Closes all connections.
-  void stop() { http_.stop(); }
+  // Closes all connections, and waits for the calls that are being read: afterwards nothing uses what serve() was
+  // given.
+  void stop();
 
  private:
   struct Asked {

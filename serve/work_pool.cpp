@@ -14,19 +14,23 @@ WorkPool::WorkPool(size_t threads, size_t most_waiting) : most_waiting_(most_wai
   }
 }
 
-WorkPool::~WorkPool() {
+WorkPool::~WorkPool() { stop(); }
+
+void WorkPool::stop() {
+  const std::lock_guard stopping(stopping_);
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
   came_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
 }
 
 bool WorkPool::post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
-    if (jobs_.size() >= most_waiting_) return false;
+    if (ended_ || jobs_.size() >= most_waiting_) return false;
     jobs_.push_back(std::move(job));
   }
   came_.notify_one();

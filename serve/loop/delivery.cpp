@@ -35,15 +35,23 @@ void Delivery::send(std::vector<Parcel> parcels) {
   came_.notify_one();
 }
 
+void Delivery::flush() {
+  std::unique_lock lock(mutex_);
+  emptied_.wait(lock, [&] { return parcels_.empty() && !delivers_; });
+}
+
 void Delivery::deliver() {
+  std::vector<Parcel> parcels;
   while (true) {
-    std::vector<Parcel> parcels;
     std::chrono::steady_clock::time_point oldest;
     {
       std::unique_lock lock(mutex_);
+      delivers_ = false;
+      if (parcels_.empty()) emptied_.notify_all();
       came_.wait(lock, [&] { return ended_ || !parcels_.empty(); });
       if (parcels_.empty()) return;
       parcels.swap(parcels_);
+      delivers_ = true;
       oldest = oldest_;
     }
     for (Parcel& parcel : parcels)
@@ -51,6 +59,7 @@ void Delivery::deliver() {
         parcel.to->updated(std::move(parcel.updates));
       else
         parcel.to->refused(parcel.refused);
+    parcels.clear();
     delivered_(std::chrono::duration<double>(std::chrono::steady_clock::now() - oldest).count());
   }
 }

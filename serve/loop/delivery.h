@@ -31,14 +31,17 @@ class Delivery {
   };
   // What one step gave. Never blocks for a listener.
   void send(std::vector<Parcel> parcels);
+  // Waits until what was sent before has been delivered, and let go of. From any thread but the delivery thread.
+  void flush();
 
  private:
   void deliver();
 
   std::function<void(double)> delivered_;
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable came_, emptied_;
   std::vector<Parcel> parcels_;
+  bool delivers_ = false;                         // parcels that are no longer in parcels_
   std::chrono::steady_clock::time_point oldest_;  // of parcels_
   bool ended_ = false;
   std::thread thread_;  // last: it uses all of the above

@@ -93,11 +93,13 @@ void EngineLoop::run(Engine& engine) {
     if (engine.pipeline().mode() == PipelineMode::failed) {
       const auto probe = engine.submit({.prompt = {0}, .max_tokens = 1});  // refused: the reason is the failure's
       end_all(probe.reason);
+      delivery_.flush();
       throw Error({.doing = "serve", .detail = probe.reason});
     }
   }
   while (engine.advance()) continue;
   metrics_.see(engine);
+  delivery_.flush();
 }
 
 bool EngineLoop::take_calls(Engine& engine, bool wait) {
@@ -250,10 +252,18 @@ void EngineLoop::end_all(const std::string& reason) {
     calls.swap(calls_);
     open_ = 0;
   }
+  const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
   for (const Call& call : calls)
-    for (const Submission& submission : call.submissions)
-      parcels.push_back({.to = submission.listener, .updates = {}, .refused = reason});
+    for (const Submission& submission : call.submissions) {
+      Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});
+      for (int k = 0; k < std::ssize(submission.asked.outputs); ++k) {
+        parcel.updates.push_back(
+            {.index = submission.first_index + k, .end = Resolution{.reason = EndReason::failed, .message = reason}});
+        metrics_.ended(EndReason::failed, {.whole = seconds(now - call.arrived),
+                                           .prompt_tokens = std::ssize(submission.asked.spec.prompt)});
+      }
+    }
   delivery_.send(std::move(parcels));
 }
 

@@ -59,8 +59,8 @@ class EngineLoop {
   void drain();
   void abort();
 
-  // Serves until drained, or until the engine fails: then throws Error with the engine's message, after every listener
-  // was told. On the engine's thread; once.
+  // Serves until drained, or until the engine fails: then throws Error with the engine's message. Either way every
+  // listener has been told, and nothing holds one, when it returns. On the engine's thread; once.
   void run(Engine& engine);
 
  private:

@@ -194,5 +194,53 @@ TEST_F(EngineLoopOnCpuDriver, AFailedCallOfTheDriverEndsEveryOutputAndTheLoop) {
   EXPECT_TRUE(late->ends().empty());
 }
 
+// Calls that the failure finds in the queue are failed, too: the engine has not refused them.
+TEST_F(EngineLoopOnCpuDriver, AFailureEndsCallsThatTheEngineHasNotSeen) {
+  const auto engine = this->engine();
+  const auto runs = std::make_shared<KeepingListener>(1);
+  std::vector<std::shared_ptr<KeepingListener>> queued;
+  {
+    EngineLoop loop(metrics_, {});
+    std::thread client([&] {
+      while (loop.admission() == Admission::loading) std::this_thread::yield();
+      submit(loop, submission(runs, 3, 100));
+      for (Admission admission = Admission::accepted; admission != Admission::failed;) {
+        const auto listener = std::make_shared<KeepingListener>(2);
+        admission = submit(loop, submission(listener, 3, 100, 2)).admission;
+        if (admission == Admission::accepted) queued.push_back(listener);
+        if (queued.size() == 3) loaded_.opened.interposer->fail_from(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+      }
+    });
+    EXPECT_NE(error_of([&] { loop.run(*engine); }), "");
+    client.join();
+    loaded_.opened.interposer->fail_none();
+    EXPECT_EQ(loop.open(), 0u);
+  }
+  for (const auto& listener : queued) {
+    EXPECT_TRUE(listener->refusals.empty()) << listener->refusals[0];
+    listener->expect_told();
+    EXPECT_EQ(listener->ends(1).at(0).reason, EndReason::failed);
+  }
+  const std::string ended = R"(finished_reason="error"} )" + std::to_string(1 + 2 * queued.size());
+  expect_words(metrics_.text(), {ended});
+}
+
+// What a listener refers to may go once run() has returned.
+TEST_F(EngineLoopOnCpuDriver, EveryListenerHasBeenToldWhenTheLoopReturns) {
+  const auto engine = this->engine();
+  const auto slow = std::make_shared<KeepingListener>(1);
+  slow->on_update = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  EngineLoop loop(metrics_, {});
+  std::thread client([&] {
+    while (loop.admission() == Admission::loading) std::this_thread::yield();
+    submit(loop, submission(slow, 3, 8));
+    loop.drain();
+  });
+  loop.run(*engine);
+  client.join();
+  slow->expect_told();
+  EXPECT_EQ(slow.use_count(), 1) << "the loop still has it";
+}
+
 }  // namespace
 }  // namespace nodewright
