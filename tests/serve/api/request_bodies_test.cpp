@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/schema_references.h"
+#include "serve/fields/schema_references.h"
 #include "tests/serve/api/fake_engine.h"
 
 namespace nodewright::test {
