@@ -7,15 +7,17 @@ cd "$(dirname "$0")/.."
 version=0.2.8
 sha256=8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80  # of the sdist, 2.7 MB
 place=build/xgrammar
+fixes=cmake/xgrammar_fixes.py
 
 main() {
-  local failed=1 partial
+  local failed=1 partial mark
   case ${1:-} in
     "") ;;
     --try) failed=0 ;;
     *) echo "usage: $0 [--try]" >&2; exit 2 ;;
   esac
-  [ "$(cat $place/nodewright-sha256 2>/dev/null)" != $sha256 ] || return 0
+  mark="$sha256 $(sha256sum <$fixes | cut -d' ' -f1)"
+  [ "$(cat $place/nodewright-mark 2>/dev/null)" != "$mark" ] || return 0
   echo "Fetching xgrammar $version into $place"
   mkdir -p build
   partial=$(mktemp -d build/xgrammar.XXXXXX)
@@ -33,7 +35,8 @@ main() {
   mkdir "$partial/source"
   tar -xzf "$partial/xgrammar-$version.tar.gz" -C "$partial/source" --strip-components=1 \
     xgrammar-$version/{cpp,include,3rdparty/picojson,3rdparty/dlpack/include,3rdparty/dlpack/LICENSE,LICENSE,NOTICE}
-  echo $sha256 >"$partial/source/nodewright-sha256"
+  python3 $fixes "$partial/source"
+  echo "$mark" >"$partial/source/nodewright-mark"
   rm -rf $place
   mv "$partial/source" $place
 }

@@ -63,7 +63,7 @@ class ContextFreeText {
   ContextFreeText& operator=(const ContextFreeText&) = delete;
 
   // Goes one token on. Throws Error where it may not come here, or where the grammar is so ambiguous that a step takes
-  // longer than a second.
+  // longer than 200 ms of the processor.
   void push(int32_t token);
   // The text is these tokens: goes back behind those that it has in common with the tokens so far, and on from there.
   void follow(std::span<const int32_t> tokens);

@@ -3,8 +3,9 @@
 #include <xgrammar/xgrammar.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <variant>
@@ -18,11 +19,19 @@ namespace {
 
 constexpr size_t kMostRuleBytes = size_t{256} << 10;
 constexpr int kCompilingThreads = 2;
-constexpr int kDeepestRules = 1000;   // xgrammar recurses over nested rules; its default, 10 000, needs more stack
-constexpr size_t kMostFailures = 64;  // that the compiler's cache holds
-constexpr auto kLongestStep = std::chrono::seconds(1);
+constexpr int kDeepestRules = 1000;      // xgrammar recurses over nested rules; its default, 10 000, needs more stack
+constexpr size_t kMostFailures = 64;     // that the compiler's cache holds
+constexpr size_t kMostUsed = 256;        // grammars that are found again without parsing
+constexpr int64_t kLongestStepMs = 200;  // of the processor, which all requests of an engine share
 
 thread_local std::string* warnings = nullptr;  // of the call of xgrammar that this thread is in
+
+// Of the processor that this thread has used: others do not count.
+int64_t thread_time_ms() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1000 + time.tv_nsec / 1'000'000;
+}
 
 [[noreturn]] void refuse_rules(const std::string& detail) {
   throw Error({.doing = "read grammar", .object = "rules", .detail = detail, .fault = Fault::usage});
@@ -77,6 +86,9 @@ xgrammar::Grammar parsed_rules(const std::string& rules) {
 
 class ContextFreeGrammar {
  public:
+  ContextFreeGrammar(xgrammar::CompiledGrammar made, std::shared_ptr<const GrammarVocabulary> words)
+      : compiled(std::move(made)), vocabulary(std::move(words)) {}
+
   xgrammar::CompiledGrammar compiled;
   std::shared_ptr<const GrammarVocabulary> vocabulary;
 };
@@ -85,7 +97,8 @@ struct ContextFreeCompiler::Parts {
   std::shared_ptr<const GrammarVocabulary> vocabulary;
   xgrammar::GrammarCompiler compiler;
   std::mutex mutex;
-  size_t failures = 0;  // in the compiler's cache
+  size_t failures = 0;                                                  // in the compiler's cache
+  std::map<std::string, std::weak_ptr<const ContextFreeGrammar>> used;  // by rules; at most kMostUsed
 };
 
 struct ContextFreeText::Place {
@@ -96,15 +109,13 @@ struct ContextFreeText::Place {
   bool has_mask = false;  // of the tokens so far
 
   // Throws where a step takes too long for those that share the engine's thread.
-  void check_time(std::chrono::steady_clock::time_point start) const {
-    const auto took = std::chrono::steady_clock::now() - start;
-    if (took > kLongestStep)
-      throw Error(
-          {.doing = "follow the grammar",
-           .detail = fmt::format("the step behind {} tokens took {} ms, and at most {} are allowed", tokens.size(),
-                                 std::chrono::duration_cast<std::chrono::milliseconds>(took).count(),
-                                 std::chrono::milliseconds(kLongestStep).count()),
-           .advice = "a grammar that is less ambiguous"});
+  void check_time(int64_t start_ms) const {
+    const int64_t took_ms = thread_time_ms() - start_ms;
+    if (took_ms > kLongestStepMs)
+      throw Error({.doing = "follow the grammar",
+                   .detail = fmt::format("the step behind {} tokens took {} ms, and at most {} are allowed",
+                                         tokens.size(), took_ms, kLongestStepMs),
+                   .advice = "a grammar that is less ambiguous"});
   }
 };
 
@@ -128,16 +139,28 @@ ContextFreeCompiler::ContextFreeCompiler(std::shared_ptr<const GrammarVocabulary
   const xgrammar::TokenizerInfo info(words, xgrammar::VocabType::RAW, std::nullopt, std::vector<int32_t>{});
   parts_.reset(new Parts{std::move(vocabulary),
                          xgrammar::GrammarCompiler(info, kCompilingThreads, true, static_cast<int64_t>(cache_bytes)),
+                         {},
+                         0,
                          {}});
 }
 
 ContextFreeCompiler::~ContextFreeCompiler() = default;
 
 std::shared_ptr<const ContextFreeGrammar> ContextFreeCompiler::compile(const std::string& rules) {
+  {
+    const std::lock_guard lock(parts_->mutex);
+    if (const auto found = parts_->used.find(rules); found != parts_->used.end())
+      if (auto grammar = found->second.lock()) return grammar;
+  }
   parsed_rules(rules);
   try {
     auto compiled = checked([&] { return parts_->compiler.CompileGrammar(rules); });
-    return std::make_shared<ContextFreeGrammar>(ContextFreeGrammar{std::move(compiled), parts_->vocabulary});
+    auto grammar = std::make_shared<const ContextFreeGrammar>(std::move(compiled), parts_->vocabulary);
+    const std::lock_guard lock(parts_->mutex);
+    if (parts_->used.size() >= kMostUsed)
+      std::erase_if(parts_->used, [](const auto& one) { return one.second.expired(); });
+    if (parts_->used.size() < kMostUsed) parts_->used[rules] = grammar;
+    return grammar;
   } catch (const Error&) {
     // A failure stays in the cache, and counts no bytes there.
     const std::lock_guard lock(parts_->mutex);
@@ -158,13 +181,13 @@ ContextFreeText::ContextFreeText(std::shared_ptr<const ContextFreeGrammar> gramm
 ContextFreeText::~ContextFreeText() = default;
 
 void ContextFreeText::push(int32_t token) {
-  const auto start = std::chrono::steady_clock::now();
+  const int64_t start_ms = thread_time_ms();
   // The vocabulary is asked first: xgrammar looks through all special ids, and warns.
   if (place_->grammar->vocabulary->bytes_of(token).empty() || !place_->matcher.AcceptToken(token))
     throw Error({.doing = "follow the grammar", .detail = fmt::format("token {} may not come here", token)});
   place_->tokens.push_back(token);
   place_->has_mask = false;
-  place_->check_time(start);
+  place_->check_time(start_ms);
 }
 
 void ContextFreeText::follow(std::span<const int32_t> tokens) {
@@ -180,7 +203,7 @@ void ContextFreeText::follow(std::span<const int32_t> tokens) {
 
 std::span<const uint32_t> ContextFreeText::mask() {
   if (place_->has_mask) return place_->mask;
-  const auto start = std::chrono::steady_clock::now();
+  const int64_t start_ms = thread_time_ms();
   int64_t words = std::ssize(place_->mask), stride = 1;
   DLTensor tensor{.data = place_->mask.data(),
                   .device = {kDLCPU, 0},
@@ -191,7 +214,7 @@ std::span<const uint32_t> ContextFreeText::mask() {
                   .byte_offset = 0};
   place_->matcher.FillNextTokenBitmask(&tensor);
   place_->has_mask = true;
-  place_->check_time(start);
+  place_->check_time(start_ms);
   return place_->mask;
 }
 

@@ -51,9 +51,10 @@ class RuleWriter {
     if (const size_t values = values_in(root_, 0); values > kMostSchemaValues)
       refuse_schema("#", fmt::format("it has {} values, and at most {} are taken", values, kMostSchemaValues));
     const std::string root = text_of(root_, "#", 0);
-    for (; !unwritten_.empty(); unwritten_.erase(unwritten_.begin())) {
-      const std::string path = unwritten_.begin()->first;
-      write_rule(references_.at(path), text_of(*unwritten_.begin()->second, path, 0));
+    while (!unwritten_.empty()) {
+      const auto [path, target] = *unwritten_.begin();
+      unwritten_.erase(unwritten_.begin());
+      write_rule(references_.at(path), text_of(*target, path, 0));
     }
     if (const std::string endless = endless_reference(root_); !endless.empty())
       refuse_schema("#", fmt::format("'$ref' \"{}\" is followed by endless texts alone", endless));

@@ -33,7 +33,11 @@ class Endings {
  public:
   explicit Endings(const PlaceJson& root) : root_(root) {
     collect(root, false);
-    for (; !unread_.empty(); unread_.erase(unread_.begin())) collect(targets_.at(*unread_.begin()), false);
+    while (!unread_.empty()) {
+      const std::string path = *unread_.begin();
+      unread_.erase(unread_.begin());
+      collect(targets_.at(path), false);
+    }
     for (bool grows = true; grows;) {
       grows = false;
       for (const auto& [path, target] : targets_)
