@@ -176,6 +176,32 @@ TEST(ContextFree, ExpressionsInRulesHoldTheTextsOfOurAutomaton) {
   EXPECT_GT(out, 1000);
 }
 
+// Byte for byte as our automaton reads classes of characters, in rules and in expressions.
+TEST(ContextFree, CharactersAreWellFormedUtf8) {
+  const auto words = single_bytes();
+  ContextFreeCompiler compiler(words);
+  for (const std::string set : {"[^a]", "[^\\u00e9]", "[\\u0700-\\uffff]", "[\\u00e9-\\u00ff]"}) {
+    Grammar grammar(words, set);
+    for (const std::string& rules : {"root ::= " + set, "root ::= Regex(" + rule_literal(set) + ")"}) {
+      const auto compiled = compiler.compile(rules);
+      // All of up to four bytes, but that the last ones are at the ends of their range.
+      const std::function<void(const std::string&, int32_t)> compare = [&](const std::string& text, int32_t state) {
+        ContextFreeText place(compiled);
+        place.follow(bytes_as_tokens(text));
+        std::vector<uint32_t> mask(8, 0);
+        place.add_allowed(mask);
+        ASSERT_EQ(mask, grammar.allowed(state)) << rules << " behind " << ::testing::PrintToString(text);
+        for (int32_t byte = 0; byte < 256; ++byte) {
+          const bool is_edge = text.empty() || byte == 0x80 || byte == 0x8f || byte == 0x90 || byte == 0x9f ||
+                               byte == 0xa0 || byte == 0xbf;
+          if (is_edge && has_bit(mask, byte)) compare(text + static_cast<char>(byte), grammar.after(state, byte));
+        }
+      };
+      compare("", grammar.start());
+    }
+  }
+}
+
 TEST(ContextFree, ATextThatGoesBackIsAsOneThatNeverWasThere) {
   const auto words = demo_words();
   ContextFreeCompiler compiler(words);
