@@ -24,6 +24,12 @@ struct GrammarPlace {
   }
 };
 
+void allow_ends(const std::vector<int32_t>& eos, std::span<uint32_t> allowed) {
+  for (const int32_t id : eos)
+    if (id >= 0 && static_cast<size_t>(id) / 32 < allowed.size())
+      allowed[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+}
+
 }  // namespace
 
 ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos) {
@@ -33,14 +39,26 @@ ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32
     while (place->tokens < outputs.size()) place->push(outputs[place->tokens]);
     const std::vector<uint32_t>& mask = place->grammar->allowed(place->state);
     std::ranges::copy(std::span(mask).first(std::min(mask.size(), allowed.size())), allowed.begin());
-    if (!place->grammar->is_complete(place->state)) return;
-    for (const int32_t id : place->eos)
-      if (id >= 0 && static_cast<size_t>(id) / 32 < allowed.size())
-        allowed[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+    if (place->grammar->is_complete(place->state)) allow_ends(place->eos, allowed);
   };
   options.ends = [place](int32_t token) -> std::optional<EndReason> {
     place->push(token);
     return place->grammar->is_final(place->state) ? std::optional(EndReason::complete) : std::nullopt;
+  };
+  return options;
+}
+
+ChoiceOptions constrained_to(std::shared_ptr<const ContextFreeGrammar> grammar, std::vector<int32_t> eos) {
+  const auto text = std::make_shared<ContextFreeText>(std::move(grammar));
+  ChoiceOptions options;
+  options.allow = [text, eos = std::move(eos)](std::span<const int32_t> outputs, std::span<uint32_t> allowed) {
+    text->follow(outputs);
+    text->add_allowed(allowed);
+    if (text->is_complete()) allow_ends(eos, allowed);
+  };
+  options.ends = [text](int32_t token) -> std::optional<EndReason> {
+    text->push(token);
+    return text->is_final() ? std::optional(EndReason::complete) : std::nullopt;
   };
   return options;
 }

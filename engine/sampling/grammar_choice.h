@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/sampling/choice_options.h"
+#include "text/grammar/context_free.h"
 #include "text/grammar/grammar.h"
 
 namespace nodewright {
@@ -17,5 +18,7 @@ namespace nodewright {
 // A request's masks and its end: of `eos` each is allowed exactly where the text is complete, and the request ends
 // where nothing else may follow. Fills `allow` and `ends`.
 ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos);
+// The same of a context-free grammar.
+ChoiceOptions constrained_to(std::shared_ptr<const ContextFreeGrammar> grammar, std::vector<int32_t> eos);
 
 }  // namespace nodewright

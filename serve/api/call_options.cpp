@@ -138,9 +138,9 @@ RequestJson choice_line(const RequestBody& body, const CallOptions& options, con
     line["temperature"] = model.config.generation.temperature.value_or(1.0);
   if (options.logprobs >= 0) line["logprobs"] = options.logprobs;
   if (options.scored_prompt() >= 0) line["prompt_logprobs"] = options.scored_prompt();
-  if (const std::optional<std::string> pattern = structure_of(body)) {
+  if (const std::optional<TextStructure> structure = structure_of(body)) {
     if (!options.allowed.empty()) throw not_supported("allowed_token_ids", "together with structured output");
-    line["regex"] = *pattern;
+    line[structure->field()] = structure->text;
   }
   return line;
 }

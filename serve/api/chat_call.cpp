@@ -27,7 +27,7 @@ void append_tool_call(std::string& out, const ToolCall& call, int64_t place) {
 ChatCall::ChatCall(CallParts parts, const ServedModel& model, const ToolChoice& tools)
     : ApiCall(std::move(parts), model),
       spelling_(model.tokenizer, options().tokens_as_ids),
-      form_(tools.form),
+      names_one_(tools.names_one),
       messages_(outputs(), Message{.text = ToolCallText(tools)}) {
   head_ = "data: ";
   append_head(head_, chunk_object());
@@ -35,8 +35,7 @@ ChatCall::ChatCall(CallParts parts, const ServedModel& model, const ToolChoice& 
 
 // The finish reason as calls of tools make it. A function that the request names ends with "stop", as at OpenAI.
 std::string_view ChatCall::reason_of(const Message& message, std::string_view finish_reason) const {
-  return finish_reason == "stop" && message.text.count() > 0 && form_ != ToolCallForm::named ? "tool_calls"
-                                                                                             : finish_reason;
+  return finish_reason == "stop" && message.text.count() > 0 && !names_one_ ? "tool_calls" : finish_reason;
 }
 
 // A piece is one chunk or, where it completes several calls, one for each. Where all of it may belong to a call, it

@@ -36,7 +36,7 @@ class ChatCall final : public ApiCall {
   std::string_view reason_of(const Message& message, std::string_view finish_reason) const;
 
   TokenSpelling spelling_;
-  ToolCallForm form_;
+  bool names_one_;                 // the request names the function to be called
   std::string head_;               // of every chunk
   std::vector<Message> messages_;  // by the index of the output
 };

@@ -66,11 +66,11 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
   ParsedCall call{parts_of(body, call_options(body, Endpoint::chat, model_), "chatcmpl-", request_id),
                   tool_choice_of(body, chat_prompts_.source())};
   RequestJson line = choice_line(body, call.parts.options, model_);
-  if (!call.tools.pattern.empty()) {
-    if (line.contains("regex") || !call.parts.options.allowed.empty())
+  if (const std::optional<TextStructure>& structure = call.tools.structure) {
+    if (line.contains("regex") || line.contains("grammar") || !call.parts.options.allowed.empty())
       throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one",
                         "tool_choice");
-    line["regex"] = call.tools.pattern;
+    line[structure->field()] = structure->text;
   }
   CallPrompt prompt{.tokens = chat_prompts_.tokens_of(body)};
   truncate(body, call.parts.options, model_, prompt.tokens);

@@ -5,15 +5,13 @@
 #include <string>
 
 #include "serve/api/request_body.h"
+#include "serve/fields/text_structure.h"
 
 namespace nodewright {
 
-// The expression (text/grammar/byte_pattern.h) that the whole text must match; nothing where the body asks for none.
-// Throws ApiError 400 naming the field for a schema or an expression beyond our subset, for json_object, grammars and
-// structural tags, which no expression is equal to, and for two of them.
-std::optional<std::string> structure_of(const RequestBody& body);
-
-// The expression of texts that follow the schema, which is a part of `field`. Throws ApiError 400.
-std::string schema_pattern(const RequestBody& body, const std::string& field, const RequestJson& schema);
+// What the whole text must follow; nothing where the body asks for none. Throws ApiError 400 naming the field for a
+// schema, an expression or a grammar that cannot be followed, and for two of them. json_object, grammars, structural
+// tags and recursive schemas need xgrammar, and are refused without it.
+std::optional<TextStructure> structure_of(const RequestBody& body);
 
 }  // namespace nodewright

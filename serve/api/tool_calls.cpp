@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "serve/api/call_id.h"
-#include "serve/api/structured_output.h"
 
 namespace nodewright {
 namespace {

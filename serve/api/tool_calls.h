@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "serve/api/request_body.h"
+#include "serve/fields/text_structure.h"
 
 namespace nodewright {
 
@@ -21,21 +22,23 @@ enum class ToolCallForm : uint8_t {
   none,    // not at all
   tagged,  // <tool_call>{"name", "arguments"}</tool_call> beside other text: Qwen, Hermes
   bare,    // {"name", "parameters"}; ... and nothing else: Llama-3
-  named,   // the whole text is the arguments of one function, which the request names
-  listed,  // the whole text is a list of {"name", "parameters"}: tool_choice required
+  named,   // the whole text is the arguments of one function, where the request forces one and the template shows none
+           // of the forms above
+  listed,  // the whole text is a list of {"name", "parameters"}, where it forces some
 };
 
 // What a request says.
 struct ToolChoice {
   ToolCallForm form = ToolCallForm::none;
-  std::vector<std::string> names;  // of functions; of form `named` one
-  bool parallel = true;            // more than one call is taken
-  std::string pattern;             // of forms named and listed: the expression that the text must match
+  std::vector<std::string> names;          // of functions; where the request names one, that one
+  bool names_one = false;                  // the request names the function to be called
+  bool parallel = true;                    // more than one call is taken
+  std::optional<TextStructure> structure;  // what the text must follow, where the request forces a call
 };
 
 // Of "tools", "tool_choice" and "parallel_tool_calls", for a template with this source. Throws ApiError 400: a tool
-// that is no function, a choice of a function that is not there, a template that knows no tools, or parameters that our
-// JSON schemas cannot force.
+// that is no function, a choice of a function that is not there, a template that knows no tools, or parameters that
+// cannot be forced.
 ToolChoice tool_choice_of(const RequestBody& body, const std::string& template_source);
 
 // Splits the text of one output. Holds back what may be a call until it is whole.

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "serve/api/structured_output.h"
 #include "serve/api/tool_calls.h"
+#include "serve/fields/text_structure.h"
 
 namespace nodewright {
 namespace {
@@ -30,8 +30,19 @@ RequestJson parameters_of(const RequestJson& tool) {
              : parameters;
 }
 
-// The function that tool_choice names, which is one of `choice`.
-void force_function(const RequestBody& body, const RequestJson& tools, const RequestJson& asked, ToolChoice& choice) {
+// As the models write them that these templates belong to.
+const CallShape kTaggedCalls{"", "<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n", ""};
+const CallShape kBareCalls{"", "{\"name\": ", ", \"parameters\": ", "}", "; ", ""};
+const CallShape kListedCalls{"[", "{\"name\": ", ", \"parameters\": ", "}", ", ", "]"};
+
+// The form that a template shows; none where it shows none that we know.
+ToolCallForm form_of(const std::string& template_source) {
+  if (template_source.find("<tool_call>") != std::string::npos) return ToolCallForm::tagged;
+  return template_source.find("\"parameters\"") != std::string::npos ? ToolCallForm::bare : ToolCallForm::none;
+}
+
+// The place among `choice.names` of the function that tool_choice names.
+size_t named_function(const RequestJson& asked, const ToolChoice& choice) {
   const RequestJson function = asked.value("function", RequestJson());
   const RequestJson name = function.is_object() ? function.value("name", RequestJson()) : RequestJson();
   if (!name.is_string())
@@ -41,23 +52,26 @@ void force_function(const RequestBody& body, const RequestJson& tools, const Req
   const auto place = std::ranges::find(choice.names, name.get_ref<const std::string&>());
   if (place == choice.names.end())
     throw bad_request(fmt::format("tool_choice names {}, which is not among tools", shown(name)), "tool_choice");
-  const RequestJson& tool = tools[static_cast<size_t>(place - choice.names.begin())];
-  choice.form = ToolCallForm::named;
-  choice.pattern = schema_pattern(body, "tool_choice", parameters_of(tool));
-  choice.names = {name.get<std::string>()};
+  return static_cast<size_t>(place - choice.names.begin());
 }
 
-void force_some(const RequestBody& body, const RequestJson& tools, ToolChoice& choice) {
-  RequestJson calls = RequestJson::array();
-  for (const RequestJson& tool : tools)
-    calls.push_back(
-        {{"type", "object"},
-         {"properties", {{"name", {{"const", tool["function"]["name"]}}}, {"parameters", parameters_of(tool)}}},
-         {"required", {"name", "parameters"}}});
-  RequestJson list{{"type", "array"}, {"items", {{"anyOf", calls}}}, {"minItems", 1}};
-  if (!choice.parallel) list["maxItems"] = 1;
-  choice.form = ToolCallForm::listed;
-  choice.pattern = schema_pattern(body, "tool_choice", list);
+// Forces a call of one of `tools`, in the form of the template.
+void force_calls(const RequestBody& body, const std::vector<RequestJson>& tools, ToolCallForm form,
+                 ToolChoice& choice) {
+  std::vector<CallableFunction> functions;
+  for (const RequestJson& tool : tools) functions.push_back({function_name(tool), parameters_of(tool)});
+  choice.form = form != ToolCallForm::none ? form : choice.names_one ? ToolCallForm::named : ToolCallForm::listed;
+  refusing(body, "tool_choice", [&] {
+    const bool only_one = choice.names_one || !choice.parallel;
+    if (choice.form == ToolCallForm::named)
+      choice.structure = structure_of_schema(functions.front().parameters);
+    else
+      choice.structure = structure_of_calls(functions,
+                                            form == ToolCallForm::tagged ? kTaggedCalls
+                                            : form == ToolCallForm::bare ? kBareCalls
+                                                                         : kListedCalls,
+                                            only_one);
+  });
 }
 
 }  // namespace
@@ -75,17 +89,18 @@ ToolChoice tool_choice_of(const RequestBody& body, const std::string& template_s
   if (asked != nullptr && *asked == "none") return choice;
   if (template_source.find("tools") == std::string::npos)
     throw not_supported("tools", "the model's chat template does not know them");
+  const ToolCallForm form = form_of(template_source);
   if (asked == nullptr || *asked == "auto") {
-    if (template_source.find("<tool_call>") != std::string::npos)
-      choice.form = ToolCallForm::tagged;
-    else if (template_source.find("\"parameters\"") != std::string::npos)
-      choice.form = ToolCallForm::bare;
-    else
+    if (form == ToolCallForm::none)
       throw not_supported("tools", "how the model's chat template has it call them is not known");
+    choice.form = form;
   } else if (*asked == "required") {
-    force_some(body, *tools, choice);
+    force_calls(body, *tools, form, choice);
   } else if (asked->is_object()) {
-    force_function(body, *tools, *asked, choice);
+    const size_t place = named_function(*asked, choice);
+    choice.names = {choice.names[place]};
+    choice.names_one = true;
+    force_calls(body, {(*tools)[place]}, form, choice);
   } else {
     throw bad_request(fmt::format("tool_choice is {}, expected none, auto, required or a function", shown(*asked)),
                       "tool_choice");

@@ -11,7 +11,7 @@
 
 #include "kernels_src/sampling/record_choice.h"
 #include "serve/fields/json_fields.h"
-#include "text/grammar/json_schema.h"
+#include "serve/fields/text_structure.h"
 
 namespace nodewright {
 
@@ -54,10 +54,9 @@ std::vector<std::string> stop_strings(const RequestJson& value) {
 RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<int32_t>& eos,
                                  const SamplingOptions& sampling) {
   RequestChoice choice;
-  const RequestJson *regex = line.find("regex"), *schema = line.find("json_schema");
-  if (regex != nullptr && schema != nullptr) throw std::invalid_argument("it has both regex and json_schema");
-  if (regex != nullptr) choice.options = constrained_to(grammar(string_of(*regex, line.name_of("regex"))), eos);
-  if (schema != nullptr) choice.options = constrained_to(grammar(json_schema_pattern(*schema)), eos);
+  if (const std::optional<TextStructure> structure = structure_of_line(line))
+    choice.options = structure->kind == TextStructure::Kind::rules ? constrained_to(context_free(structure->text), eos)
+                                                                   : constrained_to(grammar(structure->text), eos);
   ChoiceOptions& options = choice.options;
   const ChoiceOptions defaults = choice_of(sampling, config_.generation);
   options.repetition_penalty = defaults.repetition_penalty;
@@ -140,12 +139,25 @@ void ChoiceReader::read_bad_sequences(const RequestFields& line, ChoiceOptions& 
   }
 }
 
+// Under the mutex.
+std::shared_ptr<const GrammarVocabulary> ChoiceReader::vocabulary() {
+  if (!vocabulary_) vocabulary_ = std::make_shared<GrammarVocabulary>(tokenizer_for("a grammar"), config_.vocab);
+  return vocabulary_;
+}
+
+std::shared_ptr<const ContextFreeGrammar> ChoiceReader::context_free(const std::string& rules) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!compiler_) compiler_ = std::make_unique<ContextFreeCompiler>(vocabulary());
+  }
+  return compiler_->compile(rules);  // takes milliseconds, beside others
+}
+
 std::shared_ptr<Grammar> ChoiceReader::grammar(const std::string& pattern) {
   const std::lock_guard lock(mutex_);
   if (grammars_.size() >= kMostGrammars && !grammars_.contains(pattern)) grammars_.clear();  // requests keep theirs
-  if (!vocabulary_) vocabulary_ = std::make_shared<GrammarVocabulary>(tokenizer_for("a grammar"), config_.vocab);
   std::shared_ptr<Grammar>& made = grammars_[pattern];
-  if (!made) made = std::make_shared<Grammar>(vocabulary_, pattern);
+  if (!made) made = std::make_shared<Grammar>(vocabulary(), pattern);
   return made;
 }
 

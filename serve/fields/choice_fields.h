@@ -1,5 +1,5 @@
 // The fields of a request line that ask for more than temperature, min-p, top-k and top-p: penalties, logit_bias,
-// suppress_tokens, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema.
+// suppress_tokens, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema, grammar.
 #pragma once
 
 #include <map>
@@ -34,7 +34,9 @@ class ChoiceReader {
   RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling);
 
  private:
+  std::shared_ptr<const GrammarVocabulary> vocabulary();
   std::shared_ptr<Grammar> grammar(const std::string& pattern);
+  std::shared_ptr<const ContextFreeGrammar> context_free(const std::string& rules);
   void read_biases(const RequestFields& line, ChoiceOptions& options) const;
   void read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const;
   void add_defaults(const ChoiceOptions& defaults, ChoiceOptions& options) const;
@@ -45,6 +47,7 @@ class ChoiceReader {
   std::mutex mutex_;                                          // of what follows
   std::shared_ptr<const GrammarVocabulary> vocabulary_;       // made for the first grammar
   std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern; at most kMostGrammars
+  std::unique_ptr<ContextFreeCompiler> compiler_;             // made for the first rules
 };
 
 // "logprobs", and "prompt_logprobs", of a line's result, as JSON.

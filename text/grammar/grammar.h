@@ -32,6 +32,7 @@ class GrammarVocabulary {
     size_t shared = 0;  // first bytes in common with the word before
   };
   const std::vector<Word>& words() const { return words_; }  // sorted by their bytes
+  size_t columns() const { return place_.size(); }
   size_t mask_words() const { return mask_words_; }
   // The bytes of a token; empty where it is none of the words.
   std::string_view bytes_of(int32_t token) const;

@@ -11,7 +11,9 @@
 
 #include "runtime/error.h"
 #include "text/grammar/byte_pattern.h"
+#include "text/grammar/decimal_pattern.h"
 #include "text/grammar/integer_pattern.h"
+#include "text/grammar/string_formats.h"
 
 namespace nodewright {
 namespace {
@@ -36,6 +38,15 @@ class SchemaReader {
     std::string result = one_of(schema, place, depth);
     if (result.size() > kMostSchemaBytes) refuse(place, "its expression is longer than a million bytes");
     return result;
+  }
+
+  static std::string scalar(const SchemaJson& schema, const SchemaJson& type, const std::string& place) {
+    if (type == "string") return string(schema, place);
+    if (type == "integer") return integer(schema, place);
+    if (type == "number") return number(schema, place);
+    if (type == "boolean") return "(?:true|false)";
+    if (type == "null") return "null";
+    refuse(place, fmt::format("type {} is not known", type.dump()));
   }
 
  private:
@@ -84,21 +95,24 @@ class SchemaReader {
   std::string of_type(const SchemaJson& schema, const SchemaJson& type, const std::string& place, int depth) {
     if (type == "object") return object(schema, place, depth);
     if (type == "array") return array(schema, place, depth);
-    if (type == "integer" && !schema["type"].is_array()) return integer(schema, place);
-    allow_keys(schema, place, {"type", "minLength", "maxLength"});
-    if (type == "string") return fmt::format("\"{}{}\"", kCharacter, counts(schema, place, "minLength", "maxLength"));
-    if (!schema["type"].is_array()) allow_keys(schema, place, {"type"});
-    if (type == "integer") return integer_pattern({}, {});
-    if (type == "number") return std::string(kNumber);
-    if (type == "boolean") return "(?:true|false)";
-    if (type == "null") return "null";
-    refuse(place, fmt::format("type {} is not known", type.dump()));
+    allow_keys(schema, place,
+               schema["type"].is_array() ? std::set<std::string>{"type", "minLength", "maxLength"} : keys_of(type));
+    return scalar(schema, type, place);
+  }
+
+  static std::set<std::string> keys_of(const SchemaJson& type) {
+    if (type == "string") return {"type", "minLength", "maxLength", "format"};
+    if (type == "integer" || type == "number")
+      return {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+    return {"type"};
   }
 
   std::string object(const SchemaJson& schema, const std::string& place, int depth) {
     allow_keys(schema, place, {"type", "properties", "required", "additionalProperties"});
     if (schema.contains("additionalProperties") && schema["additionalProperties"] != false)
       refuse(place, "'additionalProperties' is not false");
+    if (!schema.contains("properties") && !schema.contains("additionalProperties"))
+      refuse(place, "an object without 'properties' may be any");
     const SchemaJson properties = schema.value("properties", SchemaJson::object());
     const SchemaJson required = schema.value("required", SchemaJson::array());
     if (!properties.is_object() || !required.is_array()) refuse(place, "'properties' or 'required' is of another type");
@@ -138,8 +152,40 @@ class SchemaReader {
     return least > 0 ? "\\[" + some + "\\]" : "\\[(?:" + some + ")?\\]";
   }
 
+  static std::string string(const SchemaJson& schema, const std::string& place) {
+    if (!schema.contains("format"))
+      return fmt::format("\"{}{}\"", kCharacter, counts(schema, place, "minLength", "maxLength"));
+    const SchemaJson& format = schema["format"];
+    for (const char* key : {"minLength", "maxLength"})
+      if (schema.contains(key)) refuse(place, fmt::format("'{}' is not supported beside 'format'", key));
+    const std::string pattern = format.is_string() ? string_format_pattern(format.get<std::string>()) : "";
+    if (pattern.empty())
+      refuse(place, fmt::format("'format' is {}, expected one of {}", format.dump(), known_string_formats()));
+    return "\"(?:" + pattern + ")\"";
+  }
+
+  static std::string number(const SchemaJson& schema, const std::string& place) {
+    std::optional<DecimalBound> ends[2];
+    // Of two bounds at one end the pattern must keep both.
+    const char* const keys[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
+    for (int end = 0; end < 2; ++end)
+      for (int excluded = 0; excluded < 2; ++excluded) {
+        const char* const key = keys[end][excluded];
+        if (!schema.contains(key)) continue;
+        const SchemaJson& value = schema[key];
+        if (ends[end]) refuse(place, fmt::format("'{}' is not supported beside '{}'", key, keys[end][0]));
+        if (value.is_number()) ends[end] = decimal_bound(value.dump(), excluded == 1);
+        if (!ends[end])
+          refuse(place, fmt::format("'{}' is {}, expected a number of at most 18 digits before and behind its point",
+                                    key, value.dump()));
+      }
+    if (!ends[0] && !ends[1]) return std::string(kNumber);
+    const std::string pattern = decimal_pattern(ends[0], ends[1]);
+    if (pattern.empty()) refuse(place, "no number is within its bounds");
+    return pattern;
+  }
+
   static std::string integer(const SchemaJson& schema, const std::string& place) {
-    allow_keys(schema, place, {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"});
     std::optional<int64_t> least = bound(schema, place, "minimum"), most = bound(schema, place, "maximum");
     if (const auto below = bound(schema, place, "exclusiveMinimum"))
       least = std::max(*below + 1, least.value_or(*below + 1));
@@ -178,6 +224,13 @@ class SchemaReader {
 };
 
 }  // namespace
+
+std::string json_scalar_pattern(const nlohmann::ordered_json& schema, const std::string& type,
+                                const std::string& place) {
+  return SchemaReader::scalar(schema, type, place);
+}
+
+std::string json_character_pattern() { return std::string(kCharacter); }
 
 std::string json_schema_pattern(const nlohmann::ordered_json& schema) { return SchemaReader().pattern(schema, "#", 0); }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/serve/api/fake_engine.h"
+#include "text/grammar/context_free.h"
 
 namespace nodewright::test {
 namespace {
@@ -284,21 +285,73 @@ TEST_F(ChatCalls, AFunctionThatIsNamedHasItsArgumentsForced) {
             {"tool_choice", {{"type", "function"}, {"function", {{"name", "weather"}}}}}};
   auto made = call(body);
   EXPECT_TRUE(FakeEngine(*made).submissions()[0].asked.outputs[0].choice.options.allow != nullptr);
-  Json choice = answer(body, R"({"city":"Rome"})")["choices"][0];
+  const std::string called = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Rome\"}}\n</tool_call>";
+  Json choice = answer(body, called)["choices"][0];
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"],
             (Json{{"name", "weather"}, {"arguments", R"({"city":"Rome"})"}}));
+  EXPECT_EQ(choice["message"]["content"], nullptr);
   EXPECT_EQ(choice["finish_reason"], "stop");
   body["tool_choice"] = "required";
-  choice = answer(body, R"([{"name":"weather","parameters":{"city":"Rome"}}])")["choices"][0];
+  choice = answer(body, called)["choices"][0];
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"city":"Rome"})");
-  EXPECT_EQ(joined(stream(*qwen_, body, R"([{"name":"weather","parameters":{"city":"Rome"}}])"))["calls"].size(), 1u);
+  EXPECT_EQ(joined(stream(*qwen_, body, called + "\n" + called))["calls"].size(), 2u);
+  const std::string bare = R"({"name": "weather", "parameters": {"city":"Rome"}})";
+  EXPECT_EQ(joined(stream(*llama_, body, bare + "; " + bare))["calls"].size(), 2u);
   body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "integer"}}}}}};
   EXPECT_EQ(error_of([&] { call(body); }).param(), "tool_choice");
   body.erase("response_format");
-  body["tools"][0]["function"]["parameters"]["properties"]["city"]["pattern"] = "a+";
+  body["tools"][0]["function"]["parameters"]["properties"]["city"]["not"] = Json::object();
   EXPECT_EQ(error_of([&] { call(body); }).param(), "tool_choice");
   body["tool_choice"] = {{"type", "function"}, {"function", nullptr}};
   EXPECT_EQ(error_of([&] { call(body); }).param(), "tool_choice");
+}
+
+// The first token that the grammar of `body` does not allow in `text`, from its beginning; -1: none. Its end must be
+// one.
+int64_t first_denied(ServedCase& served, const Json& body, const std::string& text) {
+  const auto made = served.api.chat(body.dump());
+  const ChoiceOptions options = std::move(made->submissions()[0].asked.outputs[0].choice.options);
+  const std::vector<int32_t> ids = served.ids(text);
+  for (size_t i = 0; i <= ids.size(); ++i) {
+    std::vector<uint32_t> mask(static_cast<size_t>(served.config.vocab + 31) / 32);
+    options.allow(std::span(ids).first(i), mask);
+    const int32_t token = i < ids.size() ? ids[i] : served.config.eos[0];
+    if ((mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) == 0) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+TEST_F(ChatCalls, AForcedCallHasTheFormOfTheModelAndArgumentsOfTheSchema) {
+  Json tree = Json::parse(R"({"type":"function","function":{"name":"plant","parameters":{"type":"object","properties":{
+    "trees":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["trees"],"$defs":{"tree":{"type":"object",
+    "properties":{"kind":{"type":"string","pattern":"[a-z]+"},"below":{"$ref":"#/$defs/tree"}},"required":["kind"]}}}}})");
+  Json body{{"messages", kUser}, {"tools", {kWeather, tree}}, {"tool_choice", "required"}};
+  const auto call_of = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  if (!has_context_free_grammars()) {
+    EXPECT_EQ(error_of([&] { call(body); }).param(), "tool_choice");
+    return;
+  }
+  const std::string weather = call_of("weather", R"({"city":"Rome"})");
+  const std::string planted = call_of("plant", R"({"trees":[{"kind":"oak","below":{"kind":"fir"}}]})");
+  EXPECT_EQ(first_denied(*qwen_, body, weather), -1);
+  EXPECT_EQ(first_denied(*qwen_, body, planted), -1);
+  EXPECT_EQ(first_denied(*qwen_, body, planted + "\n" + weather), -1);
+  EXPECT_EQ(first_denied(*qwen_, body, "Hello"), 0);
+  EXPECT_NE(first_denied(*qwen_, body, call_of("other", "{}")), -1);
+  EXPECT_NE(first_denied(*qwen_, body, call_of("plant", R"({"city":"Rome"})")), -1);
+  EXPECT_NE(first_denied(*qwen_, body, call_of("plant", R"({"trees":[{"kind":"OAK"}]})")), -1);
+  EXPECT_EQ(answer(body, planted)["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"],
+            R"({"trees":[{"kind":"oak","below":{"kind":"fir"}}]})");
+  body["parallel_tool_calls"] = false;
+  EXPECT_EQ(first_denied(*qwen_, body, planted), -1);
+  EXPECT_NE(first_denied(*qwen_, body, planted + "\n" + weather), -1);
+  EXPECT_EQ(first_denied(*llama_, body, R"({"name": "plant", "parameters": {"trees":[]}})"), -1);
+  body["tool_choice"] = {{"type", "function"}, {"function", {{"name", "plant"}}}};
+  EXPECT_NE(first_denied(*qwen_, body, weather), -1);
+  EXPECT_EQ(first_denied(*qwen_, body, planted), -1);
+  EXPECT_EQ(answer(body, planted)["choices"][0]["finish_reason"], "stop");
 }
 
 TEST_F(ChatCalls, ToolsThatCannotBeAreNamed) {

@@ -1,4 +1,4 @@
-#include "serve/api/schema_references.h"
+#include "serve/fields/schema_references.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,43 @@
+# xgrammar, the matcher of context-free grammars behind text/grammar/context_free.h: a static library of the sources that
+# cmake/fetch_xgrammar.sh puts into build/xgrammar, 110 s of one core. Without them the program refuses such grammars.
+set(NODEWRIGHT_XGRAMMAR "AUTO" CACHE STRING "Link xgrammar: ON, OFF, or AUTO: where build/xgrammar has its sources")
+set_property(CACHE NODEWRIGHT_XGRAMMAR PROPERTY STRINGS AUTO ON OFF)
+set(xgrammar ${PROJECT_SOURCE_DIR}/build/xgrammar)
+set(NODEWRIGHT_HAS_XGRAMMAR OFF)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/fetch_xgrammar.sh)
+if(NODEWRIGHT_XGRAMMAR STREQUAL "OFF")
+  return()
+endif()
+# Its last file written: a folder without it is another version, or half a copy.
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/fetch_xgrammar.sh wanted REGEX "^sha256=")
+string(REGEX REPLACE "^sha256=([0-9a-f]+).*" "\\1" wanted "${wanted}")
+file(SHA256 ${PROJECT_SOURCE_DIR}/cmake/xgrammar_fixes.py fixes)
+set(found)
+if(EXISTS ${xgrammar}/nodewright-mark)
+  file(STRINGS ${xgrammar}/nodewright-mark found)
+endif()
+if(NOT found STREQUAL "${wanted} ${fixes}")
+  if(NODEWRIGHT_XGRAMMAR STREQUAL "ON")
+    message(FATAL_ERROR "NODEWRIGHT_XGRAMMAR is ON, and build/xgrammar does not have the sources; run cmake/fetch_xgrammar.sh")
+  endif()
+  message(STATUS "No xgrammar in build/xgrammar: schemas and grammars beyond regular expressions are refused (make xgrammar)")
+  return()
+endif()
+
+set(NODEWRIGHT_HAS_XGRAMMAR ON)
+file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/converter_ext/*.cc ${xgrammar}/cpp/support/*.cc)
+add_library(nodewright_xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
+# Its messages come to us (context_free.cpp): it would write warnings to standard error.
+target_compile_definitions(nodewright_xgrammar PUBLIC XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0
+                           XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
+target_include_directories(nodewright_xgrammar SYSTEM PUBLIC ${xgrammar}/include ${xgrammar}/3rdparty/picojson
+                           ${xgrammar}/3rdparty/dlpack/include)
+target_compile_features(nodewright_xgrammar PRIVATE cxx_std_17)
+target_compile_options(nodewright_xgrammar PRIVATE -w -ffunction-sections -fdata-sections)
+if(NODEWRIGHT_SANITIZE STREQUAL "address")
+  target_compile_options(nodewright_xgrammar PRIVATE -fsanitize=address,undefined)
+elseif(NODEWRIGHT_SANITIZE STREQUAL "thread")
+  target_compile_options(nodewright_xgrammar PRIVATE -fsanitize=thread)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(nodewright_xgrammar PUBLIC Threads::Threads)

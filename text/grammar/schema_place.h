@@ -1,0 +1,28 @@
+// What the readers of JSON schemas share: references, kinds of keys, and whether a schema can hold at all.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace nodewright {
+
+// Throws Error (usage): the schema cannot be read at `place` because of `what`.
+[[noreturn]] void refuse_schema(const std::string& place, const std::string& what);
+
+// Keys that say nothing about a text.
+const std::set<std::string>& silent_schema_keys();
+
+// What the reference `path`, such as "#/$defs/node", leads to in `root`. Throws Error where that is nothing.
+const nlohmann::ordered_json& referred_schema(const nlohmann::ordered_json& root, const nlohmann::ordered_json& path,
+                                              const std::string& place);
+
+// Of the references that `root` reaches, one that only endless texts follow; empty where there is none.
+std::string endless_reference(const nlohmann::ordered_json& root);
+
+// Whether no text can follow two of `options`: their types differ, or their constants, or those of a property that each
+// of them requires. False where that cannot be told.
+bool are_disjoint(const nlohmann::ordered_json& root, const nlohmann::ordered_json& options);
+
+}  // namespace nodewright
