@@ -9,6 +9,7 @@
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer
 #   make bench    the benchmarks, on the GPU where there is one
+#   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
 #   make benchmarks-page  docs/benchmarks.md and README's table, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
@@ -19,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs check-page check-clients check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -40,12 +41,17 @@ demo: build
 	$(device_words)
 	$(PROGRAM) generate --model $(DEMO) --prompt "Once upon a time" --max-tokens 200 --stats "$${device[@]}"
 
+xgrammar:
+	cmake/fetch_xgrammar.sh
+
 docs:
 	cmake/install_missing.sh docs
 	python3 docs/reference/reference.py build/docs
 	echo build/docs/html/index.html
 
-test: test-tools everything
+test: test-tools
+	cmake/fetch_xgrammar.sh --try
+	$(MAKE) --no-print-directory everything
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	echo "Building runtime/ and graph/ with clang"

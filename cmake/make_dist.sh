@@ -24,5 +24,10 @@ for package in libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libedi
   fi
   cp -L /usr/share/doc/$package/copyright "$share/licenses/$package"
 done
+if [ -e "$build/archive/libnodewright_xgrammar.a" ]; then  # linked, and changed by cmake/xgrammar_fixes.py
+  cat build/xgrammar/LICENSE build/xgrammar/NOTICE cmake/xgrammar_fixes.py >"$share/licenses/xgrammar"
+  sed -n '1,/\*\//p' build/xgrammar/3rdparty/picojson/picojson.h >"$share/licenses/picojson"
+  cp build/xgrammar/3rdparty/dlpack/LICENSE "$share/licenses/dlpack"
+fi
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --directory "$folder" "$name" | gzip -n >"$build/$name.tar.gz"
 echo "$build/$name.tar.gz: $(tar --list --file "$build/$name.tar.gz" | grep -vc '/$') files, $(du -k "$build/$name.tar.gz" | cut -f1) KiB"

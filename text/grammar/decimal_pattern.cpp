@@ -84,6 +84,7 @@ std::string magnitudes(const DecimalBound& low, const DecimalBound* high) {
   };
   if (high != nullptr && whole_of(low) > whole_of(*high)) return "";
   if (high != nullptr && low.whole == high->whole) {
+    if (low.fraction > high->fraction) return "";
     add(low.whole, Fractions(&low, high).pattern());
     return choices;
   }

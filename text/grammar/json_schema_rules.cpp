@@ -29,6 +29,10 @@ const char* const kArrayKeys[] = {"items", "minItems", "maxItems"};
 const char* const kStringKeys[] = {"minLength", "maxLength", "format", "pattern"};
 const char* const kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 
+// What follows a value in JSON, or a key: xgrammar then knows of more words beforehand whether they may come.
+constexpr const char* kBehindValue = " (=[,}\\]])";
+constexpr const char* kBehindString = " (=[,:}\\]])";
+
 std::string expression_rule(const std::string& pattern) { return fmt::format("Regex({})", rule_literal(pattern)); }
 
 size_t values_in(const RuleJson& value, int depth) {
@@ -62,6 +66,11 @@ class RuleWriter {
   }
 
  private:
+  static std::string scalar_rule(const RuleJson& schema, const std::string& type, const std::string& place) {
+    return expression_rule(json_scalar_pattern(schema, type, place)) +
+           (type == "string" ? kBehindString : kBehindValue);
+  }
+
   // The name of a new rule.
   std::string add_rule(const std::string& body) {
     const std::string name = new_name();
@@ -80,17 +89,17 @@ class RuleWriter {
       write_rule(name, fmt::format("{} | {} | \"true\" | \"false\" | \"null\" | {} | {}", basic("string"),
                                    basic("number"), basic("array"), basic("object")));
     else if (name == "array")
-      write_rule(name, fmt::format("\"[\" ({0} (\",\" \" \"? {0})*)? \"]\"", basic("any")));
+      write_rule(name, fmt::format("\"[\" ({0} (\",\" \" \"? {0})*)? \"]\"", basic("any")) + kBehindValue);
     else if (name == "object")
-      write_rule(name, fmt::format("\"{{\" ({0} (\",\" \" \"? {0})*)? \"}}\"", basic("member")));
+      write_rule(name, fmt::format("\"{{\" ({0} (\",\" \" \"? {0})*)? \"}}\"", basic("member")) + kBehindValue);
     else if (name == "member")
       write_rule(name, fmt::format("{} \":\" \" \"? {}", basic("string"), basic("any")));
     else if (name == "character")
       write_rule(name, expression_rule(json_character_pattern()));
     else if (name == "key_end")  // of a key without escapes
-      write_rule(name, expression_rule(R"([^"\\\x00-\x1f\x7f]*")"));
+      write_rule(name, expression_rule(R"([^"\\\x00-\x1f\x7f]*")") + " (=\":\")");
     else
-      write_rule(name, expression_rule(json_scalar_pattern(RuleJson::object(), name, "#")));
+      write_rule(name, scalar_rule(RuleJson::object(), name, "#"));
     return name;
   }
 
@@ -202,7 +211,7 @@ class RuleWriter {
                                   repetitions(schema, "minLength", "maxLength", place)));
     const bool is_number = type == "number" || type == "integer";
     if ((type == "string" && has_any(schema, kStringKeys)) || (is_number && has_any(schema, kNumberKeys)))
-      return add_rule(expression_rule(json_scalar_pattern(schema, type, place)));
+      return add_rule(scalar_rule(schema, type, place));
     if (!is_number && type != "string" && type != "boolean" && type != "null")
       refuse_schema(place, fmt::format("type \"{}\" is not known", type));
     return basic(type);
@@ -221,7 +230,8 @@ class RuleWriter {
     if (expression.find("(?,") != std::string::npos) refuse_schema(place, "'pattern' has (?,, which is our own syntax");
     if (!std::ranges::all_of(expression, [](unsigned char c) { return c >= 0x20 && c < 0x7f; }))
       refuse_schema(place, "'pattern' has characters beyond ASCII; write them as \\uHHHH");
-    return add_rule(fmt::format("\"\\\"\" Regex({}, json_string=true) \"\\\"\"", rule_literal(expression)));
+    return add_rule(
+        fmt::format("\"\\\"\" Regex({}, json_string=true) \"\\\"\"{}", rule_literal(expression), kBehindString));
   }
 
   static int64_t count_of(const RuleJson& schema, const char* key, int64_t otherwise, const std::string& place) {

@@ -95,6 +95,22 @@ TEST(ContextFree, MasksOfTheDemosWordsAreThoseOfTheirBytes) {
     }
 }
 
+TEST(ContextFree, MasksOfJsonAreThoseOfItsBytes) {
+  ContextFreeCompiler bytes(single_bytes());
+  for (const char* schema :
+       {R"({"type":"object"})", R"({"type":"string"})", R"({"type":"array","items":{"type":"string"}})",
+        R"({"type":"object","properties":{"name":{"type":"string","pattern":"[a-z]+"},"n":{"type":"number"},
+                              "l":{"type":"string","maxLength":3}},"required":["name","l"],"additionalProperties":{"type":"string"}})"})
+    for (const uint64_t seed : {1, 2, 3}) {
+      const std::string rules = json_schema_rules(nlohmann::ordered_json::parse(schema));
+      ByteReader reader(bytes, rules);
+      compare_masks(
+          demo_words(), rules, [&](std::string_view text) { return reader.may_begin(text); }, 8, seed);
+      compare_masks(
+          nested_words(), rules, [&](std::string_view text) { return reader.may_begin(text); }, 8, seed);
+    }
+}
+
 // xgrammar skips words that begin with one that was refused.
 TEST(ContextFree, MasksOfWordsWithinWordsAreThoseOfTheirBytes) {
   ContextFreeCompiler bytes(single_bytes());
@@ -177,7 +193,7 @@ TEST(ContextFree, ExpressionsInRulesHoldTheTextsOfOurAutomaton) {
     const std::string expression = random_expression(random, 4);
     Grammar grammar(words, expression);
     for (const std::string& rules :
-         {"root ::= Regex(" + rule_literal(expression) + ")",
+         {"root ::=" + as_rule(expression), "root ::= Regex(" + rule_literal(expression) + ")",
           "root ::= \"<\" Regex(" + rule_literal(expression) + ", json_string=true) \">\""}) {
       const bool is_part = rules.ends_with("\">\"");
       ByteReader reader(compiler, rules);
