@@ -34,12 +34,12 @@ class AsRun(unittest.TestCase):
     """The same requests, served and run."""
 
     LINES = (  # of run; the body of /v1/completions has the same fields
-        {**GREEDY, "max_tokens": 24},
-        {**GREEDY, "max_tokens": 24, "logprobs": 3},
+        {**GREEDY, "max_tokens": 12},
+        {**GREEDY, "max_tokens": 12, "logprobs": 3},
         {**GREEDY, "max_tokens": 60, "stop": ["girl", "dog"]},
-        {**GREEDY, "max_tokens": 24, "repetition_penalty": 1.3, "logit_bias": {"13": -100}},
+        {**GREEDY, "max_tokens": 12, "repetition_penalty": 1.3, "logit_bias": {"13": -100}},
         {**GREEDY, "max_tokens": 16, "regex": "( [a-z]+)*[.]"},
-        {"prompt": PROMPT, "max_tokens": 24, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "seed": 7},
+        {"prompt": PROMPT, "max_tokens": 12, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "seed": 7},
         {**GREEDY, "prompt": [0, 5, 6, 7, 300, 400], "max_tokens": 1, "prompt_logprobs": 2})
 
     @classmethod
@@ -109,12 +109,12 @@ class AsRun(unittest.TestCase):
         self.assertEqual([None, *expected], [one and next(iter(one.values()))["logprob"] for one in named])
 
     def test_chat_s_log_probabilities_spell_the_text_in_bytes(self):
-        answer = server.chat(messages=[{"role": "user", "content": PROMPT}], temperature=0, max_tokens=24, logprobs=True,
+        answer = server.chat(messages=[{"role": "user", "content": PROMPT}], temperature=0, max_tokens=12, logprobs=True,
                              top_logprobs=3).json["choices"][0]
         content = answer["logprobs"]["content"]
         self.assertEqual(answer["message"]["content"], bytes(byte for one in content for byte in one["bytes"]).decode())
         self.assertEqual([one["logprob"] for one in self.results[1]["logprobs"]], [one["logprob"] for one in content])
-        self.assertEqual([3] * 24, [len(one["top_logprobs"]) for one in content])
+        self.assertEqual([3] * 12, [len(one["top_logprobs"]) for one in content])
 
 
 class Streams(unittest.TestCase):
@@ -151,7 +151,7 @@ class Streams(unittest.TestCase):
         self.assertEqual([1, 2, 3, 3], [usage["completion_tokens"] for _, usage in always])
 
     def test_a_prompt_that_was_seen_is_found_in_the_cache(self):
-        prompt = "The cat sat on the mat and then it was very happy. " * 20
+        prompt = "The cat sat on the mat and then it was very happy. " * 8
         first, second = (server.completions(prompt=prompt, temperature=0, max_tokens=2).json["usage"] for _ in range(2))
         self.assertEqual(0, first["prompt_tokens_details"]["cached_tokens"])
         self.assertGreaterEqual(second["prompt_tokens_details"]["cached_tokens"], 64)
@@ -173,7 +173,7 @@ class Choices(unittest.TestCase):
         self.assertEqual((2, 5), (len(ids["choices"]), ids["usage"]["prompt_tokens"]))
 
     def test_outputs_with_a_seed_differ_and_come_again(self):
-        body = {"messages": [{"role": "user", "content": PROMPT}], "n": 4, "seed": 3, "temperature": 1, "max_tokens": 16}
+        body = {"messages": [{"role": "user", "content": PROMPT}], "n": 4, "seed": 3, "temperature": 1, "max_tokens": 10}
         first, second = (server.chat(**body).json for _ in range(2))
         texts = [choice["message"]["content"] for choice in first["choices"]]
         self.assertEqual(4, len(set(texts)))
