@@ -3,10 +3,9 @@
 //
 //   type         object, string, integer, number, boolean, null, array, or a list of them
 //   properties   in the order in which they stand, those that are not required may be left out; additionalProperties
-//                may be false or absent
-//   items, minItems, maxItems; of strings minLength and maxLength, or format (text/grammar/string_formats.h); of
-//   numbers
-//                minimum, maximum and the exclusive ones
+//                may be false or absent; one of the two must be there
+//   items, minItems, maxItems; of strings minLength and maxLength, or format (string_formats.h)
+//   minimum, maximum and the exclusive ones, of numbers
 //   enum, const, anyOf; title, description, default, examples, $schema say nothing
 //
 // The text is compact but for one space that may follow a comma or a colon.

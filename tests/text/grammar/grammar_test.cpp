@@ -169,7 +169,8 @@ TEST(JsonSchema, AllowsTheTextsThatFollowIt) {
       {R"({"anyOf": [{"const": "yes"}, {"type": "string", "minLength": 2, "maxLength": 3}]})",
        {R"("yes")", R"("ab")", R"("é\nz")"},
        {R"("a")", R"("abcd")"}},
-      {R"({"type": "object"})", {"{}"}, {"{ }"}},
+      {R"({"type": "object", "additionalProperties": false})", {"{}"}, {"{ }"}},
+      {R"({"type": "object", "properties": {}})", {"{}"}, {"{ }"}},
   };
   for (const auto& [schema, in, out] : cases) {
     Grammar grammar(words, pattern_of(schema));
@@ -259,14 +260,15 @@ TEST(JsonSchema, HoldsIntegersToTheirBounds) {
 TEST(JsonSchema, RefusesWhatItDoesNotKnowByName) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {
       {R"({"type": "string", "pattern": "a"})", {"#", "'pattern'"}},
-      {R"({"type": "object", "properties": {"a": {"type": "number", "minimum": 3}}, "required": ["a"]})",
-       {"#/properties/a", "'minimum'"}},
+      {R"({"type": "object", "properties": {"a": {"type": "number", "multipleOf": 3}}, "required": ["a"]})",
+       {"#/properties/a", "'multipleOf'"}},
+      {R"({"type": "object"})", {"'properties'"}},
       {R"({"type": "integer", "minimum": 2.5})", {"'minimum' is 2.5"}},
       {R"({"type": "integer", "maximum": -1000000000000000001})", {"'maximum'", "-10^18"}},
       {R"({"type": "integer", "maximum": 18446744073709551615})", {"'maximum'", "10^18"}},
       {R"({"type": "integer", "exclusiveMinimum": 3, "maximum": 3})", {"at least 4", "at most 3"}},
       {R"({"type": ["integer", "null"], "minimum": 1})", {"'minimum'"}},
-      {R"({"type": "object", "required": ["b"]})", {"\"b\"", "no property"}},
+      {R"({"type": "object", "properties": {}, "required": ["b"]})", {"\"b\"", "no property"}},
       {R"({"type": "object", "additionalProperties": true})", {"additionalProperties"}},
       {R"({"$ref": "#"})", {"no type"}},
       {R"({"type": "date"})", {"\"date\""}},
