@@ -6,6 +6,7 @@
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
+#   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer
 #   make bench    the benchmarks, on the GPU where there is one
 #   make docs     the API reference of the public headers, build/docs/html/index.html
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs check-page check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs check-page check-chaos check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -49,13 +50,16 @@ test: test-tools everything
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	echo "Building runtime/ and graph/ with clang"
 	tests/run_clang.sh build
-	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|chaos' --output-on-failure -j$(JOBS)
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
 
 check-sanitizers: configure
 	ctest --test-dir build -L sanitizers --output-on-failure
+
+check-chaos: build
+	ctest --test-dir build -L chaos --verbose
 
 check-cuda12: configure
 	ctest --test-dir build -L cuda12 --output-on-failure
