@@ -86,7 +86,7 @@ def message(path, body, identity, more=b"", length=None):
 def random_call(rng, longest=5, stream=None):
     """A path, a body that the server must take, and how many outputs it asks for."""
     chat = rng.random() < 0.4
-    body = {"max_tokens": rng.randint(1, longest), "n": rng.choice([1, 1, 1, 2, 3])}
+    body = {"max_tokens": rng.randint(1, longest), "n": rng.choice([1, 1, 1, 1, 2, 3])}
     outputs = body["n"]
     if chat:
         body["messages"] = [{"role": "user", "content": rng.choice(TEXTS)}]
@@ -162,7 +162,7 @@ def whole_or_stream(port, rng, identity):
 
 
 def hangs_up_at_random(port, rng, identity):
-    path, call, outputs = random_call(rng, longest=40)
+    path, call, outputs = random_call(rng, longest=20)
     wire = Wire(port)
     data = message(path, call, identity)
     wire.send(data if rng.random() < 0.7 else data[:rng.randrange(len(data))])
@@ -217,7 +217,7 @@ def sends_chunks(port, rng, identity):
 
 
 def reads_slowly(port, rng, identity):
-    path, call, outputs = random_call(rng, longest=30, stream=True)
+    path, call, outputs = random_call(rng, longest=10, stream=True)
     wire = Wire(port, receive_bytes=1024)
     wire.send(message(path, call, identity))
     status, body = wire.answer(pause_s=rng.uniform(0, 0.02))
