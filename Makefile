@@ -7,6 +7,7 @@
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
+#   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
@@ -20,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-chaos check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -56,13 +57,16 @@ test: test-tools
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	echo "Building runtime/ and graph/ with clang"
 	tests/run_clang.sh build
-	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|chaos' --output-on-failure -j$(JOBS)
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
 
 check-sanitizers: configure
 	ctest --test-dir build -L sanitizers --output-on-failure
+
+check-chaos: build
+	ctest --test-dir build -L chaos --verbose
 
 check-cuda12: configure
 	ctest --test-dir build -L cuda12 --output-on-failure

@@ -262,8 +262,71 @@ def template_seeds():
     yield "not_utf8", b"\xff{{ '\xc3' }}"
 
 
+# --- HTTP and bodies of calls -----------------------------------------------------------------------------------------
+
+def http_seeds():
+    """Behind a byte that says how the connection is cut."""
+    body = b'{"prompt":"x"}'
+    post = b"POST /v1/completions?a=1 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    get = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n"
+    yield "get", b"\x01" + get
+    yield "post", b"\x02" + post
+    yield "pipeline", b"\x03" + post + b"\r\n" + get + post
+    yield "old", b"\x04GET / HTTP/1.0\r\n\r\n"
+    yield "absolute", b"\x05GET http://host:80/path?q HTTP/1.1\r\nHost: host\r\nConnection: close\r\n\r\n"
+    yield "options", b"\x06OPTIONS * HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n\r\n"
+    yield "chunks", b"\x07" + head + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\nT: v\r\n\r\n" + get
+    yield "no_chunks", b"\x08" + head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield "expects", b"\x09" + head + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n{}"
+    yield "two_lengths", b"\x0a" + head + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{} "
+    yield "both_framings", b"\x0b" + head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield "gzip", b"\x0c" + head + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    yield "large_body", b"\x0d" + head + b"Content-Length: 9999999999999999999\r\n\r\n"
+    yield "large_head", b"\x0e" + head + b"X: " + b"y" * 600 + b"\r\n\r\n"
+    yield "long_chunk_size", b"\x0f" + head + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 600
+    yield "folded", b"\x10" + head + b"X: a\r\n b\r\n\r\n"
+    yield "bare_feeds", b"\x11GET / HTTP/1.1\nHost: a\n\n"
+
+
+def body_seeds():
+    text = b"\0\1\2\3 some choices"
+    messages = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"],
+              "$defs": {"n": {"type": "integer"}}}
+    tools = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}]
+    yield "prompt", dump({"prompt": "Once upon a time", "max_tokens": 5}) + text
+    yield "ids", dump({"prompt": [1, 2, 3], "echo": True, "logprobs": 2, "max_tokens": 0}) + text
+    yield "prompts", dump({"prompt": ["a", "b"], "n": 2, "stream": True, "stream_options": {
+        "include_usage": True, "continuous_usage_stats": True}}) + text
+    yield "id_lists", dump({"prompt": [[1, 2], [3]], "prompt_logprobs": 1, "return_token_ids": True}) + text
+    yield "sampling", dump({"model": "demo", "prompt": "x", "temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": -1,
+                            "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.1,
+                            "logit_bias": {"5": 1}, "bad_words": ["cat"], "stop_token_ids": [7], "ignore_eos": True,
+                            "min_tokens": 2, "user": "u", "best_of": 1, "suffix": None}) + text
+    yield "stop", dump({"prompt": "x", "stop": ["a", "the"], "include_stop_str_in_output": True, "stream": True}) + text
+    yield "special", dump({"prompt": "<|begin_of_text|>x", "skip_special_tokens": False, "add_special_tokens": False,
+                           "truncate_prompt_tokens": 2, "allowed_token_ids": [5, 6, 7],
+                           "return_tokens_as_token_ids": True, "logprobs": 1, "request_id": "r"}) + text
+    yield "chat", dump({**messages, "max_completion_tokens": 9, "logprobs": True, "top_logprobs": 2, "n": 2}) + text
+    yield "chat_stream", dump({**messages, "stream": True, "chat_template_kwargs": {"x": 1}, "documents": []}) + text
+    yield "continues", dump({"messages": [{"role": "assistant", "content": "On"}], "continue_final_message": True,
+                             "add_generation_prompt": False}) + text
+    yield "tools", dump({**messages, "tools": tools, "tool_choice": "auto", "parallel_tool_calls": False}) + text
+    yield "tools_required", dump({**messages, "tools": tools, "tool_choice": "required", "stream": True}) + text
+    yield "tools_named", dump({**messages, "tools": tools, "tool_choice": {"type": "function",
+                                                                           "function": {"name": "f"}}}) + text
+    yield "json_schema", dump({**messages, "response_format": {"type": "json_schema", "json_schema": {
+        "name": "n", "strict": True, "schema": schema}}}) + text
+    yield "regex", dump({"prompt": "x", "structured_outputs": {"regex": "[a-c]{1,4}(x|y)+"}}) + text
+    yield "choice", dump({"prompt": "x", "guided_choice": ["yes", "no"], "stream": True}) + text
+    yield "no_json", b"{"
+    yield "twice", b'{"prompt":"a","prompt":"b"}'
+    yield "deep", b'{"prompt":' + b"[" * 80
+
+
 SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds,
-         "cubin": cubin_seeds, "template": template_seeds}
+         "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds}
 
 
 def main(folder):
