@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/api_call.h"
+#include "serve/api/answer/api_call.h"
 #include "serve/http/http_server.h"
 #include "serve/loop/engine_loop.h"
 
@@ -31,7 +31,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   // `told`: the call's line, but for what the answer is like; `log` gets it when the call ends. What they refer to, and
   // the loop, must outlive this.
   ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
-           const AccessLog& log);
+             const AccessLog& log);
 
   // Submits it; where it is not accepted the client is told at once.
   void begin();

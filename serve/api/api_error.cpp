@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 
 namespace nodewright {
 

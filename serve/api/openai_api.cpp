@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cmath>
 
+#include "serve/api/answer/chat_call.h"
+#include "serve/api/answer/completion_call.h"
+#include "serve/api/asked/prompts.h"
 #include "serve/api/call_id.h"
-#include "serve/api/chat_call.h"
-#include "serve/api/completion_call.h"
-#include "serve/api/prompts.h"
 
 namespace nodewright {
 namespace {

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/api/api_call.h"
-#include "serve/api/chat_prompts.h"
-#include "serve/api/request_body.h"
+#include "serve/api/answer/api_call.h"
+#include "serve/api/answer/tool_calls.h"
+#include "serve/api/asked/chat_prompts.h"
+#include "serve/api/asked/request_body.h"
 #include "serve/api/served_model.h"
-#include "serve/api/tool_calls.h"
 #include "serve/fields/request_reader.h"
 
 namespace nodewright {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/config/model_config.h"
-#include "serve/api/request_body.h"
+#include "serve/api/asked/request_body.h"
 #include "serve/fields/request_reader.h"
 #include "text/tokenizer/tokenizer.h"
 

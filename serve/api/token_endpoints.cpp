@@ -3,7 +3,7 @@
 
 #include <iterator>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 #include "serve/api/openai_api.h"
 
 namespace nodewright {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "serve/api/event_text.h"
-#include "serve/api/logprob_shapes.h"
+#include "serve/api/answer/event_text.h"
+#include "serve/api/answer/logprob_shapes.h"
 #include "tests/serve/api/fake_engine.h"
 
 namespace nodewright::test {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/call_options.h"
+#include "serve/api/asked/call_options.h"
 #include "text/chat/chat_template.h"
 
 namespace nodewright {

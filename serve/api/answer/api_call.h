@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "serve/api/answer/output_text.h"
+#include "serve/api/answer/usage.h"
 #include "serve/api/api_error.h"
-#include "serve/api/call_options.h"
-#include "serve/api/output_text.h"
-#include "serve/api/prompts.h"
-#include "serve/api/usage.h"
+#include "serve/api/asked/call_options.h"
+#include "serve/api/asked/prompts.h"
 #include "serve/loop/submission.h"
 
 namespace nodewright {

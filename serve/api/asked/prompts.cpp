@@ -1,4 +1,4 @@
-#include "serve/api/prompts.h"
+#include "serve/api/asked/prompts.h"
 
 #include <fmt/format.h>
 

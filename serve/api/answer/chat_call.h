@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/api_call.h"
-#include "serve/api/logprob_shapes.h"
-#include "serve/api/tool_calls.h"
+#include "serve/api/answer/api_call.h"
+#include "serve/api/answer/logprob_shapes.h"
+#include "serve/api/answer/tool_calls.h"
 
 namespace nodewright {
 

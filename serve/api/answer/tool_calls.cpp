@@ -1,4 +1,4 @@
-#include "serve/api/tool_calls.h"
+#include "serve/api/answer/tool_calls.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "serve/api/chat_prompts.h"
+#include "serve/api/asked/chat_prompts.h"
 
 #include <fmt/format.h>
 

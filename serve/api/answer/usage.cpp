@@ -1,4 +1,4 @@
-#include "serve/api/usage.h"
+#include "serve/api/answer/usage.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/request_body.h"
+#include "serve/api/asked/request_body.h"
 #include "serve/api/served_model.h"
 
 namespace nodewright {

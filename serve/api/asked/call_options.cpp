@@ -1,11 +1,11 @@
-#include "serve/api/call_options.h"
+#include "serve/api/asked/call_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "kernels_src/sampling/record_choice.h"
-#include "serve/api/structured_output.h"
+#include "serve/api/asked/structured_output.h"
 
 namespace nodewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "serve/api/logprob_shapes.h"
+#include "serve/api/answer/logprob_shapes.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <vector>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/api/request_body.h"
+#include "serve/api/asked/request_body.h"
 #include "serve/fields/text_structure.h"
 
 namespace nodewright {

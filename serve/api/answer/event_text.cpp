@@ -1,4 +1,4 @@
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "serve/api/api_call.h"
+#include "serve/api/answer/api_call.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 
 namespace nodewright {
 namespace {

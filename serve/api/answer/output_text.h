@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/api/call_options.h"
+#include "serve/api/asked/call_options.h"
 #include "serve/loop/submission.h"
 #include "text/text_stream.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "serve/api/tool_calls.h"
+#include "serve/api/answer/tool_calls.h"
 #include "serve/fields/text_structure.h"
 
 namespace nodewright {

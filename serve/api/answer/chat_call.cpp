@@ -1,10 +1,10 @@
-#include "serve/api/chat_call.h"
+#include "serve/api/answer/chat_call.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 
 namespace nodewright {
 namespace {

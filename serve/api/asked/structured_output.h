@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "serve/api/request_body.h"
+#include "serve/api/asked/request_body.h"
 #include "serve/fields/text_structure.h"
 
 namespace nodewright {

@@ -1,10 +1,10 @@
-#include "serve/api/output_text.h"
+#include "serve/api/answer/output_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 
 namespace nodewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "serve/api/request_body.h"
+#include "serve/api/asked/request_body.h"
 
 #include <fmt/format.h>
 

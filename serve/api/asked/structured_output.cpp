@@ -1,4 +1,4 @@
-#include "serve/api/structured_output.h"
+#include "serve/api/asked/structured_output.h"
 
 #include <fmt/format.h>
 

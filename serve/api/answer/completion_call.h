@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "serve/api/api_call.h"
-#include "serve/api/logprob_shapes.h"
+#include "serve/api/answer/api_call.h"
+#include "serve/api/answer/logprob_shapes.h"
 
 namespace nodewright {
 

@@ -1,10 +1,10 @@
-#include "serve/api/completion_call.h"
+#include "serve/api/answer/completion_call.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 
-#include "serve/api/event_text.h"
+#include "serve/api/answer/event_text.h"
 #include "text/text_stream.h"
 
 namespace nodewright {
