@@ -88,16 +88,13 @@ class ServedDemo {
       loaded_ = std::make_unique<LoadedModel>("../../models/demo", "cpu", Observe::yes);
       Engine engine(loaded_->device, loaded_->kernels, loaded_->model,
                     EngineOptions{.max_batch = 4, .max_context = 1024, .reserve = Reserve::prompt, .choices = true});
-      std::thread tells([this] {
-        while (loop.admission() == Admission::loading) std::this_thread::yield();
-        ready_.set_value();
-      });
+      loop.accept();
+      ready_.set_value();
       try {
         loop.run(engine);
       } catch (const Error& error) {
         failure = error.what();
       }
-      tells.join();
       owned_pages = engine.pipeline().pool().owned_pages();
       loaded_->opened.interposer->fail_none();
     } catch (...) {

@@ -81,6 +81,7 @@ TEST_F(EngineLoopOnCpuDriver, EveryOutputOfManyClientsEndsOnce) {
   std::vector<std::vector<std::shared_ptr<KeepingListener>>> listeners(kThreads);
   {
     EngineLoop loop(metrics_, {});
+    loop.accept();
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t)
       threads.emplace_back([&, t] {
@@ -127,6 +128,7 @@ TEST_F(EngineLoopOnCpuDriver, WhatItCannotTakeIsTold) {
   {
     EngineLoop loop(metrics_, {.most_open = 2});
     EXPECT_EQ(submit(loop, submission(listener, 3, 2)).admission, Admission::loading);
+    loop.accept();
     std::thread client([&] {
       while (loop.admission() == Admission::loading) std::this_thread::yield();
       EXPECT_EQ(submit(loop, submission(listener, 3, 4, 3)).admission, Admission::full);
@@ -150,6 +152,7 @@ TEST_F(EngineLoopOnCpuDriver, AnAbortCancelsWhatIsOpen) {
   const auto listener = std::make_shared<KeepingListener>(3);
   {
     EngineLoop loop(metrics_, {});
+    loop.accept();
     listener->on_update = [&] { loop.abort(); };
     std::thread client([&] {
       while (loop.admission() == Admission::loading) std::this_thread::yield();
@@ -172,6 +175,7 @@ TEST_F(EngineLoopOnCpuDriver, AFailedCallOfTheDriverEndsEveryOutputAndTheLoop) {
   std::string message;
   {
     EngineLoop loop(metrics_, {});
+    loop.accept();
     runs->on_update = [&, told = false]() mutable {
       if (!std::exchange(told, true)) loaded_.opened.interposer->fail_from(0, CUDA_ERROR_ILLEGAL_ADDRESS);
     };
@@ -201,6 +205,7 @@ TEST_F(EngineLoopOnCpuDriver, AFailureEndsCallsThatTheEngineHasNotSeen) {
   std::vector<std::shared_ptr<KeepingListener>> queued;
   {
     EngineLoop loop(metrics_, {});
+    loop.accept();
     std::thread client([&] {
       while (loop.admission() == Admission::loading) std::this_thread::yield();
       submit(loop, submission(runs, 3, 100));
@@ -231,6 +236,7 @@ TEST_F(EngineLoopOnCpuDriver, EveryListenerHasBeenToldWhenTheLoopReturns) {
   const auto slow = std::make_shared<KeepingListener>(1);
   slow->on_update = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   EngineLoop loop(metrics_, {});
+  loop.accept();
   std::thread client([&] {
     while (loop.admission() == Admission::loading) std::this_thread::yield();
     submit(loop, submission(slow, 3, 8));
