@@ -13,7 +13,10 @@ copy() { strip --strip-unneeded -o "$2/$(basename "$1")" "$1"; }
 
 copy "$build/nodewright" "$out"
 for library in "$build"/lib/*.so*; do copy "$library" "$out/lib"; done
-for program in "$build"/tests/*_tests; do copy "$program" "$out/tests"; done
+for program in "$build"/tests/*_tests; do
+  case $program in */cpu_driver_tests | */serve_tests) continue ;; esac  # they never run on a GPU
+  copy "$program" "$out/tests"
+done
 for program in "$build"/examples/*; do [ ! -f "$program" ] || [ ! -x "$program" ] || copy "$program" "$out/examples"; done
 
 kib=$(du -sk --apparent-size "$out" | cut -f1)

@@ -170,11 +170,16 @@ void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
 
 bool Server::may_call(const HttpRequest& request) const {
   if (options_.api_keys.empty()) return true;
-  std::string_view given = request.header("x-api-key");
-  if (const std::string_view bearer = request.header("authorization"); bearer.starts_with("Bearer "))
-    given = bearer.substr(7);
-  return std::ranges::any_of(options_.api_keys,
-                             [&](const std::string& key) { return same_in_constant_time(given, key); });
+  constexpr std::string_view kScheme = "bearer ";  // in any case
+  std::string_view bearer = request.header("authorization");
+  const bool has_scheme =
+      bearer.size() >= kScheme.size() && std::equal(kScheme.begin(), kScheme.end(), bearer.begin(), [](char a, char b) {
+        return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b + ('a' - 'A')) : b);
+      });
+  bearer.remove_prefix(has_scheme ? kScheme.size() : bearer.size());
+  return std::ranges::any_of(options_.api_keys, [&](const std::string& key) {
+    return same_in_constant_time(bearer, key) || same_in_constant_time(request.header("x-api-key"), key);
+  });
 }
 
 void Server::answer_page(const Asked& asked) {

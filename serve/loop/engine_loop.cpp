@@ -85,21 +85,30 @@ void EngineLoop::abort() {
 
 void EngineLoop::run(Engine& engine) {
   metrics_.see(engine);
+  std::string failure;
+  try {
+    failure = serve(engine);
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  if (!failure.empty()) end_all(failure);
+  metrics_.see(engine);
+  delivery_.flush();
+  if (!failure.empty()) throw Error({.doing = "serve", .detail = failure});
+}
+
+// Until it is drained: empty. Or until the engine fails: why.
+std::string EngineLoop::serve(Engine& engine) {
   bool advanced = false;
   while (take_calls(engine, !advanced && outputs_.empty())) {
     advanced = engine.advance();
     note_admissions(engine);
     give_updates(engine);
-    if (engine.pipeline().mode() == PipelineMode::failed) {
-      const auto probe = engine.submit({.prompt = {0}, .max_tokens = 1});  // refused: the reason is the failure's
-      end_all(probe.reason);
-      delivery_.flush();
-      throw Error({.doing = "serve", .detail = probe.reason});
-    }
+    if (engine.pipeline().mode() == PipelineMode::failed)
+      return engine.submit({.prompt = {0}, .max_tokens = 1}).reason;  // refused: the reason is the failure's
   }
   while (engine.advance()) continue;
-  metrics_.see(engine);
-  delivery_.flush();
+  return {};
 }
 
 bool EngineLoop::take_calls(Engine& engine, bool wait) {
@@ -243,7 +252,7 @@ void EngineLoop::take_tokens(Engine& engine, Updates& updates) {
   }
 }
 
-// The engine has failed: what it had was told; what waits before it has not been.
+// The engine has failed: whatever is open ends so, what it has not told of and what waits before it.
 void EngineLoop::end_all(const std::string& reason) {
   std::vector<Call> calls;
   {
@@ -254,6 +263,14 @@ void EngineLoop::end_all(const std::string& reason) {
   }
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
+  for (const auto& [id, output] : std::exchange(outputs_, {})) {
+    Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = output.listener});
+    parcel.updates.push_back(
+        {.index = output.index, .end = Resolution{.reason = EndReason::failed, .message = reason}});
+    metrics_.ended(
+        EndReason::failed,
+        {.whole = seconds(now - output.arrived), .prompt_tokens = output.prompt_tokens, .tokens = output.tokens});
+  }
   for (const Call& call : calls)
     for (const Submission& submission : call.submissions) {
       Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});

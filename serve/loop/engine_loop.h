@@ -85,6 +85,7 @@ class EngineLoop {
   // Of one step.
   using Updates = std::map<RequestId, OutputUpdate>;
 
+  std::string serve(Engine& engine);
   // False when there is nothing left to do, ever.
   bool take_calls(Engine& engine, bool wait);
   void submit(Engine& engine, Call call);

@@ -117,8 +117,12 @@ TEST_F(ServerTest, AKeyIsTakenFromBothHeadersAndAskedForByAllButProbesAndMetrics
   ServerOptions options = options_on_any_port();
   options.api_keys = {"secret", "another"};
   listen(std::move(options)).serve(demo().api);
-  const std::vector<std::string> good = {"Authorization: Bearer secret\r\n", "Authorization: Bearer another\r\n",
-                                         "X-Api-Key: secret\r\n", "x-api-key: another\r\n",
+  const std::vector<std::string> good = {"Authorization: Bearer secret\r\n",
+                                         "Authorization: Bearer another\r\n",
+                                         "X-Api-Key: secret\r\n",
+                                         "x-api-key: another\r\n",
+                                         "authorization: bearer secret\r\n",
+                                         "Authorization: Bearer wrong\r\nX-Api-Key: secret\r\n",
                                          "Authorization: Basic eDp5\r\nX-Api-Key: secret\r\n"};
   const std::vector<std::string> bad = {"",
                                         "Authorization: Bearer secre\r\n",
