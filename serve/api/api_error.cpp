@@ -27,7 +27,7 @@ std::string_view ApiError::type() const {
 
 std::string error_body(const ApiError& error) {
   std::string text = R"({"error":{"message":)";
-  append_json_string(text, error.what());
+  append_json_string(text, error.message());
   fmt::format_to(std::back_inserter(text), R"(,"type":"{}","param":)", error.type());
   if (error.param().empty())
     text += "null";

@@ -12,16 +12,17 @@ class ApiError : public std::runtime_error {
  public:
   // `param`: the field of the request at fault; empty where none is.
   ApiError(int status, const std::string& message, std::string param = {})
-      : std::runtime_error(message), status_(status), param_(std::move(param)) {}
+      : std::runtime_error(message), status_(status), message_(message), param_(std::move(param)) {}
 
   int status() const { return status_; }  // 400 to 599
   const std::string& param() const { return param_; }
-  std::string message() const { return what(); }
+  const std::string& message() const { return message_; }  // all of it, where what() ends at a NUL of the request's
   // As vLLM calls this status: "BadRequestError", "NotFoundError", ...
   std::string_view type() const;
 
  private:
   int status_;
+  std::string message_;
   std::string param_;
 };
 

@@ -253,7 +253,7 @@ class Errors(unittest.TestCase):
                 ({"best_of": 3}, "best_of", "best_of"), ({"prompt": [2048]}, "prompt", "2048"), ({"prompt": 5}, "prompt", "5"),
                 ({"stop": 5}, "stop", "5"), ({"stream_options": {}}, "stream_options", "stream"),
                 ({"prompt": "a " * 1100}, "prompt", "1024"), ({"logit_bias": {"9999": 1}}, "logit_bias", "9999"),
-                ({"response_format": {"type": "json_object"}}, "response_format", "json_object")):
+                ({"structured_outputs": {"json": {"type": "integer", "multipleOf": 3}}}, "structured_outputs", "multipleOf")):
             self.assert_error(server.completions(**{**GREEDY, **fields}), 400, "BadRequestError", param, named)
             self.assert_error(server.completions(**{**GREEDY, "stream": True, **fields})
                               if "stream_options" not in fields else server.completions(**GREEDY, **fields),

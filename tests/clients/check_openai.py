@@ -147,7 +147,8 @@ class Structure(unittest.TestCase):
 
     def test_a_schema_that_is_not_supported_is_refused_by_name(self):
         with self.assertRaises(openai.BadRequestError) as caught:
-            client.chat.completions.create(model="demo", messages=USER, response_format={"type": "json_object"})
+            client.chat.completions.create(model="demo", messages=USER, response_format={
+                "type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "integer", "multipleOf": 3}}})
         self.assertEqual("response_format", caught.exception.param)
 
 
