@@ -79,7 +79,7 @@ class LangChain(unittest.TestCase):
 
     def test_structured_output_by_schema_and_by_a_function(self):
         for method in ("json_schema", "function_calling"):
-            found = chat(max_tokens=60).with_structured_output(Mood, method=method).invoke(STORY)
+            found = chat(max_tokens=400).with_structured_output(Mood, method=method).invoke(STORY)
             self.assertIsInstance(found, Mood, method)
 
     def test_log_probabilities_come_with_the_metadata(self):
