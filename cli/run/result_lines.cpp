@@ -10,23 +10,6 @@
 namespace nodewright::cli {
 namespace {
 
-// In the words of OpenAI's interface and vLLM's, and of what has none there.
-const char* finish_reason(EndReason reason) {
-  switch (reason) {
-    case EndReason::stop_id:
-    case EndReason::stop_string:
-    case EndReason::complete:
-      return "stop";
-    case EndReason::length:
-      return "length";
-    case EndReason::cancelled:
-      return "cancelled";
-    case EndReason::failed:
-      return "failed";
-  }
-  return "failed";
-}
-
 RequestJson usage_json(const LineOutput& output, const Resolution& end) {
   return {{"prompt_tokens", output.prompt_tokens},
           {"completion_tokens", end.outputs.size()},
@@ -96,7 +79,7 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   std::string message = end.message;
   if (output.hidden_tokens > 0) result["hidden"] = written_hidden(output, message);
   result["usage"] = usage_json(output, end);
-  print_result(output, finish_reason(end.reason), std::move(result), message, fields);
+  print_result(output, finish_word(end.reason, "cancelled", "failed"), std::move(result), message, fields);
 }
 
 void ResultLines::refuse(const LineOutput& output, const std::string& message) {
@@ -109,7 +92,7 @@ void ResultLines::cancel(const RequestLine& line) {
     print_result(output_of(line, k), "cancelled", {{"token_ids", RequestJson::array()}}, "");
 }
 
-void ResultLines::print_result(const LineOutput& output, const char* reason, RequestJson result,
+void ResultLines::print_result(const LineOutput& output, std::string_view reason, RequestJson result,
                                const std::string& message, const std::string& fields) {
   RequestJson line = head_of(output);
   line["finish_reason"] = reason;
@@ -118,7 +101,7 @@ void ResultLines::print_result(const LineOutput& output, const char* reason, Req
   const bool served = line["finish_reason"] == "stop" || line["finish_reason"] == "length";
   if (!served && first_unserved_.empty())
     first_unserved_ = fmt::format("line {} was {}{}{}", output.line, reason, message.empty() ? "" : ": ", message);
-  ++counts_[reason];
+  ++counts_[std::string(reason)];
   ++count_;
   print(line, fields);
   if (!is_closed()) ++written_;

@@ -68,7 +68,7 @@ class ResultLines {
   void print_delta(LineOutput& output, std::string text, bool last = false);
   // `fields`: more of the line, as JSON: `,"name":value` each.
   void print(const RequestJson& line, const std::string& fields = {});
-  void print_result(const LineOutput& output, const char* reason, RequestJson result, const std::string& message,
+  void print_result(const LineOutput& output, std::string_view reason, RequestJson result, const std::string& message,
                     const std::string& fields = {});
   RequestJson written_hidden(const LineOutput& output, std::string& message);
 

@@ -43,6 +43,22 @@ std::string_view name_of(EndReason reason) {
   return "?";
 }
 
+std::string_view finish_word(EndReason reason, std::string_view cancelled, std::string_view failed) {
+  switch (reason) {
+    case EndReason::stop_id:
+    case EndReason::stop_string:
+    case EndReason::complete:
+      return "stop";
+    case EndReason::length:
+      return "length";
+    case EndReason::cancelled:
+      return cancelled;
+    case EndReason::failed:
+      break;
+  }
+  return failed;
+}
+
 std::string Request::why_not(const RequestSpec& spec, int64_t max_context) {
   if (spec.prompt.empty()) return "the prompt is empty";
   if (spec.max_tokens < 1) return fmt::format("max_tokens is {}, below 1", spec.max_tokens);

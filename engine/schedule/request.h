@@ -25,6 +25,8 @@ enum class RequestPhase { waiting, prefilling, decoding, finishing, ended };
 enum class EndReason { stop_id, stop_string, complete, length, cancelled, failed };
 std::string_view name_of(RequestPhase phase);
 std::string_view name_of(EndReason reason);
+// "stop", as OpenAI's interface calls all that ends a text by itself, "length", `cancelled` or `failed`.
+std::string_view finish_word(EndReason reason, std::string_view cancelled, std::string_view failed);
 
 struct RequestSpec {
   std::vector<int32_t> prompt;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/nodes/host_call.h"
+#include "graph/nodes/node_parameters.h"
 #include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
 #include "runtime/error.h"
@@ -189,20 +190,7 @@ CUgraphNode add_stand_in(const PlanNode& node, const Driver& driver, const NodeP
 CUgraphNode add_kernel(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraphNode captured) {
   CUDA_KERNEL_NODE_PARAMS held{};
   check(driver, driver.cuGraphKernelNodeGetParams(captured, &held), "cuGraphKernelNodeGetParams", node);
-  CUgraphNodeParams parameters{};
-  parameters.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  parameters.kernel.func = held.func;
-  parameters.kernel.gridDimX = held.gridDimX;
-  parameters.kernel.gridDimY = held.gridDimY;
-  parameters.kernel.gridDimZ = held.gridDimZ;
-  parameters.kernel.blockDimX = held.blockDimX;
-  parameters.kernel.blockDimY = held.blockDimY;
-  parameters.kernel.blockDimZ = held.blockDimZ;
-  parameters.kernel.sharedMemBytes = held.sharedMemBytes;
-  parameters.kernel.kernelParams = held.kernelParams;
-  parameters.kernel.extra = held.extra;
-  parameters.kernel.kern = held.kern;
-  parameters.kernel.ctx = held.ctx;
+  CUgraphNodeParams parameters = kernel_node(held);
   const CUgraphNode added = add(node, driver, place, parameters, "the kernel of a library");
   // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
   check(driver, driver.cuGraphKernelNodeCopyAttributes(added, captured), "cuGraphKernelNodeCopyAttributes", node);

@@ -86,6 +86,27 @@ bool sets_conditions(const PlanNode& node) {
 
 namespace {
 
+// What a copy of rows and one of planes have in common.
+template <class Parameters>
+Parameters rows_of_copy(const CopyParameters& copy) {
+  Parameters result{};
+  result.srcMemoryType = copy.from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  result.dstMemoryType = copy.to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  if (copy.from_host)
+    result.srcHost = reinterpret_cast<const void*>(copy.from);
+  else
+    result.srcDevice = copy.from;
+  if (copy.to_host)
+    result.dstHost = reinterpret_cast<void*>(copy.to);
+  else
+    result.dstDevice = copy.to;
+  result.srcPitch = copy.from_pitch;
+  result.dstPitch = copy.to_pitch;
+  result.WidthInBytes = copy.bytes;
+  result.Height = copy.rows;
+  return result;
+}
+
 unsigned flags_of(const ValueOperation& operation) {
   if (!operation.waits) return CU_STREAM_WRITE_VALUE_DEFAULT;
   switch (operation.until) {
@@ -135,41 +156,10 @@ CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait_parameters(const SemaphoreParameters& s
   return result;
 }
 
-CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy) {
-  CUDA_MEMCPY2D result{};
-  result.srcMemoryType = copy.from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  result.dstMemoryType = copy.to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  if (copy.from_host)
-    result.srcHost = reinterpret_cast<const void*>(copy.from);
-  else
-    result.srcDevice = copy.from;
-  if (copy.to_host)
-    result.dstHost = reinterpret_cast<void*>(copy.to);
-  else
-    result.dstDevice = copy.to;
-  result.srcPitch = copy.from_pitch;
-  result.dstPitch = copy.to_pitch;
-  result.WidthInBytes = copy.bytes;
-  result.Height = copy.rows;
-  return result;
-}
+CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy) { return rows_of_copy<CUDA_MEMCPY2D>(copy); }
 
 CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
-  CUDA_MEMCPY3D result{};
-  result.srcMemoryType = copy.from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  result.dstMemoryType = copy.to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-  if (copy.from_host)
-    result.srcHost = reinterpret_cast<const void*>(copy.from);
-  else
-    result.srcDevice = copy.from;
-  if (copy.to_host)
-    result.dstHost = reinterpret_cast<void*>(copy.to);
-  else
-    result.dstDevice = copy.to;
-  result.srcPitch = copy.from_pitch;
-  result.dstPitch = copy.to_pitch;
-  result.WidthInBytes = copy.bytes;
-  result.Height = copy.rows;
+  auto result = rows_of_copy<CUDA_MEMCPY3D>(copy);
   result.Depth = 1;
   return result;
 }
@@ -185,25 +175,32 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
   return result;
 }
 
+CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  CUgraphNodeParams result{};
+  result.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  result.kernel.func = kernel.func;
+  result.kernel.gridDimX = kernel.gridDimX;
+  result.kernel.gridDimY = kernel.gridDimY;
+  result.kernel.gridDimZ = kernel.gridDimZ;
+  result.kernel.blockDimX = kernel.blockDimX;
+  result.kernel.blockDimY = kernel.blockDimY;
+  result.kernel.blockDimZ = kernel.blockDimZ;
+  result.kernel.sharedMemBytes = kernel.sharedMemBytes;
+  result.kernel.kernelParams = kernel.kernelParams;
+  result.kernel.extra = kernel.extra;
+  result.kernel.kern = kernel.kern;
+  result.kernel.ctx = kernel.ctx;
+  return result;
+}
+
 CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& device, void** parameters,
                                         const AllocatedMemory& memory, KeptParameters& kept) {
   const CUcontext context = device.context();
   CUgraphNodeParams result{};
   switch (node.kind) {
-    case NodeKind::kernel: {
-      const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(node, parameters);
-      result.type = CU_GRAPH_NODE_TYPE_KERNEL;
-      result.kernel.func = kernel.func;
-      result.kernel.gridDimX = kernel.gridDimX;
-      result.kernel.gridDimY = kernel.gridDimY;
-      result.kernel.gridDimZ = kernel.gridDimZ;
-      result.kernel.blockDimX = kernel.blockDimX;
-      result.kernel.blockDimY = kernel.blockDimY;
-      result.kernel.blockDimZ = kernel.blockDimZ;
-      result.kernel.sharedMemBytes = kernel.sharedMemBytes;
-      result.kernel.kernelParams = kernel.kernelParams;
+    case NodeKind::kernel:
+      result = kernel_node(kernel_parameters(node, parameters));
       break;
-    }
     case NodeKind::memcpy:
       result.type = CU_GRAPH_NODE_TYPE_MEMCPY;
       result.memcpy.copyCtx = context;

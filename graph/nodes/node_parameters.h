@@ -36,6 +36,9 @@ CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameter
 // The same of a shape that differs from the node's, for patches.
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters);
 
+// A kernel node as it is added to a graph.
+CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel);
+
 // What a kernel's attributes are in the driver's words; only those that differ from the default.
 struct LaunchAttributes {
   std::array<CUlaunchAttribute, 5> list{};

@@ -67,34 +67,30 @@ size_t kernel_for(const LoadedRun& run, const Residual& residual) {
   return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
 }
 
-void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
+// `y`: where the product goes, rows `y_stride` apart.
+template <class Args, class Element>
+void emit_normed(const LoadedRun& run, Emission& e, const Op& norm, const Op& product, View<Element> y,
+                 int64_t y_stride) {
   const WeightMatrix& w = e.matrix(product.part);
   const View<float> next = e.other_residual();
-  e.g.launch(node_name(product), run.kernel<NormProject>(kernel_for(run, e.residual)),
+  e.g.launch(node_name(product), run.kernel<Args>(kernel_for(run, e.residual)),
              {.from = residual_in(e.residual, e.norm(norm.part), next),
               .weight = w.data,
               .bias = w.bias,
-              .y = e.s.qkv,
+              .y = y,
               .n_live = e.s.inputs.n_live,
               .outputs = w.rows,
-              .y_stride = product.outputs,
+              .y_stride = y_stride,
               .eps = e.config.eps});
   e.settle_residual(next);
 }
 
+void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
+  emit_normed<NormProject>(run, e, norm, product, e.s.qkv, product.outputs);
+}
+
 void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  const WeightMatrix& w = e.matrix(product.part);
-  const View<float> next = e.other_residual();
-  e.g.launch(node_name(product), run.kernel<NormGateUp>(kernel_for(run, e.residual)),
-             {.from = residual_in(e.residual, e.norm(norm.part), next),
-              .weight = w.data,
-              .bias = w.bias,
-              .y = e.s.activated,
-              .n_live = e.s.inputs.n_live,
-              .outputs = w.rows,
-              .y_stride = e.matrix(Part::down).stride,
-              .eps = e.config.eps});
-  e.settle_residual(next);
+  emit_normed<NormGateUp>(run, e, norm, product, e.s.activated, e.matrix(Part::down).stride);
 }
 
 void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Travel travel) {

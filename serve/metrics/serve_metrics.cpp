@@ -21,22 +21,6 @@ constexpr std::array kTokens{1.0,   2.0,    5.0,    10.0,   20.0,    50.0,    10
 constexpr std::array kRowsOfStep{1.0,   2.0,   4.0,    8.0,    16.0,   32.0,   64.0,   128.0,
                                  256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0};
 
-std::string_view finish_word(EndReason reason) {
-  switch (reason) {
-    case EndReason::stop_id:
-    case EndReason::stop_string:
-    case EndReason::complete:
-      return "stop";
-    case EndReason::length:
-      return "length";
-    case EndReason::cancelled:
-      return "abort";
-    case EndReason::failed:
-      break;
-  }
-  return "error";
-}
-
 double number(auto value) { return static_cast<double>(value); }
 
 }  // namespace
@@ -73,7 +57,7 @@ void ServeMetrics::more_tokens(double seconds_since_the_last, int64_t tokens) {
 
 void ServeMetrics::ended(EndReason reason, const OutputTimes& times) {
   const std::lock_guard lock(mutex_);
-  ++ends_.find(finish_word(reason))->second;
+  ++ends_.find(finish_word(reason, "abort", "error"))->second;
   whole_.observe(times.whole);
   if (times.queued >= 0) queued_.observe(times.queued);
   if (times.prefill >= 0) prefill_.observe(times.prefill);
