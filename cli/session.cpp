@@ -42,8 +42,8 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
-  if (loading == Loading::begun && !options.trace) return DecoderModel::begin_load(device, options.model, progress);
-  return DecoderModel::load(device, stream, options.model, progress);
+  if (loading == Loading::begun && !options.trace) return DecoderModel::begin_load(device, options.model, progress, options.max_context);
+  return DecoderModel::load(device, stream, options.model, progress, options.max_context);
 }
 
 // A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU

@@ -9,32 +9,38 @@
 
 namespace nodewright {
 
-DecoderModel::DecoderModel(Device& device, ModelConfig config, DecoderWeights weights)
+DecoderModel::DecoderModel(Device& device, ModelConfig config, DecoderWeights weights, int64_t context)
     : config_(std::move(config)), weights_(std::move(weights)) {
-  const auto add_frequencies = [&](const char* name, const RopeConfig& rope) {
-    const std::vector<float> values = rope_frequencies(rope, config_.head_dim);
-    const DeviceBuffer& buffer = frequencies_.emplace_back(device, name, values.size() * sizeof(float));
+  if (config_.learned_positions) return;
+  const auto add_rotations = [&](const char* name, const RopeConfig* rope) {
+    const std::vector<float> values = rotation_table(config_, rope, context > 0 ? context : config_.max_position);
+    const DeviceBuffer& buffer = rotations_.emplace_back(device, name, values.size() * sizeof(float));
     write_device(device, buffer.address(), std::as_bytes(std::span(values)), buffer.name());
+    return rotations_.size() - 1;
   };
-  if (!config_.learned_positions) add_frequencies("rope.frequencies", config_.rope);
-  if (config_.local_rope) add_frequencies("rope.local_frequencies", *config_.local_rope);
+  const size_t global = add_rotations("rope.frequencies", &config_.rope);
+  const size_t local = config_.local_rope ? add_rotations("rope.local_frequencies", &*config_.local_rope) : global;
+  const size_t none = config_.unrotated.empty() ? global : add_rotations("rope.no_frequencies", nullptr);
+  for (int64_t l = 0; l < config_.layers; ++l)
+    rotation_of_layer_.push_back(!config_.rotates(l) ? none : config_.is_sliding(l) ? local : global);
 }
 
 DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::filesystem::path& folder,
-                                const Progress& progress) {
+                                const Progress& progress, int64_t context) {
   const auto start = std::chrono::steady_clock::now();
   ModelConfig config = read_model_config(folder);
   DecoderWeights weights = DecoderWeights::load(device, stream, Checkpoint::open(folder), config, progress);
-  DecoderModel model(device, std::move(config), std::move(weights));
+  DecoderModel model(device, std::move(config), std::move(weights), context);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
 
-DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress) {
+DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress,
+                                      int64_t context) {
   ModelConfig config = read_model_config(folder);
   Checkpoint checkpoint = Checkpoint::open(folder);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
-  DecoderModel model(device, std::move(config), std::move(placed.weights));
+  DecoderModel model(device, std::move(config), std::move(placed.weights), context);
   model.progress_ = progress;
   model.upload_ = std::make_unique<BackgroundUpload>(device, std::move(checkpoint), std::move(placed.sources),
                                                      model.weights_.range());
@@ -52,14 +58,13 @@ void DecoderModel::wait() const {
 double DecoderModel::upload_ms() const { return upload_ ? upload_->ms() : upload_ms_; }
 
 Weight<float> DecoderModel::frequencies(int64_t layer) const {
-  if (frequencies_.empty()) return {};
-  const bool local = config_.local_rope && config_.is_sliding(layer);
-  return weight_of<float>(local ? frequencies_.back() : frequencies_.front());
+  if (rotations_.empty()) return {};
+  return weight_of<float>(rotations_[rotation_of_layer_[static_cast<size_t>(layer)]]);
 }
 
 std::vector<NamedRange> DecoderModel::frequencies_ranges() const {
   std::vector<NamedRange> ranges;
-  for (const DeviceBuffer& b : frequencies_) ranges.push_back({b.name(), b.address(), b.bytes(), "weight"});
+  for (const DeviceBuffer& b : rotations_) ranges.push_back({b.name(), b.address(), b.bytes(), "weight"});
   return ranges;
 }
 

@@ -154,6 +154,13 @@ struct RowSums {
         [&](int n, int step) {
           return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
         });
+    if constexpr (kScoreCap != 0) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kPartKeys / 8; ++n) {
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int i = 0; i < 4; ++i) scores[n / 2][0][n % 2][i] = capped_by<kScoreCap>(scores[n / 2][0][n % 2][i]);
+      }
+    }
     if (!run.whole || run.window > 0 || key0 + kPartKeys - 1 > run.warp_first) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < kPartKeys / 8; ++n) {

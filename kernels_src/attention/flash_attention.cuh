@@ -281,6 +281,7 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
       const auto score = [&](int chain) { return scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2]; };
       weights[c][j] = score(0);
       if constexpr (kChains == 2) weights[c][j] += score(1);
+      weights[c][j] = capped_by<kScoreCap>(weights[c][j]);
     }
   }
   if (!whole) {

@@ -1,5 +1,6 @@
-// Heads of q and k: normed by themselves in families with kHeadNorm, rotated by their position with kRotate.
-// Constants: kHeadDim, kRotate, kHeadNorm, kNorm.
+// Heads of q and k: normed in families with kHeadNorm, rotated by their position with kRotate.
+// Constants: kHeads, kKvHeads, kHeadDim, kRotate; kHeadNorm: 0 none, 1 each head by itself with one gain for all, 2 all
+// heads of q together, and those of k, with gains of their own; kAmplitude: 1 where rotation multiplies, too; kNorm.
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -20,6 +21,40 @@ NODEWRIGHT_DEVICE float head_squares(const float* head) {
 // 1 / rms of a head, of the warp's sum of squares.
 NODEWRIGHT_DEVICE float head_scale(float squares, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(kHeadDim) + eps);
+}
+
+constexpr bool kWidthNorm = kHeadNorm == 2;
+// Where the gains of head `head`, of all heads of its kind, begin.
+NODEWRIGHT_DEVICE int gain_of_head(int head) { return kWidthNorm ? head * static_cast<int>(kHeadDim) : 0; }
+
+// 1 / rms of a strip of elements, of the sum of squares.
+NODEWRIGHT_DEVICE float width_scale(float squares, int64_t heads, float eps) {
+  return 1.0f / sqrtf(squares / static_cast<float>(heads * kHeadDim) + eps);
+}
+// The sum of the squares of every `threads`-th element of `heads` heads from this thread's on.
+NODEWRIGHT_DEVICE float width_squares(const float* heads_of, int64_t heads, int thread, int threads) {
+  float squares = 0.0f;
+  NODEWRIGHT_UNROLL_BY(8)
+  for (int i = thread; i < heads * kHeadDim; i += threads) squares = fmaf(heads_of[i], heads_of[i], squares);
+  return squares;
+}
+// scales[h] = 1 / rms of all heads of q, for h < queries, and scales[queries] = that of all heads of k, by all Warps
+// warps of a block. `sums`: [2 * Warps]. Returns when they are in shared memory.
+template <int Warps>
+NODEWRIGHT_DEVICE void width_scales(float* scales, int queries, float eps, const float* qkv, float* sums) {
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  float of[2] = {width_squares(qkv, kHeads, static_cast<int>(threadIdx.x), 32 * Warps),
+                 width_squares(qkv + kHeads * kHeadDim, kKvHeads, static_cast<int>(threadIdx.x), 32 * Warps)};
+  warp_sums(of);
+  if (threadIdx.x % 32 == 0) sums[warp] = of[0], sums[Warps + warp] = of[1];
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) <= queries) {
+    const bool of_key = static_cast<int>(threadIdx.x) == queries;
+    float sum = 0.0f;
+    for (int w = 0; w < Warps; ++w) sum += sums[(of_key ? Warps : 0) + w];
+    scales[threadIdx.x] = width_scale(sum, of_key ? kKvHeads : kHeads, eps);
+  }
+  __syncthreads();
 }
 
 // scales[h] = 1 / rms of head h, for `heads` heads, Most at most, a warp a head in blocks of so many warps; head_at(h)
@@ -54,8 +89,17 @@ NODEWRIGHT_DEVICE float normed_element(const float* head, int i, float scale, co
 struct Turn {
   float cosine, sine;
 };
-NODEWRIGHT_DEVICE Turn turn_of(int position, float frequency) {
-  const float angle = static_cast<float>(position) * frequency;
+// How a pair turns: its radians a token and, with kAmplitude, what it is multiplied by.
+struct Rotation {
+  float frequency, amplitude;
+};
+// Of pair `pair`; `table`: [kHalf] frequencies, then [kHalf] amplitudes, if any.
+NODEWRIGHT_DEVICE Rotation rotation_of(const float* table, int pair) {
+  return {table[pair], kAmplitude != 0 ? table[kHalf + pair] : 1.0f};
+}
+NODEWRIGHT_DEVICE Turn turn_of(int position, Rotation rotation) {
+  const float angle = static_cast<float>(position) * rotation.frequency;
+  if constexpr (kAmplitude != 0) return {rotation.amplitude * cosf(angle), rotation.amplitude * sinf(angle)};
   return {cosf(angle), sinf(angle)};
 }
 struct Pair {

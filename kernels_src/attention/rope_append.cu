@@ -18,18 +18,21 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   // Asked for before anything is known of the row: loads that follow each other would take most of the kernel's time.
   const int live = args.n_live.data[0], position = args.positions.data[row], sequence = args.sequences.data[row];
   Pair pairs[kEach];
-  float frequencies[kEach];
+  Rotation rotations[kEach];
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
     const float* const from = qkv + start_of(head <= kGroup ? head : 0);
     pairs[e] = {from[pair], from[pair + kHalf]};
-    frequencies[e] = kRotate != 0 ? args.frequencies.data[pair] : 0.0f;
+    rotations[e] = kRotate != 0 ? rotation_of(args.frequencies.data, pair) : Rotation{0.0f, 1.0f};
   }
   if (row >= live) return;
   float* scales = reinterpret_cast<float*>(shared_memory());  // [kGroup + 1]
-  head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
-                                             [&](int head) { return qkv + start_of(head); });
+  if constexpr (kWidthNorm)
+    width_scales<kRopeThreads / 32>(scales, kGroup, args.eps, qkv, scales + kGroup + 1);
+  else
+    head_scales<kGroup + 1, kRopeThreads / 32>(scales, kGroup + 1, args.eps,
+                                               [&](int head) { return qkv + start_of(head); });
   const int page = args.block_table.data[sequence * args.table_stride + position / kPageSize];
   bf16* key = args.kv.data + kv_offset(page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
   bf16* value = args.kv.data + kv_offset(page, 1, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
@@ -41,11 +44,12 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     if (head > kGroup) continue;
     Pair& v = pairs[e];
     if constexpr (kHeadNorm != 0) {
-      const bf16* gain = head == kGroup ? args.k_gain.data : args.q_gain.data;
+      const bf16* gain = head == kGroup ? args.k_gain.data + gain_of_head(kv_head)
+                                        : args.q_gain.data + gain_of_head(kv_head * kGroup + head);
       v = {normed_element(v.first, scales[head], gain[pair]),
            normed_element(v.second, scales[head], gain[pair + kHalf])};
     }
-    if constexpr (kRotate != 0) v = turned(v, turn_of(position, frequencies[e]));
+    if constexpr (kRotate != 0) v = turned(v, turn_of(position, rotations[e]));
     if (head == kGroup) {
       key[in_row(pair)] = to_bf16(v.first);
       key[in_row(pair + kHalf)] = to_bf16(v.second);

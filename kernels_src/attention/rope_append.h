@@ -26,8 +26,9 @@ struct RopeAppend {
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:
 // 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says.
 inline constexpr unsigned kRopeThreads = 128;
-constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, bool head_norm) {
-  return {{kv_heads, rows, 1}, {kRopeThreads, 1, 1}, head_norm ? 4 * (heads / kv_heads + 1) : 0};
+constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, int64_t head_norm) {
+  const auto sums = static_cast<unsigned>(head_norm == 2 ? 2 * kRopeThreads / 32 : 0);
+  return {{kv_heads, rows, 1}, {kRopeThreads, 1, 1}, head_norm != 0 ? 4 * (heads / kv_heads + 1 + sums) : 0};
 }
 
 }  // namespace nodewright

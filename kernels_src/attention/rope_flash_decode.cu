@@ -15,11 +15,15 @@ NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int posi
   const float* v = k + kKvHeads * kHeadDim;
   const auto in_row = [&](int d) { return kv_in_row(position % static_cast<int>(kPageSize), d, kPaddedHeadDim); };
   float scale = 1.0f;
-  if constexpr (kHeadNorm != 0) scale = head_scale(warp_sum(head_squares(k)), args.eps);
+  const bf16* const gain = args.k_gain.data + gain_of_head(kv_head);
+  if constexpr (kWidthNorm)
+    scale = width_scale(warp_sum(width_squares(k - kv_head * kHeadDim, kKvHeads, lane, 32)), kKvHeads, args.eps);
+  else if constexpr (kHeadNorm != 0)
+    scale = head_scale(warp_sum(head_squares(k)), args.eps);
   NODEWRIGHT_NO_UNROLL
   for (int i = lane; i < kHalf; i += 32) {
-    Pair of_key{normed_element(k, i, scale, args.k_gain.data), normed_element(k, i + kHalf, scale, args.k_gain.data)};
-    if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, args.frequencies.data[i]));
+    Pair of_key{normed_element(k, i, scale, gain), normed_element(k, i + kHalf, scale, gain)};
+    if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, rotation_of(args.frequencies.data, i)));
     key[in_row(i)] = to_bf16(of_key.first);
     key[in_row(i + kHalf)] = to_bf16(of_key.second);
   }
@@ -39,7 +43,7 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   const int of_lane = min(lane, rows - 1), sequence_of_lane = load_settled(args.sequences.data + of_lane),
             position_of_lane = load_settled(args.positions.data + of_lane);
   const TileAngles angles = tile_angles(args.frequencies.data);
-  const TileGains gains = tile_gains(args);
+  const TileGains gains = tile_gains(args, tile * kTileHeads);
   const int length = row < live ? own + 1 : 0;
   const int window = static_cast<int>(args.window), oldest = window > 0 && length > window ? length - window : 0;
   const Chunks chunks = chunks_of(oldest, length, static_cast<int>(blockIdx.x));

@@ -11,7 +11,7 @@ namespace nodewright {
 struct RopeFlashDecode {
   In<float> qkv;                        // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
   Optional<Frozen<float>> frequencies;  // [head_dim / 2] radians a position; empty if kRotate is 0
-  Optional<Frozen<bf16>> q_gain;        // [head_dim] of the norm of every query head; empty if kHeadNorm is 0
+  Optional<Frozen<bf16>> q_gain;        // [head_dim], or with kHeadNorm 2 [heads * head_dim], of the queries' norm; empty if it is 0
   Optional<Frozen<bf16>> k_gain;        // [head_dim] of every key head
   Settled<int32_t> positions;           // [rows]; keys 0 .. position are attended, or the last `window` of them
   Settled<int32_t> sequences;           // [rows]; rows of the same one have different positions

@@ -13,6 +13,7 @@ constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
 constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
 constexpr int kAnglesEach = (kHalf + kThreads - 1) / kThreads;
 static_assert(kPaddedHeadDim <= 8 * 32);
+static_assert(!kWidthNorm || 2 * kThreads / 32 <= kPaddedHeadDim, "sums of warps lie where the own key will");
 constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
 
 // In shared memory, before what attention needs (rope_tile_bytes).
@@ -32,14 +33,15 @@ NODEWRIGHT_DEVICE RopeTile rope_tile() {
 
 // This thread's frequencies, before anything else is there; then their turns, before the projections are.
 struct TileAngles {
-  float frequencies[kRotate != 0 ? kAnglesEach : 1];
+  Rotation rotations[kRotate != 0 ? kAnglesEach : 1];
 };
 NODEWRIGHT_DEVICE TileAngles tile_angles(const float* frequencies) {
   TileAngles angles{};
   if constexpr (kRotate != 0) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kAnglesEach; ++e)
-      angles.frequencies[e] = frequencies[min(static_cast<int>(threadIdx.x) + e * kThreads, kHalf - 1)];
+      angles.rotations[e] =
+          rotation_of(frequencies, static_cast<int>(min(static_cast<int>(threadIdx.x) + e * kThreads, kHalf - 1)));
   }
   return angles;
 }
@@ -48,7 +50,7 @@ NODEWRIGHT_DEVICE void find_turns(const RopeTile& m, const TileAngles& angles, i
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kAnglesEach; ++e)
       if (const int i = static_cast<int>(threadIdx.x) + e * kThreads; i < kHalf)
-        m.turns[i] = turn_of(position, angles.frequencies[e]);
+        m.turns[i] = turn_of(position, angles.rotations[e]);
   }
 }
 
@@ -57,14 +59,15 @@ struct TileGains {
   bf16 first[kHeadNorm != 0 ? kTurnsEach : 1], second[kHeadNorm != 0 ? kTurnsEach : 1];
 };
 template <class Args>
-NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args) {
+NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args, int head0) {
   TileGains gains{};
   if constexpr (kHeadNorm != 0) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int e = 0; e < kTurnsEach; ++e) {
       const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
       if (head > kTileHeads) continue;
-      const bf16* gain = head == kTileHeads ? args.k_gain.data : args.q_gain.data;
+      const bf16* gain = head == kTileHeads ? args.k_gain.data + gain_of_head(head0 / kGroup)
+                                            : args.q_gain.data + gain_of_head(head0 + head);
       gains.first[e] = gain[pair];
       gains.second[e] = gain[pair + kHalf];
     }
@@ -100,7 +103,10 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
     value[e] = qkv[(kHeads + kKvHeads + kv_head) * kHeadDim + (i < kHeadDim ? i : 0)];
   }
   if constexpr (kHeadNorm == 0) __syncthreads();  // turns; head_scales ends with one
-  head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
+  if constexpr (kWidthNorm)
+    width_scales<kThreads / 32>(m.scales, kTileHeads, args.eps, qkv, reinterpret_cast<float*>(m.own_key));
+  else
+    head_scales<kTileHeads + 1, kThreads / 32>(m.scales, heads, args.eps, head_at);
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int e = 0; e < kTurnsEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;

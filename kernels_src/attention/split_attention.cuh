@@ -133,7 +133,7 @@ NODEWRIGHT_DEVICE void attend_split(const Split& split, const PagedKeys& from, C
         NODEWRIGHT_UNROLL
         for (int h = 0; h < kTileHeads; ++h)
           scores[h * kPass + u * kSlots + slot] =
-              key0 + u * kSlots + slot < split.last ? sums[u * kTileHeads + h] : -INFINITY;
+              key0 + u * kSlots + slot < split.last ? capped_by<kScoreCap>(sums[u * kTileHeads + h]) : -INFINITY;
       }
     }
     __syncthreads();

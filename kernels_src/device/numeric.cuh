@@ -21,6 +21,20 @@ NODEWRIGHT_DEVICE uint32_t float_to_bits(float v) {
 #endif
 }
 
+// v times a factor that a constant holds as the bits of a float; 0: as it is.
+template <int64_t kFactor>
+NODEWRIGHT_DEVICE float scaled_by(float v) {
+  if constexpr (kFactor == 0) return v;
+  return v * bits_to_float(static_cast<uint32_t>(kFactor));
+}
+// cap * tanh(v / cap), with the cap as the bits of a float; 0: v.
+template <int64_t kCap>
+NODEWRIGHT_DEVICE float capped_by(float v) {
+  if constexpr (kCap == 0) return v;
+  const float cap = bits_to_float(static_cast<uint32_t>(kCap));
+  return cap * (1.0f - 2.0f / (exp2f(v * (2.8853900817779268f / cap)) + 1.0f));  // 2 log2(e)
+}
+
 NODEWRIGHT_DEVICE float to_float(bf16 v) { return bits_to_float(static_cast<uint32_t>(v.bits) << 16); }
 
 // Round to nearest even; NaN stays NaN.

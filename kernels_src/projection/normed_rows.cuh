@@ -13,6 +13,7 @@
 namespace nodewright {
 
 constexpr bool kLayerNorm = kNorm == static_cast<int64_t>(Norm::layer);
+constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
 static_assert(kPostNorm == 0 || !kLayerNorm, "no family norms so after a block");
 
 // This thread's columns of the norm's vectors, requested before the wait.
@@ -25,7 +26,7 @@ NODEWRIGHT_DEVICE void load_norm(NormSlice& norm, const Args& args) {
   const auto load = [](const bf16* p) { return load_frozen_16(p); };
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kChunks; ++c) {
-    norm.gain[c] = load_ragged_8(args.from.gain.data, chunk_column(c), load);
+    if constexpr (!kBare) norm.gain[c] = load_ragged_8(args.from.gain.data, chunk_column(c), load);
     if constexpr (kLayerNorm) norm.shift[c] = load_ragged_8(args.from.shift.data, chunk_column(c), load);
     if constexpr (kPostNorm != 0) norm.post_gain[c] = load_ragged_8(args.from.post_gain.data, chunk_column(c), load);
   }
@@ -143,6 +144,7 @@ NODEWRIGHT_DEVICE void subtract_means(InputSlice& slice, float* scratch) {
 
 // The norm of each row, over kCols, all in fp32.
 NODEWRIGHT_DEVICE void norm_slice(InputSlice& slice, const NormSlice& norm, float eps, float* scratch) {
+  if constexpr (kBare) return;
   if constexpr (kLayerNorm) subtract_means(slice, scratch);
   float squares[kTile];
   NODEWRIGHT_UNROLL

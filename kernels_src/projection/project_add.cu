@@ -1,4 +1,4 @@
-// residual[m, n] += sum_k x[m, k] * W[n, k] + bias[n]. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
+// residual[m, n] += (sum_k x[m, k] * W[n, k] + bias[n]) * kScale. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
 #include "kernels_src/projection/matvec.cuh"
 #include "kernels_src/projection/project_add.h"
 
@@ -20,7 +20,7 @@ NODEWRIGHT_KERNEL(project_add, ProjectAdd, kThreads) {
           const auto [r, m] = sum_place(i, rows);
           if (m >= live) continue;
           float* const to = at(first_row + m, segment + r);
-          *to = (has_first && i == own ? first : *to) + biased(args, segment + r, sum(r, m));
+          *to = (has_first && i == own ? first : *to) + scaled_by<kScale>(biased(args, segment + r, sum(r, m)));
         }
         has_first = false;
       });

@@ -9,6 +9,7 @@ enum class Norm : uint8_t {
   rms,           // x / rms(x) * gain
   rms_one_plus,  // x / rms(x) * (1 + gain)
   layer,         // (x - mean(x)) / deviation(x) * gain + shift
+  none,          // x
 };
 
 }  // namespace nodewright

@@ -1,4 +1,5 @@
-// y[m, :] = x[m, :] / rms(x[m]) * gain in fp32, rounded to bf16; with kNorm rms_one_plus * (1 + gain). Block m: row m;
+// y[m, :] = x[m, :] / rms(x[m]) * gain in fp32, rounded to bf16; with kNorm rms_one_plus * (1 + gain), with none x.
+// Block m: row m;
 // thread t: columns 8t to 8t + 7, then those 2048 further on.
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/residual/norm.h"
@@ -17,6 +18,7 @@ NODEWRIGHT_DEVICE void load_8_floats(const float* from, float (&v)[8]) {
 
 NODEWRIGHT_KERNEL(norm_rows, NormRows, kNormRowsThreads) {
   static_assert(kNorm != static_cast<int64_t>(Norm::layer), "a LayerNorm has a shift");
+  constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
   constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
   constexpr int kColumns = static_cast<int>(kCols), kStride = (kColumns + 7) / 8 * 8;
   constexpr int kPass = static_cast<int>(kNormRowsThreads) * 8, kPasses = (kStride + kPass - 1) / kPass;
@@ -27,7 +29,7 @@ NODEWRIGHT_KERNEL(norm_rows, NormRows, kNormRowsThreads) {
   NODEWRIGHT_UNROLL
   for (int p = 0; p < kPasses; ++p) {
     gain[p] = uint4{0u, 0u, 0u, 0u};
-    if (column(p) + 8 <= kColumns) gain[p] = load_frozen_16(args.gain.data + column(p));
+    if (!kBare && column(p) + 8 <= kColumns) gain[p] = load_frozen_16(args.gain.data + column(p));
   }
   release_dependents();
   wait_for_inputs();
@@ -44,16 +46,16 @@ NODEWRIGHT_KERNEL(norm_rows, NormRows, kNormRowsThreads) {
       if (column(p) + j < kColumns) squares = fmaf(v[p][j], v[p][j], squares);
   }
   squares = block_sum(squares, reinterpret_cast<float*>(shared_memory()));
-  const float scale = 1.0f / sqrtf(squares / static_cast<float>(kColumns) + args.eps);
+  const float scale = kBare ? 1.0f : 1.0f / sqrtf(squares / static_cast<float>(kColumns) + args.eps);
   NODEWRIGHT_UNROLL
   for (int p = 0; p < kPasses; ++p) {
     if (column(p) >= kStride) continue;
     float of_gain[8];
     unpack_8(gain[p], of_gain);
-    if (column(p) + 8 > kColumns)
+    if (!kBare && column(p) + 8 > kColumns)
       for (int j = 0; column(p) + j < kColumns; ++j) of_gain[j] = to_float(args.gain.data[column(p) + j]);
     NODEWRIGHT_UNROLL
-    for (int j = 0; j < 8; ++j) v[p][j] = column(p) + j < kColumns ? v[p][j] * (scale * (kOffset + of_gain[j])) : 0.0f;
+    for (int j = 0; j < 8; ++j) v[p][j] = column(p) + j < kColumns ? v[p][j] * (kBare ? 1.0f : scale * (kOffset + of_gain[j])) : 0.0f;
     store_16(args.y.data + row * kStride + column(p), {pack_bf16(v[p][0], v[p][1]), pack_bf16(v[p][2], v[p][3]),
                                                        pack_bf16(v[p][4], v[p][5]), pack_bf16(v[p][6], v[p][7])});
   }

@@ -5,7 +5,8 @@
 //
 // With kGained the kernel before has done all that but the scales (tile/tile_gained_rows.cuh, or tile_held_rows.cuh).
 //
-// Constants: those of tile/tile_stream.cuh, kNorm, an RMS norm (kernels_src/residual/norm.h), kPostNorm and kGained.
+// Constants: those of tile/tile_stream.cuh, kNorm, an RMS norm or none (kernels_src/residual/norm.h), kPostNorm and
+// kGained.
 #pragma once
 
 #include "kernels_src/residual/norm.h"
@@ -14,7 +15,8 @@
 
 namespace nodewright {
 
-static_assert(kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<int64_t>(Norm::rms_one_plus));
+constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
+static_assert(kBare || kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<int64_t>(Norm::rms_one_plus));
 
 // Of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; of kPostNorm also by
 // args.from.projected, post_gain and x_next. A lane reads the words that it has written.
@@ -47,7 +49,7 @@ struct NormedRows {
 
   template <class Copies>
   NODEWRIGHT_DEVICE void request_gains(Copies& copies) {
-    request_gain(copies, gains, args.from.gain.data);
+    if constexpr (!kBare) request_gain(copies, gains, args.from.gain.data);
     if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.from.post_gain.data);
     copies.close_group();
   }
@@ -123,7 +125,7 @@ struct NormedRows {
     for (int w = 0; w < kWarps; ++w) sum += of[w * kTokens + m];
     return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
   }
-  NODEWRIGHT_DEVICE float scale(int m) const { return scale_of(m, squares); }
+  NODEWRIGHT_DEVICE float scale(int m) const { return kBare ? 1.0f : scale_of(m, squares); }
 
   // The scales of this lane's rows of args.from.projected, of which the last words are in `projected` then.
   NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
@@ -176,11 +178,11 @@ struct NormedRows {
         if (first + i >= kWordsOfLane) break;
         const int n = i % kTiles;  // and (first + i) % kTiles
         float x[8], gain[8];
-        unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
+        if constexpr (!kBare) unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
         from_x.unpack(i, x);
         if constexpr (kPostNorm != 0) add_projected(x, projected, first, i, post_scale[n], live);
         NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int k = 0; k < 8; ++k) {
+        for (int k = 0; k < 8 && !kBare; ++k) {
           sums[n] = fmaf(x[k], x[k], sums[n]);
           x[k] = kOffset != 0 ? fmaf(x[k], gain[k], x[k]) : x[k] * gain[k];
         }
@@ -188,7 +190,7 @@ struct NormedRows {
                  uint4{round_pair(x[0], x[1]), round_pair(x[2], x[3]), round_pair(x[4], x[5]), round_pair(x[6], x[7])});
       }
     }
-    leave_squares(sums, squares);
+    if constexpr (!kBare) leave_squares(sums, squares);
   }
 
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {

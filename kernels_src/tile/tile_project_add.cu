@@ -1,4 +1,4 @@
-// residual[m, n] += sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias. Block b:
+// residual[m, n] += kScale * sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias. Block b:
 // outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and squares[b, m],
 // the sum of the squares of residual[m, n] over the block's n.
 #include "kernels_src/projection/project_add.h"
@@ -21,7 +21,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
       },
       [&](int j, int n, int m, float first, float second) {
         if (m >= live) return;
-        const float sums[2] = {residual[j][0] + first, residual[j][1] + second};
+        const float sums[2] = {residual[j][0] + scaled_by<kScale>(first), residual[j][1] + scaled_by<kScale>(second)};
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 2; ++k) {
           if (n + k >= range.last) break;

@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "base/json_file.h"
+#include "models/config/architectures.h"
 #include "models/config/config_fields.h"
-#include "models/config/family_configs.h"
+
 #include "models/config/rope_frequencies.h"
 #include "runtime/error.h"
 
@@ -30,7 +31,6 @@ void refuse_set(const ConfigFields& config, std::initializer_list<const char*> k
 constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
     {"Qwen3MoeForCausalLM", "mixtures of experts are not supported"},
     {"MixtralForCausalLM", "mixtures of experts are not supported"},
-    {"Gemma3ForConditionalGeneration", "vision towers are not supported"},
     {"LlavaForConditionalGeneration", "vision towers are not supported"}};
 
 const Architecture& read_architecture(const ConfigFields& config) {
@@ -54,9 +54,6 @@ void refuse_unsupported(const ConfigFields& config) {
   if (config.find("quantization_config"))
     config.refuse("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
   refuse_set(config, {"num_experts", "num_local_experts"}, "mixtures of experts are not supported");
-  refuse_set(config, {"vision_config"}, "vision towers are not supported");
-  refuse_set(config, {"attn_logit_softcapping", "final_logit_softcapping"},
-             "capped scores and logits are not supported");
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
@@ -68,7 +65,7 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
   for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
-    for (const float frequency : rope_frequencies(rope, c.head_dim))  // fine one by one, they may overflow together
+    for (const float frequency : rope_frequencies(rope, c.rotated(), c.max_position))  // fine one by one, they may overflow together
       if (!std::isfinite(frequency))
         config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", rope.theta,
                                   frequency));
@@ -95,6 +92,7 @@ ModelConfig read_model_config(const std::filesystem::path& folder) {
   refuse_unsupported(config);
   ModelConfig c;
   c.architecture = architecture.name;
+  c.names = llama_names();
   architecture.read(config, c);
   c.dtype = config.text("dtype", config.text("torch_dtype", ""));
   check_relations(config, c);

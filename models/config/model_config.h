@@ -12,24 +12,27 @@
 #include "kernels_src/projection/activation.h"
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
+#include "models/config/tensor_names.h"
 
 namespace nodewright {
 
-enum class RopeType : uint8_t { plain, linear, llama3 };  // config.json calls plain "default"
+// config.json calls plain "default". "dynamic" is plain within max_position_embeddings, so it is read as plain.
+enum class RopeType : uint8_t { plain, linear, llama3, yarn, longrope };
 
 // Rotary position embedding. models/config/rope_frequencies.h turns it into frequencies.
 struct RopeConfig {
   RopeType type = RopeType::plain;
-  double theta = 10000.0;  // base of the frequencies, > 0
-  double factor = 1.0;     // linear, llama3: frequencies are divided by it, > 0
-  double low = 1.0;        // llama3: original / low is the wavelength, in tokens, above which all is divided
-  double high = 4.0;       // llama3: original / high is the wavelength below which nothing is; high > low > 0
-  int64_t original = 0;    // llama3: tokens of the context before scaling
+  double theta = 10000.0;   // base of the frequencies, > 0
+  double factor = 1.0;      // linear, llama3, yarn: frequencies are divided by it, > 0
+  double low = 1.0;         // llama3: original / low is the wavelength, in tokens, above which all is divided
+  double high = 4.0;        // llama3: original / high is the wavelength below which nothing is; high > low > 0
+  int64_t original = 0;     // llama3, yarn, longrope: tokens of the context before scaling
+  double beta_slow = 1.0;   // yarn: turns within the original context below which all of a frequency is divided
+  double beta_fast = 32.0;  // yarn: turns above which nothing is; between the two, a ramp over the pairs
+  bool truncate = true;     // yarn: the ramp ends at whole pairs
+  std::vector<double> short_factors, long_factors;  // longrope: [pairs], each frequency is divided by its own
+  double amplitude = 1.0;  // yarn, longrope: rotated elements are multiplied by it (attention_factor)
 };
-
-// Which names a checkpoint's tensors have (models/config/tensor_names.h); the arithmetic is in the fields of
-// ModelConfig.
-enum class Family : uint8_t { llama, qwen3, gemma3, gpt2 };
 
 // Which products of a layer have one; q, k and v are one product.
 struct Biases {
@@ -37,9 +40,23 @@ struct Biases {
   bool operator==(const Biases&) const = default;
 };
 
+// Over what queries and keys are normed before rotation.
+enum class HeadNorm : uint8_t {
+  none,
+  head,   // each head by itself, all with one gain of [head_dim]
+  width,  // all heads of a row together, with a gain for each element
+};
+
+// What the feed-forward block of a layer reads.
+enum class Blocks : uint8_t {
+  sequential,         // the residual behind attention
+  parallel,           // the residual in front of attention, under a norm of its own
+  parallel_one_norm,  // that residual under the norm of attention
+};
+
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
-  Family family = Family::llama;
+  TensorNames names;         // of the checkpoint
   int64_t hidden = 0;  // width of the residual stream
   int64_t layers = 0;
   int64_t heads = 0;         // query heads
@@ -51,16 +68,27 @@ struct ModelConfig {
   float eps = 0;             // of the norms, added to the mean square or variance
   bool tied = false;         // the head is the embedding
 
-  Norm norm = Norm::rms;                     // of every norm but those of a family without it
-  bool head_norm = false;                    // q and k are normed, head by head, before rotation
+  Norm norm = Norm::rms;    // of every norm
+  bool norm_shifts = true;  // a LayerNorm has a shift beside its gain
+  bool pre_norms = true;    // the blocks read the residual under a norm
+  bool post_norms = false;  // what a block adds to the residual is normed
+  Blocks blocks = Blocks::sequential;
+  HeadNorm head_norm = HeadNorm::none;
   Biases biases;                             // of the products of a layer
   Activation activation = Activation::silu;  // of the feed-forward block
   bool gated = true;                         // f(gate) * up; else f(up)
   float embedding_scale = 1;                 // the embedding times this enters the residual stream
+  float residual_scale = 1;                  // what a block adds to it is multiplied by this
   std::optional<double> query_scale;         // of q . k; absent: head_dim^-1/2
+  float score_cap = 0;                       // scores are cap * tanh(score / cap); 0: they are not capped
+  float logit_scale = 1;                     // logits are multiplied by this, then
+  float logit_cap = 0;                       // cap * tanh(logit / cap); 0: they are not capped
   bool learned_positions = false;            // positions have an embedding, and q and k are not rotated
   RopeConfig rope;                           // of global layers
   std::optional<RopeConfig> local_rope;      // of sliding layers; absent: the same
+  int64_t rotary_dim = 0;                    // the first elements of a head, which are rotated; even; 0: all
+  bool rotates_neighbours = false;           // elements 2i and 2i + 1 are a pair, not i and i + rotary_dim / 2
+  std::vector<bool> unrotated;               // [layers] that do not rotate; empty: none
   int64_t window = 0;                        // keys that a query of a sliding layer attends to, its own included
   std::vector<bool> sliding;                 // [layers]; empty: none
 
@@ -73,6 +101,10 @@ struct ModelConfig {
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+  int64_t rotated() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
+  bool rotates(int64_t layer) const { return unrotated.empty() || !unrotated[static_cast<size_t>(layer)]; }
+  // Whether rotation also multiplies.
+  bool scales_turns() const { return rope.amplitude != 1 || (local_rope && local_rope->amplitude != 1); }
   bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[static_cast<size_t>(layer)]; }
   int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
   int64_t window_of_all() const { return std::ranges::count(sliding, true) == layers ? window : 0; }

@@ -1,5 +1,6 @@
 #include "models/config/rope_frequencies.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -18,18 +19,56 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
   return (1.0f - kept) * frequency / factor + kept * frequency;
 }
 
+// Pairs before the ramp are kept, those behind it divided by the factor.
+struct YarnRamp {
+  float first = 0, last = 0;
+
+  YarnRamp(const RopeConfig& rope, int64_t dim) {
+    const auto pair_of = [&](double turns) {  // that makes so many turns within the original context
+      const double tokens_of_turn = static_cast<double>(rope.original) / (turns * 2 * std::numbers::pi);
+      return static_cast<double>(dim) * std::log(tokens_of_turn) / (2 * std::log(rope.theta));
+    };
+    double from = pair_of(rope.beta_fast), to = pair_of(rope.beta_slow);
+    if (rope.truncate) from = std::floor(from), to = std::ceil(to);
+    first = static_cast<float>(std::max(from, 0.0));
+    last = static_cast<float>(std::min(to, static_cast<double>(dim - 1)));
+    if (first == last) last += 0.001f;
+  }
+  float divided(size_t pair) const {
+    return std::clamp((static_cast<float>(pair) - first) / (last - first), 0.0f, 1.0f);
+  }
+};
+
+float yarn_scaled(float wave, float divided, const RopeConfig& rope) {
+  return 1.0f / (static_cast<float>(rope.factor) * wave) * divided + 1.0f / wave * (1 - divided);
+}
+
 }  // namespace
 
-std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t head_dim) {
-  std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
+std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t dim, int64_t context) {
+  std::vector<float> frequencies(static_cast<size_t>(dim / 2));
+  const auto& factors = context > rope.original ? rope.long_factors : rope.short_factors;
+  const YarnRamp ramp(rope, dim);
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    const float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
+    const float wave = std::pow(static_cast<float>(rope.theta), exponent), frequency = 1.0f / wave;
     if (rope.type == RopeType::plain) frequencies[i] = frequency;
     if (rope.type == RopeType::linear) frequencies[i] = frequency / static_cast<float>(rope.factor);
     if (rope.type == RopeType::llama3) frequencies[i] = llama3_scaled(frequency, rope);
+    if (rope.type == RopeType::yarn) frequencies[i] = yarn_scaled(wave, ramp.divided(i), rope);
+    if (rope.type == RopeType::longrope) frequencies[i] = 1.0f / (static_cast<float>(factors[i]) * wave);
   }
   return frequencies;
+}
+
+std::vector<float> rotation_table(const ModelConfig& config, const RopeConfig* rope, int64_t context) {
+  std::vector<float> table;
+  if (rope) table = rope_frequencies(*rope, config.rotated(), context);
+  const size_t rotated = table.size(), pairs = static_cast<size_t>(config.head_dim / 2);
+  table.resize(pairs, 0.0f);
+  if (!config.scales_turns()) return table;
+  for (size_t i = 0; i < pairs; ++i) table.push_back(i < rotated ? static_cast<float>(rope->amplitude) : 1.0f);
+  return table;
 }
 
 }  // namespace nodewright

@@ -46,6 +46,7 @@ std::shared_ptr<const MatmulPlan> planned(const MatmulPlanner& planner, const Pr
                           .lda = stride,
                           .ldb = stride,
                           .ldy = choice.y_stride,
+                          .alpha = choice.alpha,
                           .beta = choice.beta};
   if (choice.tuning != ProductTuning{})
     if (auto plan = tuned_product(planner, choice.name, shape, choice.tuning)) return plan;

@@ -37,12 +37,18 @@ std::vector<Constant> heads_of(const Situation& at) {
           {"kKvHeads", at.config.kv_heads},
           {"kHeadDim", at.config.head_dim},
           {"kPaddedHeadDim", attend.padded_head_dim()},
-          {"kPageSize", kPageTokens}};
+          {"kPageSize", kPageTokens},
+          cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
+}
+
+HeadNorm head_norm(const Situation& at, const IntoCache& into) {
+  return into.head_norm ? at.config.head_norm : HeadNorm::none;
 }
 
 std::vector<Constant> with_rotation(const Situation& at, const IntoCache& into) {
   std::vector<Constant> constants = heads_of(at);
-  constants.insert(constants.end(), {constant("kRotate", into.rotates), constant("kHeadNorm", into.head_norm),
+  constants.insert(constants.end(), {constant("kRotate", into.rotates), constant("kHeadNorm", head_norm(at, into)),
+                                     constant("kAmplitude", at.config.scales_turns()),
                                      constant("kNorm", at.config.norm)});
   return constants;
 }
@@ -193,7 +199,7 @@ Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel) 
       .kernels = {kernel_choice<RopeAppend>(
           {"rope_append", with_rotation(at, into)},
           rope_append_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.heads),
-                            static_cast<unsigned>(at.config.kv_heads), into.head_norm))},
+                            static_cast<unsigned>(at.config.kv_heads), static_cast<int64_t>(head_norm(at, into))))},
       .emit = [rotates = into.rotates](const LoadedRun& run, Emission& e) { emit_rope_append(run, e, rotates); }};
 }
 

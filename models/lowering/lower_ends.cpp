@@ -128,7 +128,8 @@ Attempt lower_tile_logits_gained(const Situation& at, std::span<const Op> ops, T
   if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
   return logits_of(
       at,
-      tiled(at, "norm_project", ops[1], 1, {Norms::gained, ops[0].norm}, at.step.sampled_rows, {}, sizeof(NormProject)),
+      tiled(at, "norm_project", ops[1], 1, {Norms::gained, ops[0].norm}, at.step.sampled_rows,
+            logit_constants(at.config), sizeof(NormProject)),
       true, true);
 }
 
@@ -137,16 +138,19 @@ Attempt lower_tile_logits(const Situation& at, std::span<const Op> ops, Travel t
   if (at.step.has_head_product()) return "the step's head is a library's product";
   return logits_of(
       at,
-      tiled(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows, {}, sizeof(NormProject)),
+      tiled(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
+            logit_constants(at.config), sizeof(NormProject)),
       false, true);
 }
 
 Attempt lower_logits(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!is_head(ops)) return {};
   if (at.step.has_head_product()) return "the step's head is a library's product";
+  std::vector<Constant> constants = logit_constants(at.config);
+  constants.push_back(constant("kBias", ops[1].bias));
   return logits_of(at,
                    matvec(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
-                          {constant("kBias", ops[1].bias)}, sizeof(NormProject)),
+                          std::move(constants), sizeof(NormProject)),
                    false, false);
 }
 

@@ -2,6 +2,7 @@
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
+#include "kernels_src/sampling/cap_logits.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
@@ -28,7 +29,8 @@ void emit_product(const LoadedRun& run, Emission& e, const std::string& name, Vi
                .workspace = plan->workspace_bytes() > 0 ? e.s.workspace : View<uint8_t>{}});
 }
 
-ProductChoice product_of_layer(const Situation& at, const Op& product, Element output, int64_t y_stride, float beta) {
+ProductChoice product_of_layer(const Situation& at, const Op& product, Element output, int64_t y_stride, float beta,
+                               float alpha = 1) {
   return {std::string(to_string(product.part)),
           at.step.rows,
           product.cols,
@@ -36,7 +38,8 @@ ProductChoice product_of_layer(const Situation& at, const Op& product, Element o
           output,
           y_stride,
           tuning_of(at.step.tuning, product.part).product,
-          beta};
+          beta,
+          alpha};
 }
 
 void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
@@ -72,7 +75,8 @@ Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel t
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
   if (const char* why = not_in_tiles(product)) return why;
   return Lowered{.operations = 2,
-                 .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1)},
+                 .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1,
+                                        at.config.residual_scale)},
                  .emit = [product](const LoadedRun& run, Emission& e) {
                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
                  }};
@@ -115,13 +119,23 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
     ProductTuning tuning = at.step.tuning.head.product;
     if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
     lowered.products = {{"head", at.step.sampled_rows, product.cols, product.outputs, Element::f32,
-                         row_stride(product.outputs), tuning, 0}};
+                         row_stride(product.outputs), tuning, 0, at.config.logit_scale}};
+    if (at.config.logit_cap != 0)
+      lowered.kernels = {
+          kernel_choice<CapLogits>({"cap_logits", {cap_constant("kCap", at.config.logit_cap)}},
+                                   cap_logits_shape(static_cast<unsigned>(at.step.sampled_rows), product.outputs))};
     lowered.emit = [product](const LoadedRun& run, Emission& e) {
       // As the product writes it: without padding behind the last row.
       e.logits =
           e.s.logits.subview(0, static_cast<uint64_t>((e.s.sampled_rows - 1) * e.s.logits_stride + product.outputs));
       e.best = e.s.best.subview(0, 0);
       emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
+      if (!run.kernels.empty())
+        e.g.launch("cap", run.kernel<CapLogits>(),
+                   {.logits = e.logits,
+                    .n_live = e.s.inputs.n_sampled,
+                    .vocab = product.outputs,
+                    .stride = e.s.logits_stride});
     };
     return lowered;
   }

@@ -214,9 +214,11 @@ static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel
   if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, {}, sizeof(NormProject)));
-    return one_kernel(matvec(at, "norm_project", product, 1, input, at.step.rows, {constant("kBias", product.bias)},
-                             sizeof(NormProject)));
+    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
+    std::vector<Constant> constants = unscaled_constants();
+    constants.push_back(constant("kBias", product.bias));
+    return one_kernel(
+        matvec(at, "norm_project", product, 1, input, at.step.rows, std::move(constants), sizeof(NormProject)));
   };
   return by_residual(norm, product, travel, choose,
                      {.operations = 2, .emit = [norm, product](const LoadedRun& run, Emission& e) {
@@ -236,10 +238,12 @@ static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel 
   const Op& product = ops[0];
   if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
-  Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
-                                             {constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
-                          : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows,
-                                              {constant("kBias", product.bias)}, sizeof(ProjectAdd)));
+  const Constant scale = factor_constant("kScale", at.config.residual_scale);
+  Attempt attempt =
+      tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
+                               {scale, constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
+            : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows,
+                                {scale, constant("kBias", product.bias)}, sizeof(ProjectAdd)));
   if (auto* lowered = std::get_if<Lowered>(&attempt)) {
     lowered->operations = 2;
     lowered->emit = [product, travel](const LoadedRun& run, Emission& e) { emit_project_add(run, e, product, travel); };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "models/lowering/lowering_rows.h"
 #include "runtime/error.h"
 
@@ -48,6 +50,7 @@ std::string describe_run(std::span<const Op> ops) {
 std::string why_not(Travel travel, const Situation& at) {
   switch (travel) {
     case Travel::gained:
+      if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       if (!at.step.may_leave_gained(at.config))
         return "for 8 to 32 rows of a network with RMS norms before its blocks alone";
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
@@ -55,6 +58,7 @@ std::string why_not(Travel travel, const Situation& at) {
     case Travel::deferred:
       if (!at.step.network.post_norms) return "no norms behind the blocks";
       if (at.step.with_products()) return "the step's products are a library's";
+      if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       return {};
     case Travel::plain:
       break;
@@ -134,6 +138,17 @@ const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part) {
 std::string node_name(const Op& product) {
   return product.part == Part::gate_up && !product.gated ? "up" : std::string(to_string(product.part));
 }
+
+Constant factor_constant(const char* name, float factor) {
+  return {name, factor == 1 ? 0 : int64_t{std::bit_cast<uint32_t>(factor)}};
+}
+Constant cap_constant(const char* name, float cap) {
+  return {name, cap == 0 ? 0 : int64_t{std::bit_cast<uint32_t>(cap)}};
+}
+std::vector<Constant> logit_constants(const ModelConfig& config) {
+  return {factor_constant("kScale", config.logit_scale), cap_constant("kCap", config.logit_cap)};
+}
+std::vector<Constant> unscaled_constants() { return {{"kScale", 0}, {"kCap", 0}}; }
 
 LoweredStep lower(const Network& network, const Situation& at) {
   std::vector<std::pair<Travel, std::string>> passed;

@@ -56,6 +56,7 @@ struct ProductChoice {
   int64_t y_stride = 0;
   ProductTuning tuning;
   float beta = 0;
+  float alpha = 1;
 };
 
 // The kernels of one run of operations, loaded.
@@ -180,6 +181,13 @@ template <class E>
 Constant constant(const char* name, E value) {
   return {name, static_cast<int64_t>(value)};
 }
+
+// The bits of a factor, 0 for 1, and of a cap, 0 for none.
+Constant factor_constant(const char* name, float factor);
+Constant cap_constant(const char* name, float cap);
+// Of a projection that makes logits, or other values.
+std::vector<Constant> logit_constants(const ModelConfig& config);
+std::vector<Constant> unscaled_constants();
 
 // The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});

@@ -56,6 +56,12 @@ std::string_view to_string(OpKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+Value Recorder::norm(Value x, Part gain) {
+  const bool in_front = gain == Part::attention_norm || gain == Part::feed_forward_norm;
+  const Norm norm = in_front && !config_.pre_norms ? Norm::none : config_.norm;
+  return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = norm});
+}
+
 Value Recorder::product(Value x, Part matrix) {
   Op op{.kind = OpKind::product, .in = x, .part = matrix};
   switch (matrix) {

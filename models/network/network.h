@@ -72,7 +72,7 @@ class Recorder {
   explicit Recorder(const ModelConfig& config) : config_(config), ops_(&network_.first) {}
 
   Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
-  Value norm(Value x, Part gain) { return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = config_.norm}); }
+  Value norm(Value x, Part gain);
   Value product(Value x, Part matrix);
   Value head_norm(Value qkv) {
     return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
@@ -108,7 +108,7 @@ class Recorder {
   int values_ = 0;
 };
 
-// The network of the configuration's family (models/network/families.cpp).
+// The network of the configuration (models/network/decoder_network.cpp).
 Network network_of(const ModelConfig& config);
 
 // Whether the output of a block is normed before it is added to the residual.

@@ -6,6 +6,7 @@
 
 #include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/sampling/logit_row.h"
+#include "models/lowering/lowering.h"
 #include "models/network/network.h"
 #include "models/plan/row_stride.h"
 
@@ -26,7 +27,7 @@ unsigned blocks_of_row(const ScoreLimits& limits, const DeviceProperties& device
 
 struct Requests {
   KernelRequest gather, record;
-  std::optional<KernelRequest> logits, norm;
+  std::optional<KernelRequest> logits, norm, cap;
 };
 
 Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
@@ -36,12 +37,15 @@ Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const
       .record = {"record_choice", {{"kBlocksOfRow", blocks_of_row(limits, device)}}},
       .logits = {},
       .norm = {},
+      .cap = {},
   };
+  std::vector<Constant> of_logits = logit_constants(config);
+  of_logits.insert(of_logits.end(), {norm, {"kPostNorm", 0}, {"kBias", 0}});
   if (limits.with_products)
     requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}}};
   else
-    requests.logits = {"norm_project", constants_of(head_shape(config, limits, device).constants(),
-                                                    {norm, {"kPostNorm", 0}, {"kBias", 0}})};
+    requests.logits = {"norm_project", constants_of(head_shape(config, limits, device).constants(), of_logits)};
+  if (limits.with_products && config.logit_cap != 0) requests.cap = {"cap_logits", {of_logits.at(1)}};
   return requests;
 }
 
@@ -50,7 +54,10 @@ Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const
 std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, const ScoreLimits& limits,
                                                  const DeviceProperties& device) {
   const Requests requests = requests_of(config, limits, device);
-  return {requests.gather, requests.record, limits.with_products ? *requests.norm : *requests.logits};
+  std::vector<KernelRequest> all = {requests.gather, requests.record,
+                                    limits.with_products ? *requests.norm : *requests.logits};
+  if (requests.cap) all.push_back(*requests.cap);
+  return all;
 }
 
 ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits) {
@@ -61,10 +68,12 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
       .gather = cache.kernel<GatherResidual>(requests.gather, gather_residual_shape(rows)),
       .logits = {},
       .norm = {},
+      .cap = {},
       .head = {},
       .record = cache.kernel<RecordChoice>(requests.record, record_choice_shape(rows, blocks_of_row(limits, device)))};
   if (limits.with_products) {
     k.norm = cache.kernel<NormRows>(*requests.norm, norm_rows_shape(rows));
+    if (requests.cap) k.cap = cache.kernel<CapLogits>(*requests.cap, cap_logits_shape(rows, config.vocab));
     const int64_t stride = row_stride(config.hidden);
     k.head = MatmulPlanner(cache.device(), cache)
                  .plan("score.head", {.m = limits.slice_rows,
@@ -74,7 +83,8 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
                                       .output = Element::f32,
                                       .lda = stride,
                                       .ldb = stride,
-                                      .ldy = row_stride(config.vocab)});
+                                      .ldy = row_stride(config.vocab),
+                                      .alpha = config.logit_scale});
   } else {
     k.logits =
         cache.kernel<NormProject>(*requests.logits, head_shape(config, limits, device).launch_shape(device.sm_count));
@@ -121,6 +131,9 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                .bias = {},
                .y = s.logits,
                .workspace = k.head->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
+    if (config.logit_cap != 0)
+      g.launch("cap", k.cap,
+               {.logits = logits, .n_live = in.n_live, .vocab = config.vocab, .stride = s.logits_stride});
   } else {
     g.launch("logits", k.logits,
              {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift},

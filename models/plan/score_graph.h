@@ -9,6 +9,7 @@
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/residual/gather_residual.h"
 #include "kernels_src/residual/norm_rows.h"
+#include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/record_choice.h"
 #include "models/decoder_model.h"
 #include "models/plan/score_state.h"
@@ -21,6 +22,7 @@ struct ScoreKernels {
   Kernel<GatherResidual> gather;
   Kernel<NormProject> logits;  // empty where the head is a product
   Kernel<NormRows> norm;       // empty where it is not
+  Kernel<CapLogits> cap;       // empty but behind a product whose logits are capped
   std::shared_ptr<const MatmulPlan> head;
   Kernel<RecordChoice> record;
 };

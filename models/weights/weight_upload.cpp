@@ -52,7 +52,7 @@ std::vector<Window> cut(std::span<const WeightSource> sources, uint64_t chunk_by
   return windows;
 }
 
-// Rows [begin, end) of one tensor, read by one thread.
+// Rows [begin, end) of one part, read by one thread.
 struct ReadTask {
   const WeightSource* source;
   const WeightPart* part;
@@ -65,7 +65,7 @@ void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tas
     for (const WeightPart& part : slice.source->parts) {
       // The tensor's row for a row of the slice or for the next one below it.
       const auto tensor_row = [&](int64_t row) {
-        return std::clamp((row - part.first + part.step - 1) / part.step, int64_t{0}, part.tensor_rows);
+        return std::clamp((row - part.first + part.step - 1) / part.step, int64_t{0}, part.rows);
       };
       const int64_t end = tensor_row(slice.end);
       const auto rows = static_cast<int64_t>(std::max(kTaskBytes / slice.source->row_bytes(), uint64_t{1}));
@@ -75,6 +75,10 @@ void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tas
 }
 
 void zero_gaps(const Window& window, std::byte* chunk) {
+  for (const Slice& slice : window.slices)
+    if (slice.source->parts.empty())
+      std::memset(chunk + (slice.source->offset_of(slice.begin) - window.begin), 0,
+                  static_cast<uint64_t>(slice.end - slice.begin) * slice.source->row_bytes());
   for (size_t i = 1; i < window.slices.size(); ++i) {
     const uint64_t gap = window.slices[i - 1].source->offset_of(window.slices[i - 1].end);
     std::memset(chunk + (gap - window.begin), 0, window.slices[i].source->offset_of(window.slices[i].begin) - gap);
@@ -93,7 +97,7 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
   std::vector<bf16> converted(static_cast<size_t>(count));
   for (int64_t col = 0; col < source.stride; ++col) {
     if (col < source.cols) {
-      const int64_t first = col * part.tensor_rows + task.begin;
+      const int64_t first = col * part.rows + task.begin;
       tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * element_bytes, scratch);
       convert_to_bf16(tensor.dtype, scratch.data(), converted.data(), count);
     } else {
@@ -114,16 +118,23 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
   const TensorInfo& tensor = *part.tensor;
   const uint64_t tensor_row_bytes = static_cast<uint64_t>(source.cols) * dtype_bits(tensor.dtype) / 8;
   const uint64_t bytes = static_cast<uint64_t>(task.end - task.begin) * tensor_row_bytes;
-  const uint64_t from = tensor.offset + static_cast<uint64_t>(task.begin) * tensor_row_bytes;
+  const auto offset_of = [&](int64_t row) {
+    return tensor.offset + static_cast<uint64_t>(part.from + row * part.from_step) * tensor_row_bytes;
+  };
   const auto place = [&](int64_t row) {
     return chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
   };
 
-  const bool as_stored = tensor.dtype == Dtype::kBF16 && part.step == 1 && source.stride == source.cols;
-  if (as_stored) return tensor.file->read(from, {place(task.begin), bytes});
+  const bool as_stored = tensor.dtype == Dtype::kBF16 && part.step == 1 && part.from_step == 1 && source.stride == source.cols;
+  if (as_stored) return tensor.file->read(offset_of(task.begin), {place(task.begin), bytes});
 
   scratch.resize(bytes);
-  tensor.file->read(from, scratch);
+  if (part.from_step == 1)
+    tensor.file->read(offset_of(task.begin), scratch);
+  else
+    for (int64_t row = task.begin; row < task.end; ++row)
+      tensor.file->read(offset_of(row), std::span(scratch).subspan(
+                                            static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, tensor_row_bytes));
   for (int64_t row = task.begin; row < task.end; ++row) {
     auto* to = reinterpret_cast<bf16*>(place(row));
     convert_to_bf16(tensor.dtype, scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, to,

@@ -16,11 +16,13 @@
 
 namespace nodewright {
 
-// Row i of a tensor becomes row first + i * step of a source; of a transposed tensor, column i does.
+// Row from + i * from_step of a tensor becomes row first + i * step of a source, for i below `rows`; of a transposed
+// tensor, which is always taken whole, column i does.
 struct WeightPart {
   const TensorInfo* tensor;
-  int64_t tensor_rows, first, step;
+  int64_t rows, first, step;
   bool transposed = false;
+  int64_t from = 0, from_step = 1;
 };
 
 // One named range of the device buffer and the tensors it is made of.
@@ -28,7 +30,7 @@ struct WeightSource {
   std::string name;
   uint64_t offset;                // bytes from the start of the buffer
   int64_t rows, cols, stride;     // bf16 elements; columns from cols on become zero
-  std::vector<WeightPart> parts;  // together they give every row once
+  std::vector<WeightPart> parts;  // together they give every row once; none: all rows are zero
 
   uint64_t row_bytes() const { return static_cast<uint64_t>(stride) * sizeof(bf16); }
   uint64_t bytes() const { return static_cast<uint64_t>(rows) * row_bytes(); }

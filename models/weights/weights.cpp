@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/json_file.h"
-#include "models/config/tensor_names.h"
 #include "runtime/buffers/arena.h"
 #include "runtime/error.h"
 
@@ -30,19 +29,23 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple 
 class Image {
  public:
   Image(const Checkpoint& checkpoint, const ModelConfig& config)
-      : checkpoint_(checkpoint), config_(config), names_(tensor_names(config)) {
+      : checkpoint_(checkpoint), config_(config), names_(config.names) {
     const ModelConfig& c = config;
     // A file saved from the network without its head leaves the prefix out.
     const std::string bare = names_.embedding + ".weight";
-    if (!checkpoint.find(names_.prefix + bare) && checkpoint.find(bare)) names_.prefix.clear();
+    for (const std::string& prefix : {names_.prefix, names_.other_prefix, std::string()})
+      if (checkpoint.find(prefix + bare)) {
+        names_.prefix = prefix;
+        break;
+      }
     const std::string& prefix = names_.prefix;
 
-    matrix("embedding", c.hidden, {{prefix + names_.embedding, c.vocab}});
-    if (c.learned_positions) matrix("positions", c.hidden, {{prefix + names_.positions, c.max_position}});
+    matrix("embedding", c.hidden, whole(prefix + names_.embedding, c.vocab));
+    if (c.learned_positions) matrix("positions", c.hidden, whole(prefix + names_.positions, c.max_position));
     for (int64_t l = 0; l < c.layers; ++l)
       layer(fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
     norm("final_norm", prefix, names_.final_norm);
-    if (!c.tied) matrix("head", c.hidden, {{names_.head, c.vocab}});
+    if (!c.tied) matrix("head", c.hidden, whole(names_.head, c.vocab));
     refuse_unused();
   }
 
@@ -64,93 +67,150 @@ class Image {
   }
 
  private:
-  struct NamedRows {
+  // Rows of a tensor that become neighbours: from, from + step, ...
+  struct Piece {
     std::string tensor;
-    int64_t rows;
+    int64_t tensor_rows, from, rows, step = 1;
   };
+  using Pieces = std::vector<Piece>;
+  static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
 
   void layer(const std::string& ours, const std::string& theirs) {
     const ModelConfig& c = config_;
     const TensorNames& n = names_;
     norm(ours + "attention_norm", theirs, n.attention_norm);
-    if (n.qkv.size() == 1)
-      product(ours + "qkv", c.hidden, {{theirs + n.qkv[0], c.qkv_width()}}, c.biases.qkv);
-    else
-      product(
-          ours + "qkv", c.hidden,
-          {{theirs + n.qkv[0], c.query_width()}, {theirs + n.qkv[1], c.kv_width()}, {theirs + n.qkv[2], c.kv_width()}},
-          c.biases.qkv);
-    if (c.head_norm) {
-      vector(ours + "q_norm", {{theirs + n.q_norm + ".weight", c.head_dim}});
-      vector(ours + "k_norm", {{theirs + n.k_norm + ".weight", c.head_dim}});
+    product(ours + "qkv", c.hidden, qkv(theirs), c.biases.qkv);
+    if (c.head_norm != HeadNorm::none) {
+      const bool wide = c.head_norm == HeadNorm::width;
+      vector(ours + "q_norm", rotated(theirs + n.q_norm, wide ? c.heads : 1));
+      vector(ours + "k_norm", rotated(theirs + n.k_norm, wide ? c.kv_heads : 1));
     }
-    product(ours + "out", c.query_width(), {{theirs + n.out, c.hidden}}, c.biases.out);
+    product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
     norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
     if (c.gated)
-      interleaved(ours + "gate_up", c.hidden, c.intermediate, theirs + n.gate, theirs + n.up);
+      gate_up(ours + "gate_up", theirs);
     else
-      product(ours + "up", c.hidden, {{theirs + n.up, c.intermediate}}, c.biases.gate_up);
-    product(ours + "down", c.intermediate, {{theirs + n.down, c.hidden}}, c.biases.down);
+      product(ours + "up", c.hidden, whole(theirs + n.up, c.intermediate), c.biases.gate_up);
+    product(ours + "down", c.intermediate, whole(theirs + n.down, c.hidden), c.biases.down);
     norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
   }
+
+  // ---- Queries and keys, whose heads lie so that elements i and i + head_dim / 2 turn together
+
+  // One head. What does not turn fills the two halves behind what does, in pairs whose frequency is zero.
+  void append_head(Pieces& pieces, const Piece& head) const {
+    const int64_t dim = config_.head_dim, turned = config_.rotated(), rest = (dim - turned) / 2;
+    const auto piece = [&](int64_t from, int64_t rows, int64_t step = 1) {
+      if (rows > 0) pieces.push_back({head.tensor, head.tensor_rows, head.from + from, rows, step});
+    };
+    const bool neighbours = config_.rotates_neighbours;
+    for (const int64_t half : {0, 1}) {
+      if (neighbours)
+        piece(half, turned / 2, 2);
+      else
+        piece(half * turned / 2, turned / 2);
+      piece(turned + half * rest, rest);
+    }
+  }
+  bool turns_as_stored() const { return config_.rotated() == config_.head_dim && !config_.rotates_neighbours; }
+  // `heads` heads that a tensor of `tensor_rows` holds from row `from` on.
+  void append_heads(Pieces& pieces, const std::string& tensor, int64_t tensor_rows, int64_t from, int64_t heads) const {
+    const int64_t dim = config_.head_dim;
+    if (turns_as_stored()) {
+      pieces.push_back({tensor, tensor_rows, from, heads * dim});
+      return;
+    }
+    for (int64_t h = 0; h < heads; ++h) append_head(pieces, {tensor, tensor_rows, from + h * dim, dim});
+  }
+  Pieces rotated(const std::string& tensor, int64_t heads) const {
+    Pieces pieces;
+    append_heads(pieces, tensor, heads * config_.head_dim, 0, heads);
+    return pieces;
+  }
+
+  Pieces qkv(const std::string& theirs) const {
+    const ModelConfig& c = config_;
+    const std::vector<std::string>& n = names_.qkv;
+    Pieces pieces;
+    if (n.size() == 3) {
+      append_heads(pieces, theirs + n[0], c.query_width(), 0, c.heads);
+      append_heads(pieces, theirs + n[1], c.kv_width(), 0, c.kv_heads);
+      pieces.push_back({theirs + n[2], c.kv_width(), 0, c.kv_width()});
+      return pieces;
+    }
+    const std::string tensor = theirs + n[0];
+    const int64_t rows = c.qkv_width(), dim = c.head_dim;
+    if (names_.fused == FusedHeads::by_head) {
+      for (const int64_t kind : {0, 1})
+        for (int64_t h = 0; h < c.heads; ++h) append_head(pieces, {tensor, rows, (3 * h + kind) * dim, dim});
+      for (int64_t h = 0; h < c.heads; ++h) pieces.push_back({tensor, rows, (3 * h + 2) * dim, dim});
+      return pieces;
+    }
+    if (turns_as_stored()) return whole(tensor, rows);
+    append_heads(pieces, tensor, rows, 0, c.heads);
+    append_heads(pieces, tensor, rows, c.query_width(), c.kv_heads);
+    pieces.push_back({tensor, rows, c.query_width() + c.kv_width(), c.kv_width()});
+    return pieces;
+  }
+
+  // ---- Ranges
 
   // `part`: the tensor's name behind the prefix; empty where the family has no such norm.
   void norm(const std::string& name, const std::string& prefix, const std::string& part) {
     if (part.empty()) return;
-    vector(name, {{prefix + part + ".weight", config_.hidden}});
-    if (config_.norm == Norm::layer) vector(name + ".shift", {{prefix + part + ".bias", config_.hidden}});
+    vector(name, whole(prefix + part, config_.hidden));
+    if (config_.norm != Norm::layer) return;
+    if (config_.norm_shifts)
+      vector(name + ".shift", whole(prefix + part, config_.hidden), ".bias");
+    else
+      add({name + ".shift", 0, config_.hidden, 1, 1, {}});
   }
 
   // A matrix of a layer, and its bias where it has one.
-  void product(const std::string& name, int64_t cols, const std::vector<NamedRows>& tensors, bool bias) {
-    matrix(name, cols, tensors, names_.transposed);
-    if (!bias) return;
-    std::vector<NamedRows> biases;
-    for (const NamedRows& t : tensors) biases.push_back({t.tensor + ".bias", t.rows});
-    vector(name + ".bias", biases);
+  void product(const std::string& name, int64_t cols, const Pieces& pieces, bool bias) {
+    matrix(name, cols, pieces, names_.transposed);
+    if (bias) vector(name + ".bias", pieces, ".bias");
   }
 
-  // One row, the tensors one after the other.
-  void vector(std::string name, const std::vector<NamedRows>& tensors) {
-    // As a column, so that each part is a run of rows.
-    Source source{std::move(name), 0, 0, 1, 1, {}};
-    for (const NamedRows& t : tensors) {
-      const TensorInfo& info = checkpoint_.require(t.tensor, {t.rows});
+  // Row 2i is gate i, row 2i + 1 is up i.
+  void gate_up(const std::string& name, const std::string& theirs) {
+    const int64_t inner = config_.intermediate;
+    const bool fused = !names_.gate_up.empty();
+    const Pieces pieces = fused ? Pieces{{theirs + names_.gate_up, 2 * inner, 0, inner},
+                                         {theirs + names_.gate_up, 2 * inner, inner, inner}}
+                                : Pieces{{theirs + names_.gate, inner, 0, inner}, {theirs + names_.up, inner, 0, inner}};
+    rows(name, config_.hidden, padded(config_.hidden), pieces, ".weight", 2);
+    if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
+  }
+
+  // One row, the pieces one after the other: as a column, so that each is a run of rows.
+  void vector(std::string name, const Pieces& pieces, const char* ending = ".weight") {
+    rows(std::move(name), 1, 1, pieces, ending);
+  }
+
+  // The rows of the pieces one below the other.
+  void matrix(std::string name, int64_t cols, const Pieces& pieces, bool transposed = false) {
+    rows(std::move(name), cols, padded(cols), pieces, ".weight", 1, transposed);
+  }
+
+  // Row i of piece p: where `step` is 1 behind those of the pieces before it, else at p + i * step.
+  void rows(std::string name, int64_t cols, int64_t stride, const Pieces& pieces, const std::string& ending,
+            int64_t step = 1, bool transposed = false) {
+    Source source{std::move(name), 0, 0, cols, stride, {}};
+    for (const Piece& piece : pieces) {
+      std::vector<int64_t> shape{piece.tensor_rows};
+      if (stride > 1) shape.insert(transposed ? shape.begin() : shape.end(), cols);
+      const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
       used_.insert(&info);
-      source.parts.push_back({&info, t.rows, source.rows, 1});
-      source.rows += t.rows;
+      const int64_t first = step == 1 ? source.rows : static_cast<int64_t>(source.parts.size());
+      source.parts.push_back({&info, piece.rows, first, step, transposed, piece.from, piece.step});
+      source.rows += piece.rows;
     }
     add(std::move(source));
-  }
-
-  // The rows of the tensors one below the other.
-  void matrix(std::string name, int64_t cols, const std::vector<NamedRows>& tensors, bool transposed = false) {
-    Source source{std::move(name), 0, 0, cols, padded(cols), {}};
-    for (const NamedRows& t : tensors) {
-      const TensorInfo& info = transposed ? require(t.tensor, cols, t.rows) : require(t.tensor, t.rows, cols);
-      source.parts.push_back({&info, t.rows, source.rows, 1, transposed});
-      source.rows += t.rows;
-    }
-    add(std::move(source));
-  }
-
-  void interleaved(std::string name, int64_t cols, int64_t rows, const std::string& even, const std::string& odd) {
-    add({std::move(name),
-         0,
-         2 * rows,
-         cols,
-         padded(cols),
-         {{&require(even, rows, cols), rows, 0, 2}, {&require(odd, rows, cols), rows, 1, 2}}});
   }
 
   static int64_t padded(int64_t cols) { return (cols + kStrideElements - 1) / kStrideElements * kStrideElements; }
-
-  const TensorInfo& require(const std::string& tensor, int64_t rows, int64_t cols) {
-    const TensorInfo& info = checkpoint_.require(tensor + ".weight", {rows, cols});
-    used_.insert(&info);
-    return info;
-  }
 
   void add(Source source) {
     source.offset = bytes_;
@@ -165,8 +225,11 @@ class Image {
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
       const bool derived = std::any_of(names_.unused_endings.begin(), names_.unused_endings.end(),
                                        [&](std::string_view ending) { return tensor.name.ends_with(ending); });
+      const bool other = std::ranges::any_of(names_.unused_beginnings, [&](std::string_view beginning) {
+        return tensor.name.starts_with(beginning);
+      });
       const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";
-      if (used_.contains(&tensor) || derived || spare_head) continue;
+      if (used_.contains(&tensor) || derived || other || spare_head) continue;
       if (count++ == 0) first = &tensor;
     }
     if (first)

@@ -1,5 +1,5 @@
-// The architectures that models/config/model_config.h reads, by the name that config.json gives them. A new family is a
-// function and a line in family_configs.cpp, beside its tensor names and its network.
+// The architectures that models/config/model_config.h reads, by the name that config.json gives them. A new one is a
+// function in families/ and a line in architectures.cpp.
 #pragma once
 
 #include <span>
@@ -12,8 +12,7 @@ namespace nodewright {
 
 struct Architecture {
   std::string_view name;  // "LlamaForCausalLM"
-  // Fills all but architecture, dtype and what generation_config.json says. Throws Error for keys that are not
-  // supported.
+  // `c` comes with Llama's tensor names (families/families.h).
   void (*read)(const ConfigFields& config, ModelConfig& c);
 };
 std::span<const Architecture> architectures();

@@ -1,0 +1,52 @@
+// The network of a configuration: what is computed, in the order of the papers. The families differ in what surrounds
+// attention and the feed-forward block.
+#include "models/network/network.h"
+
+namespace nodewright {
+namespace {
+
+class Layer {
+ public:
+  Layer(Recorder& n, const ModelConfig& config) : n_(n), config_(config) {}
+
+  Value project(Value x) { return n_.product(n_.norm(x, Part::attention_norm), Part::qkv); }
+  Value attend(Value qkv) {
+    if (config_.head_norm != HeadNorm::none) qkv = n_.head_norm(qkv);
+    if (!config_.learned_positions) qkv = n_.rotate(qkv);
+    return n_.attend(n_.append(qkv));
+  }
+  Value activate(Value x, Part norm) { return n_.activate(n_.product(n_.norm(x, norm), Part::gate_up)); }
+  // What a block gives, added to the residual.
+  Value add(Value x, Value y, Part matrix, Part post_norm) {
+    y = n_.product(y, matrix);
+    return n_.add(x, config_.post_norms ? n_.norm(y, post_norm) : y);
+  }
+
+ private:
+  Recorder& n_;
+  const ModelConfig& config_;
+};
+
+}  // namespace
+
+Network network_of(const ModelConfig& config) {
+  Recorder n(config);
+  Layer layer(n, config);
+  Value x = n.embed();
+  n.layers([&] {
+    if (config.blocks == Blocks::sequential) {
+      x = layer.add(x, layer.attend(layer.project(x)), Part::out, Part::attention_post_norm);
+      x = layer.add(x, layer.activate(x, Part::feed_forward_norm), Part::down, Part::feed_forward_post_norm);
+      return;
+    }
+    // Both blocks read the same residual, so both have read it before either adds to it.
+    const Part norm = config.blocks == Blocks::parallel ? Part::feed_forward_norm : Part::attention_norm;
+    const Value qkv = layer.project(x), activated = layer.activate(x, norm);
+    x = layer.add(x, layer.attend(qkv), Part::out, Part::attention_post_norm);
+    x = layer.add(x, activated, Part::down, Part::feed_forward_post_norm);
+  });
+  n.choose(n.product(n.norm(x, Part::final_norm), Part::head));
+  return n.take();
+}
+
+}  // namespace nodewright
