@@ -42,7 +42,8 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
-  if (loading == Loading::begun && !options.trace) return DecoderModel::begin_load(device, options.model, progress, options.max_context);
+  if (loading == Loading::begun && !options.trace)
+    return DecoderModel::begin_load(device, options.model, progress, options.max_context);
   return DecoderModel::load(device, stream, options.model, progress, options.max_context);
 }
 

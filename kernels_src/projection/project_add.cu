@@ -1,4 +1,5 @@
-// residual[m, n] += (sum_k x[m, k] * W[n, k] + bias[n]) * kScale. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1.
+// residual[m, n] += (sum_k x[m, k] * W[n, k] + bias[n]) * kScale. Block (b, t): outputs range b, rows t * kTile .. +
+// kTile - 1.
 #include "kernels_src/projection/matvec.cuh"
 #include "kernels_src/projection/project_add.h"
 

@@ -55,7 +55,8 @@ NODEWRIGHT_KERNEL(norm_rows, NormRows, kNormRowsThreads) {
     if (!kBare && column(p) + 8 > kColumns)
       for (int j = 0; column(p) + j < kColumns; ++j) of_gain[j] = to_float(args.gain.data[column(p) + j]);
     NODEWRIGHT_UNROLL
-    for (int j = 0; j < 8; ++j) v[p][j] = column(p) + j < kColumns ? v[p][j] * (kBare ? 1.0f : scale * (kOffset + of_gain[j])) : 0.0f;
+    for (int j = 0; j < 8; ++j)
+      v[p][j] = column(p) + j < kColumns ? v[p][j] * (kBare ? 1.0f : scale * (kOffset + of_gain[j])) : 0.0f;
     store_16(args.y.data + row * kStride + column(p), {pack_bf16(v[p][0], v[p][1]), pack_bf16(v[p][2], v[p][3]),
                                                        pack_bf16(v[p][4], v[p][5]), pack_bf16(v[p][6], v[p][7])});
   }

@@ -10,10 +10,10 @@ NODEWRIGHT_KERNEL(cap_logits, CapLogits, kCapLogitsThreads) {
   float* const logits = args.logits.data + row * args.stride + i;
   if (i + 4 <= args.vocab) {
     const uint4 v = load_16(logits);
-    store_16(logits, uint4{float_to_bits(capped_by<kCap>(bits_to_float(v.x))),
-                           float_to_bits(capped_by<kCap>(bits_to_float(v.y))),
-                           float_to_bits(capped_by<kCap>(bits_to_float(v.z))),
-                           float_to_bits(capped_by<kCap>(bits_to_float(v.w)))});
+    store_16(
+        logits,
+        uint4{float_to_bits(capped_by<kCap>(bits_to_float(v.x))), float_to_bits(capped_by<kCap>(bits_to_float(v.y))),
+              float_to_bits(capped_by<kCap>(bits_to_float(v.z))), float_to_bits(capped_by<kCap>(bits_to_float(v.w)))});
     return;
   }
   for (int64_t j = 0; i + j < args.vocab; ++j) logits[j] = capped_by<kCap>(logits[j]);

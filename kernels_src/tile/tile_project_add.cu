@@ -1,6 +1,6 @@
-// residual[m, n] += kScale * sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias. Block b:
-// outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and squares[b, m],
-// the sum of the squares of residual[m, n] over the block's n.
+// residual[m, n] += kScale * sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias.
+// Block b: outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and
+// squares[b, m], the sum of the squares of residual[m, n] over the block's n.
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/tile/tile_rows.cuh"
 
@@ -40,7 +40,8 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int offset = kHalfTile / 2; offset > 0; offset /= 2)
         squares[j] += __shfl_xor_sync(0xffffffffu, squares[j], offset);
-      if (i % kHalfTile == 0) args.next.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
+      if (i % kHalfTile == 0)
+        args.next.squares.data[static_cast<int>(blockIdx.x) * kTokens + i / kHalfTile] = squares[j];
     }
   }
 }

@@ -9,7 +9,6 @@
 #include "base/json_file.h"
 #include "models/config/architectures.h"
 #include "models/config/config_fields.h"
-
 #include "models/config/rope_frequencies.h"
 #include "runtime/error.h"
 
@@ -65,7 +64,8 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
   for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
-    for (const float frequency : rope_frequencies(rope, c.rotated(), c.max_position))  // fine one by one, they may overflow together
+    for (const float frequency :
+         rope_frequencies(rope, c.rotated(), c.max_position))  // fine one by one, they may overflow together
       if (!std::isfinite(frequency))
         config.refuse(fmt::format("rope_theta, {}, and the other rotary parameters give the frequency {}", rope.theta,
                                   frequency));

@@ -57,7 +57,7 @@ enum class Blocks : uint8_t {
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
   TensorNames names;         // of the checkpoint
-  int64_t hidden = 0;  // width of the residual stream
+  int64_t hidden = 0;        // width of the residual stream
   int64_t layers = 0;
   int64_t heads = 0;         // query heads
   int64_t kv_heads = 0;      // key and value heads; divides heads

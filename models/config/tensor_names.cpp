@@ -19,4 +19,22 @@ TensorNames llama_names() {
   return n;
 }
 
+TensorNames gpt2_names() {
+  TensorNames n;
+  n.prefix = "transformer.";
+  n.embedding = "wte";
+  n.positions = "wpe";
+  n.final_norm = "ln_f";
+  n.layers = "h";
+  n.attention_norm = "ln_1";
+  n.qkv = {"attn.c_attn"};
+  n.out = "attn.c_proj";
+  n.feed_forward_norm = "ln_2";
+  n.up = "mlp.c_fc";
+  n.down = "mlp.c_proj";
+  n.transposed = true;
+  n.unused_endings = {".attn.bias", ".attn.masked_bias"};  // the causal mask
+  return n;
+}
+
 }  // namespace nodewright

@@ -30,12 +30,13 @@ struct TensorNames {
   std::string feed_forward_norm, gate, up, down, feed_forward_post_norm;
   std::string gate_up;  // one tensor of all gate rows, then all up rows; gate and up are empty then
 
-  bool transposed = false;                       // products of a layer are stored [in, out]
-  std::vector<std::string_view> unused_endings;  // of tensors that follow from the configuration, in old files
+  bool transposed = false;                          // products of a layer are stored [in, out]
+  std::vector<std::string_view> unused_endings;     // of tensors that follow from the configuration, in old files
   std::vector<std::string_view> unused_beginnings;  // of tensors of parts that are not text
 };
 
 // Llama's, which most families share or begin with.
 TensorNames llama_names();
+TensorNames gpt2_names();
 
 }  // namespace nodewright

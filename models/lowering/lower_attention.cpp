@@ -33,12 +33,10 @@ IntoCache into_cache(std::span<const Op> ops) {
 
 std::vector<Constant> heads_of(const Situation& at) {
   const AttendShape attend{at.step.single_rows(at.config), at.config.heads, at.config.kv_heads, at.config.head_dim, 1};
-  return {{"kHeads", at.config.heads},
-          {"kKvHeads", at.config.kv_heads},
-          {"kHeadDim", at.config.head_dim},
-          {"kPaddedHeadDim", attend.padded_head_dim()},
-          {"kPageSize", kPageTokens},
-          cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
+  return {
+      {"kHeads", at.config.heads},      {"kKvHeads", at.config.kv_heads},
+      {"kHeadDim", at.config.head_dim}, {"kPaddedHeadDim", attend.padded_head_dim()},
+      {"kPageSize", kPageTokens},       cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
 }
 
 HeadNorm head_norm(const Situation& at, const IntoCache& into) {
@@ -47,9 +45,9 @@ HeadNorm head_norm(const Situation& at, const IntoCache& into) {
 
 std::vector<Constant> with_rotation(const Situation& at, const IntoCache& into) {
   std::vector<Constant> constants = heads_of(at);
-  constants.insert(constants.end(), {constant("kRotate", into.rotates), constant("kHeadNorm", head_norm(at, into)),
-                                     constant("kAmplitude", at.config.scales_turns()),
-                                     constant("kNorm", at.config.norm)});
+  constants.insert(constants.end(),
+                   {constant("kRotate", into.rotates), constant("kHeadNorm", head_norm(at, into)),
+                    constant("kAmplitude", at.config.scales_turns()), constant("kNorm", at.config.norm)});
   return constants;
 }
 

@@ -126,21 +126,19 @@ Attempt lower_tile_logits_gained(const Situation& at, std::span<const Op> ops, T
   if (travel != Travel::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
   if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
-  return logits_of(
-      at,
-      tiled(at, "norm_project", ops[1], 1, {Norms::gained, ops[0].norm}, at.step.sampled_rows,
-            logit_constants(at.config), sizeof(NormProject)),
-      true, true);
+  return logits_of(at,
+                   tiled(at, "norm_project", ops[1], 1, {Norms::gained, ops[0].norm}, at.step.sampled_rows,
+                         logit_constants(at.config), sizeof(NormProject)),
+                   true, true);
 }
 
 Attempt lower_tile_logits(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!is_head(ops)) return {};
   if (at.step.has_head_product()) return "the step's head is a library's product";
-  return logits_of(
-      at,
-      tiled(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
-            logit_constants(at.config), sizeof(NormProject)),
-      false, true);
+  return logits_of(at,
+                   tiled(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
+                         logit_constants(at.config), sizeof(NormProject)),
+                   false, true);
 }
 
 Attempt lower_logits(const Situation& at, std::span<const Op> ops, Travel travel) {

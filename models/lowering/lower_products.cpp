@@ -76,7 +76,7 @@ Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel t
   if (const char* why = not_in_tiles(product)) return why;
   return Lowered{.operations = 2,
                  .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1,
-                                        at.config.residual_scale)},
+                                               at.config.residual_scale)},
                  .emit = [product](const LoadedRun& run, Emission& e) {
                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
                  }};

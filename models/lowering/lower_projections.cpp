@@ -214,7 +214,9 @@ static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel
   if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
+    if (tiles)
+      return one_kernel(
+          tiled(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
     std::vector<Constant> constants = unscaled_constants();
     constants.push_back(constant("kBias", product.bias));
     return one_kernel(

@@ -132,8 +132,7 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                .y = s.logits,
                .workspace = k.head->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
     if (config.logit_cap != 0)
-      g.launch("cap", k.cap,
-               {.logits = logits, .n_live = in.n_live, .vocab = config.vocab, .stride = s.logits_stride});
+      g.launch("cap", k.cap, {.logits = logits, .n_live = in.n_live, .vocab = config.vocab, .stride = s.logits_stride});
   } else {
     g.launch("logits", k.logits,
              {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift},

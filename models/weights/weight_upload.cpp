@@ -125,7 +125,8 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
     return chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
   };
 
-  const bool as_stored = tensor.dtype == Dtype::kBF16 && part.step == 1 && part.from_step == 1 && source.stride == source.cols;
+  const bool as_stored =
+      tensor.dtype == Dtype::kBF16 && part.step == 1 && part.from_step == 1 && source.stride == source.cols;
   if (as_stored) return tensor.file->read(offset_of(task.begin), {place(task.begin), bytes});
 
   scratch.resize(bytes);
@@ -133,8 +134,9 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
     tensor.file->read(offset_of(task.begin), scratch);
   else
     for (int64_t row = task.begin; row < task.end; ++row)
-      tensor.file->read(offset_of(row), std::span(scratch).subspan(
-                                            static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, tensor_row_bytes));
+      tensor.file->read(
+          offset_of(row),
+          std::span(scratch).subspan(static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, tensor_row_bytes));
   for (int64_t row = task.begin; row < task.end; ++row) {
     auto* to = reinterpret_cast<bf16*>(place(row));
     convert_to_bf16(tensor.dtype, scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, to,

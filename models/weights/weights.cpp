@@ -177,9 +177,10 @@ class Image {
   void gate_up(const std::string& name, const std::string& theirs) {
     const int64_t inner = config_.intermediate;
     const bool fused = !names_.gate_up.empty();
-    const Pieces pieces = fused ? Pieces{{theirs + names_.gate_up, 2 * inner, 0, inner},
-                                         {theirs + names_.gate_up, 2 * inner, inner, inner}}
-                                : Pieces{{theirs + names_.gate, inner, 0, inner}, {theirs + names_.up, inner, 0, inner}};
+    const Pieces pieces =
+        fused
+            ? Pieces{{theirs + names_.gate_up, 2 * inner, 0, inner}, {theirs + names_.gate_up, 2 * inner, inner, inner}}
+            : Pieces{{theirs + names_.gate, inner, 0, inner}, {theirs + names_.up, inner, 0, inner}};
     rows(name, config_.hidden, padded(config_.hidden), pieces, ".weight", 2);
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }
@@ -225,9 +226,8 @@ class Image {
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
       const bool derived = std::any_of(names_.unused_endings.begin(), names_.unused_endings.end(),
                                        [&](std::string_view ending) { return tensor.name.ends_with(ending); });
-      const bool other = std::ranges::any_of(names_.unused_beginnings, [&](std::string_view beginning) {
-        return tensor.name.starts_with(beginning);
-      });
+      const bool other = std::ranges::any_of(
+          names_.unused_beginnings, [&](std::string_view beginning) { return tensor.name.starts_with(beginning); });
       const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";
       if (used_.contains(&tensor) || derived || other || spare_head) continue;
       if (count++ == 0) first = &tensor;

@@ -34,7 +34,7 @@ class PlantedCheckpoint {
   void swap_heads() {
     const ModelConfig config = read_model_config(scratch_.path());
     const int64_t dim = config.head_dim;
-    if (config.family != Family::gpt2) {
+    if (!config.names.transposed) {
       edit("layers.0.self_attn.q_proj.weight", [&](char* data, int64_t element) {
         std::swap_ranges(data, data + dim * config.hidden * element, data + dim * config.hidden * element);
       });

@@ -279,6 +279,7 @@ TEST(RecordedBudgets, SeeAKernelThatSpills) {
                  {"kThreads", 256},
                  {"kBatch", batch},
                  {"kSegment", 16},
+                 {"kScale", 0},
                  {"kBias", 0}}});
   size_t spilling = 0;
   for (const auto& [key, compiled] : compile_all(kernels)) {

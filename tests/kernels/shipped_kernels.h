@@ -35,14 +35,14 @@ inline ModelConfig qwen3_4b() {
   ModelConfig c;
   c.hidden = 2560, c.layers = 36, c.heads = 32, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 9728,
   c.vocab = 151936;
-  c.family = Family::qwen3, c.head_norm = true;
+  c.head_norm = HeadNorm::head;
   return c;
 }
 inline ModelConfig gemma3_1b() {
   ModelConfig c;
   c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
   c.vocab = 262144;
-  c.family = Family::gemma3, c.norm = Norm::rms_one_plus, c.head_norm = true, c.activation = Activation::gelu_tanh;
+  c.norm = Norm::rms_one_plus, c.head_norm = HeadNorm::head, c.post_norms = true, c.activation = Activation::gelu_tanh;
   c.embedding_scale = 34;
   return c;
 }
@@ -50,8 +50,8 @@ inline ModelConfig gemma3_1b() {
 inline ModelConfig gpt2_small() {
   ModelConfig c;
   c.hidden = 768, c.layers = 12, c.heads = c.kv_heads = 12, c.head_dim = 64, c.intermediate = 3072, c.vocab = 50257;
-  c.family = Family::gpt2, c.norm = Norm::layer, c.biases = {true, true, true, true}, c.learned_positions = true,
-  c.gated = false, c.activation = Activation::gelu_tanh;
+  c.norm = Norm::layer, c.biases = {true, true, true, true}, c.learned_positions = true, c.gated = false,
+  c.activation = Activation::gelu_tanh;
   return c;
 }
 inline ModelConfig gpt2_xl() {

@@ -58,7 +58,8 @@ Activation read_gelu(const ConfigFields& config, const std::string& key, const s
   const std::string name = config.text(key, absent);
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
   if (name == "gelu") return Activation::gelu_erf;
-  config.refuse(fmt::format("{} is {}", key, in_quotes(name)), "supported: gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
+  config.refuse(fmt::format("{} is {}", key, in_quotes(name)),
+                "supported: gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
 }
 
 std::optional<std::vector<bool>> read_layer_types(const ConfigFields& config, int64_t layers) {

@@ -52,29 +52,21 @@ void read_gpt2(const ConfigFields& config, ModelConfig& c) {
   c.activation = read_gelu(config, "activation_function", "gelu_new");
   if (!config.boolean("scale_attn_weights", true)) c.query_scale = 1;
   read_tokens(config, absent, c);
-  TensorNames& n = c.names;
-  n = {};
-  n.prefix = "transformer.";
-  n.embedding = "wte", n.positions = "wpe", n.final_norm = "ln_f", n.layers = "h";
-  n.attention_norm = "ln_1", n.feed_forward_norm = "ln_2";
-  n.qkv = {"attn.c_attn"};
-  n.out = "attn.c_proj", n.up = "mlp.c_fc", n.down = "mlp.c_proj";
-  n.transposed = true;
-  n.unused_endings = {".attn.bias", ".attn.masked_bias"};  // the causal mask
+  c.names = gpt2_names();
 }
 
 // Heads that turn in part, q, k and v of each head together in one tensor; attention and feed-forward side by side.
 void read_gpt_neox(const ConfigFields& config, ModelConfig& c) {
   c.norm = Norm::layer;
   const Defaults absent{.hidden = 6144,
-                  .layers = 44,
-                  .heads = 64,
-                  .intermediate = 24576,
-                  .vocab = 50432,
-                  .eps = 1e-5,
-                  .rotary_part = 0.25,
-                  .eps_key = "layer_norm_eps",
-                  .bos = 0};
+                        .layers = 44,
+                        .heads = 64,
+                        .intermediate = 24576,
+                        .vocab = 50432,
+                        .eps = 1e-5,
+                        .rotary_part = 0.25,
+                        .eps_key = "layer_norm_eps",
+                        .bos = 0};
   read_llama_like(config, absent, c);
   c.biases = {.qkv = true, .out = true, .gate_up = true, .down = true};
   c.biases.qkv = c.biases.out = config.boolean("attention_bias", true);

@@ -45,9 +45,8 @@ void read_mistral(const ConfigFields& config, ModelConfig& c) {
 // A Llama with biases of q, k and v.
 void read_qwen2(const ConfigFields& config, ModelConfig& c) {
   expect_activation(config, "hidden_act", "silu");
-  read_llama_like(config,
-                  {.kv_heads = 32, .intermediate = 22016, .vocab = 151936, .max_position = 32768, .bos = {}, .eos = {}},
-                  c);
+  read_llama_like(
+      config, {.kv_heads = 32, .intermediate = 22016, .vocab = 151936, .max_position = 32768, .bos = {}, .eos = {}}, c);
   c.biases.qkv = true;
   read_qwen_windows(config, c);
 }
@@ -74,10 +73,15 @@ void read_qwen3(const ConfigFields& config, ModelConfig& c) {
 // A Llama with fused tensors, whose heads may turn in part.
 void read_phi3(const ConfigFields& config, ModelConfig& c) {
   expect_activation(config, "hidden_act", "silu");
-  read_llama_like(
-      config,
-      {.hidden = 3072, .intermediate = 8192, .vocab = 32064, .max_position = 4096, .eps = 1e-5, .eos = 32000, .pad = 32000},
-      c);
+  read_llama_like(config,
+                  {.hidden = 3072,
+                   .intermediate = 8192,
+                   .vocab = 32064,
+                   .max_position = 4096,
+                   .eps = 1e-5,
+                   .eos = 32000,
+                   .pad = 32000},
+                  c);
   c.names.qkv = {"self_attn.qkv_proj"};
   c.names.gate = c.names.up = "";
   c.names.gate_up = "mlp.gate_up_proj";

@@ -42,9 +42,8 @@ double magnitude(double scale, double weight) { return scale <= 1 ? 1 : 0.1 * we
 
 void read_yarn(const ConfigFields& rope, RopeConfig& result) {
   const double weight = rope.number("mscale", 0, 0, 1e9, false), all = rope.number("mscale_all_dim", 0, 0, 1e9, false);
-  const double inferred = weight != 0 && all != 0
-                              ? magnitude(result.factor, weight) / magnitude(result.factor, all)
-                              : magnitude(result.factor, 1);
+  const double inferred = weight != 0 && all != 0 ? magnitude(result.factor, weight) / magnitude(result.factor, all)
+                                                  : magnitude(result.factor, 1);
   result.amplitude = rope.number("attention_factor", inferred, 0, 1e9, true);
   result.beta_fast = rope.number("beta_fast", 32, 0, 1e9, true);
   result.beta_slow = rope.number("beta_slow", 1, 0, 1e9, true);
@@ -83,8 +82,8 @@ int64_t read_rotary_dim(const ConfigFields& config, const ConfigFields& rope, do
   const auto turned = static_cast<int64_t>(static_cast<double>(c.head_dim) * part);
   if (turned == c.head_dim) return 0;
   if (turned < 2 || turned % 2 != 0)
-    config.refuse(fmt::format("{} is {}: {} of head_dim, {}, turn, expected an even number", kKey, part, turned,
-                              c.head_dim));
+    config.refuse(
+        fmt::format("{} is {}: {} of head_dim, {}, turn, expected an even number", kKey, part, turned, c.head_dim));
   return turned;
 }
 

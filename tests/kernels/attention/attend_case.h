@@ -10,6 +10,7 @@
 #include "kernels_src/attention/attend.h"
 #include "kernels_src/attention/flash_decode.h"
 #include "kernels_src/attention/kv_pages.h"
+#include "models/lowering/lowering.h"
 #include "tests/kernels/attention/block_tables.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
@@ -31,6 +32,7 @@ struct AttendCase {
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
+  float cap = 0;            // of scores; 0: none
   std::vector<AttendRow> rows;
   int32_t n_live = 0;
 
@@ -54,11 +56,10 @@ struct AttendCase {
 
   // As the model specialises them (models/lowering/decoder_kernels.cpp).
   KernelRequest request() const {
-    const std::vector<Constant> heads = {{"kHeads", shape.heads},
-                                         {"kKvHeads", shape.kv_heads},
-                                         {"kHeadDim", shape.head_dim},
-                                         {"kPaddedHeadDim", shape.padded_head_dim()},
-                                         {"kPageSize", kPageSize}};
+    const std::vector<Constant> heads = {
+        {"kHeads", shape.heads},      {"kKvHeads", shape.kv_heads},
+        {"kHeadDim", shape.head_dim}, {"kPaddedHeadDim", shape.padded_head_dim()},
+        {"kPageSize", kPageSize},     cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap))};
     if (on_tensor_cores) return {"flash_decode", constants_of(flash().constants(), heads)};
     return {"attend", constants_of(shape.constants(), heads)};
   }
@@ -178,6 +179,7 @@ struct AttendCase {
           score += product;
           size += std::abs(product);
         }
+        if (cap != 0) score = M_LOG2E * cap * std::tanh(score / (M_LOG2E * cap));
         scores[at(key)] = score;
         top = std::max(top, score);
         largest = std::max(largest, size);

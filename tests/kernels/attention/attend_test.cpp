@@ -24,6 +24,11 @@ AttendCase in_cluster(AttendCase c, int64_t warps = 4) {
   return c;
 }
 
+AttendCase capped(AttendCase c) {
+  c.cap = 2;
+  return c;
+}
+
 // Groups of 1, 2, 3, 4, 7, 8, 16 and 32 query heads, 1 to 4 key heads; some in both forms of the kernel.
 std::vector<AttendCase> all_cases() {
   return {attend_case(4, 4, 32, 1),
@@ -33,6 +38,8 @@ std::vector<AttendCase> all_cases() {
           attend_case(14, 2, 96, 33),
           attend_case(16, 1, 256, 64),
           attend_case(8, 1, 64, 64),
+          capped(attend_case(8, 2, 64, 4)),
+          capped(in_cluster(attend_case(8, 2, 64, 4))),
           on_tensor_cores(attend_case(4, 4, 32, 1)),
           on_tensor_cores(attend_case(3, 1, 20, 3)),
           on_tensor_cores(attend_case(8, 2, 64, 4)),
@@ -54,7 +61,8 @@ std::vector<AttendCase> llama_cases() {
 std::string name_of(const AttendCase& c) {
   return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
          std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits" +
-         (c.on_tensor_cores ? ", on tensor cores" : "") + (c.clusters ? ", in a cluster" : "");
+         (c.cap != 0 ? ", capped" : "") + (c.on_tensor_cores ? ", on tensor cores" : "") +
+         (c.clusters ? ", in a cluster" : "");
 }
 
 // Around a split's granule of 16, a page of 64, and to the end of the table.

@@ -17,8 +17,10 @@ constexpr int64_t kPageSize = 64;
 
 struct Heads {
   int64_t heads, kv_heads, head_dim;
-  bool rotate = true, head_norm = false;
+  bool rotate = true;
+  int64_t head_norm = 0;  // kHeadNorm
   Norm norm = Norm::rms;
+  float amplitude = 1;
   int64_t padded() const { return (head_dim + 7) / 8 * 8; }
   int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
   KernelRequest request() const {
@@ -29,17 +31,21 @@ struct Heads {
              {"kPaddedHeadDim", padded()},
              {"kPageSize", kPageSize},
              {"kRotate", rotate ? 1 : 0},
-             {"kHeadNorm", head_norm ? 1 : 0},
+             {"kHeadNorm", head_norm},
+             {"kAmplitude", amplitude == 1 ? 0 : 1},
              {"kNorm", static_cast<int64_t>(norm)}}};
   }
 };
 constexpr Heads kHeads[] = {{5, 1, 20}, {8, 2, 64}, {9, 3, 96}, {8, 1, 128}, {4, 4, 256}};
-// Of Qwen3, of Gemma-3, a group larger than the block has warps, and GPT-2.
+// Of Qwen3, of Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, and Phi-3 with a long context.
 constexpr Heads kHeadsOfFamilies[] = {
-    {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = true},
-    {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = true, .norm = Norm::rms_one_plus},
-    {.heads = 9, .kv_heads = 1, .head_dim = 20, .head_norm = true, .norm = Norm::rms_one_plus},
-    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false}};
+    {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = 1},
+    {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = 1, .norm = Norm::rms_one_plus},
+    {.heads = 9, .kv_heads = 1, .head_dim = 20, .head_norm = 1, .norm = Norm::rms_one_plus},
+    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false},
+    {.heads = 6, .kv_heads = 2, .head_dim = 20, .head_norm = 2},
+    {.heads = 8, .kv_heads = 8, .head_dim = 128, .head_norm = 2},
+    {.heads = 6, .kv_heads = 2, .head_dim = 20, .amplitude = 1.19f}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -70,6 +76,7 @@ struct RopeCase {
         qkv[at(m * stride() + i)] = static_cast<float>(4 * noise(numbers[at(m)], at(i)));
     for (int64_t i = 0; i < h.head_dim / 2; ++i)
       frequencies.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(h.head_dim)));
+    if (h.amplitude != 1) frequencies.resize(at(h.head_dim), h.amplitude);
   }
 
   int64_t rows() const { return static_cast<int64_t>(positions.size()); }
@@ -103,7 +110,7 @@ struct RopeCase {
                     .table_stride = table_stride,
                     .eps = kEps};
     if (h.rotate) args.frequencies = turns;
-    if (h.head_norm) args.q_gain = q_gains, args.k_gain = k_gains;
+    if (h.head_norm != 0) args.q_gain = q_gains, args.k_gain = k_gains;
     run_node(kernel, args);
     return {q.read(), kv.read()};
   }
@@ -111,18 +118,24 @@ struct RopeCase {
   static constexpr float kEps = 0.5f;  // enough to show
   std::vector<bf16> gains(uint64_t which) const {
     std::vector<bf16> values;
-    for (int64_t i = 0; i < h.head_dim; ++i) values.push_back(to_bf16(1 + 0.5 * noise(40 + which, at(i))));
+    for (int64_t i = 0; i < strip(which); ++i) values.push_back(to_bf16(1 + 0.5 * noise(40 + which, at(i))));
     return values;
+  }
+  // Elements that are normed together, of queries (0) or keys.
+  int64_t strip(uint64_t which) const {
+    return h.head_norm == 2 ? (which == 0 ? h.heads : h.kv_heads) * h.head_dim : h.head_dim;
   }
 
   // Element `d` of the head that starts at `head` in row m, normed if the family does.
   double normed(int64_t m, int64_t head, int64_t d) const {
     const float* from = qkv.data() + m * stride() + head * h.head_dim;
-    if (!h.head_norm) return from[d];
+    if (h.head_norm == 0) return from[d];
+    const uint64_t which = head < h.heads ? 0 : 1;
+    const int64_t in_kind = which == 0 ? head : head - h.heads, before = h.head_norm == 2 ? in_kind * h.head_dim : 0;
     double squares = 0;
-    for (int64_t i = 0; i < h.head_dim; ++i) squares += std::pow(static_cast<double>(from[i]), 2);
-    const double gain = value_of(gains(head < h.heads ? 0 : 1)[at(d)]) + (h.norm == Norm::rms_one_plus ? 1 : 0);
-    return from[d] * gain / std::sqrt(squares / static_cast<double>(h.head_dim) + kEps);
+    for (int64_t i = 0; i < strip(which); ++i) squares += std::pow(static_cast<double>(from[i - before]), 2);
+    const double gain = value_of(gains(which)[at(before + d)]) + (h.norm == Norm::rms_one_plus ? 1 : 0);
+    return from[d] * gain / std::sqrt(squares / static_cast<double>(strip(which)) + kEps);
   }
 
   // Element `d` of a rotated head that starts at `head` in row m. The angle is one fp32 product by contract; the sine
@@ -136,10 +149,10 @@ struct RopeCase {
     if (!h.rotate) return {normed(m, head, d), 0.0};
     const double a = normed(m, head, pair), b = normed(m, head, pair + half);
     const double angle = static_cast<float>(positions[at(m)]) * frequencies[at(pair)];
-    const double value =
-        d < half ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle);
+    const double value = h.amplitude * (d < half ? a * std::cos(angle) - b * std::sin(angle)
+                                                 : b * std::cos(angle) + a * std::sin(angle));
     // The norm's sum, root and products: at most 2^-19 of a head of 256 elements.
-    return {value, (h.head_norm ? 0x1p-19 : 0x1p-22) * (std::abs(a) + std::abs(b))};
+    return {value, (h.head_norm != 0 ? 0x1p-19 : 0x1p-21) * (std::abs(a) + std::abs(b))};
   }
 
   // The pool's layout once more, from the outside in: [pages][key, value][kv_heads][page_size][padded head_dim].

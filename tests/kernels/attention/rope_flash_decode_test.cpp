@@ -14,28 +14,35 @@ namespace {
 
 struct Family {
   AttendShape shape;
-  bool rotate = true, head_norm = false;
+  bool rotate = true;
+  int64_t head_norm = 0;  // kHeadNorm
+  float amplitude = 1, cap = 0;
   Norm norm = Norm::rms;
   int64_t window = 0;
   bool clusters = false;
 };
-// Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions;
+// Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions,
+// OLMo-2's norms over the width, Phi-3's amplitude, Gemma-2's capped scores;
 // splits that meet in global memory and in a cluster's.
-constexpr Family kFamilies[] = {{.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
-                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
-                                {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = true},
-                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-                                 .head_norm = true,
-                                 .norm = Norm::rms_one_plus,
-                                 .window = 40},
-                                {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
-                                {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
-                                {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
-                                {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-                                 .head_norm = true,
-                                 .norm = Norm::rms_one_plus,
-                                 .window = 40,
-                                 .clusters = true}};
+constexpr Family kFamilies[] = {
+    {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
+    {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
+    {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .head_norm = 1},
+    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+     .head_norm = 1,
+     .norm = Norm::rms_one_plus,
+     .window = 40},
+    {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
+    {.shape = {.heads = 6, .kv_heads = 2, .head_dim = 20, .splits = 3}, .head_norm = 2},
+    {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 2}, .amplitude = 1.19f},
+    {.shape = {.heads = 8, .kv_heads = 4, .head_dim = 64, .splits = 4}, .cap = 2.0f},
+    {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
+    {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
+    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+     .head_norm = 1,
+     .norm = Norm::rms_one_plus,
+     .window = 40,
+     .clusters = true}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -51,6 +58,7 @@ struct RopeFlashDecodeCase {
     attention.shape = of.shape;
     attention.on_tensor_cores = true;
     attention.window = of.window;
+    attention.cap = of.cap;
     attention.clusters = of.clusters;
     attention.build(std::move(rows), 7);
     const auto longest = std::max_element(attention.positions.begin(), attention.positions.begin() + shared);
@@ -67,6 +75,7 @@ struct RopeFlashDecodeCase {
     if (of.rotate)
       for (int64_t i = 0; i < s.head_dim / 2; ++i)
         frequencies.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(s.head_dim)));
+    if (of.amplitude != 1) frequencies.resize(at(s.head_dim), of.amplitude);
     before = attention.pool;
     for (int64_t m = 0; m < s.rows; ++m)
       for (const int value : {0, 1})
@@ -78,14 +87,17 @@ struct RopeFlashDecodeCase {
   int64_t width() const { return (attention.shape.heads + 2 * attention.shape.kv_heads) * attention.shape.head_dim; }
   std::vector<Constant> rotation() const {
     return {{"kRotate", family.rotate ? 1 : 0},
-            {"kHeadNorm", family.head_norm ? 1 : 0},
+            {"kHeadNorm", family.head_norm},
+            {"kAmplitude", family.amplitude == 1 ? 0 : 1},
             {"kNorm", static_cast<int64_t>(family.norm)}};
   }
-  std::vector<bf16> gains(uint64_t number) const {
+  std::vector<bf16> gains(uint64_t number, int64_t heads) const {
     std::vector<bf16> values;
-    for (int64_t d = 0; family.head_norm && d < attention.shape.head_dim; ++d)
-      values.push_back(to_bf16(1 + noise(number, at(d))));
+    for (int64_t d = 0; d < gained(heads); ++d) values.push_back(to_bf16(1 + noise(number, at(d))));
     return values;
+  }
+  int64_t gained(int64_t heads) const {
+    return attention.shape.head_dim * (family.head_norm == 0 ? 0 : family.head_norm == 2 ? heads : 1);
   }
 
   struct Result {
@@ -97,8 +109,8 @@ struct RopeFlashDecodeCase {
     const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
         q("q", at(s.rows * s.heads * s.head_dim)),
         partials("partials", at(s.rows * s.head_tiles() * s.splits * s.partial_floats()));
-    const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())), q_gain("q_gain", gains(1)),
-        k_gain("k_gain", gains(2));
+    const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())),
+        q_gain("q_gain", gains(1, s.heads)), k_gain("k_gain", gains(2, s.kv_heads));
     const Guarded<int32_t> positions("positions", attention.positions),
         table("block_table", tables_of_sequences(attention.table, sequences, attention.table_stride)),
         live("n_live", std::vector{attention.n_live}), sequence_list("sequences", sequences),

@@ -16,6 +16,7 @@
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/residual/norm.h"
 #include "kernels_src/tile/tile_shape.h"
+#include "models/lowering/lowering.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -28,6 +29,7 @@ struct MatvecFamily {
   bool biases = false;
   Activation activation = Activation::silu;
   bool leaves_gained = false;  // in tiles, for the norm that comes next
+  float scale = 1, cap = 0;    // of what leaves: Granite's residual and logits, Gemma-2's logits
 };
 
 // As the model specialises them (models/lowering/decoder_kernels.cpp); no kernel minds a constant that it does not use.
@@ -35,6 +37,8 @@ inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, co
   return {kernel, constants_of(s.constants(), {{"kNorm", static_cast<int64_t>(family.norm)},
                                                {"kPostNorm", family.post_norm ? 1 : 0},
                                                {"kBias", family.biases ? 1 : 0},
+                                               factor_constant("kScale", family.scale),
+                                               cap_constant("kCap", family.cap),
                                                {"kGated", s.unit == 2 ? 1 : 0},
                                                {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
@@ -63,6 +67,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
                                                  {"kLeavesGained", family.leaves_gained ? 1 : 0},
                                                  {"kNorm", static_cast<int64_t>(family.norm)},
                                                  {"kPostNorm", family.post_norm ? 1 : 0},
+                                                 factor_constant("kScale", family.scale),
+                                                 cap_constant("kCap", family.cap),
                                                  {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
 
@@ -165,6 +171,7 @@ Dot dot(const Shape& s, const MatvecData& d, const std::vector<double>& x, int64
 inline std::vector<double> normed_row(const MatvecData& d, int64_t m) {
   const auto cols = static_cast<double>(d.cols);
   std::vector<double> row(d.x.begin() + m * d.stride, d.x.begin() + m * d.stride + d.cols);
+  if (d.family.norm == Norm::none) return row;
   if (d.family.norm == Norm::layer) {
     const double mean = std::accumulate(row.begin(), row.end(), 0.0) / cols;
     for (double& v : row) v -= mean;
@@ -181,6 +188,13 @@ inline std::vector<double> normed_row(const MatvecData& d, int64_t m) {
 
 // The bias of output n, in double.
 inline double bias_of(const MatvecData& d, int64_t n) { return d.family.biases ? value_of(d.bias[d.count(n)]) : 0.0; }
+
+// As it leaves: scaled and capped, whose fp32 is good to 2^-20 of the cap.
+inline Dot shaped(const MatvecData& d, Dot v) {
+  v.value *= d.family.scale, v.bound *= std::abs(d.family.scale);
+  if (d.family.cap == 0) return v;
+  return {d.family.cap * std::tanh(v.value / d.family.cap), v.bound + 0x1p-20 * d.family.cap};
+}
 
 // The same with what the norm's own fp32 adds: half the sum of squares' error, and eight roundings on the way.
 inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& row, int64_t n) {

@@ -12,8 +12,11 @@ namespace {
 constexpr int64_t kWidths[] = {100, 1000, 2048, 2049, 8200};
 constexpr int64_t kBuckets[] = {1, 4};
 // Beside Llama's. A row of 32 or 100 leaves threads of the warp without a column, which no mean may count.
-const std::vector<MatvecFamily> kFamilies = {
-    {.norm = Norm::rms_one_plus}, {.norm = Norm::layer}, {.norm = Norm::layer, .biases = true}};
+const std::vector<MatvecFamily> kFamilies = {{.norm = Norm::rms_one_plus},
+                                             {.norm = Norm::layer},
+                                             {.norm = Norm::layer, .biases = true},
+                                             {.norm = Norm::none, .biases = true},
+                                             {.biases = true, .scale = 0.3f, .cap = 2.0f}};
 constexpr int64_t kWidthsOfFamilies[] = {32, 100, 768, 2049};
 
 class NormProjectValues : public ::testing::Test {
@@ -31,9 +34,10 @@ class NormProjectValues : public ::testing::Test {
     for (int64_t m = 0; m < shape.rows; ++m) {
       const std::vector<double> row = normed_row(data, m);
       for (int64_t n = 0; n < shape.outputs; ++n) {
-        const Dot expected = normed_dot(shape, data, row, n);
-        const double value = expected.value + bias_of(data, n);
-        ASSERT_NEAR(y[data.count(m * data.y_stride + n)], value, expected.bound + 0x1p-24 * std::abs(value))
+        const Dot product = normed_dot(shape, data, row, n);
+        const double value = product.value + bias_of(data, n);
+        const Dot expected = shaped(data, {value, product.bound + 0x1p-24 * std::abs(value)});
+        ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected.value, expected.bound)
             << "row " << m << ", output " << n << ", cols " << shape.cols << ", outputs " << shape.outputs;
       }
     }

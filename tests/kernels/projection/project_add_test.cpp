@@ -21,7 +21,7 @@ class ProjectAddValues : public ::testing::Test {
       for (int64_t n = 0; n < shape.outputs; ++n) {
         const Dot sum = dot(shape, data, row, n);
         const double before = std::is_same_v<Run, RunProjectAdd> ? data.residual[data.count(m * data.y_stride + n)] : 0;
-        const double product = sum.value + bias_of(data, n), expected = before + product;
+        const double product = data.family.scale * (sum.value + bias_of(data, n)), expected = before + product;
         ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected,
                     1.01 * sum.bound + 0x1p-24 * (std::abs(expected) + std::abs(product)))
             << "row " << m << ", output " << n << ", cols " << shape.cols;
@@ -50,7 +50,7 @@ TEST_F(ProjectAddValues, AgreeWithTheReferenceOverManySegments) {
 
 TEST_F(ProjectAddValues, AgreeWithTheReferenceWithABiasAndWithoutAdding) {
   const std::vector<MatvecShape> few = {matvec_shape(1, 100, 1, 1), matvec_shape(4, 100, 1, 1)};
-  prepare_matvec("project_add", few, {{}, {.biases = true}});
+  prepare_matvec("project_add", few, {{}, {.biases = true}, {.scale = 0.22f}, {.biases = true, .scale = 0.22f}});
   prepare_matvec("project", few, {{}, {.biases = true}});
   for (const int64_t rows : kBuckets)
     for (const bool biases : {false, true}) {
@@ -58,6 +58,8 @@ TEST_F(ProjectAddValues, AgreeWithTheReferenceWithABiasAndWithoutAdding) {
       MatvecData data(shape);
       data.family.biases = biases;
       compare<RunProject>(shape, data);
+      compare<RunProjectAdd>(shape, data);
+      data.family.scale = 0.22f;
       compare<RunProjectAdd>(shape, data);
     }
 }

@@ -338,16 +338,35 @@ TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
   }
 }
 
-// Gemma's norm, whose gain counts from 1, and its activation.
-TEST(TileNorms, AgreeWithTheReferenceWhereTheGainIsOneMore) {
+// Gemma's norm, whose gain counts from 1, OLMo-2's, which is none, and Gemma-2's logits.
+TEST(TileNorms, AgreeWithTheReferenceInEveryFamily) {
   const TileShape shape{4, 100, 104, 38, 1, true};
+  const std::vector<MatvecFamily> families = {
+      {.norm = Norm::rms_one_plus}, {.norm = Norm::none}, {.scale = 0.3f, .cap = 2.0f}};
+  prepare_matvec("norm_project", std::vector{shape}, families);
+  for (const MatvecFamily& family : families) {
+    MatvecData data(shape);
+    data.family = family;
+    const std::vector<float> y = RunNormProject::run(shape, data, 4);
+    for (int64_t m = 0; m < 4; ++m)
+      for (int64_t n = 0; n < shape.outputs; ++n) {
+        const Dot expected = shaped(data, normed_dot(shape, data, normed_row(data, m), n));
+        ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected.value, expected.bound) << m << ", " << n;
+      }
+  }
+}
+
+// Granite's residual, left for the next norm, too.
+TEST(TileNorms, AddAPartOfTheProduct) {
+  const TileShape shape{8, 100, 104, 38, 1, false};
   MatvecData data(shape);
-  data.family = {.norm = Norm::rms_one_plus};
-  const std::vector<float> y = RunNormProject::run(shape, data, 4);
-  for (int64_t m = 0; m < 4; ++m)
+  data.family = {.scale = 0.22f};
+  const std::vector<float> y = RunProjectAdd::run(shape, data, 8);
+  for (int64_t m = 0; m < 8; ++m)
     for (int64_t n = 0; n < shape.outputs; ++n) {
-      const Dot expected = normed_dot(shape, data, normed_row(data, m), n);
-      ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected.value, expected.bound) << m << ", " << n;
+      const Dot product = expected_of(RunProject(), shape, data, m, n);
+      const double expected = data.residual[data.count(m * data.y_stride + n)] + 0.22f * product.value;
+      ASSERT_NEAR(y[data.count(m * data.y_stride + n)], expected, product.bound + 0x1p-23 * std::abs(expected));
     }
 }
 

@@ -17,11 +17,19 @@ ModelConfig llama_config() {
   return c;
 }
 
-ModelConfig family(Family family) {
+ModelConfig qwen3_config() {
   ModelConfig c = llama_config();
-  c.family = family;
-  if (family == Family::gemma3) c.norm = Norm::rms_one_plus;
-  if (family == Family::gpt2) c.norm = Norm::layer, c.biases = {true, true, true, true}, c.gated = false;
+  c.head_norm = HeadNorm::head;
+  return c;
+}
+ModelConfig gemma3_config() {
+  ModelConfig c = qwen3_config();
+  c.norm = Norm::rms_one_plus, c.post_norms = true;
+  return c;
+}
+ModelConfig gpt2_config() {
+  ModelConfig c = llama_config();
+  c.norm = Norm::layer, c.biases = {true, true, true, true}, c.gated = false, c.learned_positions = true;
   return c;
 }
 
@@ -40,10 +48,10 @@ std::map<std::string, std::string> rows_of(const ModelConfig& config, int64_t ro
 
 TEST(NetworkForm, OfEachFamilyFollowsFromItsOperations) {
   const NetworkForm all{.post_norms = false, .tiles = true, .products = true, .gained = true};
-  EXPECT_EQ(form_of(family(Family::llama)), all);
-  EXPECT_EQ(form_of(family(Family::qwen3)), all);
-  EXPECT_EQ(form_of(family(Family::gemma3)), (NetworkForm{.post_norms = true, .tiles = true, .products = true}));
-  EXPECT_EQ(form_of(family(Family::gpt2)), NetworkForm{});
+  EXPECT_EQ(form_of(llama_config()), all);
+  EXPECT_EQ(form_of(qwen3_config()), all);
+  EXPECT_EQ(form_of(gemma3_config()), (NetworkForm{.post_norms = true, .tiles = true, .products = true}));
+  EXPECT_EQ(form_of(gpt2_config()), NetworkForm{});
 }
 
 TEST(NetworkForm, WithOneBiasHasTilesAndProductsButNoGainedResidual) {

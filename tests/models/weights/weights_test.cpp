@@ -20,6 +20,7 @@ using test::TestTensor;
 // No size is a multiple of 8, no two are equal, and heads * head_dim is not hidden.
 ModelConfig odd_config() {
   ModelConfig c;
+  c.names = llama_names();
   c.hidden = 20;
   c.layers = 2;
   c.heads = 6;
@@ -546,7 +547,7 @@ const TestTensor& named(const std::vector<TestTensor>& tensors, const std::strin
 
 ModelConfig odd_gpt2() {
   ModelConfig c = odd_config();
-  c.family = Family::gpt2;
+  c.names = gpt2_names();
   c.hidden = 30, c.heads = c.kv_heads = 5, c.max_position = 11;  // query_width is hidden
   c.norm = Norm::layer;
   c.biases = {true, true, true, true};
@@ -641,12 +642,18 @@ TEST_F(WeightsOnCpuDriver, OfAWideTransposedMatrixArriveWhole) {
 }
 
 TEST_F(WeightsOnCpuDriver, OfGemma3AndQwen3AreFoundByTheirNames) {
-  for (const Family family : {Family::qwen3, Family::gemma3})
+  for (const bool post_norms : {false, true})
     for (const std::string prefix : {"model.", ""}) {
       ModelConfig config = odd_config();
-      config.family = family;
-      config.head_norm = true;
-      const bool post_norms = family == Family::gemma3;
+      config.head_norm = HeadNorm::head;
+      config.post_norms = post_norms;
+      config.names.q_norm = "self_attn.q_norm";
+      config.names.k_norm = "self_attn.k_norm";
+      if (post_norms) {
+        config.names.attention_post_norm = "post_attention_layernorm";
+        config.names.feed_forward_norm = "pre_feedforward_layernorm";
+        config.names.feed_forward_post_norm = "post_feedforward_layernorm";
+      }
       std::vector<TensorShape> shapes;
       for (TensorShape t : llama_tensors(config)) {
         if (t.name.starts_with("model.")) t.name = prefix + t.name.substr(6);
