@@ -30,6 +30,46 @@ class PlantedCheckpoint {
   void scale_rotation_base(double by) { scale_in_config({"rope_theta", "rope_local_base_freq"}, by); }
   void scale_eps(double by) { scale_in_config({"rms_norm_eps", "layer_norm_epsilon"}, by); }
 
+  // `key`: "sliding_window" or "rope_scaling.factor". Null takes it out.
+  void set_in_config(const std::string& key, const nlohmann::json& value) {
+    nlohmann::ordered_json config = nlohmann::ordered_json::parse(read_text(config_file()));
+    const size_t dot = key.find('.');
+    nlohmann::ordered_json& object = dot == std::string::npos ? config : config.at(key.substr(0, dot));
+    const std::string name = dot == std::string::npos ? key : key.substr(dot + 1);
+    if (value.is_null())
+      object.erase(name);
+    else
+      object[name] = value;
+    write_text(config_file(), config.dump());
+  }
+
+  // The text part of a checkpoint that also sees: all tensors below `prefix`, beside one of a vision tower.
+  void put_below_vision(const std::string& prefix) {
+    nlohmann::ordered_json text = nlohmann::ordered_json::parse(read_text(config_file()));
+    const nlohmann::ordered_json eos = text.at("eos_token_id");
+    text.erase("eos_token_id");
+    write_text(config_file(), nlohmann::ordered_json{{"architectures", {"Gemma3ForConditionalGeneration"}},
+                                                     {"eos_token_id", eos},
+                                                     {"text_config", text},
+                                                     {"vision_config", {{"hidden_size", 2}}}}
+                                  .dump());
+    const std::filesystem::path file = scratch_.path() / "model.safetensors";
+    const std::string bytes = read_text(file);
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    nlohmann::ordered_json renamed;
+    uint64_t end = bytes.size() - 8 - header;
+    const nlohmann::ordered_json tensors = nlohmann::ordered_json::parse(bytes.substr(8, header));
+    for (const auto& [name, about] : tensors.items())
+      renamed[name == "__metadata__" ? name : prefix + name.substr(std::string("model.").size())] = about;
+    renamed["vision_tower.patch.weight"] = {{"dtype", "BF16"}, {"shape", {1}}, {"data_offsets", {end, end + 2}}};
+    const std::string text_of_header = renamed.dump();
+    const uint64_t length = text_of_header.size();
+    std::string whole(8, '\0');
+    std::memcpy(whole.data(), &length, sizeof(length));
+    write_text(file, whole + text_of_header + bytes.substr(8 + header) + std::string(2, '\0'));
+  }
+
   // The first layer's first two query heads trade places.
   void swap_heads() {
     const ModelConfig config = read_model_config(scratch_.path());
@@ -60,8 +100,10 @@ class PlantedCheckpoint {
   }
 
  private:
+  std::filesystem::path config_file() const { return scratch_.path() / "config.json"; }
+
   void scale_in_config(std::initializer_list<const char*> keys, double by) {
-    const std::filesystem::path file = scratch_.path() / "config.json";
+    const std::filesystem::path file = config_file();
     nlohmann::ordered_json config = nlohmann::ordered_json::parse(read_text(file));
     size_t found = 0;
     for (nlohmann::ordered_json* object :

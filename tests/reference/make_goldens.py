@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import torch
 
+import family_checkpoint
 import make_checkpoint
 import reference_logits
 
@@ -82,16 +83,20 @@ def write_case(path, arguments, root):
     """Writes one folder and prints how wide its logits are and how far bf16 stands from float32."""
     folder, name = os.path.join(root, path), os.path.basename(path)
     shutil.rmtree(folder, ignore_errors=True)
-    shape = make_checkpoint.parse(["--out", folder] + arguments.split())
-    make_checkpoint.write_checkpoint(shape, folder)
+    if arguments is None:
+        vocab = family_checkpoint.write_family(path, folder)
+    else:
+        shape = make_checkpoint.parse(["--out", folder] + arguments.split())
+        make_checkpoint.write_checkpoint(shape, folder)
+        vocab = shape.vocab
     model = reference_logits.load(folder, "cpu")
     rounded = reference_logits.load(folder, "cpu", torch.bfloat16)
     cases, references, errors, cache_errors = [], [], [], []
-    for prompt, continuation in draw_prompts(name, shape.vocab):
+    for prompt, continuation in draw_prompts(name, vocab):
         rows = reference_logits.one_forward(model, prompt, continuation)
         file = "prompt_%d.npy" % len(prompt)
         np.save(os.path.join(folder, file), rows)
-        if len(prompt) == HIDDEN_LENGTH and name != "exacting":
+        if len(prompt) == HIDDEN_LENGTH and name != "exacting" and arguments is not None:
             np.save(os.path.join(folder, "hidden_%d.npy" % len(prompt)),
                     reference_logits.hidden_states(model, prompt + continuation))
         cases.append({"prompt": prompt, "continuation": continuation, "logits": file})
@@ -99,7 +104,8 @@ def write_case(path, arguments, root):
         errors.append(relative_error(reference_logits.one_forward(rounded, prompt, continuation), rows))
         cache_errors.append(relative_error(reference_logits.with_cache(model, prompt, continuation), rows))
     with open(os.path.join(folder, "cases.json"), "w") as file:
-        json.dump({"made_by": "make_checkpoint.py " + arguments, "cases": cases}, file)
+        made_by = "family_checkpoint.py" if arguments is None else "make_checkpoint.py " + arguments
+        json.dump({"made_by": made_by, "cases": cases}, file)
         file.write("\n")
     size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
     print("%-22s %7d bytes, logits std %.2f, peak attention %.2f, transformers bf16 %s %% from float32, cached float32 "
@@ -111,10 +117,11 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description="Writes tests/golden/<family>.")
     parser.add_argument("--out", default=os.path.join(here, "..", "golden"))
-    parser.add_argument("--case", choices=sorted(CASES), nargs="*", default=list(CASES))
+    cases = {**CASES, **{path: None for path in family_checkpoint.FAMILIES}}
+    parser.add_argument("--case", choices=sorted(cases), nargs="*", default=list(cases))
     options = parser.parse_args()
     for path in options.case:
-        write_case(path, CASES[path], options.out)
+        write_case(path, cases[path], options.out)
 
 
 if __name__ == "__main__":
