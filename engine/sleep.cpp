@@ -1,6 +1,7 @@
 #include "engine/sleep.h"
 
 #include <chrono>
+#include <exception>
 
 #include "runtime/error.h"
 
@@ -35,7 +36,7 @@ SleepChange EngineSleep::sleep(SleepLevel level) {
       // First what may fail, while all is as it was.
       if (level_ == SleepLevel::awake && level == SleepLevel::weights_on_host) model_.copy_to_host();
       engine_.sleep();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (level_ == SleepLevel::awake) model_.forget_copy();
       fail_to("put the engine to sleep", error.what(), "");
     }
@@ -60,7 +61,7 @@ void EngineSleep::bring_back(bool engine_too) {
     model_.return_to_device();
     if (!engine_too) return model_.wait();
     engine_.wake();  // builds while they travel, and waits for them
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (!were_back) model_.leave_device();
     fail_to("wake the engine", error.what(), "make room for it, and wake it again: it sleeps on");
   }

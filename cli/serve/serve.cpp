@@ -151,8 +151,9 @@ int serve(ServeOptions options) {
   fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
              start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
              session.device().name(), settings.engine.max_batch, api.model().max_model_len);
+  EngineSleep sleep(*engine, session.model());
   try {
-    loop.run(*engine);
+    loop.run(*engine, options.server.offers_sleep ? &sleep : nullptr);
   } catch (const Error& error) {
     wait_for_answers(server);
     fmt::print(stderr, "nodewright: {}\n", error.what());
@@ -195,6 +196,8 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
   command.add_flag("--plan-times", options.plan_times,
                    "time the nodes of the largest decode graph before serving, for its page at /plan");
+  command.add_flag("--enable-sleep,--enable-sleep-mode", options.server.offers_sleep,
+                   "POST /sleep frees the device's memory until POST /wake_up");
   command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
