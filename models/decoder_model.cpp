@@ -7,9 +7,19 @@
 #include "models/weights/background_upload.h"
 #include "models/weights/checkpoint.h"
 #include "runtime/buffers/staging_buffer.h"
+#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 
 namespace nodewright {
+
+namespace {
+
+// A CPU driver that does so leaves a copy's pinned source alone only where the copy blocks; ours may be read again.
+bool overwrites_sources(const Device& device) {
+  return device.driver().is_cpu() && device.driver().cpu_options().poison;
+}
+
+}  // namespace
 
 // The weights in pinned memory, and the stream on which they travel there and back.
 struct DecoderModel::HostCopy {
@@ -104,7 +114,10 @@ void DecoderModel::return_to_device() {
     if (copy_) {
       weights_.take_memory();
       const NamedRange range = weights_.range();
-      write_device_async(copy_->stream, range.address, copy_->memory.data(), range.bytes, range.name);
+      if (overwrites_sources(*device_))
+        write_device(*device_, range.address, {copy_->memory.data(), range.bytes}, range.name);
+      else
+        write_device_async(copy_->stream, range.address, copy_->memory.data(), range.bytes, range.name);
       return;
     }
     Checkpoint checkpoint = Checkpoint::open(folder_);
