@@ -20,6 +20,7 @@
 #include "cli/session.h"
 #include "engine/engine_report.h"
 #include "runtime/error.h"
+#include "runtime/kernels/host_compiler.h"
 #include "serve/server.h"
 
 namespace nodewright::cli {
@@ -32,6 +33,8 @@ constexpr int kRows = 64, kRowsOnCpu = 8;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
+// For folders of compilers that a signal found at work; removing them takes milliseconds.
+constexpr std::chrono::seconds kLastFolders{2};
 
 struct ServeOptions {
   SessionOptions session;
@@ -122,6 +125,7 @@ int serve(ServeOptions options) {
       [&] {
         if (loop.admission() == Admission::loading) {  // nobody was served
           if (Server* server = listening) server->stop();
+          stop_compiling(kLastFolders);
           std::_Exit(0);
         }
         fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
