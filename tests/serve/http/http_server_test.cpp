@@ -248,7 +248,7 @@ TEST_F(HttpServerTest, NamesTheAddressThatItCannotHave) {
 }
 
 // What listening there is refused with.
-std::string refusal(const std::string& host, uint16_t port) {
+std::string refusal_to_listen(const std::string& host, uint16_t port) {
   try {
     ListeningSocket::on_address(host, port);
   } catch (const Error& error) {
@@ -258,7 +258,7 @@ std::string refusal(const std::string& host, uint16_t port) {
 }
 
 TEST(ListeningSocket, AdvisesWhatTheSystemAllows) {
-  const std::string foreign = refusal("203.0.113.5", 0);  // of a network for documentation (RFC 5737)
+  const std::string foreign = refusal_to_listen("203.0.113.5", 0);  // of a network for documentation (RFC 5737)
   EXPECT_TRUE(contains(foreign, "Cannot assign requested address; try: an address that this machine has")) << foreign;
   int first_of_all = 0;  // the first port that anybody may have
   std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_of_all;
@@ -267,7 +267,7 @@ TEST(ListeningSocket, AdvisesWhatTheSystemAllows) {
     const __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     const __user_cap_data_struct none[2] = {};
     ASSERT_EQ(syscall(SYS_capset, &header, none), 0);
-    low = refusal("127.0.0.1", 1);
+    low = refusal_to_listen("127.0.0.1", 1);
   })
       .join();
   if (first_of_all > 1)

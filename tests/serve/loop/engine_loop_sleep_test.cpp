@@ -15,7 +15,7 @@
 namespace nodewright {
 namespace {
 
-constexpr std::chrono::seconds kPatience{240};  // with kernels that nobody has compiled
+constexpr std::chrono::seconds kOrderPatience{240};  // with kernels that nobody has compiled
 
 // Of a call with one output: its end, once it is there.
 class EndListener : public Listener {
@@ -28,7 +28,7 @@ class EndListener : public Listener {
   }
   Resolution end() {
     auto future = end_.get_future();
-    EXPECT_EQ(future.wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(future.wait_for(kOrderPatience), std::future_status::ready);
     return future.get();
   }
 
@@ -45,7 +45,7 @@ struct Told {
 
   bool is_there() { return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   SleepOutcome get() {
-    EXPECT_EQ(future.wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(future.wait_for(kOrderPatience), std::future_status::ready);
     return future.get();
   }
 };
