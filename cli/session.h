@@ -61,6 +61,7 @@ class Session {
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }
   const DecoderModel& model() const { return model_; }
+  DecoderModel& model() { return model_; }
   const ModelConfig& config() const { return model_.config(); }
   KernelCache& kernels() { return kernels_; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.

@@ -86,8 +86,22 @@ class Engine {
   // computed stays; the prefix cache is emptied when it resumes.
   void replace_weights(const DecoderModel& model);
 
+  // Gives back the device memory of graphs, activations and cache, all but that of the weights, which are the model's
+  // (engine/sleep.h has both); kernels stay loaded. What the prefix cache knew is forgotten; requests submitted
+  // meanwhile wait. Throws Error, and changes nothing, unless the engine is running with nothing in flight and no
+  // request admitted.
+  void sleep();
+  // As it was before sleep(), with the same graphs and as many pages. The model may have moved, and its weights may
+  // still be on their way: this ends with DecoderModel::wait(). Throws Error where memory is short, and sleeps on then.
+  void wake();
+  bool is_asleep() const { return slots_.is_released(); }
+
+  // Somebody saw that the device is lost: every request is resolved as failed, and nothing more is served.
+  void fail(const std::string& message) { pipeline_.fail(message); }
+
   CanRun can_run(int rows) const;
 
+  // While the engine sleeps, see StepSlots::release() for what may be asked of the slots.
   const PipelineState& pipeline() const { return pipeline_; }
   StepSlots& slots() { return slots_; }
   const StepSlots& slots() const { return slots_; }
@@ -123,6 +137,7 @@ class Engine {
   void index_tokens(std::span<const RequestId> requests);
   StepRecord record(const InFlightStep& step);
 
+  void demand_awake(const char* doing) const;
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
 

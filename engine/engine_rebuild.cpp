@@ -1,4 +1,4 @@
-// Graphs and weights of an engine, replaced while it is paused.
+// Graphs and weights of an engine, replaced while it is paused, or given up while it sleeps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,10 @@ void check_gives(HiddenStates hidden, const Request& request) {
 
 }  // namespace
 
-void Engine::resume() { pipeline_.resume(std::exchange(rebuilt_, PipelineState::Rebuilt::nothing)); }
+void Engine::resume() {
+  demand_awake("resume");
+  pipeline_.resume(std::exchange(rebuilt_, PipelineState::Rebuilt::nothing));
+}
 
 void Engine::rebuild_graphs(const GraphOptions& graphs) {
   demand_paused("rebuild graphs");
@@ -68,7 +71,38 @@ void Engine::replace_weights(const DecoderModel& model) {
   rebuild(PipelineState::Rebuilt::weights);
 }
 
+void Engine::sleep() {
+  if (is_asleep()) return;
+  if (pipeline_.mode() != PipelineMode::running || !pipeline_.is_drained() || !pipeline_.admitted().empty())
+    throw Error({.doing = "sleep",
+                 .object = "engine",
+                 .detail = pipeline_.describe(),
+                 .advice = "resume() it where it is paused, and advance() until no request is admitted"});
+  pipeline_.pause();
+  pipeline_.lose_pages();
+  drained_.reset();
+  try {
+    slots_.release();
+  } catch (const Error& error) {
+    pipeline_.fail(error.what());
+    throw;
+  }
+}
+
+void Engine::wake() {
+  if (!is_asleep()) return;
+  if (pipeline_.mode() == PipelineMode::failed)
+    throw Error({.doing = "wake", .object = "engine", .detail = pipeline_.describe()});
+  slots_.restore(*model_, slot_options(options_, model_->config()));
+  pipeline_.resume(PipelineState::Rebuilt::graphs);
+}
+
+void Engine::demand_awake(const char* doing) const {
+  if (is_asleep()) throw Error({.doing = doing, .object = "engine", .detail = "it sleeps", .advice = "wake()"});
+}
+
 void Engine::demand_paused(const char* doing) const {
+  demand_awake(doing);
   if (pipeline_.mode() != PipelineMode::paused)
     throw Error({.doing = doing,
                  .object = "engine",

@@ -6,11 +6,40 @@
 #include "models/config/rope_frequencies.h"
 #include "models/weights/background_upload.h"
 #include "models/weights/checkpoint.h"
+#include "runtime/buffers/staging_buffer.h"
+#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 
-DecoderModel::DecoderModel(Device& device, ModelConfig config, DecoderWeights weights, int64_t context)
-    : config_(std::move(config)), weights_(std::move(weights)) {
+namespace {
+
+// A CPU driver that does so leaves a copy's pinned source alone only where the copy blocks; ours may be read again.
+bool overwrites_sources(const Device& device) {
+  return device.driver().is_cpu() && device.driver().cpu_options().poison;
+}
+
+}  // namespace
+
+// The weights in pinned memory, and the stream on which they travel there and back.
+struct DecoderModel::HostCopy {
+  HostCopy(Device& device, uint64_t bytes) : memory(device, "weights.copy", bytes), stream(device, "weights.copy") {}
+  ~HostCopy() {
+    try {
+      stream.synchronize();
+    } catch (const Error&) {  // the device is lost, and copies nothing any more
+    }
+  }
+  HostCopy(const HostCopy&) = delete;
+  HostCopy& operator=(const HostCopy&) = delete;
+
+  StagingBuffer memory;
+  Stream stream;
+};
+
+DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelConfig config, DecoderWeights weights,
+                           int64_t context)
+    : device_(&device), folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {
   if (config_.learned_positions) return;
   const auto add_rotations = [&](const char* name, const RopeConfig* rope) {
     const std::vector<float> values = rotation_table(config_, rope, context > 0 ? context : config_.max_position);
@@ -30,7 +59,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
   const auto start = std::chrono::steady_clock::now();
   ModelConfig config = read_model_config(folder);
   DecoderWeights weights = DecoderWeights::load(device, stream, Checkpoint::open(folder), config, progress);
-  DecoderModel model(device, std::move(config), std::move(weights), context);
+  DecoderModel model(device, folder, std::move(config), std::move(weights), context);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
@@ -40,22 +69,73 @@ DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::pat
   ModelConfig config = read_model_config(folder);
   Checkpoint checkpoint = Checkpoint::open(folder);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
-  DecoderModel model(device, std::move(config), std::move(placed.weights), context);
+  DecoderModel model(device, folder, std::move(config), std::move(placed.weights), context);
   model.progress_ = progress;
-  model.upload_ = std::make_unique<BackgroundUpload>(device, std::move(checkpoint), std::move(placed.sources),
-                                                     model.weights_.range());
+  model.begin_upload(std::move(checkpoint), std::move(placed.sources));
   return model;
 }
 
-DecoderModel::~DecoderModel() { upload_.reset(); }
+void DecoderModel::begin_upload(Checkpoint checkpoint, std::vector<WeightSource> sources) {
+  upload_ = std::make_unique<BackgroundUpload>(*device_, std::move(checkpoint), std::move(sources), weights_.range());
+}
+
+DecoderModel::~DecoderModel() {
+  upload_.reset();
+  copy_.reset();
+}
 DecoderModel::DecoderModel(DecoderModel&&) noexcept = default;
 DecoderModel& DecoderModel::operator=(DecoderModel&&) noexcept = default;
 
 void DecoderModel::wait() const {
   if (upload_) upload_->wait(progress_);
+  if (copy_) copy_->stream.synchronize();
 }
 
 double DecoderModel::upload_ms() const { return upload_ ? upload_->ms() : upload_ms_; }
+
+void DecoderModel::copy_to_host() {
+  if (copy_) return;
+  wait();
+  auto copy = std::make_unique<HostCopy>(*device_, weights_.bytes());
+  copy->memory.pin();
+  const NamedRange range = weights_.range();
+  read_device_async(copy->stream, copy->memory.data(), range.address, range.bytes, range.name);
+  copy->stream.synchronize();
+  copy_ = std::move(copy);
+}
+
+void DecoderModel::forget_copy() { copy_.reset(); }
+
+void DecoderModel::leave_device() {
+  upload_.reset();
+  try {
+    if (copy_) copy_->stream.synchronize();
+  } catch (const Error&) {  // the device is lost; what is left is to free
+  }
+  weights_.release_memory();
+}
+
+void DecoderModel::return_to_device() {
+  if (is_on_device()) return;
+  try {
+    if (copy_) {
+      weights_.take_memory();
+      const NamedRange range = weights_.range();
+      if (overwrites_sources(*device_))
+        write_device(*device_, range.address, {copy_->memory.data(), range.bytes}, range.name);
+      else
+        write_device_async(copy_->stream, range.address, copy_->memory.data(), range.bytes, range.name);
+      return;
+    }
+    Checkpoint checkpoint = Checkpoint::open(folder_);
+    DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_);
+    weights_ = std::move(placed.weights);
+    begin_upload(std::move(checkpoint), std::move(placed.sources));
+  } catch (...) {
+    leave_device();
+    throw;
+  }
+}
 
 Weight<float> DecoderModel::frequencies(int64_t layer) const {
   if (rotations_.empty()) return {};

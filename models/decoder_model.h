@@ -1,4 +1,5 @@
-// A loaded decoder: its numbers, its weights and its rotary frequencies, on one device. Immutable after load.
+// A loaded decoder: its numbers, its weights and its rotary frequencies, on one device. Immutable after load,
+// but for its weights' place: they may leave the device and come back.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,22 @@ class DecoderModel {
   // What reading and uploading the weights took; after wait().
   double upload_ms() const;
 
+  // While an engine sleeps (engine/sleep.h). One thread at a time, and nothing that reads the weights may be in flight;
+  // what knows their addresses is of no use after leave_device().
+
+  // Copies the weights to pinned host memory, where they stay until forget_copy(). Throws Error where that is short,
+  // and keeps nothing then.
+  void copy_to_host();
+  void forget_copy();
+  bool has_copy() const { return copy_ != nullptr; }
+  // Gives the device memory of the weights back, whether or not there is a copy of them.
+  void leave_device();
+  // Takes device memory at another address, and fills it meanwhile from the copy, or without one from the checkpoint:
+  // its tensors must have the shapes of config(), and may have other values. To be followed by wait(). Throws Error
+  // where memory is short or the checkpoint is another, and has changed nothing then.
+  void return_to_device();
+  bool is_on_device() const { return weights_.bytes() > 0; }
+
   const ModelConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
   // Of that layer (models/config/rope_frequencies.h, rotation_table); empty where positions are learned.
@@ -44,11 +61,18 @@ class DecoderModel {
   std::vector<NamedRange> frequencies_ranges() const;
 
  private:
-  DecoderModel(Device& device, ModelConfig config, DecoderWeights weights, int64_t context);
+  DecoderModel(Device& device, std::filesystem::path folder, ModelConfig config, DecoderWeights weights,
+               int64_t context);
+  void begin_upload(Checkpoint checkpoint, std::vector<WeightSource> sources);
+  struct HostCopy;
 
-  std::unique_ptr<BackgroundUpload> upload_;  // null after load(). First: assigning ends it before its memory goes
+  // Null after load(). First, as what else still fills the weights' memory: assigning ends it before that goes.
+  std::unique_ptr<BackgroundUpload> upload_;
+  std::unique_ptr<HostCopy> copy_;  // null: there is none
   Progress progress_;
   double upload_ms_ = 0;  // of load()
+  Device* device_;
+  std::filesystem::path folder_;
   ModelConfig config_;
   DecoderWeights weights_;
   std::vector<DeviceBuffer> rotations_;    // each once

@@ -11,6 +11,8 @@ ApiError not_accepted(Admission admission) {
       return {429, "the server has as many requests as it may have; try again"};
     case Admission::loading:
       return {503, "the model is being loaded"};
+    case Admission::asleep:
+      return {503, "the engine sleeps, or is about to: POST /wake_up wakes it"};
     case Admission::draining:
       return {503, "the server is shutting down"};
     case Admission::failed:
@@ -26,8 +28,8 @@ HttpHeaders answer_headers(const std::string& request_id, int status) {
   return headers;
 }
 
-ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
-                   const AccessLog& log)
+ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop,
+                       AccessLine line, const AccessLog& log)
     : call_(std::move(call)), reply_(std::move(reply)), loop_(loop), line_(std::move(line)), log_(log) {}
 
 void ServedCall::begin() {

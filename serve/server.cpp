@@ -8,6 +8,7 @@
 #include "runtime/error.h"
 #include "serve/api/call_id.h"
 #include "serve/page/page_files.h"
+#include "serve/sleep_calls.h"
 
 namespace nodewright {
 namespace {
@@ -33,6 +34,8 @@ std::string_view word_of(Admission admission) {
       return "full";
     case Admission::loading:
       return "loading";
+    case Admission::asleep:
+      return "asleep";
     case Admission::draining:
       return "draining";
     case Admission::failed:
@@ -60,6 +63,7 @@ struct Server::Route {
   bool takes_time;  // more than an I/O thread has
   bool needs_model;
   void (*act)(Server& server, Asked& asked);
+  bool is_of_sleep = false;  // there only with ServerOptions::offers_sleep
 };
 
 const std::vector<Server::Route>& Server::routes() {
@@ -85,6 +89,12 @@ const std::vector<Server::Route>& Server::routes() {
       {"GET", "/v1/models", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).models()); }},
       {"GET", "/tokenizer_info", false, true, true,
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenizer_info()); }},
+      {"POST", "/sleep", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_sleep(a.request.query)); },
+       true},
+      {"POST", "/wake_up", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_wake(a.request.query)); },
+       true},
+      {"GET", "/is_sleeping", false, false, true,
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.loop_.sleep_level())); }, true},
       {"POST", "/tokenize", false, true, true,
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenize(a.request.body)); }},
       {"POST", "/detokenize", false, true, true,
@@ -137,7 +147,7 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   asked->arrived = std::chrono::steady_clock::now();
   std::string allowed;
   for (const Route& route : routes()) {
-    if (route.path != asked->request.path) continue;
+    if (route.path != asked->request.path || (route.is_of_sleep && !options_.offers_sleep)) continue;
     const bool is_head = asked->request.method == "HEAD" && route.method == "GET";
     if (route.method == asked->request.method || is_head) return dispatch(route, std::move(asked));
     allowed = route.method;
@@ -205,6 +215,15 @@ void Server::answer_plan(const Asked& asked) {
           {"X-Content-Type-Options", "nosniff"},
           {"Referrer-Policy", "no-referrer"},
           {"Cache-Control", "no-store"}});
+}
+
+// The engine's thread answers, in its time.
+void Server::order(const Asked& asked, SleepOrder order) {
+  order.told = [this, asked](const SleepOutcome& outcome) {
+    if (outcome.end == SleepEnd::done) return answer(asked, 200, kJson, sleep_body(outcome));
+    answer(asked, sleep_error(outcome, not_accepted(loop_.admission())));
+  };
+  loop_.order(std::move(order));
 }
 
 void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {

@@ -23,6 +23,7 @@ struct ServerOptions {
   std::vector<std::string> api_keys;  // empty: anybody may call
   size_t workers = 2;                 // threads that parse and tokenize
   size_t most_waiting = 4096;         // calls that wait for one of them
+  bool offers_sleep = false;          // there are /sleep, /wake_up and /is_sleeping
   AccessLog log;                      // on any thread; may be empty
 };
 
@@ -59,6 +60,7 @@ class Server {
   void answer_page(const Asked& asked);
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);
+  void order(const Asked& asked, SleepOrder order);
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
   void answer(const Asked& asked, const ApiError& error);

@@ -20,6 +20,7 @@
 #include "cli/session.h"
 #include "engine/engine_report.h"
 #include "runtime/error.h"
+#include "runtime/kernels/host_compiler.h"
 #include "serve/server.h"
 
 namespace nodewright::cli {
@@ -32,6 +33,8 @@ constexpr int kRows = 64, kRowsOnCpu = 8;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
+// For folders of compilers that a signal found at work; removing them takes milliseconds.
+constexpr std::chrono::seconds kLastFolders{2};
 
 struct ServeOptions {
   SessionOptions session;
@@ -122,6 +125,7 @@ int serve(ServeOptions options) {
       [&] {
         if (loop.admission() == Admission::loading) {  // nobody was served
           if (Server* server = listening) server->stop();
+          stop_compiling(kLastFolders);
           std::_Exit(0);
         }
         fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
@@ -151,8 +155,9 @@ int serve(ServeOptions options) {
   fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
              start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
              session.device().name(), settings.engine.max_batch, api.model().max_model_len);
+  EngineSleep sleep(*engine, session.model());
   try {
-    loop.run(*engine);
+    loop.run(*engine, options.server.offers_sleep ? &sleep : nullptr);
   } catch (const Error& error) {
     wait_for_answers(server);
     fmt::print(stderr, "nodewright: {}\n", error.what());
@@ -195,6 +200,8 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
   command.add_flag("--plan-times", options.plan_times,
                    "time the nodes of the largest decode graph before serving, for its page at /plan");
+  command.add_flag("--enable-sleep,--enable-sleep-mode", options.server.offers_sleep,
+                   "POST /sleep frees the device's memory until POST /wake_up");
   command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();

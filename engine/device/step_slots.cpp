@@ -56,24 +56,23 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
       page_bytes_(KvCache::page_bytes(model.config())),
       compute_(device, "steps"),
       copies_(device, "tokens") {
-  const BoundKernels bound = bind_kernels(model, options);
+  bind_kernels(model, options);
   make_slots(model, options);
-  memory_.graphs = prepare_graphs(model, options, bound);
+  memory_.graphs = prepare_graphs(model, options);
   for (int64_t layer = 0; layer < model.config().layers; ++layer)
     group_of_layer_.push_back(model.config().page_group(layer));
-  cache_ = std::make_unique<KvCache>(device_, model.config(), pages_of(model.config(), options), options.window_pages);
-  memory_.pages = cache_->bytes();
-  build(model, options, bound);
+  make_cache(model, options, pages_of(model.config(), options));
+  build(model, options);
   model.wait();
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
   slots_.clear();
-  const BoundKernels bound = bind_kernels(model, options);
+  bind_kernels(model, options);
   make_slots(model, options);
-  memory_.graphs = prepare_graphs(model, options, bound);
+  memory_.graphs = prepare_graphs(model, options);
   check_within(options.memory_limit, memory_);
-  build(model, options, bound);
+  build(model, options);
   model.wait();
 }
 
@@ -105,7 +104,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
     memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() + slot.scores->bytes() : 0);
 }
 
-StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
+void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
   std::vector<KernelRequest> requests;
   for (const auto& [bucket, rows] : plans_of(options))
     for (KernelRequest& request :
@@ -122,15 +121,13 @@ StepSlots::BoundKernels StepSlots::bind_kernels(const DecoderModel& model, const
   }
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
-  BoundKernels bound;
+  bound_.clear();
   for (const auto& [bucket, rows] : plans_of(options))
-    bound.emplace(bucket, decoder_kernels(kernels_, model.config(), shape_of(model, options, rows)));
-  return bound;
+    bound_.emplace(bucket, decoder_kernels(kernels_, model.config(), shape_of(model, options, rows)));
 }
 
 // From the plans themselves, over a cache of one page. The pages that there will be are what is left of the memory.
-uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options,
-                                   const BoundKernels& all) {
+uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options) {
   built_ = {};
   if (options.mode == RunMode::eager) return 0;
   const KvCache smallest(device_, model.config(), 1);
@@ -138,7 +135,7 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
   LibraryLoader libraries;
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
-    const DecoderKernels& bound = all.at(bucket);
+    const DecoderKernels& bound = bound_.at(bucket);
     const DecodeState state = slots_[0].memory->state(rows);
     const auto add = [&bytes](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
     const Plan step = decoder_plan(device_, model, bound, smallest, state, DecodePurpose::serve, options.policy);
@@ -200,7 +197,7 @@ size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
   return std::min(usable_threads(), kMostBuildingThreads);
 }
 
-void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all) {
+void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
   const std::map<int, int> plans = plans_of(options);
   std::vector<int> buckets;  // a job each: two slots share the library's kernels
   for (const auto& [bucket, rows] : plans | std::views::reverse) {
@@ -221,7 +218,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
       Stopwatch of_graph;
       Graph& graph = slots_[i].graphs.at(bucket);
       Plan plan =
-          decoder_plan(device_, model, all.at(bucket), *cache_, graph.state, DecodePurpose::serve, options.policy);
+          decoder_plan(device_, model, bound_.at(bucket), *cache_, graph.state, DecodePurpose::serve, options.policy);
       BuiltBucket& built = built_.graphs[job * slots_.size() + i];
       built = {.slot = static_cast<int>(i), .bucket = bucket, .total = static_cast<int>(built_.graphs.size())};
       if (mode_of(bucket) != RunMode::eager) built.bytes = estimate_exec(plan).bytes;

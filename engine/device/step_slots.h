@@ -105,6 +105,16 @@ class StepSlots {
   // an Error only destruction is right.
   void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
 
+  // Destroys every graph and gives back all memory, the cache's and what it holds included. Nothing may be in flight.
+  // Until restore(), only memory(), built(), stream() and the destructor may be called. Throws Error where the device
+  // is lost.
+  void release();
+  // As it was before release(), with as many pages: of `options`, which are those that it was built with last, pages
+  // and memory limit count for nothing. The model may lie elsewhere. Throws Error where memory is short, and is
+  // released then, as before.
+  void restore(const DecoderModel& model, const StepSlotsOptions& options);
+  bool is_released() const { return cache_ == nullptr; }
+
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
@@ -194,19 +204,23 @@ class StepSlots {
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
-  BoundKernels bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
-  uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  void make_cache(const DecoderModel& model, const StepSlotsOptions& options, int64_t pages);
+  void bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
+  uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options);
   int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
-  void build(const DecoderModel& model, const StepSlotsOptions& options, const BoundKernels& all);
+  void build(const DecoderModel& model, const StepSlotsOptions& options);
   void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
   void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
   size_t slices_of(const Slot& slot, size_t scored) const;
 
   Device& device_;
   KernelCache& kernels_;
-  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<KvCache> cache_;  // null while released
+  BoundKernels bound_;              // stay while released, and so the library's choices for products
   MemoryUse memory_;
+  MemoryUse released_;          // memory_ as it was before release()
+  int64_t released_pages_ = 0;  // of group 0
   BuiltGraphs built_;
   uint64_t page_bytes_;
   int64_t hidden_ = 0;  // elements of a hidden state

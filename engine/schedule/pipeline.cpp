@@ -218,6 +218,12 @@ void PipelineState::resume(Rebuilt rebuilt) {
   mode_ = PipelineMode::running;
 }
 
+void PipelineState::lose_pages() {
+  if (mode_ != PipelineMode::paused) refuse("lose the pages", "it is not paused");
+  if (!admitted_.empty()) refuse("lose the pages", "requests own some");
+  pool_.drop_cache();
+}
+
 void PipelineState::fail(const std::string& message) {
   if (mode_ == PipelineMode::failed) return;
   mode_ = PipelineMode::failed;

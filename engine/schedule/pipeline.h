@@ -172,6 +172,8 @@ class PipelineState {
   // After graphs or weights were rebuilt, the mode must have been `paused`. Weights also empty the prefix cache.
   enum class Rebuilt { nothing, graphs, weights };
   void resume(Rebuilt rebuilt);
+  // What the pages hold is gone, and nothing is cached any more. The mode must be `paused`, and no request admitted.
+  void lose_pages();
   // The device is lost: resolves every request as failed with `message`, and frees every page and slot. Nothing can be
   // submitted after it; a second call does nothing.
   void fail(const std::string& message);

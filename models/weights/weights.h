@@ -74,14 +74,24 @@ class DecoderWeights {
   std::span<const NamedRange> ranges() const { return ranges_; }
   // All of them, one behind the other.
   NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
-  uint64_t bytes() const { return buffer_.bytes(); }  // of device memory
+  uint64_t bytes() const { return buffer_.bytes(); }  // of device memory; 0 after release_memory()
+
+  // Gives the device memory back. Until take_memory() no address of a weight means anything.
+  void release_memory();
+  // Takes as much device memory again, whose contents are undefined; every weight and range moves to its place in it.
+  // Throws Error with the bytes needed and free, and has changed nothing then.
+  void take_memory();
+
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
 
  private:
-  explicit DecoderWeights(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
+  explicit DecoderWeights(DeviceBuffer buffer)
+      : buffer_(std::move(buffer)), needed_bytes_(buffer_.bytes()), placed_at_(buffer_.address()) {}
 
   DeviceBuffer buffer_;
+  uint64_t needed_bytes_;  // of the buffer, when there is one
+  uint64_t placed_at_;     // the address of the buffer that the members below were placed in
   WeightMatrix embedding_, positions_, head_;
   NormWeights final_norm_;
   std::vector<LayerWeights> layers_;

@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "runtime/error.h"
@@ -40,6 +43,41 @@ const std::vector<std::string> kOptions = {"-std=c++20",
                                            "-ffp-contract=off",
                                            "-fno-math-errno"};
 
+// Of the whole process, for stop_compiling().
+struct Compilations {
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::set<pid_t> compilers;  // that run, or wait to be reaped
+  int folders = 0;
+  bool stopped = false;
+};
+
+Compilations& compilations() {
+  static auto* all = new Compilations;  // never destroyed: threads that compile may outlive main()
+  return *all;
+}
+
+void demand_not_stopped() {
+  if (compilations().stopped)
+    throw Error({.doing = "start the host compiler", .detail = "the process is about to end"});
+}
+
+// One of them, from before its folder is made until that is gone.
+class Compilation {
+ public:
+  Compilation() {
+    const std::lock_guard lock(compilations().mutex);
+    demand_not_stopped();
+    ++compilations().folders;
+  }
+  ~Compilation() {
+    const std::lock_guard lock(compilations().mutex);
+    if (--compilations().folders == 0) compilations().ended.notify_all();
+  }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+};
+
 // A folder that goes away with all that is in it. Ctrl-C reaches this thread afterwards, and the compiler at once.
 class TemporaryFolder {
  public:
@@ -63,6 +101,7 @@ class TemporaryFolder {
 
  private:
   HeldSignals signals_;
+  Compilation compilation_;
   fs::path path_;
 };
 
@@ -87,13 +126,39 @@ struct Outcome {
   std::string output;
 };
 
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> all;
+  all.reserve(words.size() + 1);
+  for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+// Ours, but what the compiler leaves when it is killed goes with the folder.
+std::vector<std::string> environment_of(const TemporaryFolder& folder) {
+  std::vector<std::string> variables{"TMPDIR=" + folder.path().string()};
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!std::string_view(*variable).starts_with("TMPDIR=")) variables.emplace_back(*variable);
+  return variables;
+}
+
+// When it has ended. It is reaped under the lock: nobody kills another process that has got its number.
+int status_of(pid_t child) {
+  siginfo_t unused;
+  while (waitid(P_PID, static_cast<id_t>(child), &unused, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  const std::lock_guard lock(compilations().mutex);
+  int status = 0;
+  waitpid(child, &status, 0);
+  compilations().compilers.erase(child);
+  return status;
+}
+
 // Standard output and standard error go to the file `name` of the folder, so that nothing can block on a full pipe.
 Outcome run(const std::vector<std::string>& command, const TemporaryFolder& folder, const char* name) {
   const fs::path log = folder.path() / name;
-  std::vector<char*> words;
-  words.reserve(command.size() + 1);
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
+  const std::vector<std::string> variables = environment_of(folder);
+  const std::vector<char*> words = pointers(command), environment = pointers(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -104,14 +169,17 @@ Outcome run(const std::vector<std::string>& command, const TemporaryFolder& fold
   posix_spawnattr_setsigmask(&attributes, &folder.signals_before());
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
-  const int problem = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environ);
+  int problem = ECANCELED;
+  {
+    const std::lock_guard lock(compilations().mutex);
+    if (!compilations().stopped)
+      problem = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environment.data());
+    if (problem == 0) compilations().compilers.insert(child);
+  }
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) return {problem, strerror(problem)};
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return {status, read_file(log)};
+  return {status_of(child), read_file(log)};
 }
 
 // The file that the shell would run; empty if there is none.
@@ -157,6 +225,14 @@ std::string describe_compiler(const std::string& path) {
 }
 
 }  // namespace
+
+bool stop_compiling(std::chrono::milliseconds patience) {
+  Compilations& all = compilations();
+  std::unique_lock lock(all.mutex);
+  all.stopped = true;
+  for (const pid_t compiler : all.compilers) kill(compiler, SIGKILL);
+  return all.ended.wait_for(lock, patience, [&] { return all.folders == 0; });
+}
 
 std::string host_compiler_path() {
   if (const char* chosen = getenv("NODEWRIGHT_CXX"); chosen != nullptr && *chosen != 0) {

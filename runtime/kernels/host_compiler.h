@@ -3,6 +3,7 @@
 //   std::vector<std::byte> image = compile_for_cpu({.kernel = "rms_norm", .sources = sources, .prelude = constants});
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <span>
@@ -22,6 +23,10 @@ struct HostCompileRequest {
 
 // An ELF shared object for cuLibraryLoadData of the CPU driver. Throws Error: no compiler, or the compiler's words.
 std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request);
+
+// For a process that is about to end: kills the compilers that run, lets none begin, and waits until whoever waited for
+// them has removed its folder. compile_for_cpu throws Error from now on. False where some were left after `patience`.
+bool stop_compiling(std::chrono::milliseconds patience);
 
 // The compiler that compile_for_cpu uses: $NODEWRIGHT_CXX, or the first of g++, c++, clang++ on the PATH.
 // Throws Error with what to install when there is none.

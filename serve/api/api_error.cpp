@@ -14,6 +14,8 @@ std::string_view ApiError::type() const {
       return "PermissionDeniedError";
     case 404:
       return "NotFoundError";
+    case 409:
+      return "ConflictError";
     case 413:
       return "RequestTooLargeError";
     case 429:

@@ -28,6 +28,12 @@ std::string address_text(const std::string& host, const std::string& port) {
   return host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
 }
 
+const char* advice_for(int problem) {
+  if (problem == EACCES) return "a port from 1024 on, or the capability CAP_NET_BIND_SERVICE for the ports below";
+  if (problem == EADDRNOTAVAIL) return "an address that this machine has, or 0.0.0.0 for all of them";
+  return "another port, or stop the program that has this one";
+}
+
 uint16_t bound_port(int descriptor) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);
@@ -85,16 +91,16 @@ ListeningSocket ListeningSocket::on_address(const std::string& host, uint16_t po
     cannot_listen(where, gai_strerror(failure), "127.0.0.1, or 0.0.0.0 for all of this machine's addresses");
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
 
-  std::string reason = "no address";
+  int problem = EADDRNOTAVAIL;
   for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
     ListeningSocket made;
     if (bind_and_listen(*address, made.descriptor_)) {
       made.port_ = bound_port(made.descriptor_);
       return made;
     }
-    reason = std::strerror(errno);
+    problem = errno;
   }
-  cannot_listen(where, reason, "another port, or stop the program that has this one");
+  cannot_listen(where, std::strerror(problem), advice_for(problem));
 }
 
 ListeningSocket ListeningSocket::at_path(const std::filesystem::path& path) {

@@ -1,6 +1,7 @@
 #include "serve/loop/engine_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "runtime/error.h"
@@ -31,11 +32,7 @@ EngineLoop::Submitted EngineLoop::submit(std::vector<Submission> submissions) {
   Submitted submitted;
   {
     const std::lock_guard lock(mutex_);
-    submitted.admission = failed_                                ? Admission::failed
-                          : draining_                            ? Admission::draining
-                          : !accepts_                            ? Admission::loading
-                          : open_ + outputs > options_.most_open ? Admission::full
-                                                                 : Admission::accepted;
+    submitted.admission = admission_of(outputs);
     if (submitted.admission != Admission::accepted) return submitted;
     open_ += outputs;
     submitted.ticket = ++last_ticket_;
@@ -55,11 +52,16 @@ void EngineLoop::cancel(Ticket ticket) {
 
 Admission EngineLoop::admission() const {
   const std::lock_guard lock(mutex_);
-  return failed_                       ? Admission::failed
-         : draining_                   ? Admission::draining
-         : !accepts_                   ? Admission::loading
-         : open_ >= options_.most_open ? Admission::full
-                                       : Admission::accepted;
+  return admission_of(1);
+}
+
+Admission EngineLoop::admission_of(size_t outputs) const {
+  return failed_                                ? Admission::failed
+         : draining_                            ? Admission::draining
+         : !accepts_                            ? Admission::loading
+         : rests_                               ? Admission::asleep
+         : open_ + outputs > options_.most_open ? Admission::full
+                                                : Admission::accepted;
 }
 
 size_t EngineLoop::open() const {
@@ -83,7 +85,8 @@ void EngineLoop::abort() {
   came_.notify_one();
 }
 
-void EngineLoop::run(Engine& engine) {
+void EngineLoop::run(Engine& engine, EngineSleep* sleep) {
+  sleep_ = sleep;
   metrics_.see(engine);
   std::string failure;
   try {
@@ -92,6 +95,7 @@ void EngineLoop::run(Engine& engine) {
     failure = error.what();
   }
   if (!failure.empty()) end_all(failure);
+  refuse_orders();
   metrics_.see(engine);
   delivery_.flush();
   if (!failure.empty()) throw Error({.doing = "serve", .detail = failure});
@@ -101,6 +105,7 @@ void EngineLoop::run(Engine& engine) {
 std::string EngineLoop::serve(Engine& engine) {
   bool advanced = false;
   while (take_calls(engine, !advanced && outputs_.empty())) {
+    follow_orders(engine);
     advanced = engine.advance();
     note_admissions(engine);
     give_updates(engine);
@@ -117,10 +122,13 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
   bool aborted = false;
   {
     std::unique_lock lock(mutex_);
-    const auto is_something = [&] { return !calls_.empty() || !cancelled_.empty() || draining_; };
+    const auto is_something = [&] {
+      return !calls_.empty() || !cancelled_.empty() || !new_orders_.empty() || draining_;
+    };
     if (wait && !is_something()) came_.wait(lock, is_something);
     calls.swap(calls_);
     cancelled.swap(cancelled_);
+    std::ranges::move(std::exchange(new_orders_, {}), std::back_inserter(orders_));
     aborted = aborted_;
     if (draining_ && calls.empty() && open_ == 0) return false;
   }
@@ -201,6 +209,7 @@ void EngineLoop::give_updates(Engine& engine) {
     if (output.first_token) times.decode = seconds(*output.last_token - *output.first_token);
     metrics_.ended(end.reason, times);
     outputs_.erase(found);
+    if (cancelled_for_sleep_ && end.reason == EndReason::cancelled) end.message = "the engine is put to sleep";
     update.end = std::move(end);
   }
   if (!ends.empty()) {

@@ -19,6 +19,7 @@
 
 #include "engine/engine.h"
 #include "serve/loop/delivery.h"
+#include "serve/loop/sleep_order.h"
 #include "serve/loop/submission.h"
 #include "serve/metrics/serve_metrics.h"
 
@@ -28,7 +29,8 @@ struct LoopOptions {
   size_t most_open = 4096;  // outputs that run or wait; more are not accepted
 };
 
-enum class Admission { accepted, full, loading, draining, failed };
+// Asleep: from the moment that a sleep is ordered until the engine is awake again.
+enum class Admission { accepted, full, loading, asleep, draining, failed };
 
 // Every method but run() is thread-safe.
 class EngineLoop {
@@ -55,13 +57,20 @@ class EngineLoop {
   Admission admission() const;
   size_t open() const;  // outputs that were accepted and have not ended
 
+  // Puts the engine to sleep or wakes it, on the engine's thread, one order after the other: `order.told` is called
+  // there, or at once where the loop is not serving. From now on a sleep lets nothing new in; it is done when what is
+  // open has ended, unless a wake calls it off before.
+  void order(SleepOrder order);
+  SleepLevel sleep_level() const;  // of the engine now
+
   // Takes no more, and run() returns when everything has ended. With abort() what is open is cancelled.
   void drain();
   void abort();
 
   // Serves until drained, or until the engine fails: then throws Error with the engine's message. Either way every
-  // listener has been told, and nothing holds one, when it returns. On the engine's thread; once.
-  void run(Engine& engine);
+  // listener has been told, and nothing holds one, when it returns. On the engine's thread; once. `sleep`: of `engine`;
+  // without it orders fail.
+  void run(Engine& engine, EngineSleep* sleep = nullptr);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -85,6 +94,7 @@ class EngineLoop {
   // Of one step.
   using Updates = std::map<RequestId, OutputUpdate>;
 
+  Admission admission_of(size_t outputs) const;  // under mutex_
   std::string serve(Engine& engine);
   // False when there is nothing left to do, ever.
   bool take_calls(Engine& engine, bool wait);
@@ -94,6 +104,12 @@ class EngineLoop {
   void give_updates(Engine& engine);
   void take_tokens(Engine& engine, Updates& updates);
   void end_all(const std::string& reason);
+
+  // engine_loop_sleep.cpp
+  void follow_orders(Engine& engine);
+  void abort_for_sleep(Engine& engine);
+  void tell(const SleepOrder& order, SleepOutcome outcome);
+  void refuse_orders();
 
   ServeMetrics& metrics_;
   LoopOptions options_;
@@ -105,11 +121,17 @@ class EngineLoop {
   Ticket last_ticket_ = 0;
   size_t open_ = 0;
   bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
+  std::vector<SleepOrder> new_orders_;
+  bool rests_ = false;  // a sleep is ordered or done, and no wake has ended it
+  SleepLevel sleep_level_ = SleepLevel::awake;
 
   // Of run()'s thread.
   std::map<RequestId, Output> outputs_;
   std::deque<RequestId> unadmitted_;
   Clock::time_point seen_{};
+  EngineSleep* sleep_ = nullptr;
+  std::deque<SleepOrder> orders_;     // taken, oldest first
+  bool cancelled_for_sleep_ = false;  // what is cancelled now is so for an order's sake
   Delivery delivery_{
       [this](double seconds) { metrics_.delivered(seconds); }};  // last: it delivers before the rest goes
 };

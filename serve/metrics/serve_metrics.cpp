@@ -102,6 +102,11 @@ void ServeMetrics::see(const Engine& engine) {
   seen_ = std::move(seen);
 }
 
+void ServeMetrics::slept(SleepLevel level) {
+  const std::lock_guard lock(mutex_);
+  sleep_level_ = level;
+}
+
 void ServeMetrics::delivered(double seconds) {
   const std::lock_guard lock(mutex_);
   delivery_.observe(seconds);
@@ -133,6 +138,12 @@ void ServeMetrics::add_engine(MetricText& out) const {
   out.gauge("vllm:kv_cache_usage_perc", "Share of the pages that requests own; 1 is all", usage);
   out.gauge("vllm:cache_config_info", "Tokens of a page, and pages", 1,
             {{"block_size", std::to_string(seen_.page_tokens)}, {"num_gpu_blocks", std::to_string(seen_.pages)}});
+  const std::pair<const char*, SleepLevel> states[] = {{"awake", SleepLevel::awake},
+                                                       {"weights_offloaded", SleepLevel::weights_on_host},
+                                                       {"discard_all", SleepLevel::weights_dropped}};
+  for (const auto& [state, level] : states)
+    out.gauge("vllm:engine_sleep_state", "1 for the state that the engine is in", sleep_level_ == level ? 1 : 0,
+              {{"sleep_state", state}});
   out.counter("vllm:prompt_tokens_total", "Prompt tokens that went through the layers",
               number(seen_.stats.prompt_tokens));
   out.counter("vllm:generation_tokens_total", "Tokens that were generated", number(seen_.stats.output_tokens));

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "engine/sleep.h"
 #include "serve/metrics/metric_text.h"
 #include "serve/metrics/model_card.h"
 #include "serve/metrics/recent_times.h"
@@ -38,6 +39,7 @@ class ServeMetrics {
   void refused();
   void stepped(const StepRecord& step);
   void see(const Engine& engine);  // its counters and gauges, as they are now
+  void slept(SleepLevel level);    // of the engine now
 
   // Told by the delivery thread: from a step's tokens until their events wait for their sockets.
   void delivered(double seconds);
@@ -83,6 +85,7 @@ class ServeMetrics {
   mutable std::mutex mutex_;
   std::optional<ModelCard> card_;
   Seen seen_;
+  SleepLevel sleep_level_ = SleepLevel::awake;
   std::map<std::string, int64_t, std::less<>> ends_;  // by vLLM's finish reasons
   std::map<int, int64_t> answers_;                    // by status
   int64_t refused_ = 0;

@@ -10,7 +10,8 @@ const tabs = [by_id("chat-tab"), by_id("live-tab")];
 let models = null;         // of /v1/models
 let has_asked = false;     // for the key
 const kWaiting = { loading: "The model is being loaded.", draining: "The server is shutting down.",
-                   failed: "The engine has failed.", full: "The server has as many requests as it may have." };
+                   asleep: "The engine sleeps.", failed: "The engine has failed.",
+                   full: "The server has as many requests as it may have." };
 
 function choose_tab(tab) {
   for (const one of tabs) {

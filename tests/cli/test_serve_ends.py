@@ -1,4 +1,5 @@
 # `nodewright serve` as a black box: how it starts, whom it lets in, how it ends, and options that cannot be.
+import glob
 import json
 import os
 import signal
@@ -24,11 +25,13 @@ class Start(unittest.TestCase):
                            server.get("/v1/models", Authorization="Bearer k")):
                 self.assertEqual((503, "ServiceUnavailableError"), (answer.status, answer.error["type"]))
                 self.assertTrue(answer.headers["Retry-After"])
+            server.until(lambda: glob.glob(empty + "/nodewright-kernel-*/kernels_src"))
             begun = time.monotonic()
             self.assertEqual(0, server.stop())
             self.assertLess(time.monotonic() - begun, 5)
             self.assertNotIn("ready", "\n".join(filter(None, server.lines)))
             self.assertFalse(os.path.exists(server.path), "the socket's file is left")
+            self.assertEqual([], glob.glob(empty + "/nodewright-kernel-*") + glob.glob(empty + "/cc*"))
 
 
 class Key(unittest.TestCase):

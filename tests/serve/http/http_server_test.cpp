@@ -2,10 +2,15 @@
 #include "serve/http/http_server.h"
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "runtime/error.h"
+#include "serve/http/listening_socket.h"
 #include "tests/serve/http/serving_fixture.h"
 
 namespace nodewright {
@@ -240,6 +245,35 @@ TEST_F(HttpServerTest, NamesTheAddressThatItCannotHave) {
   HttpOptions idle = any_port();
   idle.io_threads = 0;
   EXPECT_THROW(HttpServer(idle, echo), Error);
+}
+
+// What listening there is refused with.
+std::string refusal_to_listen(const std::string& host, uint16_t port) {
+  try {
+    ListeningSocket::on_address(host, port);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ListeningSocket, AdvisesWhatTheSystemAllows) {
+  const std::string foreign = refusal_to_listen("203.0.113.5", 0);  // of a network for documentation (RFC 5737)
+  EXPECT_TRUE(contains(foreign, "Cannot assign requested address; try: an address that this machine has")) << foreign;
+  int first_of_all = 0;  // the first port that anybody may have
+  std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_of_all;
+  std::string low;
+  std::thread([&] {  // capabilities are a thread's
+    const __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    const __user_cap_data_struct none[2] = {};
+    ASSERT_EQ(syscall(SYS_capset, &header, none), 0);
+    low = refusal_to_listen("127.0.0.1", 1);
+  })
+      .join();
+  if (first_of_all > 1)
+    EXPECT_TRUE(contains(low, "Permission denied; try: a port from 1024 on")) << low;
+  else
+    EXPECT_EQ(low, "");
 }
 
 TEST_F(HttpServerTest, ListensOnAllKindsOfAddresses) {

@@ -1,0 +1,77 @@
+#include "engine/sleep.h"
+
+#include <chrono>
+#include <exception>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+
+// A device that is lost says so to every call: then nothing is to be tried again.
+uint64_t EngineSleep::free_bytes() {
+  try {
+    return engine_.slots().stream().device().free_bytes();
+  } catch (const Error& error) {
+    engine_.fail(error.what());
+    throw;
+  }
+}
+
+template <class Change>
+SleepChange EngineSleep::measured(const Change& change) {
+  const auto start = std::chrono::steady_clock::now();
+  SleepChange done{.free_before = free_bytes()};
+  change();
+  done.free_after = free_bytes();
+  done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return done;
+}
+
+SleepChange EngineSleep::sleep(SleepLevel level) {
+  if (level == SleepLevel::awake)
+    throw Error(
+        {.doing = "put the engine to sleep", .detail = "the level is 0, expected 1 or 2", .fault = Fault::usage});
+  return measured([&] {
+    try {
+      // First what may fail, while all is as it was.
+      if (level_ == SleepLevel::awake && level == SleepLevel::weights_on_host) model_.copy_to_host();
+      engine_.sleep();
+    } catch (const std::exception& error) {
+      if (level_ == SleepLevel::awake) model_.forget_copy();
+      fail_to("put the engine to sleep", error.what(), "");
+    }
+    if (level_ < level) level_ = level;
+    model_.leave_device();
+    if (level_ == SleepLevel::weights_dropped) model_.forget_copy();
+  });
+}
+
+SleepChange EngineSleep::wake() {
+  return measured([&] { bring_back(true); });
+}
+
+SleepChange EngineSleep::wake_weights() {
+  return measured([&] { bring_back(false); });
+}
+
+void EngineSleep::bring_back(bool engine_too) {
+  if (level_ == SleepLevel::awake) return;
+  const bool were_back = model_.is_on_device();
+  try {
+    model_.return_to_device();
+    if (!engine_too) return model_.wait();
+    engine_.wake();  // builds while they travel, and waits for them
+  } catch (const std::exception& error) {
+    if (!were_back) model_.leave_device();
+    fail_to("wake the engine", error.what(), "make room for it, and wake it again: it sleeps on");
+  }
+  model_.forget_copy();
+  level_ = SleepLevel::awake;
+}
+
+void EngineSleep::fail_to(const char* doing, const std::string& why, const char* advice) {
+  free_bytes();  // throws where the device is lost
+  throw Error({.doing = doing, .detail = why, .advice = advice});
+}
+
+}  // namespace nodewright
