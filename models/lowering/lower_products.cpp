@@ -1,4 +1,5 @@
 // Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
+#include "kernels_src/projection/add_bias.h"
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
@@ -39,6 +40,23 @@ ProductChoice product_of_layer(const Situation& at, const Op& product, Element o
           beta};
 }
 
+// In fp32, the library takes no bias in bf16: it comes behind the product.
+void add_bias_kernel(Lowered& lowered, const Op& product, int64_t rows) {
+  if (!product.bias) return;
+  lowered.kernels.push_back(
+      kernel_choice<AddBias>({"add_bias", {}}, add_bias_shape(static_cast<unsigned>(rows), product.outputs)));
+}
+void emit_bias(const LoadedRun& run, Emission& e, const std::string& name, const Op& product, View<float> y,
+               int64_t y_stride) {
+  if (!product.bias) return;
+  e.g.launch(name, run.kernel<AddBias>(),
+             {.y = y,
+              .bias = e.matrix(product.part).bias,
+              .n_live = is_of_head(product) ? e.s.inputs.n_sampled : e.s.inputs.n_live,
+              .outputs = product.outputs,
+              .y_stride = y_stride});
+}
+
 void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
   const bool of_head = is_of_head(norm);
   e.g.launch(norm.part == Part::feed_forward_norm ? "feed_forward_norm" : "norm", run.kernel<NormRows>(),
@@ -46,7 +64,8 @@ void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
               .gain = e.norm(norm.part).gain,
               .y = e.s.normed,
               .n_live = of_head ? e.s.inputs.n_sampled : e.s.inputs.n_live,
-              .eps = e.config.eps});
+              .eps = e.config.eps,
+              .shift = e.norm(norm.part).shift});
 }
 
 }  // namespace
@@ -56,7 +75,6 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
-  if (const char* why = not_in_tiles(norm)) return why;
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
   return Lowered{
       .operations = 1,
@@ -65,30 +83,33 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
       .emit = [norm](const LoadedRun& run, Emission& e) { emit_norm_rows(run, e, norm); }};
 }
 
-// x += W y, in place.
+// x += W y + b, in place.
 Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
   const Op& product = ops[0];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  if (const char* why = not_in_tiles(product)) return why;
-  return Lowered{.operations = 2,
-                 .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1)},
-                 .emit = [product](const LoadedRun& run, Emission& e) {
-                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
-                 }};
+  const int64_t stride = row_stride(at.config.hidden);
+  Lowered lowered{.operations = 2,
+                  .products = {product_of_layer(at, product, Element::f32, stride, 1)},
+                  .emit = [product, stride](const LoadedRun& run, Emission& e) {
+                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
+                    emit_bias(run, e, node_name(product) + "_bias", product, e.s.residual, stride);
+                  }};
+  add_bias_kernel(lowered, product, at.step.rows);
+  return lowered;
 }
 
-// x += norm(W y): a product, then a kernel that norms and adds.
+// x += norm(W y + b): a product, then a kernel that norms and adds.
 Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
   const Op &product = ops[0], &post_norm = ops[1];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  for (const Op* op : {&product, &post_norm})
-    if (const char* why = not_in_tiles(*op)) return why;
+  if (post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
   return Lowered{.operations = 3,
-                 .kernels = {kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm)}},
-                                                    norm_add_shape(static_cast<unsigned>(at.step.rows)))},
+                 .kernels = {kernel_choice<NormAdd>(
+                     {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
+                     norm_add_shape(static_cast<unsigned>(at.step.rows)))},
                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
@@ -100,16 +121,16 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
                                .residual = e.s.residual,
                                .n_live = e.s.inputs.n_live,
                                .stride = stride,
-                               .eps = e.config.eps});
+                               .eps = e.config.eps,
+                               .bias = e.matrix(product.part).bias});
                  }};
 }
 
-// y = W x.
+// y = W x + b. Of gate and up in bf16, whose bias comes with the activation.
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product})) return {};
   const Op& product = ops[0];
   if (!library_takes(at, product)) return kNoLibrary;
-  if (const char* why = not_in_tiles(product)) return why;
   Lowered lowered{.operations = 1};
   if (product.part == Part::head) {
     ProductTuning tuning = at.step.tuning.head.product;
@@ -122,7 +143,9 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
           e.s.logits.subview(0, static_cast<uint64_t>((e.s.sampled_rows - 1) * e.s.logits_stride + product.outputs));
       e.best = e.s.best.subview(0, 0);
       emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
+      emit_bias(run, e, "logits_bias", product, e.logits, e.s.logits_stride);
     };
+    add_bias_kernel(lowered, product, at.step.sampled_rows);
     return lowered;
   }
   if (travel != Travel::plain) return kNoLibrary;
@@ -135,27 +158,32 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
     lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
     lowered.emit = [product](const LoadedRun& run, Emission& e) {
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
+      emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
     };
+    add_bias_kernel(lowered, product, at.step.rows);
   }
   return lowered;
 }
 
-// activated = f(gate) * up.
+// activated = f(gate) * up, or f(up), and the product's bias before.
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::activate})) return {};
-  if (!ops[0].gated) return "no gate";
+  const bool gated = ops[0].gated;
   return Lowered{
       .operations = 1,
-      .kernels = {kernel_choice<Gate>({"gate", {constant("kActivation", at.config.activation)}},
-                                      gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate))},
-      .emit = [](const LoadedRun& run, Emission& e) {
-        e.g.launch("gate", run.kernel<Gate>(),
+      .kernels = {kernel_choice<Gate>({"gate",
+                                       {constant("kActivation", at.config.activation), constant("kGated", gated),
+                                        constant("kBias", at.config.biases.gate_up)}},
+                                      gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated))},
+      .emit = [gated](const LoadedRun& run, Emission& e) {
+        e.g.launch(gated ? "gate" : "activate", run.kernel<Gate>(),
                    {.x = e.s.gate_up,
                     .y = e.s.activated,
                     .n_live = e.s.inputs.n_live,
                     .outputs = e.config.intermediate,
-                    .x_stride = row_stride(2 * e.config.intermediate),
-                    .y_stride = e.matrix(Part::down).stride});
+                    .x_stride = row_stride((gated ? 2 : 1) * e.config.intermediate),
+                    .y_stride = e.matrix(Part::down).stride,
+                    .bias = e.matrix(Part::gate_up).bias});
       }};
 }
 
