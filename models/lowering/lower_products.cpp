@@ -126,7 +126,7 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
                  }};
 }
 
-// y = W x + b. Of gate and up in bf16, whose bias comes with the activation.
+// y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or behind.
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product})) return {};
   const Op& product = ops[0];
@@ -155,12 +155,13 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.gate_up);
     };
   } else {
+    const bool bare = rope_adds_bias(at, ops.subspan(1), travel);
     lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
-    lowered.emit = [product](const LoadedRun& run, Emission& e) {
+    lowered.emit = [product, bare](const LoadedRun& run, Emission& e) {
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
-      emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
+      if (!bare) emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
     };
-    add_bias_kernel(lowered, product, at.step.rows);
+    if (!bare) add_bias_kernel(lowered, product, at.step.rows);
   }
   return lowered;
 }

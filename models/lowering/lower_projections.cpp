@@ -33,12 +33,7 @@ Norms norms_of(Travel travel) {
   return Norms::own;
 }
 
-// Why products are a library's, or nothing.
-std::string library_is_used(const Situation& at, Travel travel) {
-  if (!at.step.with_products() || (travel == Travel::gained && holds_rows(at))) return {};
-  return "the step's products are a library's";
-}
-
+constexpr const char* kLibraryIsUsed = "the step's products are a library's";
 constexpr const char* kOnlyInTiles = "its rows come times the next gain, which tiles alone read";
 
 // The kernels that a run asks for, by the form of its residual: of the first layer, where nothing has been added yet,
@@ -133,6 +128,10 @@ bool holds_rows(const Situation& at) {
   return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
 }
 
+bool is_library_used(const Situation& at, Travel travel) {
+  return at.step.with_products() && !(travel == Travel::gained && holds_rows(at));
+}
+
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
                                               InputNorm norm, int64_t rows, std::vector<Constant> constants,
                                               uint64_t args_bytes) {
@@ -183,7 +182,7 @@ KernelChoice matvec(const Situation& at, const char* name, const Op& product, in
 static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
   const std::vector<Constant> constants = {constant("kGated", activate.gated),
                                            constant("kActivation", at.config.activation)};
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
@@ -209,7 +208,7 @@ Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel 
 static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
   const Op &norm = ops[0], &product = ops[1];
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const auto choose = [&](InputNorm input) -> Attempt {
     if (tiles) return one_kernel(tiled(at, "norm_project", product, 1, input, at.step.rows, {}, sizeof(NormProject)));
@@ -231,7 +230,7 @@ Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel 
 static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
   const Op& product = ops[0];
-  if (std::string why = library_is_used(at, travel); !why.empty()) return why;
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
   if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
   Attempt attempt = tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
                                              {constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))

@@ -63,6 +63,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
                                                  {"kLeavesGained", family.leaves_gained ? 1 : 0},
                                                  {"kNorm", static_cast<int64_t>(family.norm)},
                                                  {"kPostNorm", family.post_norm ? 1 : 0},
+                                                 {"kBias", family.biases ? 1 : 0},
+                                                 {"kGated", s.unit == 2 ? 1 : 0},
                                                  {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
 

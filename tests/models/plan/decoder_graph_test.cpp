@@ -90,7 +90,10 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   }
   if (GetParam().first.starts_with("gemma3") && with_products)
     of_layer = {"qkv", "rope", "attend", "out", "out_norm", "gate_up", "down", "down_norm"};
-  if (GetParam().first.starts_with("gpt2")) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
+  const bool is_gpt2 = GetParam().first.starts_with("gpt2");
+  if (is_gpt2) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
+  if (is_gpt2 && with_products)
+    of_layer = {"qkv", "qkv_bias", "append", "attend", "out", "out_bias", "up", "down", "down_bias"};
   const bool attends_in_tiles = with_products && GetParam().second > kHeldToRows;
   if (!attends_in_tiles)  // one kernel rotates and attends
     std::erase_if(of_layer, [](const std::string& name) { return name == "rope" || name == "append"; });
@@ -101,8 +104,8 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   if (attends_in_tiles) insert_before("out", "attend_tiles");
   if (with_products && !holds) {
     insert_before("qkv", "norm");
-    insert_before("gate_up", "feed_forward_norm");
-    insert_before("down", "gate");
+    insert_before(is_gpt2 ? "up" : "gate_up", "feed_forward_norm");
+    insert_before("down", is_gpt2 ? "activate" : "gate");
   }
   std::vector<std::string> expected{"inputs", "embed"};
   for (int64_t layer = 0; layer < planned.model.config().layers; ++layer)
@@ -126,7 +129,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   EXPECT_EQ(names(planned.second_choice()), (std::vector<std::string>{"inputs", "shape", "sample", "record"}));
   const bool in_tiles = GetParam().second >= kTilesFromRows && GetParam().second <= kTilesToRows && shape.network.tiles;
   for (const PlanNode& node : step.nodes)
-    for (const char* projection : {"qkv", "out", "gate_up", "down", "logits"})
+    for (const char* projection : {"qkv", "out", "gate_up", ".up", "down", "logits"})
       if (node.name.ends_with(projection)) {
         EXPECT_EQ(node.kernel_name().starts_with("tile_"), in_tiles || holds)
             << node.name << ": " << node.kernel_name();
