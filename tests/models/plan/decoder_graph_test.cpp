@@ -95,8 +95,10 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   if (is_gpt2 && with_products)
     of_layer = {"qkv", "qkv_bias", "append", "attend", "out", "out_bias", "up", "down", "down_bias"};
   const bool attends_in_tiles = with_products && GetParam().second > kHeldToRows;
-  if (!attends_in_tiles)  // one kernel rotates and attends
-    std::erase_if(of_layer, [](const std::string& name) { return name == "rope" || name == "append"; });
+  // One kernel rotates and attends, or the one that rotates adds the bias.
+  std::erase_if(of_layer, [&](const std::string& name) {
+    return attends_in_tiles ? name == "qkv_bias" : name == "rope" || name == "append";
+  });
   EXPECT_EQ(with_products, GetParam().second >= kProductsFromRows);
   const auto insert_before = [&](const char* node, const char* added) {
     of_layer.insert(std::find(of_layer.begin(), of_layer.end(), node), added);
@@ -207,7 +209,7 @@ std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
   std::vector<std::pair<std::string, int64_t>> all;
   for (const std::string& model : kModels)
     for (int64_t bucket : {1, 2, 4, 8}) all.emplace_back(model, bucket);
-  for (const char* model : {"llama/odd_sizes", "gemma3/window_16"})
+  for (const char* model : {"llama/odd_sizes", "gemma3/window_16", "gpt2/learned_positions"})
     for (const int64_t rows : {kProductsFromRows, kHeldToRows + 1}) all.emplace_back(model, rows);
   return all;
 }

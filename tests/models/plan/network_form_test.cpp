@@ -47,8 +47,8 @@ std::map<std::string, std::string> kernels_of(const ModelConfig& config, int64_t
   for (const LoweringNote& note : notes_of(config, rows)) {
     std::string& names = found[note.operations];
     for (const std::string& kernel : note.kernels)
-      names +=
-          (names.empty() ? "" : " ") + (kernel.starts_with("product ") ? kernel : kernel.substr(0, kernel.find(' ')));
+      names += (names.empty() ? "" : " ") +
+               (kernel.starts_with("product ") ? kernel : kernel.substr(0, kernel.find_first_of(" [")));
   }
   return found;
 }
@@ -117,12 +117,16 @@ TEST(Lowering, AddsABiasBehindALibrarysProductOrWithItsActivation) {
   for (const bool gated : {true, false}) {
     config.gated = gated;
     const std::map<std::string, std::string> kernels = kernels_of(config, 64);
-    EXPECT_EQ(kernels.at("product qkv"), "add_bias product qkv");
+    EXPECT_EQ(kernels.at("product qkv"), "product qkv");
+    EXPECT_EQ(kernels.at("rotate append"), "rope_append");
     EXPECT_EQ(kernels.at("product out add"), "add_bias product out");
     EXPECT_EQ(kernels.at("product gate_up"), "product gate_up");
     EXPECT_EQ(kernels.at("activate"), "gate");
     EXPECT_EQ(kernels.at("product down add"), "add_bias product down");
   }
+  config.head_norm = true;  // whose scales are of the sum
+  config.family = Family::qwen3;
+  EXPECT_EQ(kernels_of(config, 64).at("product qkv"), "add_bias product qkv");
   config.biases = {};
   for (const auto& [operations, names] : kernels_of(config, 64))
     EXPECT_EQ(names.find("add_bias"), std::string::npos) << operations;
