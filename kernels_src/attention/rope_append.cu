@@ -1,6 +1,5 @@
-// Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache; with kBias of
-// qkv
-// + bias instead of qkv. Block (h, m): kv head h of row m: its query heads, its key and its value.
+// Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache; with kBias those
+// of qkv + bias. Block (h, m): kv head h of row m: its query heads, its key and its value.
 #include "kernels_src/attention/kv_pages.h"
 #include "kernels_src/attention/rope.cuh"
 #include "kernels_src/attention/rope_append.h"
@@ -63,12 +62,11 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     }
   }
   const float* v = qkv + (kHeads + kKvHeads + kv_head) * kHeadDim;
-  const auto value_at = [&](int i) {
-    if constexpr (kBias != 0) return v[i] + to_float(args.bias.data[(kHeads + kKvHeads + kv_head) * kHeadDim + i]);
-    return v[i];
-  };
   for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += kThreads) {
-    value[in_row(i)] = to_bf16(i < kHeadDim ? value_at(i) : 0.0f);
+    float element = i < kHeadDim ? v[i] : 0.0f;
+    if constexpr (kBias != 0)
+      if (i < kHeadDim) element += to_float(args.bias.data[(kHeads + kKvHeads + kv_head) * kHeadDim + i]);
+    value[in_row(i)] = to_bf16(element);
     if (i >= kHeadDim) key[in_row(i)] = to_bf16(0.0f);
   }
 }

@@ -10,20 +10,19 @@ NODEWRIGHT_KERNEL(gate, Gate, kGateThreads) {
   wait_for_inputs();
   const int64_t row = blockIdx.y, i = (static_cast<int64_t>(blockIdx.x) * kGateThreads + threadIdx.x) * kEach;
   if (i >= args.outputs) return;
-  float v[8];
-  unpack_8(load_16(args.x.data + row * args.x_stride + kUnit * i), v);
-  uint4 bias{0u, 0u, 0u, 0u};
-  if constexpr (kBias != 0)
-    if (i + kEach <= args.outputs) bias = load_frozen_16(args.bias.data + kUnit * i);
+  const bool whole = kRagged == 0 || i + kEach <= args.outputs;
+  const auto load = [&](float(&to)[8], const bf16* from, auto load_8) {
+    if (whole) return unpack_8(load_8(from), to);
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 8; ++j) to[j] = i + j / kUnit < args.outputs ? to_float(from[j]) : 0.0f;
+  };
+  float v[8], bias[8];
+  load(v, args.x.data + row * args.x_stride + kUnit * i, [](const bf16* p) { return load_16(p); });
+  if constexpr (kBias != 0) load(bias, args.bias.data + kUnit * i, [](const bf16* p) { return load_frozen_16(p); });
   if (row >= args.n_live.data[0]) return;  // not before: the loads would follow each other
   if constexpr (kBias != 0) {
-    float b[8];
-    unpack_8(bias, b);
     NODEWRIGHT_UNROLL
-    for (int j = 0; j < 8; ++j) {
-      if (i + kEach > args.outputs && i + j / kUnit < args.outputs) b[j] = to_float(args.bias.data[kUnit * i + j]);
-      v[j] += b[j];
-    }
+    for (int j = 0; j < 8; ++j) v[j] += bias[j];
   }
   const auto value = [&](int j) {
     if constexpr (kGated != 0) return activate(v[2 * j]) * v[2 * j + 1];

@@ -17,6 +17,9 @@ bool library_takes(const Situation& at, const Op& op) {
   return is_of_head(op) ? at.step.has_head_product() : at.step.with_products();
 }
 
+// Elements of rows `stride` apart: a product writes no padding behind its last row.
+uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
+
 template <class T, class U>
 void emit_product(const LoadedRun& run, Emission& e, const std::string& name, View<T> x, const Op& product, View<U> y) {
   const auto& plan = run.products.at(0);
@@ -113,10 +116,8 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
-                   // A product writes no padding behind its last row.
-                   const auto written = static_cast<uint64_t>((e.s.rows - 1) * stride + e.config.hidden);
                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
-                              {.x = e.s.projected.subview(0, written),
+                              {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
                                .gain = e.post_gain(post_norm.part),
                                .residual = e.s.residual,
                                .n_live = e.s.inputs.n_live,
@@ -138,9 +139,7 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
     lowered.products = {{"head", at.step.sampled_rows, product.cols, product.outputs, Element::f32,
                          row_stride(product.outputs), tuning, 0}};
     lowered.emit = [product](const LoadedRun& run, Emission& e) {
-      // As the product writes it: without padding behind the last row.
-      e.logits =
-          e.s.logits.subview(0, static_cast<uint64_t>((e.s.sampled_rows - 1) * e.s.logits_stride + product.outputs));
+      e.logits = e.s.logits.subview(0, as_written(e.s.sampled_rows, e.s.logits_stride, product.outputs));
       e.best = e.s.best.subview(0, 0);
       emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
       emit_bias(run, e, "logits_bias", product, e.logits, e.s.logits_stride);
@@ -170,22 +169,23 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::activate})) return {};
   const bool gated = ops[0].gated;
-  return Lowered{
-      .operations = 1,
-      .kernels = {kernel_choice<Gate>({"gate",
-                                       {constant("kActivation", at.config.activation), constant("kGated", gated),
-                                        constant("kBias", at.config.biases.gate_up)}},
-                                      gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated))},
-      .emit = [gated](const LoadedRun& run, Emission& e) {
-        e.g.launch(gated ? "gate" : "activate", run.kernel<Gate>(),
-                   {.x = e.s.gate_up,
-                    .y = e.s.activated,
-                    .n_live = e.s.inputs.n_live,
-                    .outputs = e.config.intermediate,
-                    .x_stride = row_stride((gated ? 2 : 1) * e.config.intermediate),
-                    .y_stride = e.matrix(Part::down).stride,
-                    .bias = e.matrix(Part::gate_up).bias});
-      }};
+  const int64_t cols = (gated ? 2 : 1) * at.config.intermediate, stride = row_stride(cols);
+  return Lowered{.operations = 1,
+                 .kernels = {kernel_choice<Gate>(
+                     {"gate",
+                      {constant("kActivation", at.config.activation), constant("kGated", gated),
+                       constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)}},
+                     gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated))},
+                 .emit = [gated, cols, stride](const LoadedRun& run, Emission& e) {
+                   e.g.launch(gated ? "gate" : "activate", run.kernel<Gate>(),
+                              {.x = e.s.gate_up.subview(0, as_written(e.s.rows, stride, cols)),
+                               .y = e.s.activated,
+                               .n_live = e.s.inputs.n_live,
+                               .outputs = e.config.intermediate,
+                               .x_stride = stride,
+                               .y_stride = e.matrix(Part::down).stride,
+                               .bias = e.matrix(Part::gate_up).bias});
+                 }};
 }
 
 }  // namespace nodewright
