@@ -2,6 +2,8 @@
 // reference; which rows and elements they store, and that a row's bits depend on that row only.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/kernels/tile/expected.h"
 
 namespace nodewright::test::tile_families_test {
@@ -142,18 +144,29 @@ TEST(HeldTilesWithABias, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) 
   expect(TileRun<RunProjectAdd, Rows::held>());
 }
 
-// The mean is 1000 times the deviation: rounded before it is taken off, or as squares minus the square of the mean,
-// nothing would be left. A row of 1000 + noise is off by 2^-15 in fp32, 2^-5 of bf16's half unit.
-TEST(TileLayerNorm, SurvivesALargeMean) {
+// Of rows of x(k / columns), and noise.
+void expect_layer_norm_of(std::initializer_list<int64_t> widths, const std::function<double(double of_1)>& x) {
   const MatvecFamily family{.norm = Norm::layer};
-  for (const int64_t cols : {200, 768}) {
+  for (const int64_t cols : widths) {
     const TileShape shape = TileRun<RunNormProject, Rows::as_they_are>::shape(11, cols, family);
     MatvecData data = data_of(shape, family);
     for (int64_t m = 0; m < data.rows; ++m)
-      for (int64_t k = 0; k < data.cols; ++k)
-        data.x[data.count(m * data.stride + k)] = static_cast<float>(1000 + noise(100 + data.count(m), data.count(k)));
+      for (int64_t k = 0; k < cols; ++k)
+        data.x[data.count(m * data.stride + k)] = static_cast<float>(
+            x(static_cast<double>(k) / static_cast<double>(cols)) + noise(100 + data.count(m), data.count(k)));
     expect_tiles<RunNormProject>(shape, data, RunNormProject::run(shape, data, 11), 11);
   }
+}
+
+// The mean is 1000 times the deviation: rounded before it is taken off, or as squares minus the square of the mean,
+// nothing would be left. A row of 1000 + noise is off by 2^-15 in fp32, 2^-5 of bf16's half unit.
+TEST(TileLayerNorm, SurvivesALargeMean) {
+  expect_layer_norm_of({200, 768}, [](double) { return 1000; });
+}
+
+// A warp has 64 columns in a row, and the last ones fewer: where the means of warps differ, they are the variance.
+TEST(TileLayerNorm, SeesTheWholeRowWhereTheMeansOfWarpsDiffer) {
+  expect_layer_norm_of({100, 204, 1163}, [](double of_1) { return 40 * of_1 * of_1; });
 }
 
 }  // namespace
