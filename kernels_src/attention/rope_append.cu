@@ -1,11 +1,12 @@
-// Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache. Block (h, m): kv
-// head h of row m: its query heads, its key and its value.
+// Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache; with kBias those
+// of qkv + bias. Block (h, m): kv head h of row m: its query heads, its key and its value.
 #include "kernels_src/attention/kv_pages.h"
 #include "kernels_src/attention/rope.cuh"
 #include "kernels_src/attention/rope_append.h"
 
 NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   constexpr int kGroup = static_cast<int>(kHeads / kKvHeads), kThreads = static_cast<int>(kRopeThreads);
+  static_assert(kBias == 0 || kHeadNorm == 0, "scales of heads are those of qkv as it is");
   constexpr int kEach = ((kGroup + 1) * kHalf + kThreads - 1) / kThreads;  // pairs of a thread
   release_dependents();
   wait_for_inputs();
@@ -24,6 +25,11 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads, head = i / kHalf, pair = i % kHalf;
     const float* const from = qkv + start_of(head <= kGroup ? head : 0);
     pairs[e] = {from[pair], from[pair + kHalf]};
+    if constexpr (kBias != 0) {
+      const bf16* const bias = args.bias.data + start_of(head <= kGroup ? head : 0);
+      pairs[e].first += to_float(bias[pair]);
+      pairs[e].second += to_float(bias[pair + kHalf]);
+    }
     rotations[e] = kRotate != 0 ? rotation_of(args.frequencies.data, pair) : Rotation{0.0f, 1.0f};
   }
   if (row >= live) return;
@@ -61,7 +67,10 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
   }
   const float* v = qkv + (kHeads + kKvHeads + kv_head) * kHeadDim;
   for (int i = static_cast<int>(threadIdx.x); i < kPaddedHeadDim; i += kThreads) {
-    value[in_row(i)] = to_bf16(i < kHeadDim ? v[i] : 0.0f);
+    float element = i < kHeadDim ? v[i] : 0.0f;
+    if constexpr (kBias != 0)
+      if (i < kHeadDim) element += to_float(args.bias.data[(kHeads + kKvHeads + kv_head) * kHeadDim + i]);
+    value[in_row(i)] = to_bf16(element);
     if (i >= kHeadDim) key[in_row(i)] = to_bf16(0.0f);
   }
 }

@@ -20,11 +20,12 @@ struct RopeAppend {
   InOut<bf16> kv;                       // one layer's pool (kv_pages.h); each row writes its own position only
   int64_t qkv_stride;
   int64_t table_stride;
-  float eps;  // of the norms
+  float eps;                    // of the norms
+  Optional<Frozen<bf16>> bias;  // [elements of a row that count] of the product that left qkv; empty if kBias is 0
 };
 
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:
-// 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says.
+// 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says; kBias, not beside kHeadNorm.
 inline constexpr unsigned kRopeThreads = 128;
 constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, int64_t head_norm) {
   const auto sums = static_cast<unsigned>(head_norm == 2 ? 2 * kRopeThreads / 32 : 0);

@@ -1,4 +1,5 @@
-// y = f(gate) * up, out of the product that gives both: the middle of a feed-forward block of library products.
+// y = f(gate) * up, out of the product that gives both, or f(up), with the product's bias: the middle of a feed-forward
+// block of library products.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -7,19 +8,21 @@
 namespace nodewright {
 
 struct Gate {
-  In<bf16> x;          // [rows, x_stride]: element 2i gate i, element 2i + 1 up i
+  In<bf16> x;          // [rows, x_stride]: element 2i gate i, element 2i + 1 up i; without a gate i up i
   Out<bf16> y;         // [rows, y_stride]
   In<int32_t> n_live;  // [1]
   int64_t outputs;     // elements of a row of y that count
-  int64_t x_stride;    // multiples of 8, the first at least twice `outputs`
+  int64_t x_stride;    // a multiple of 8, at least `outputs` or, with a gate, twice as many
   int64_t y_stride;
+  Optional<Frozen<bf16>> bias;  // of the elements of a row of x, or empty; 16-byte aligned
 };
 
-// Constant: kActivation (kernels_src/projection/activation.h).
+// Constants: kActivation (kernels_src/projection/activation.h), kGated, kBias; kRagged: 1 where the elements that count
+// of a row of x are no multiple of 8.
 inline constexpr unsigned kGateThreads = 256;
-constexpr LaunchShape gate_shape(unsigned rows, int64_t outputs) {
-  return {
-      {static_cast<unsigned>((outputs + 4 * kGateThreads - 1) / (4 * kGateThreads)), rows, 1}, {kGateThreads, 1, 1}, 0};
+constexpr LaunchShape gate_shape(unsigned rows, int64_t outputs, bool gated) {
+  const int64_t of_block = (gated ? 4 : 8) * static_cast<int64_t>(kGateThreads);
+  return {{static_cast<unsigned>((outputs + of_block - 1) / of_block), rows, 1}, {kGateThreads, 1, 1}, 0};
 }
 
 }  // namespace nodewright

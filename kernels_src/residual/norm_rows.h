@@ -8,13 +8,14 @@ namespace nodewright {
 
 struct NormRows {
   In<float> x;  // [rows, stride], the first kCols elements of a row count; stride: kCols rounded up to 8
-  Optional<Frozen<bf16>> gain;  // [cols]; empty if kNorm is none
-  Out<bf16> y;                  // [rows, stride], zero from cols on
-  In<int32_t> n_live;           // [1]
-  float eps;                    // added to the mean square
+  Optional<Frozen<bf16>> gain;   // [cols]; empty if kNorm is none
+  Out<bf16> y;                   // [rows, stride], zero from cols on
+  In<int32_t> n_live;            // [1]
+  float eps;                     // added to the mean square, or to the variance
+  Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, else empty
 };
 
-// Constants: kCols; kNorm (kernels_src/residual/norm.h), not a LayerNorm.
+// Constants: kCols; kNorm (kernels_src/residual/norm.h).
 inline constexpr unsigned kNormRowsThreads = 256;
 constexpr LaunchShape norm_rows_shape(unsigned rows) { return {{rows, 1, 1}, {kNormRowsThreads, 1, 1}, 4 * 32}; }
 

@@ -1,5 +1,5 @@
-// y[m, n] = sum_k norm(x[m])[k] * W[n, k] on tensor cores, norm(x) rounded to bf16 before its scale; norm_project of 2
-// rows and more, without a bias. Block b: outputs range b, all rows.
+// y[m, n] = sum_k norm(x[m])[k] * W[n, k] + bias[n] on tensor cores, norm(x) rounded to bf16, an RMS norm's before its
+// scale; norm_project of 2 rows and more. Block b: outputs range b, all rows.
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/sampling/best_token.cuh"
 #include "kernels_src/tile/tile_normed_rows.cuh"
@@ -18,16 +18,20 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   bool stores[kOwned];
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
-  tile_project_normed(args, 1, [&](int j, int n, int m, float first, float second, bool is_last) {
-    first = capped_by<kCap>(scaled_by<kScale>(first)), second = capped_by<kCap>(scaled_by<kScale>(second));
-    float* y = args.y.data + m * args.y_stride + n;
-    if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row
-    if (stores[j]) y[0] = first;
-    if (keeps_best) keep_best(best[j], first, n);
-    if (is_last) return;
-    if (stores[j]) y[1] = second;
-    if (keeps_best) keep_best(best[j], second, n + 1);
-  });
+  PairBiases biases;
+  tile_project_normed(
+      args, 1, [&](int j, int n, int) { biases.request(args, j, n); },
+      [&](int j, int n, int m, float first, float second, bool is_last) {
+        biases.add(j, first, second);
+        first = capped_by<kCap>(scaled_by<kScale>(first)), second = capped_by<kCap>(scaled_by<kScale>(second));
+        float* y = args.y.data + m * args.y_stride + n;
+        if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row
+        if (stores[j]) y[0] = first;
+        if (keeps_best) keep_best(best[j], first, n);
+        if (is_last) return;
+        if (stores[j]) y[1] = second;
+        if (keeps_best) keep_best(best[j], second, n + 1);
+      });
   if (!keeps_best) return;
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) {

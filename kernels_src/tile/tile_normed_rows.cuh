@@ -3,10 +3,13 @@
 // sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
 // and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
 //
+// A LayerNorm is complete before its rows are rounded: means are found behind a barrier of their own, since what is
+// left of x without its mean may be small beside x.
+//
 // With kGained the kernel before has done all that but the scales (tile/tile_gained_rows.cuh, or tile_held_rows.cuh).
 //
-// Constants: those of tile/tile_stream.cuh, kNorm, an RMS norm or none (kernels_src/residual/norm.h), kPostNorm and
-// kGained.
+// Constants: those of tile/tile_stream.cuh, kNorm (kernels_src/residual/norm.h), kPostNorm and kGained, the latter not
+// of LayerNorms.
 #pragma once
 
 #include "kernels_src/residual/norm.h"
@@ -16,16 +19,17 @@
 namespace nodewright {
 
 constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
-static_assert(kBare || kNorm == static_cast<int64_t>(Norm::rms) || kNorm == static_cast<int64_t>(Norm::rms_one_plus));
+constexpr bool kLayerNorm = kNorm == static_cast<int64_t>(Norm::layer);
+static_assert(!kLayerNorm || (kPostNorm == 0 && kGained == 0));
 
-// Of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; of kPostNorm also by
-// args.from.projected, post_gain and x_next. A lane reads the words that it has written.
+// Of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; of a LayerNorm also by args.from.shift,
+// of kPostNorm by args.from.projected, post_gain and x_next. A lane reads the words that it has written.
 template <class Args>
 struct NormedRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kSteps = 2 * static_cast<int>(kSpans);
-  static constexpr int kNorms = kPostNorm != 0 ? 2 : 1;
-  static constexpr int kGainWords = kNorms * ((kSteps + 7) / 8);  // of a lane
+  static constexpr int kNorms = kPostNorm != 0 || kLayerNorm ? 2 : 1;  // gains; sums of a row
+  static constexpr int kGainWords = kNorms * ((kSteps + 7) / 8);       // of a lane
   static constexpr int kWarpBytes = kSteps * (kTiles * 512 + kNorms * 64);
   static constexpr int kBytes = kWarps * (kWarpBytes + kNorms * 4 * kTokens);
   // Words of this lane whose loads are on their way, and those of what joins x in as many registers.
@@ -38,8 +42,8 @@ struct NormedRows {
 
   const Args& args;
   bf16* words;     // [kSteps][kTokenTiles][32] of 8 elements; this lane's
-  bf16* gains;     // [norm, post norm][kSteps][32], the warp's
-  float* squares;  // [norm, post norm][kWarps][kTokens]
+  bf16* gains;     // [gain, post gain or shift][kSteps][32], the warp's
+  float* squares;  // [norm, post norm or means][kWarps][kTokens]
 
   NODEWRIGHT_DEVICE NormedRows(const Args& a, unsigned char* shared)
       : args(a),
@@ -51,6 +55,7 @@ struct NormedRows {
   NODEWRIGHT_DEVICE void request_gains(Copies& copies) {
     if constexpr (!kBare) request_gain(copies, gains, args.from.gain.data);
     if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.from.post_gain.data);
+    if constexpr (kLayerNorm) request_gain(copies, gains + kSteps * 32, args.from.shift.data);
     copies.close_group();
   }
   template <class Copies>
@@ -125,7 +130,10 @@ struct NormedRows {
     for (int w = 0; w < kWarps; ++w) sum += of[w * kTokens + m];
     return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
   }
-  NODEWRIGHT_DEVICE float scale(int m) const { return kBare ? 1.0f : scale_of(m, squares); }
+  NODEWRIGHT_DEVICE float scale(int m) const {
+    if constexpr (kLayerNorm || kBare) return 1.0f;
+    return scale_of(m, squares);
+  }
 
   // The scales of this lane's rows of args.from.projected, of which the last words are in `projected` then.
   NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
@@ -193,6 +201,86 @@ struct NormedRows {
     if constexpr (!kBare) leave_squares(sums, squares);
   }
 
+  // Of a LayerNorm. Each warp leaves the mean of its columns and their squares about it; those of the row follow from
+  // all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979),
+  // so that a mean far above the deviation costs no bits.
+  NODEWRIGHT_DEVICE void convert_centred() {
+    Words from_x;
+    float means[kTiles] = {}, sums[kTiles] = {}, scales[kTiles];
+    if constexpr (kAllAtOnce) load(from_x, args.from.x.data, 0);
+    each_word(from_x, [&](int i, const float(&x)[8]) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 8; ++k) means[i % kTiles] += x[k];
+    });
+    group_sums<4>(means);
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < kTiles; ++n) means[n] /= static_cast<float>(max(1, columns_of(warp_of_block())));
+    each_word(from_x, [&](int i, const float(&x)[8]) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 8; ++k) {
+        const float centred = kFilled || column_of(i) + k < kCols ? x[k] - means[i % kTiles] : 0.0f;
+        sums[i % kTiles] = fmaf(centred, centred, sums[i % kTiles]);
+      }
+    });
+    leave_squares(sums, squares);
+    if (lane_of_warp() % 4 == 0) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kTiles; ++n)
+        squares[(kWarps + warp_of_block()) * kTokens + n * 8 + lane_of_warp() / 4] = means[n];
+    }
+    __syncthreads();
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < kTiles; ++n) find_moments(row_of(n), means[n], scales[n]);
+    each_word(from_x, [&](int i, const float(&x)[8]) {
+      const int at = i / kTiles * 32 + lane_of_warp() % 4 * 8;
+      float gain[8], shift[8], y[8];
+      unpack_8(load_16(gains + at), gain);
+      unpack_8(load_16(gains + kSteps * 32 + at), shift);
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 8; ++k) y[k] = fmaf((x[k] - means[i % kTiles]) * scales[i % kTiles], gain[k], shift[k]);
+      store_16(words + i * kWordStride,
+               uint4{round_pair(y[0], y[1]), round_pair(y[2], y[3]), round_pair(y[4], y[5]), round_pair(y[6], y[7])});
+    });
+  }
+  static constexpr bool kFilled = kExact && kCols == kStride;
+  // That count, of a warp.
+  NODEWRIGHT_DEVICE static int columns_of(int warp) {
+    if constexpr (kFilled) return static_cast<int>(kSpans) * 64;
+    int columns = 0;
+    for (int span = 0; span < kSpans; ++span)
+      columns += max(0, min(64, static_cast<int>(kCols) - (span * kWarps + warp) * 64));
+    return columns;
+  }
+  // use(i, x) of every word of this lane, all of which are in `v` already where kAllAtOnce.
+  template <class Use>
+  NODEWRIGHT_DEVICE void each_word(Words& v, Use use) const {
+    NODEWRIGHT_UNROLL_BY(kBatchesAtOnce)
+    for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
+      if constexpr (!kAllAtOnce) load(v, args.from.x.data, first);
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= kWordsOfLane) break;
+        float x[8];
+        v.unpack(i, x);
+        use(first + i, x);
+      }
+    }
+  }
+  // The mean of row m and one over its deviation, of what the warps have left, after a barrier.
+  NODEWRIGHT_DEVICE void find_moments(int m, float& mean, float& scale) const {
+    const float *of_warps = squares + m, *means = squares + kWarps * kTokens + m;
+    float sum = 0.0f, all = 0.0f;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int w = 0; w < kWarps; ++w) sum = fmaf(means[w * kTokens], static_cast<float>(columns_of(w)), sum);
+    mean = sum / static_cast<float>(kCols);
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int w = 0; w < kWarps; ++w) {
+      const float apart = means[w * kTokens] - mean;
+      all += fmaf(apart * apart, static_cast<float>(columns_of(w)), of_warps[w * kTokens]);
+    }
+    scale = 1.0f / sqrtf(all / static_cast<float>(kCols) + args.eps);
+  }
+
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {
     return load_16(words + ((span * 2 + s) * kTiles + n) * kWordStride);
   }
@@ -208,10 +296,10 @@ struct Either<false, A, B> {
 };
 
 // The whole of a kernel that projects norm(x), outputs dealt in units of `unit`: requests weights, waits, norms,
-// streams. store(j, row, m, first, second, is_last) as of stream_tiles, for the rows m of x that count; is_last: there
-// is no `second`.
-template <class Args, class Store>
-NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store store) {
+// streams. before and store(j, row, m, first, second, is_last) as of stream_tiles, the latter for the rows m of x that
+// count; is_last: there is no `second`.
+template <class Args, class Before, class Store>
+NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Before before, Store store) {
   if constexpr (kHeld != 0) {
     static_assert(kHeld == 0 || kGained != 0);
     const OutputRange range = block_outputs<kSplits>(args.outputs, unit);
@@ -220,7 +308,7 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store sto
     tile_project_held<RowScales<Args>::kBytes>(
         args.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
         args.n_live.data, range, live,
-        [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); }, [](int, int, int) {},
+        [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); }, before,
         [&](int j, int row, int m, float first, float second) {
           if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
         });
@@ -241,16 +329,18 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Store sto
     } else {
       ring.copies.words.template wait<Ring::Copies::kGroups>();
       __syncwarp();  // a lane reads gains that another has copied
-      rows.convert(live);
+      if constexpr (kLayerNorm)
+        rows.convert_centred();
+      else
+        rows.convert(live);
     }
     float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
-    stream_tiles(
-        ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), [](int, int, int) {},
-        [&](int j, int row, int m, float first, float second) {
-          if (m >= live) return;
-          if (row < range.first + kRows) scales[j] = rows.scale(m);
-          store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
-        });
+    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), before,
+                 [&](int j, int row, int m, float first, float second) {
+                   if (m >= live) return;
+                   if (row < range.first + kRows) scales[j] = rows.scale(m);
+                   store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
+                 });
   }
 }
 

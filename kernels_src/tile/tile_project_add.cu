@@ -1,6 +1,6 @@
-// residual[m, n] += kScale * sum_k x[m, k] * W[n, k] on tensor cores; project_add of 2 rows and more, without a bias.
-// Block b: outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and
-// squares[b, m], the sum of the squares of residual[m, n] over the block's n.
+// residual[m, n] += (sum_k x[m, k] * W[n, k] + bias[n]) * kScale on tensor cores; project_add of 2 rows and more. Block
+// b: outputs range b, all rows. With kLeavesGained also gained[m, n] = residual[m, n] * next_gain[n] and squares[b, m],
+// the sum of the squares of residual[m, n] over the block's n.
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/tile/tile_rows.cuh"
 
@@ -8,10 +8,12 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
   const OutputRange range = block_outputs<kSplits>(args.outputs, 1);
   int live = 0;
   float residual[kOwned][2], gain[kOwned][2], squares[kOwned] = {};
+  PairBiases biases;
   const auto at = [&](int n, int m) { return args.residual.data + m * args.residual_stride + n; };
   tile_project_rows(
       args, range, live,
       [&](int j, int n, int m) {  // read while the tile's weights are on their way
+        biases.request(args, j, n);
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 2; ++k)
           if (m < live && n + k < range.last) {
@@ -21,6 +23,7 @@ NODEWRIGHT_KERNEL_OF(tile_project_add, ProjectAdd, kThreads, kBlocksOfSm) {
       },
       [&](int j, int n, int m, float first, float second) {
         if (m >= live) return;
+        biases.add(j, first, second);
         const float sums[2] = {residual[j][0] + scaled_by<kScale>(first), residual[j][1] + scaled_by<kScale>(second)};
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < 2; ++k) {

@@ -32,6 +32,7 @@ struct TileShape {
   bool post_normed = false;  // before that, what joins x is: its gain is there, too
   bool gained = false;       // normed, but for the scales, by the kernel before; cols = stride then
   bool held = false;         // x stays in registers: see holds()
+  bool shifted = false;      // the norm is a LayerNorm: its shift is there, too
   TileTuning tuning = {};
 
   // Of up to 32 rows a warp holds four spans of 64 columns in 128 registers a lane. So many blocks of a cluster share
@@ -105,7 +106,7 @@ struct TileShape {
     const bool whole = piece_spans() == spans() && splits() == 1;
     const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
     const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed || held ? 0 : 8 * token_tiles() * x_row);
-    const int64_t norms = normed + post_normed;
+    const int64_t norms = normed + post_normed + shifted;
     const int64_t x =
         normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;

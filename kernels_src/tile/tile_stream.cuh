@@ -11,7 +11,8 @@
 // row. With kSplits the columns are dealt, too, to the blocks of a cluster (tile/tile_held_rows.cuh).
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
-// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile/tile_shape.h).
+// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile/tile_shape.h); kBias 1
+// if outputs have one.
 #pragma once
 
 #include "kernels_src/device/output_range.cuh"
@@ -169,5 +170,22 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
     now = other, other = swapped;  // written again when every thread has passed the next barrier
   }
 }
+
+// The biases of the pairs that a thread stores of a tile, with kBias: of args.bias, [args.outputs]. Requested in
+// stream_tiles' before, while the tile's weights are on their way, and added to the sums in its store.
+struct PairBiases {
+  float of_pair[kBias != 0 ? kOwned : 1][2];
+
+  template <class Args>
+  NODEWRIGHT_DEVICE void request(const Args& args, int j, int n) {
+    if constexpr (kBias != 0) {
+      of_pair[j][0] = to_float(args.bias.data[n]);
+      of_pair[j][1] = n + 1 < args.outputs ? to_float(args.bias.data[n + 1]) : 0.0f;
+    }
+  }
+  NODEWRIGHT_DEVICE void add(int j, float& first, float& second) const {
+    if constexpr (kBias != 0) first += of_pair[j][0], second += of_pair[j][1];
+  }
+};
 
 }  // namespace nodewright

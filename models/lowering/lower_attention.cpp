@@ -99,7 +99,7 @@ void emit_rope_flash_decode(const LoadedRun& run, Emission& e) {
                      e.s.attended.bytes() + written_kv_bytes(e)});
 }
 
-void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates) {
+void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates, bool biased) {
   const StepInputs& in = e.s.inputs;
   e.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
              {.qkv = e.s.qkv,
@@ -114,7 +114,8 @@ void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates) {
               .kv = e.layer.kv,
               .qkv_stride = e.config.qkv_width(),
               .table_stride = e.s.table_stride,
-              .eps = e.config.eps},
+              .eps = e.config.eps,
+              .bias = biased ? e.layer.weights->qkv.bias : Weight<bf16>{}},
              Traffic{e.s.qkv.bytes(), e.s.q.bytes() + written_kv_bytes(e)});
 }
 
@@ -187,18 +188,28 @@ Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Tr
       .emit = emit_rope_flash_decode};
 }
 
+bool rope_adds_bias(const Situation& at, std::span<const Op> behind_qkv, Travel travel) {
+  return at.config.biases.qkv && is_library_used(at, travel) && !into_cache(behind_qkv).head_norm &&
+         !at.step.takes_rope_flash_decode(at.config);
+}
+
 // q = rope(q), and the cache's new entries.
-Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel) {
+Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel) {
   const IntoCache into = into_cache(ops);
   if (into.operations == 0) return {};
   check_head_dim(at.config);
+  const bool biased = rope_adds_bias(at, ops, travel);
+  std::vector<Constant> constants = with_rotation(at, into);
+  constants.push_back(constant("kBias", biased));
   return Lowered{
       .operations = into.operations,
       .kernels = {kernel_choice<RopeAppend>(
-          {"rope_append", with_rotation(at, into)},
+          {"rope_append", std::move(constants)},
           rope_append_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.heads),
                             static_cast<unsigned>(at.config.kv_heads), static_cast<int64_t>(head_norm(at, into))))},
-      .emit = [rotates = into.rotates](const LoadedRun& run, Emission& e) { emit_rope_append(run, e, rotates); }};
+      .emit = [rotates = into.rotates, biased](const LoadedRun& run, Emission& e) {
+        emit_rope_append(run, e, rotates, biased);
+      }};
 }
 
 // attended = attention(q): rows one by one, and with products the others in tiles.

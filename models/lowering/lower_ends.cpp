@@ -48,6 +48,7 @@ void emit_logits(const LoadedRun& run, Emission& e, bool gained, bool tiled) {
   e.logits = e.s.logits;
   NormProject args{.from = residual_in(gained ? e.residual : not_gained(e), e.weights.final_norm()),
                    .weight = e.weights.head().data,
+                   .bias = e.weights.head().bias,
                    .y = e.s.logits,
                    .best = e.best,
                    .n_live = e.s.inputs.n_sampled,
@@ -148,7 +149,7 @@ Attempt lower_logits(const Situation& at, std::span<const Op> ops, Travel travel
   constants.push_back(constant("kBias", ops[1].bias));
   return logits_of(at,
                    matvec(at, "norm_project", ops[1], 1, norm_of_head(ops[0], travel), at.step.sampled_rows,
-                          std::move(constants), sizeof(NormProject)),
+                          logit_constants(at.config), sizeof(NormProject)),
                    false, false);
 }
 

@@ -1,4 +1,5 @@
 // Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
+#include "kernels_src/projection/add_bias.h"
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
@@ -16,6 +17,9 @@ bool is_of_head(const Op& op) { return op.part == Part::final_norm || op.part ==
 bool library_takes(const Situation& at, const Op& op) {
   return is_of_head(op) ? at.step.has_head_product() : at.step.with_products();
 }
+
+// Elements of rows `stride` apart: a product writes no padding behind its last row.
+uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
 
 template <class T, class U>
 void emit_product(const LoadedRun& run, Emission& e, const std::string& name, View<T> x, const Op& product, View<U> y) {
@@ -42,6 +46,23 @@ ProductChoice product_of_layer(const Situation& at, const Op& product, Element o
           alpha};
 }
 
+// In fp32, the library takes no bias in bf16: it comes behind the product.
+void add_bias_kernel(Lowered& lowered, const Op& product, int64_t rows, float scale = 1) {
+  if (!product.bias) return;
+  lowered.kernels.push_back(kernel_choice<AddBias>({"add_bias", {factor_constant("kScale", scale)}},
+                                                   add_bias_shape(static_cast<unsigned>(rows), product.outputs)));
+}
+void emit_bias(const LoadedRun& run, Emission& e, const std::string& name, const Op& product, View<float> y,
+               int64_t y_stride) {
+  if (!product.bias) return;
+  e.g.launch(name, run.kernel<AddBias>(),
+             {.y = y,
+              .bias = e.matrix(product.part).bias,
+              .n_live = is_of_head(product) ? e.s.inputs.n_sampled : e.s.inputs.n_live,
+              .outputs = product.outputs,
+              .y_stride = y_stride});
+}
+
 void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
   const bool of_head = is_of_head(norm);
   e.g.launch(norm.part == Part::feed_forward_norm ? "feed_forward_norm" : "norm", run.kernel<NormRows>(),
@@ -49,7 +70,8 @@ void emit_norm_rows(const LoadedRun& run, Emission& e, const Op& norm) {
               .gain = e.norm(norm.part).gain,
               .y = e.s.normed,
               .n_live = of_head ? e.s.inputs.n_sampled : e.s.inputs.n_live,
-              .eps = e.config.eps});
+              .eps = e.config.eps,
+              .shift = e.norm(norm.part).shift});
 }
 
 }  // namespace
@@ -59,7 +81,6 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
-  if (const char* why = not_in_tiles(norm)) return why;
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
   return Lowered{
       .operations = 1,
@@ -68,70 +89,70 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
       .emit = [norm](const LoadedRun& run, Emission& e) { emit_norm_rows(run, e, norm); }};
 }
 
-// x += W y, in place.
+// x += W y + b, in place.
 Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
   const Op& product = ops[0];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  if (const char* why = not_in_tiles(product)) return why;
-  return Lowered{.operations = 2,
-                 .products = {product_of_layer(at, product, Element::f32, row_stride(at.config.hidden), 1,
-                                               at.config.residual_scale)},
-                 .emit = [product](const LoadedRun& run, Emission& e) {
-                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
-                 }};
+  const int64_t stride = row_stride(at.config.hidden);
+  Lowered lowered{.operations = 2,
+                  .products = {product_of_layer(at, product, Element::f32, stride, 1, at.config.residual_scale)},
+                  .emit = [product, stride](const LoadedRun& run, Emission& e) {
+                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.residual);
+                    emit_bias(run, e, node_name(product) + "_bias", product, e.s.residual, stride);
+                  }};
+  add_bias_kernel(lowered, product, at.step.rows, at.config.residual_scale);
+  return lowered;
 }
 
-// x += norm(W y): a product, then a kernel that norms and adds.
+// x += norm(W y + b): a product, then a kernel that norms and adds.
 Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
   const Op &product = ops[0], &post_norm = ops[1];
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
-  for (const Op* op : {&product, &post_norm})
-    if (const char* why = not_in_tiles(*op)) return why;
+  if (post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
   return Lowered{.operations = 3,
-                 .kernels = {kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm)}},
-                                                    norm_add_shape(static_cast<unsigned>(at.step.rows)))},
+                 .kernels = {kernel_choice<NormAdd>(
+                     {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
+                     norm_add_shape(static_cast<unsigned>(at.step.rows)))},
                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
-                   // A product writes no padding behind its last row.
-                   const auto written = static_cast<uint64_t>((e.s.rows - 1) * stride + e.config.hidden);
                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
-                              {.x = e.s.projected.subview(0, written),
+                              {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
                                .gain = e.post_gain(post_norm.part),
                                .residual = e.s.residual,
                                .n_live = e.s.inputs.n_live,
                                .stride = stride,
-                               .eps = e.config.eps});
+                               .eps = e.config.eps,
+                               .bias = e.matrix(product.part).bias});
                  }};
 }
 
-// y = W x.
+// y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or behind.
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product})) return {};
   const Op& product = ops[0];
   if (!library_takes(at, product)) return kNoLibrary;
-  if (const char* why = not_in_tiles(product)) return why;
   Lowered lowered{.operations = 1};
   if (product.part == Part::head) {
     ProductTuning tuning = at.step.tuning.head.product;
     if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
     lowered.products = {{"head", at.step.sampled_rows, product.cols, product.outputs, Element::f32,
                          row_stride(product.outputs), tuning, 0, at.config.logit_scale}};
+    add_bias_kernel(lowered, product, at.step.sampled_rows, at.config.logit_scale);
     if (at.config.logit_cap != 0)
-      lowered.kernels = {
+      lowered.kernels.push_back(
           kernel_choice<CapLogits>({"cap_logits", {cap_constant("kCap", at.config.logit_cap)}},
-                                   cap_logits_shape(static_cast<unsigned>(at.step.sampled_rows), product.outputs))};
+                                   cap_logits_shape(static_cast<unsigned>(at.step.sampled_rows), product.outputs)));
     lowered.emit = [product](const LoadedRun& run, Emission& e) {
-      // As the product writes it: without padding behind the last row.
-      e.logits =
-          e.s.logits.subview(0, static_cast<uint64_t>((e.s.sampled_rows - 1) * e.s.logits_stride + product.outputs));
+      e.logits = e.s.logits.subview(0, as_written(e.s.sampled_rows, e.s.logits_stride, product.outputs));
       e.best = e.s.best.subview(0, 0);
       emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
-      if (!run.kernels.empty())
-        e.g.launch("cap", run.kernel<CapLogits>(),
+      emit_bias(run, e, "logits_bias", product, e.logits, e.s.logits_stride);
+      if (e.config.logit_cap != 0)
+        e.g.launch("cap", run.kernel<CapLogits>(run.kernels.size() - 1),
                    {.logits = e.logits,
                     .n_live = e.s.inputs.n_sampled,
                     .vocab = product.outputs,
@@ -146,31 +167,38 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.gate_up);
     };
   } else {
+    const bool bare = rope_adds_bias(at, ops.subspan(1), travel);
     lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
-    lowered.emit = [product](const LoadedRun& run, Emission& e) {
+    lowered.emit = [product, bare](const LoadedRun& run, Emission& e) {
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
+      if (!bare) emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
     };
+    if (!bare) add_bias_kernel(lowered, product, at.step.rows);
   }
   return lowered;
 }
 
-// activated = f(gate) * up.
+// activated = f(gate) * up, or f(up), and the product's bias before.
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::activate})) return {};
-  if (!ops[0].gated) return "no gate";
-  return Lowered{
-      .operations = 1,
-      .kernels = {kernel_choice<Gate>({"gate", {constant("kActivation", at.config.activation)}},
-                                      gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate))},
-      .emit = [](const LoadedRun& run, Emission& e) {
-        e.g.launch("gate", run.kernel<Gate>(),
-                   {.x = e.s.gate_up,
-                    .y = e.s.activated,
-                    .n_live = e.s.inputs.n_live,
-                    .outputs = e.config.intermediate,
-                    .x_stride = row_stride(2 * e.config.intermediate),
-                    .y_stride = e.matrix(Part::down).stride});
-      }};
+  const bool gated = ops[0].gated;
+  const int64_t cols = (gated ? 2 : 1) * at.config.intermediate, stride = row_stride(cols);
+  return Lowered{.operations = 1,
+                 .kernels = {kernel_choice<Gate>(
+                     {"gate",
+                      {constant("kActivation", at.config.activation), constant("kGated", gated),
+                       constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)}},
+                     gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated))},
+                 .emit = [gated, cols, stride](const LoadedRun& run, Emission& e) {
+                   e.g.launch(gated ? "gate" : "activate", run.kernel<Gate>(),
+                              {.x = e.s.gate_up.subview(0, as_written(e.s.rows, stride, cols)),
+                               .y = e.s.activated,
+                               .n_live = e.s.inputs.n_live,
+                               .outputs = e.config.intermediate,
+                               .x_stride = stride,
+                               .y_stride = e.matrix(Part::down).stride,
+                               .bias = e.matrix(Part::gate_up).bias});
+                 }};
 }
 
 }  // namespace nodewright

@@ -33,13 +33,7 @@ Norms norms_of(Travel travel) {
   return Norms::own;
 }
 
-// Why this product is a library's, or nothing.
-std::string library_is_used(const Situation& at, Travel travel, const Op& product) {
-  if (!at.step.with_products() || not_in_tiles(product) != nullptr) return {};
-  if (travel == Travel::gained && holds_rows(at)) return {};
-  return "the step's products are a library's";
-}
-
+constexpr const char* kLibraryIsUsed = "the step's products are a library's";
 constexpr const char* kOnlyInTiles = "its rows come times the next gain, which tiles alone read";
 
 // The kernels that a run asks for, by the form of its residual: of the first layer, where nothing has been added yet,
@@ -134,16 +128,19 @@ bool holds_rows(const Situation& at) {
   return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
 }
 
+bool is_library_used(const Situation& at, Travel travel) {
+  return at.step.with_products() && !(travel == Travel::gained && holds_rows(at));
+}
+
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
                                               InputNorm norm, int64_t rows, std::vector<Constant> constants,
                                               uint64_t args_bytes) {
-  if (const char* why = not_in_tiles(product)) return why;
-  if (norm.kind == Norm::layer) return "it follows a LayerNorm";
   const bool holds = holds_rows(at) && rows > kTilesToRows;
   if (!at.step.takes_tiles(rows) && !holds)
     return "not a step of tiles: " + std::to_string(rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
+  constants.insert(constants.begin(), constant("kBias", product.bias));
   add_norm(constants, norm);
   if (normed) constants.push_back(constant("kGained", gained));
   const TileShape wanted{rows,
@@ -155,6 +152,7 @@ std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* n
                          norm.norms == Norms::post_and_own,
                          gained,
                          holds,
+                         normed && norm.kind == Norm::layer,
                          tuning_of(at.step.tuning, product.part).tile};
   if (wanted.held && !wanted.holds()) return "registers do not hold its rows";
   const TileShape shape = wanted.fitting(at.device.sm_count, at.device.shared_optin_bytes);
@@ -167,6 +165,7 @@ std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* n
 
 KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, InputNorm norm,
                     int64_t rows, std::vector<Constant> constants, uint64_t args_bytes) {
+  constants.insert(constants.begin(), constant("kBias", product.bias));
   add_norm(constants, norm);
   MatvecShape shape{rows,
                     product.cols,
@@ -183,17 +182,15 @@ KernelChoice matvec(const Situation& at, const char* name, const Op& product, in
 static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
-  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
-  const Constant activation = constant("kActivation", at.config.activation);
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
+  const std::vector<Constant> constants = {constant("kGated", activate.gated),
+                                           constant("kActivation", at.config.activation)};
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
   const auto choose = [&](InputNorm input) -> Attempt {
     if (tiles)
-      return one_kernel(
-          tiled(at, "norm_gate_up", product, unit, input, at.step.rows, {activation}, sizeof(NormGateUp)));
-    return one_kernel(matvec(at, "norm_gate_up", product, unit, input, at.step.rows,
-                             {constant("kBias", product.bias), constant("kGated", activate.gated), activation},
-                             sizeof(NormGateUp)));
+      return one_kernel(tiled(at, "norm_gate_up", product, unit, input, at.step.rows, constants, sizeof(NormGateUp)));
+    return one_kernel(matvec(at, "norm_gate_up", product, unit, input, at.step.rows, constants, sizeof(NormGateUp)));
   };
   return by_residual(norm, product, travel, choose,
                      {.operations = 3, .emit = [norm, product](const LoadedRun& run, Emission& e) {
@@ -211,16 +208,14 @@ Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel 
 static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
   const Op &norm = ops[0], &product = ops[1];
-  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const auto choose = [&](InputNorm input) -> Attempt {
     if (tiles)
       return one_kernel(
           tiled(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
-    std::vector<Constant> constants = unscaled_constants();
-    constants.push_back(constant("kBias", product.bias));
     return one_kernel(
-        matvec(at, "norm_project", product, 1, input, at.step.rows, std::move(constants), sizeof(NormProject)));
+        matvec(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
   };
   return by_residual(norm, product, travel, choose,
                      {.operations = 2, .emit = [norm, product](const LoadedRun& run, Emission& e) {
@@ -238,14 +233,13 @@ Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel 
 static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
   if (!begins(ops, {OpKind::product, OpKind::add})) return {};
   const Op& product = ops[0];
-  if (std::string why = library_is_used(at, travel, product); !why.empty()) return why;
+  if (is_library_used(at, travel)) return kLibraryIsUsed;
   if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
   const Constant scale = factor_constant("kScale", at.config.residual_scale);
   Attempt attempt =
       tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
                                {scale, constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
-            : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows,
-                                {scale, constant("kBias", product.bias)}, sizeof(ProjectAdd)));
+            : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows, {scale}, sizeof(ProjectAdd)));
   if (auto* lowered = std::get_if<Lowered>(&attempt)) {
     lowered->operations = 2;
     lowered->emit = [product, travel](const LoadedRun& run, Emission& e) { emit_project_add(run, e, product, travel); };
@@ -265,8 +259,7 @@ static Attempt project(const Situation& at, std::span<const Op> ops, Travel trav
   if (travel != Travel::deferred) return "its norm is left to the next kernel, and none takes it";
   const Op &product = ops[0], &post_norm = ops[1];
   Attempt attempt = tiles ? one_kernel(tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project)))
-                          : one_kernel(matvec(at, "project", product, 1, {}, at.step.rows,
-                                              {constant("kBias", product.bias)}, sizeof(Project)));
+                          : one_kernel(matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project)));
   if (auto* lowered = std::get_if<Lowered>(&attempt)) {
     lowered->operations = 3;
     lowered->emit = [product, post_norm](const LoadedRun& run, Emission& e) {

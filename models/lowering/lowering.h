@@ -176,6 +176,10 @@ const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part);
 std::string node_name(const Op& product);  // "qkv", "up"
 // Whether projections of a step of products are tiles that hold their rows, on this device.
 bool holds_rows(const Situation& at);
+// Whether projections are a library's products.
+bool is_library_used(const Situation& at, Travel travel);
+// Whether the bias of qkv, as a library's product, is left to the kernel that rotates its heads: of `behind_qkv`.
+bool rope_adds_bias(const Situation& at, std::span<const Op> behind_qkv, Travel travel);
 inline uint64_t count_of(int64_t n) { return static_cast<uint64_t>(n); }  // for views, whose counts have no sign
 template <class E>
 Constant constant(const char* name, E value) {

@@ -64,7 +64,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   }
   if (shape.with_products()) {
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
-    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(2 * config.intermediate));
+    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }

@@ -82,7 +82,7 @@ struct DecodeState {
   View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
   View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
   View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
-  View<bf16> gate_up;         // [rows, 2 intermediate rounded up to 8], of products; else empty
+  View<bf16> gate_up;         // [rows, gates and ups, rounded up to 8], of products; else empty
   View<uint8_t> workspace;    // of products on a GPU
   View<float> logits;         // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;  // vocab rounded up to 8

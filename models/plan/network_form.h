@@ -8,15 +8,12 @@ namespace nodewright {
 
 struct NetworkForm {
   bool post_norms = false;  // has_post_norms
-  bool tiles = false;       // tiles take some product of a layer
-  bool products = false;    // so does a library, and the step's own kernels take the others beside it
-  bool gained = false;  // tiles take all, and all norms are Norm::rms and before a block: the one before may begin them
+  bool tiles = false;       // tiles take some product of a layer: not of the residual itself, without a norm
+  bool products = false;    // they take all, and so does a library
+  bool gained = false;      // besides, all norms are RMS norms and before a block: the one before may begin them
   bool operator==(const NetworkForm&) const = default;
 };
 
 NetworkForm network_form(const Network& network);
-
-// Why neither tiles nor a library's products take this operation, or null.
-const char* not_in_tiles(const Op& op);
 
 }  // namespace nodewright

@@ -123,7 +123,12 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
   if (k.head) {
     logits = logits.subview(0, static_cast<uint64_t>((s.rows - 1) * s.logits_stride + config.vocab));  // as the product
     g.launch("norm", k.norm,
-             {.x = s.residual, .gain = w.final_norm().gain, .y = s.normed, .n_live = in.n_live, .eps = config.eps});
+             {.x = s.residual,
+              .gain = w.final_norm().gain,
+              .y = s.normed,
+              .n_live = in.n_live,
+              .eps = config.eps,
+              .shift = w.final_norm().shift});
     g.product("logits", k.head,
               {.a = s.normed,
                .b = w.head().data,

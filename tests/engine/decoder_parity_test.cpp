@@ -38,9 +38,6 @@ std::vector<std::string> parity_models() {
   return models;
 }
 
-// GPT-2's steps of 17 rows are matvecs.
-bool has_products(const std::string& golden) { return !golden.starts_with("gpt2/"); }
-
 void expect_logits_of_transformers(const std::string& golden, const std::string& form) {
   LoadedModel loaded(golden);
   const std::vector<GoldenCase> cases = golden_cases_of(golden);
@@ -95,7 +92,8 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, DecoderProducts,
                          testing::Values("llama/odd_sizes", "llama/unaligned", "qwen3/normed_heads", "gemma3/window_16",
-                                         "llama/exacting", "qwen3/exacting", "gemma3/exacting"),
+                                         "gpt2/learned_positions", "gpt2/nanogpt", "llama/exacting", "qwen3/exacting",
+                                         "gemma3/exacting", "gpt2/exacting"),
                          golden_test_name);
 
 // One that each family's parity test must notice, in whatever steps its rows are computed.
@@ -106,7 +104,6 @@ class PlantedFaults : public testing::TestWithParam<std::string> {
     LoadedModel loaded(planted.name());
     const std::vector<GoldenCase> cases = golden_cases_of(GetParam());
     for (const char* form : {"one_row", "eight_rows", "products"}) {
-      if (form == std::string("products") && !has_products(GetParam())) continue;
       const std::vector<double> errors = errors_of(loaded, cases, form);
       double most = 0;
       for (size_t i = 0; i < cases.size(); ++i) most = std::max(most, errors[i] / parity_limit(GetParam(), form, i));
@@ -154,7 +151,6 @@ TEST(ParityTableOnCpuDriver, HasLimitsOfAtMostThreeTimesTheErrors) {
     LoadedModel loaded(golden);
     const std::vector<GoldenCase> cases = golden_cases_of(golden);
     for (const std::string form : {"one_row", "eight_rows", "products"}) {
-      if (form == "products" && !has_products(golden)) continue;
       const std::vector<double> errors = errors_of(loaded, cases, form);
       if (writes_parity()) {
         record_errors(golden, form, errors);
@@ -198,8 +194,10 @@ TEST(DecoderPrefill, APromptAppendedAtOnceGivesTheBitsOfOneAppendedTokenByToken)
 }
 
 TEST(DecoderPrefill, DoesSoWithProductsOnTensorCores) {
-  LoadedModel loaded("llama/odd_sizes");
-  expect_same_bits_however_appended(loaded, with_products(), {1, 41});
+  for (const char* golden : {"llama/odd_sizes", "gpt2/learned_positions"}) {
+    LoadedModel loaded(golden);
+    expect_same_bits_however_appended(loaded, with_products(), {1, 41});
+  }
 }
 
 }  // namespace

@@ -26,6 +26,20 @@ TEST_P(RunModes, ExplicitCapturedAndEagerGiveEqualBits) {
   }
 }
 
+TEST_P(RunModes, GiveEqualBitsOfProducts) {
+  LoadedModel loaded(GetParam());
+  const GoldenCase one = golden_cases_of(GetParam()).at(2);
+  std::vector<Logits> first;
+  for (RunMode mode : {RunMode::explicit_, RunMode::captured, RunMode::eager}) {
+    DecoderOptions options = decoder_options(kHeldToRows + 1, mode);
+    options.prefill_rows = options.sequences = options.bucket;
+    Decoder decoder = loaded.decoder(options);
+    const std::vector<Logits> rows = forced_logits(decoder, loaded, one.prompt, one.continuation);
+    if (first.empty()) first = rows;
+    EXPECT_TRUE(same_bits(rows, first)) << to_string(mode);
+  }
+}
+
 TEST_P(RunModes, EveryEdgePolicyGivesEqualBits) {
   LoadedModel loaded(GetParam());
   const GoldenCase one = golden_cases_of(GetParam()).at(1);

@@ -34,7 +34,7 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
           layout_asserts<RopeAppend>("RopeAppend") + layout_asserts<Attend>("Attend") +
           layout_asserts<AttendTiles>("AttendTiles") + layout_asserts<NormRows>("NormRows") +
-          layout_asserts<NormHidden>("NormHidden") + layout_asserts<Gate>("Gate") +
+          layout_asserts<NormHidden>("NormHidden") + layout_asserts<Gate>("Gate") + layout_asserts<AddBias>("AddBias") +
           layout_asserts<LayerNormProject<bf16>>("LayerNormProject<nodewright::bf16>") +
           layout_asserts<LayerNormProject<float>>("LayerNormProject<float>") +
           layout_asserts<ProjectBiasAdd<float>>("ProjectBiasAdd<float>") +

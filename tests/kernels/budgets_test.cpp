@@ -212,11 +212,10 @@ TEST(KernelBudgets, HoldForWhatShipsOnAmpere) { check_budgets(steps_on_ampere())
 TEST(KernelRules, HoldForOtherRows) {
   ShippedKernels kernels;
   for (const NamedModel& model : shipped_models()) {
-    if (!network_form(network_of(model.config)).products) continue;
     std::set<int64_t> tuned = {16};
     for (const auto& [rows, step] : shipped_tuning({kH200.driver_name, model_sizes(model.config)}).steps)
       tuned.insert(rows);
-    EXPECT_TRUE(tuned.contains(1)) << model_sizes(model.config);
+    EXPECT_EQ(tuned.contains(1), model.name != std::string("gpt2")) << "a tuning of " << model_sizes(model.config);
     for (const int64_t rows : tuned) add_step(kernels, kH200, model.config, shipped_step(kH200, model.config, rows));
   }
   for (const ModelConfig& config : {llama_1b(), gemma3_1b()})

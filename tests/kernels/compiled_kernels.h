@@ -11,6 +11,7 @@
 #include "kernels_src/attention/dense_attend.h"
 #include "kernels_src/attention/rope_append.h"
 #include "kernels_src/attention/rope_flash_decode.h"
+#include "kernels_src/projection/add_bias.h"
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/projection/layer_norm_project.h"
 #include "kernels_src/projection/norm_gate_up.h"
@@ -60,6 +61,7 @@ inline std::map<std::string, uint64_t> args_bytes() {
           {"norm_rows", sizeof(NormRows)},
           {"norm_hidden", sizeof(NormHidden)},
           {"gate", sizeof(Gate)},
+          {"add_bias", sizeof(AddBias)},
           {"sample", sizeof(Sample)},
           {"shape_logits", sizeof(ShapeLogits)},
           {"record_choice", sizeof(RecordChoice)},

@@ -73,6 +73,10 @@ TEST_F(SchedulesOnCpuDriver, GiveTheSameProjectionsOnTensorCores) {
     return std::pair(bits_of(y), bits_of(x_next));
   });
   compare(RunProjectAdd(), false);
+  const TileShape centred{5, 200, 200, 150, 1, true, false, false, false, true};
+  data = MatvecData(centred);
+  data.family = {.norm = Norm::layer, .biases = true};
+  expect_same_on_every_schedule([&] { return bits_of(RunNormProject::run(centred, data, 3)); });
 }
 
 // Splits meet in the block that arrives last, which the schedule decides.

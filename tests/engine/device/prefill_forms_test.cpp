@@ -121,7 +121,8 @@ TEST_P(PrefillForms, GiveEqualBitsForPackedPromptsAndRowsThatDecode) {
 INSTANTIATE_TEST_SUITE_P(Golden, PrefillForms,
                          testing::Values(FormCase{"Matvec", "llama/odd_sizes", 8, 0},
                                          FormCase{"Products", "llama/odd_sizes", 40, 16},
-                                         FormCase{"Windows", "gemma3/window_16", 80, 16}),
+                                         FormCase{"Windows", "gemma3/window_16", 80, 16},
+                                         FormCase{"LayerNorms", "gpt2/learned_positions", 40, 16}),
                          [](const testing::TestParamInfo<FormCase>& info) { return info.param.name; });
 
 // Calls by their names.

@@ -17,7 +17,7 @@ constexpr int64_t kPageSize = 64;
 
 struct Heads {
   int64_t heads, kv_heads, head_dim;
-  bool rotate = true;
+  bool rotate = true, biased = false;
   int64_t head_norm = 0;  // kHeadNorm
   Norm norm = Norm::rms;
   float amplitude = 1;
@@ -33,11 +33,13 @@ struct Heads {
              {"kRotate", rotate ? 1 : 0},
              {"kHeadNorm", head_norm},
              {"kAmplitude", amplitude == 1 ? 0 : 1},
-             {"kNorm", static_cast<int64_t>(norm)}}};
+             {"kNorm", static_cast<int64_t>(norm)},
+             {"kBias", biased ? 1 : 0}}};
   }
 };
 constexpr Heads kHeads[] = {{5, 1, 20}, {8, 2, 64}, {9, 3, 96}, {8, 1, 128}, {4, 4, 256}};
-// Of Qwen3, of Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, and Phi-3 with a long context.
+// Of Qwen3, of Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, Phi-3 with a long
+// context; Qwen2 and GPT-2 behind a library's product.
 constexpr Heads kHeadsOfFamilies[] = {
     {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = 1},
     {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = 1, .norm = Norm::rms_one_plus},
@@ -45,7 +47,9 @@ constexpr Heads kHeadsOfFamilies[] = {
     {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false},
     {.heads = 6, .kv_heads = 2, .head_dim = 20, .head_norm = 2},
     {.heads = 8, .kv_heads = 8, .head_dim = 128, .head_norm = 2},
-    {.heads = 6, .kv_heads = 2, .head_dim = 20, .amplitude = 1.19f}};
+    {.heads = 6, .kv_heads = 2, .head_dim = 20, .amplitude = 1.19f},
+    {.heads = 9, .kv_heads = 3, .head_dim = 36, .biased = true},
+    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false, .biased = true}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -111,6 +115,8 @@ struct RopeCase {
                     .eps = kEps};
     if (h.rotate) args.frequencies = turns;
     if (h.head_norm != 0) args.q_gain = q_gains, args.k_gain = k_gains;
+    const Guarded<bf16> biases("bias", bias());
+    if (h.biased) args.bias = biases;
     run_node(kernel, args);
     return {q.read(), kv.read()};
   }
@@ -126,10 +132,21 @@ struct RopeCase {
     return h.head_norm == 2 ? (which == 0 ? h.heads : h.kv_heads) * h.head_dim : h.head_dim;
   }
 
+  std::vector<bf16> bias() const {
+    std::vector<bf16> values;
+    for (int64_t i = 0; i < h.width(); ++i) values.push_back(to_bf16(noise(50, at(i))));
+    return values;
+  }
+
+  // Element i of row m, in fp32 with its bias.
+  float projected(int64_t m, int64_t i) const {
+    return qkv[at(m * stride() + i)] + (h.biased ? value_of(bias()[at(i)]) : 0.0f);
+  }
+
   // Element `d` of the head that starts at `head` in row m, normed if the family does.
   double normed(int64_t m, int64_t head, int64_t d) const {
     const float* from = qkv.data() + m * stride() + head * h.head_dim;
-    if (h.head_norm == 0) return from[d];
+    if (h.head_norm == 0) return projected(m, head * h.head_dim + d);
     const uint64_t which = head < h.heads ? 0 : 1;
     const int64_t in_kind = which == 0 ? head : head - h.heads, before = h.head_norm == 2 ? in_kind * h.head_dim : 0;
     double squares = 0;
@@ -200,7 +217,7 @@ struct RopeCase {
           // Values are rounded once; keys are compared here and then taken over, so that the rest must equal.
           const int64_t source = (h.heads + h.kv_heads + head) * h.head_dim + d;
           const int64_t e = in_row(m, d);
-          pool[at(value + e)] = d < h.head_dim ? to_bf16(qkv[at(m * stride() + source)]) : bf16{0};
+          pool[at(value + e)] = d < h.head_dim ? to_bf16(projected(m, source)) : bf16{0};
           if (d >= h.head_dim) {
             pool[at(key + e)] = bf16{0};
             continue;

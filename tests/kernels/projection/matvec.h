@@ -69,6 +69,8 @@ inline KernelRequest matvec_request(const char* kernel, const TileShape& s, cons
                                                  {"kPostNorm", family.post_norm ? 1 : 0},
                                                  factor_constant("kScale", family.scale),
                                                  cap_constant("kCap", family.cap),
+                                                 {"kBias", family.biases ? 1 : 0},
+                                                 {"kGated", s.unit == 2 ? 1 : 0},
                                                  {"kActivation", static_cast<int64_t>(family.activation)}})};
 }
 

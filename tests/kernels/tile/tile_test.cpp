@@ -5,40 +5,10 @@
 #include <optional>
 #include <set>
 
-#include "tests/kernels/projection/matvec.h"
+#include "tests/kernels/tile/expected.h"
 
 namespace nodewright::test::tile_test {
 namespace {
-
-float float_of(float v) { return v; }
-float float_of(bf16 v) { return value_of(v); }
-
-// The result for row m's element i, and how far the kernel's may be from it.
-Dot expected_of(RunNormProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
-  return normed_dot(s, d, normed_row(d, m), i);
-}
-// silu's slope is at most 1.1 and |silu(v)| at most |v|; expf and a few operations add 2^-20, the store 2^-8.
-Dot gated(const Dot& gate, const Dot& up) {
-  const double f = gate.value / (1 + std::exp(-gate.value));
-  const double before_rounding = 1.1 * gate.bound * (std::abs(up.value) + up.bound) + std::abs(f) * up.bound +
-                                 0x1p-20 * std::abs(gate.value * up.value);
-  return {f * up.value, before_rounding + 0x1p-8 * (std::abs(f * up.value) + before_rounding)};
-}
-Dot expected_of(RunNormGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
-  const std::vector<double> row = normed_row(d, m);
-  return gated(normed_dot(s, d, row, 2 * i), normed_dot(s, d, row, 2 * i + 1));
-}
-Dot expected_of(RunProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
-  std::vector<double> row;
-  for (int64_t k = 0; k < s.cols; ++k) row.push_back(value_of(d.packed_x[d.count(m * d.stride + k)]));
-  return dot(s, d, row, i);
-}
-Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
-  Dot result = expected_of(RunProject(), s, d, m, i);
-  result.value += d.residual[d.count(m * d.y_stride + i)];
-  result.bound += 0x1p-24 * std::abs(result.value);
-  return result;
-}
 
 // The same of rows that the kernel before has multiplied by the gain.
 struct RunGainedNormProject : RunNormProject {};
@@ -288,27 +258,34 @@ TYPED_TEST(LogitsInTiles, AreLeftOutWhereNoChoiceReadsThem) {
 // What project_add leaves beside the sums: of every live row, and of every block.
 TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
   // held: rows of x, by so many blocks; 0: they are not
-  for (const auto& [rows, n_live, tile_rows, held] :
-       {std::tuple{8, 8, 16, 0}, {5, 3, 8, 0}, {11, 11, 8, 0}, {11, 4, 16, 0}, {32, 30, 16, 1}, {21, 20, 16, 2}}) {
+  for (const auto& [rows, n_live, tile_rows, held, biases] : {std::tuple{8, 8, 16, 0, false},
+                                                              {5, 3, 8, 0, true},
+                                                              {11, 11, 8, 0, false},
+                                                              {11, 4, 16, 0, true},
+                                                              {32, 30, 16, 1, false},
+                                                              {32, 31, 16, 1, true},
+                                                              {21, 20, 16, 2, true}}) {
     if (held > 1 && !machine().device.properties().has_clusters()) continue;
     TileShape shape{rows, 208, 208, 72, 1, false, false, false, held > 0};
     shape.tuning = {.rows = tile_rows, .splits = held};
-    const MatvecData data(shape);
+    MatvecData data(shape);
+    data.family = {.biases = biases};
     const std::vector<float> expected = RunProjectAdd::run(shape, data, n_live, 7);
+    expect_tiles<RunProjectAdd>(shape, data, expected, n_live);
 
     constexpr uint64_t kRanges = 7;
     const uint64_t blocks = kRanges * data.count(shape.splits()), tokens = data.count((rows + 7) / 8 * 8),
                    outputs = data.count(shape.outputs);
     std::vector<bf16> next_gain;
     for (uint64_t n = 0; n < outputs; ++n) next_gain.push_back(to_bf16(1.0 + 0.5 * noise(9, n)));
-    const Guarded<bf16> x("x", data.packed_x), weight("weight", data.weight), gain("next_gain", next_gain),
-        gained("gained", data.count(rows) * outputs);
+    const Guarded<bf16> x("x", data.packed_x), weight("weight", data.weight), bias("bias", data.bias),
+        gain("next_gain", next_gain), gained("gained", data.count(rows) * outputs);
     const Guarded<float> residual("residual", data.residual), squares("squares", blocks * tokens);
     const Guarded<int32_t> live("n_live", std::vector<int32_t>{n_live});
-    run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.leaves_gained = true}, kRanges),
+    run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.biases = biases, .leaves_gained = true}, kRanges),
              {.x = x,
               .weight = weight,
-              .bias = {},
+              .bias = given(biases, bias),
               .residual = residual,
               .n_live = live,
               .outputs = shape.outputs,

@@ -90,10 +90,15 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   }
   if (GetParam().first.starts_with("gemma3") && with_products)
     of_layer = {"qkv", "rope", "attend", "out", "out_norm", "gate_up", "down", "down_norm"};
-  if (GetParam().first.starts_with("gpt2")) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
+  const bool is_gpt2 = GetParam().first.starts_with("gpt2");
+  if (is_gpt2) of_layer = {"qkv", "append", "attend", "out", "up", "down"};
+  if (is_gpt2 && with_products)
+    of_layer = {"qkv", "qkv_bias", "append", "attend", "out", "out_bias", "up", "down", "down_bias"};
   const bool attends_in_tiles = with_products && GetParam().second > kHeldToRows;
-  if (!attends_in_tiles)  // one kernel rotates and attends
-    std::erase_if(of_layer, [](const std::string& name) { return name == "rope" || name == "append"; });
+  // One kernel rotates and attends, or the one that rotates adds the bias.
+  std::erase_if(of_layer, [&](const std::string& name) {
+    return attends_in_tiles ? name == "qkv_bias" : name == "rope" || name == "append";
+  });
   EXPECT_EQ(with_products, GetParam().second >= kProductsFromRows);
   const auto insert_before = [&](const char* node, const char* added) {
     of_layer.insert(std::find(of_layer.begin(), of_layer.end(), node), added);
@@ -101,8 +106,8 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   if (attends_in_tiles) insert_before("out", "attend_tiles");
   if (with_products && !holds) {
     insert_before("qkv", "norm");
-    insert_before("gate_up", "feed_forward_norm");
-    insert_before("down", "gate");
+    insert_before(is_gpt2 ? "up" : "gate_up", "feed_forward_norm");
+    insert_before("down", is_gpt2 ? "activate" : "gate");
   }
   std::vector<std::string> expected{"inputs", "embed"};
   for (int64_t layer = 0; layer < planned.model.config().layers; ++layer)
@@ -126,7 +131,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   EXPECT_EQ(names(planned.second_choice()), (std::vector<std::string>{"inputs", "shape", "sample", "record"}));
   const bool in_tiles = GetParam().second >= kTilesFromRows && GetParam().second <= kTilesToRows && shape.network.tiles;
   for (const PlanNode& node : step.nodes)
-    for (const char* projection : {"qkv", "out", "gate_up", "down", "logits"})
+    for (const char* projection : {"qkv", "out", "gate_up", ".up", "down", "logits"})
       if (node.name.ends_with(projection)) {
         EXPECT_EQ(node.kernel_name().starts_with("tile_"), in_tiles || holds)
             << node.name << ": " << node.kernel_name();
@@ -204,7 +209,7 @@ std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
   std::vector<std::pair<std::string, int64_t>> all;
   for (const std::string& model : kModels)
     for (int64_t bucket : {1, 2, 4, 8}) all.emplace_back(model, bucket);
-  for (const char* model : {"llama/odd_sizes", "gemma3/window_16"})
+  for (const char* model : {"llama/odd_sizes", "gemma3/window_16", "gpt2/learned_positions"})
     for (const int64_t rows : {kProductsFromRows, kHeldToRows + 1}) all.emplace_back(model, rows);
   return all;
 }

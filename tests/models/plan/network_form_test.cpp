@@ -35,14 +35,29 @@ ModelConfig gpt2_config() {
 
 NetworkForm form_of(const ModelConfig& config) { return network_form(network_of(config)); }
 
-// By the operations of a run: "norm product attention_norm qkv".
-std::map<std::string, std::string> rows_of(const ModelConfig& config, int64_t rows) {
+std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows) {
   const StepShape step = step_shape(form_of(config), rows, rows, kProductsFromRows, Numerics::fast);
   DeviceProperties device;
   device.cc_major = 9, device.sm_count = 132, device.shared_optin_bytes = 227 << 10;
+  return lower(network_of(config), {config, step, device}).notes;
+}
+
+// The row of the table that took a run of operations, by these: "norm attention_norm product qkv".
+std::map<std::string, std::string> rows_of(const ModelConfig& config, int64_t rows) {
   std::map<std::string, std::string> found;
-  for (const LoweringNote& note : lower(network_of(config), {config, step, device}).notes)
-    found[note.operations] = note.row;
+  for (const LoweringNote& note : notes_of(config, rows)) found[note.operations] = note.row;
+  return found;
+}
+
+// Its kernels, without their constants, and products: "add_bias product qkv".
+std::map<std::string, std::string> kernels_of(const ModelConfig& config, int64_t rows) {
+  std::map<std::string, std::string> found;
+  for (const LoweringNote& note : notes_of(config, rows)) {
+    std::string& names = found[note.operations];
+    for (const std::string& kernel : note.kernels)
+      names += (names.empty() ? "" : " ") +
+               (kernel.starts_with("product ") ? kernel : kernel.substr(0, kernel.find_first_of(" [")));
+  }
   return found;
 }
 
@@ -51,14 +66,17 @@ TEST(NetworkForm, OfEachFamilyFollowsFromItsOperations) {
   EXPECT_EQ(form_of(llama_config()), all);
   EXPECT_EQ(form_of(qwen3_config()), all);
   EXPECT_EQ(form_of(gemma3_config()), (NetworkForm{.post_norms = true, .tiles = true, .products = true}));
-  EXPECT_EQ(form_of(gpt2_config()), NetworkForm{});
+  EXPECT_EQ(form_of(gpt2_config()), (NetworkForm{.tiles = true, .products = true}));
 }
 
-TEST(NetworkForm, WithOneBiasHasTilesAndProductsButNoGainedResidual) {
+TEST(NetworkForm, DoesNotDependOnBiasesOrOnTheGate) {
+  ModelConfig config = llama_config();
+  const NetworkForm form = form_of(config);
+  config.gated = false;
+  EXPECT_EQ(form_of(config), form);
   for (bool Biases::*part : {&Biases::qkv, &Biases::out, &Biases::gate_up, &Biases::down}) {
-    ModelConfig config = llama_config();
     config.biases.*part = true;
-    EXPECT_EQ(form_of(config), (NetworkForm{.tiles = true, .products = true}));
+    EXPECT_EQ(form_of(config), form);
   }
 }
 
@@ -74,30 +92,72 @@ TEST(NetworkForm, OfAProductOfTheResidualItselfHasTilesForTheOthers) {
   EXPECT_EQ(network_form(n.take()), (NetworkForm{.post_norms = true, .tiles = true}));
 }
 
-TEST(Lowering, GivesOnlyTheProductWithABiasToAKernelThatAddsIt) {
+using Runs = std::map<std::string, std::string>;  // what rows_of finds
+
+TEST(Lowering, GivesProductsWithABiasToTilesWhateverTheirNumberOfRows) {
   ModelConfig config = llama_config();
-  config.biases.qkv = true;
-  const std::map<std::string, std::string> eight = rows_of(config, 8);
-  EXPECT_EQ(eight.at("norm attention_norm product qkv"), "norm_project");
-  EXPECT_EQ(eight.at("product out add"), "tile_project_add");
-  EXPECT_EQ(eight.at("norm feed_forward_norm product gate_up activate"), "tile_norm_gate_up");
-  EXPECT_EQ(eight.at("product down add"), "tile_project_add");
-  EXPECT_EQ(eight.at("norm final_norm product head"), "tile_logits");
-  const std::map<std::string, std::string> many = rows_of(config, 64);
-  EXPECT_EQ(many.at("norm attention_norm product qkv"), "norm_project");
-  EXPECT_EQ(many.at("product out add"), "library product onto the residual");
-  EXPECT_EQ(many.at("norm feed_forward_norm"), "norm_rows");
-  EXPECT_EQ(many.at("product gate_up"), "library product");
+  config.biases = {true, true, true, true};
+  const Runs one = {{"embed", "embed"},
+                    {"norm attention_norm product qkv", "norm_project"},
+                    {"rotate append attend", "rope_flash_decode"},
+                    {"product out add", "project_add"},
+                    {"norm feed_forward_norm product gate_up activate", "norm_gate_up"},
+                    {"product down add", "project_add"},
+                    {"norm final_norm product head", "logits"},
+                    {"choose", "sample"}};
+  Runs tiles = one;
+  for (auto& [operations, row] : tiles)
+    if (operations.find("product") != std::string::npos) row = "tile_" + row;
+  Runs gained = tiles;
+  gained.at("norm final_norm product head") += " of gained rows";
+  for (const bool gated : {true, false}) {
+    config.gated = gated;
+    EXPECT_EQ(rows_of(config, 1), one);
+    EXPECT_EQ(rows_of(config, 4), tiles);
+    EXPECT_EQ(rows_of(config, 8), gained);
+    EXPECT_EQ(rows_of(config, 32), gained);
+  }
 }
 
-TEST(Lowering, GivesOnlyProductsOfALayerNormToKernelsThatShift) {
+TEST(Lowering, AddsABiasBehindALibrarysProductOrWithItsActivation) {
   ModelConfig config = llama_config();
-  config.norm = Norm::layer;
-  const std::map<std::string, std::string> eight = rows_of(config, 8);
-  EXPECT_EQ(eight.at("norm attention_norm product qkv"), "norm_project");
-  EXPECT_EQ(eight.at("product out add"), "tile_project_add");
-  EXPECT_EQ(eight.at("norm feed_forward_norm product gate_up activate"), "norm_gate_up");
-  EXPECT_EQ(eight.at("norm final_norm product head"), "logits");
+  config.biases = {true, true, true, true};
+  for (const bool gated : {true, false}) {
+    config.gated = gated;
+    const std::map<std::string, std::string> kernels = kernels_of(config, 64);
+    EXPECT_EQ(kernels.at("product qkv"), "product qkv");
+    EXPECT_EQ(kernels.at("rotate append"), "rope_append");
+    EXPECT_EQ(kernels.at("product out add"), "add_bias product out");
+    EXPECT_EQ(kernels.at("product gate_up"), "product gate_up");
+    EXPECT_EQ(kernels.at("activate"), "gate");
+    EXPECT_EQ(kernels.at("product down add"), "add_bias product down");
+  }
+  config.head_norm = HeadNorm::head;  // whose scales are of the sum
+  EXPECT_EQ(kernels_of(config, 64).at("product qkv"), "add_bias product qkv");
+  config.biases = {};
+  for (const auto& [operations, names] : kernels_of(config, 64))
+    EXPECT_EQ(names.find("add_bias"), std::string::npos) << operations;
+}
+
+// A LayerNorm's rows do not come gained: tiles norm up to 16 of them, and a library takes what is more.
+TEST(Lowering, GivesProductsOfALayerNormToTilesAndToALibrary) {
+  ModelConfig config = llama_config();
+  config.norm = Norm::layer, config.gated = false;
+  for (const int64_t rows : {4, 8, 16}) {
+    const Runs found = rows_of(config, rows);
+    EXPECT_EQ(found.at("norm attention_norm product qkv"), "tile_norm_project") << rows;
+    EXPECT_EQ(found.at("product out add"), "tile_project_add") << rows;
+    EXPECT_EQ(found.at("norm feed_forward_norm product gate_up activate"), "tile_norm_gate_up") << rows;
+    EXPECT_EQ(found.at("norm final_norm product head"), "tile_logits") << rows;
+  }
+  for (const int64_t rows : {17, 64}) {
+    const Runs found = rows_of(config, rows);
+    EXPECT_EQ(found.at("norm attention_norm"), "norm_rows") << rows;
+    EXPECT_EQ(found.at("product qkv"), "library product") << rows;
+    EXPECT_EQ(found.at("product out add"), "library product onto the residual") << rows;
+    EXPECT_EQ(found.at("activate"), "gate") << rows;
+    EXPECT_EQ(found.at("norm final_norm"), "norm_rows") << rows;
+  }
 }
 
 }  // namespace
