@@ -81,6 +81,8 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
+  if (norm.part == Part::attention_norm && begins(ops.subspan(1), {OpKind::product}) && ops[1].part == Part::gate_up)
+    return Lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};  // as attention's product has read it
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
   return Lowered{
       .operations = 1,
