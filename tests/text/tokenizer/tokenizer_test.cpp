@@ -9,7 +9,8 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/normal_text.h"
+#include "text/unicode/normal_forms.h"
 
 namespace nodewright {
 namespace {
@@ -92,7 +93,7 @@ TEST_P(GoldenTokenizer, KnowsTheIdAndTheBytesOfEveryTokenInTheFile) {
   for (const auto& [spelling, id] : file["model"]["vocab"].items()) check(spelling, spelling, id);
   for (const auto& token : file["added_tokens"]) {
     const std::string content = token["content"];
-    check(content, token["normalized"] ? to_nfc(content) : content, token["id"]);
+    check(content, token["normalized"] ? to_normal_form(content, NormalForm::nfc) : content, token["id"]);
     EXPECT_EQ(tokenizer_.is_special(token["id"]), token["special"].get<bool>());
   }
   EXPECT_EQ(tokenizer_.vocab_size(), largest + 1);
@@ -286,7 +287,7 @@ TEST(Normalizer, SortsALongRunOfMarksByCombiningClassAndKeepsEqualOnesInOrder) {
     below += "\xCC\xA3";
     above += "\xCC\x81";
   }
-  EXPECT_EQ(to_nfc(text), "x" + below + above);  // x has no composite with either
+  EXPECT_EQ(to_normal_form(text, NormalForm::nfc), "x" + below + above);  // x has no composite with either
 }
 
 }  // namespace
