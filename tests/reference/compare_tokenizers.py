@@ -91,6 +91,8 @@ class Report:
 def compare(program, folder, count, seed):
     rng = random.Random(seed)
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    library.no_truncation()  # as transformers does
+    library.no_padding()
     added = library.get_added_tokens_decoder()
     tokens = [token.content for token in added.values()]
     report = Report(folder.name)

@@ -141,7 +141,8 @@ class FileReader {
       read_template(processor);
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
       reader_.check_keys(processor, where, {"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
-      put_around({named_id(processor, "cls", where)}, {named_id(processor, "sep", where)});
+      const TokenId cls = named_id(processor, "cls", where);
+      put_around({cls}, {named_id(processor, "sep", where)});
     } else if (type == "Sequence") {
       for (const auto& one : reader_.sequence_members(processor, "processors", "post_processor", depth))
         read_post_processor(reader_.object(one, "an entry of 'processors'"), depth + 1);

@@ -54,9 +54,9 @@ void Unigram::find_best(std::string_view word, Scratch& scratch) const {
     bool has_piece = false;  // of this character alone
     const auto reach = [&](std::size_t size, double score, TokenId id) {
       auto& end = ends[begin + size];
-      const double sum = score + before;
+      const double sum = options_.single_precision ? static_cast<float>(score + before) : score + before;
       if (end.begin != Scratch::kNowhere && sum <= end.score) return;
-      end = {options_.single_precision ? static_cast<float>(sum) : sum, begin, id};
+      end = {sum, begin, id};
     };
     tree_.for_each_start(word.substr(begin), [&](std::size_t size, std::int32_t piece) {
       reach(size, scores_[static_cast<std::size_t>(piece)], ids_[static_cast<std::size_t>(piece)]);
