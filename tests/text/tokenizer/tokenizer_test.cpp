@@ -9,6 +9,7 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
+#include "text/tokenizer/base64.h"
 #include "text/tokenizer/normal_text.h"
 #include "text/unicode/normal_forms.h"
 
@@ -18,21 +19,9 @@ namespace {
 using Ids = std::vector<TokenId>;
 using Json = nlohmann::json;
 
-std::string from_base64(const std::string& text) {
-  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  unsigned bits = 0;
-  int count = 0;
-  for (const char letter : text) {
-    if (letter == '=') break;
-    bits = bits << 6 | static_cast<unsigned>(letters.find(letter));
-    if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xFF);
-  }
-  return bytes;
-}
-
 std::string text_of(const Json& one) {
-  return one.contains("base64") ? from_base64(one["base64"]) : one["text"].get<std::string>();
+  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
+                                : one["text"].get<std::string>();
 }
 
 class GoldenTokenizer : public testing::TestWithParam<std::string> {
