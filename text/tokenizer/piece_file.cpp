@@ -183,7 +183,7 @@ class PieceFileReader {
       if (form.pieces[static_cast<std::size_t>(id)] == ModelForm::Piece::user_defined) kept.emplace_back(spelling, id);
     text_.kept = PrefixTree(std::move(kept));
     if (text_.escape_spaces) out_.decoder.add(Replacement{"\u2581", " "});
-    out_.decoder.set_bytes(form.byte_fallback ? TokenDecoder::Bytes::fallback : TokenDecoder::Bytes::none);
+    out_.decoder.set_bytes(form.byte_fallback ? TokenDecoder::Bytes::pieces : TokenDecoder::Bytes::none);
     if (text_.add_prefix && !text_.spaces_are_suffixes) out_.decoder.set_strip({.start = 1});
     out_.normalizer.add(std::move(text_));
     for (const auto& token : out_.added_tokens) {

@@ -95,7 +95,7 @@ TokenDecoder::Decoded TokenDecoder::decoded(std::string_view spelling, bool firs
   std::string token(spelling);
   for (const auto& step : steps_) token = step_of(step, token, first);
   if (bytes_ == Bytes::letters) return {decoded_bytes(token)};
-  if (bytes_ == Bytes::fallback) {
+  if (bytes_ == Bytes::fallback || bytes_ == Bytes::pieces) {
     if (const auto byte = byte_of_fallback_token(token)) return {std::string(1, *byte), true};
   }
   return {std::move(token)};
@@ -131,7 +131,9 @@ void TokenDecoder::append_decoded(const Decoded& token, Place& place, std::strin
   std::string part;
   const bool strips = strip_.start > 0 || strip_.stop > 0;
   std::string& to = strips ? part : text;
-  if (token.fallback_byte) {
+  if (token.fallback_byte && bytes_ == Bytes::pieces) {
+    place.assembly.append_byte_of_piece(token.bytes[0], to);
+  } else if (token.fallback_byte) {
     place.assembly.append_byte_of_run(token.bytes[0], to);
   } else if (bytes_ == Bytes::letters) {
     place.assembly.append_bytes(token.bytes, to);

@@ -48,6 +48,7 @@ class TokenDecoder {
     none,      // spellings are text
     letters,   // in the letters of byte_level.h
     fallback,  // tokens <0x00> to <0xFF> are bytes
+    pieces,    // so they are, and broken ones spoil no others: SentencePiece
   };
 
   void add(DecoderStep step) { steps_.push_back(std::move(step)); }
