@@ -17,7 +17,8 @@ struct TokenizerOutline {
   size_t added_tokens = 0;
 };
 
-// Empty without tokenizer.json, tokenizer.model and tekken.json. Throws Error naming the file and what is wrong with it.
+// Empty without tokenizer.json, tokenizer.model and tekken.json. Throws Error naming the file and what is wrong with
+// it.
 std::optional<TokenizerOutline> outline_tokenizer(const std::filesystem::path& folder);
 
 // The file that holds the chat template; empty if there is none.

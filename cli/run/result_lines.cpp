@@ -71,7 +71,8 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   }
   if (output.stream) print_delta(output, output.text ? output.text->flush() : "", true);
   if (tokenizer_)
-    result["text"] = output.choice.stops ? output.choice.stops->text() : tokenizer_->decode(text_ids, true, TextStart::behind_prompt);
+    result["text"] = output.choice.stops ? output.choice.stops->text()
+                                         : tokenizer_->decode(text_ids, true, TextStart::behind_prompt);
   std::string fields;
   if (output.choice.options.logprobs >= 0) fields += R"(,"logprobs":)" + logprobs_text(output.logprobs);
   if (output.choice.options.prompt_logprobs >= 0)

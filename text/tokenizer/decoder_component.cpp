@@ -1,3 +1,4 @@
+// The component "decoder" of tokenizer.json, read from its JSON.
 #include <fmt/format.h>
 
 #include "text/tokenizer/components.h"

@@ -1,3 +1,4 @@
+// The component "normalizer" of tokenizer.json, read from its JSON; and the Replace that decoders have, too.
 #include <fmt/format.h>
 
 #include "text/tokenizer/base64.h"
