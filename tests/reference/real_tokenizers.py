@@ -69,7 +69,7 @@ def byte_level_families(source):
         "aquila": GPT2, "gpt-2": GPT2, "gpt-neox": (NFC, byte_level()), "mpt": (NFC, byte_level()), "refact": CODE, "starcoder": CODE,
         "command-r": (NFC, CODE[1]), "falcon": (None, falcon), "deepseek-llm": (None, words(*deepseek)),
         "deepseek-coder": (None, words(*coder)), "llama-bpe": (None, words(split(LLAMA3))), "qwen2": (NFC, words(split(QWEN2))),
-        "qwen35": (NFC, words(split(QWEN35))),
+        "qwen35": (None, words(split(QWEN35))),  # llama.cpp's lines keep marks apart: no normal form
     }
 
 
