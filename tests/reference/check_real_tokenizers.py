@@ -22,7 +22,8 @@ from make_tokenizer_goldens import CORPUS, INVALID, SCRIPTS
 # These must be there, whatever the packages carry beside them.
 EXPECTED = ["aquila", "baichuan", "baichuan-spm", "bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "gpt-neox",
             "llama-bpe", "llama-spm", "llama-spm-spm", "mistral.v1", "mistral_instruct_mistral_240216.v2", "mistral_instruct_mistral_240323.v3",
-            "mistral_instruct_mistral_241114.v7", "mistral_instruct_mistral_241114.v7m1", "mpt", "nomic-bert-moe", "nomic-bert-moe-spm", "phi-3", "phi-3-spm", "qwen2", "qwen35", "refact",
+            "mistral_instruct_mistral_241114.v7", "mistral_instruct_mistral_241114.v7m1",
+            "mpt", "nomic-bert-moe", "nomic-bert-moe-spm", "phi-3", "phi-3-spm", "qwen2", "qwen35", "refact",
             "starcoder", "tekken_240718", "tekken_240911"]
 
 

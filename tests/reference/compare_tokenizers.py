@@ -68,7 +68,7 @@ def strings_of(rng, tokens, count):
 
 
 def ours(program, folder, questions, *flags):
-    lines = "\n".join(json.dumps(question) for question in questions) + "\n"
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
     done = subprocess.run([program, "tokenize", "--model", str(folder), "--batch", *flags], input=lines.encode(), stdout=subprocess.PIPE, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
