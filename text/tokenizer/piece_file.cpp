@@ -161,12 +161,12 @@ class PieceFileReader {
          .single_word = reader.boolean_or(token, "single_word", where, false),
          .lstrip = reader.boolean_or(token, "lstrip", where, false),
          .rstrip = reader.boolean_or(token, "rstrip", where, false),
-         .normalized = reader.boolean_or(token, "normalized", where, false),
          .special = reader.boolean_or(token, "special", where, false)});
   }
 
-  // Of a token that is there already, the flags.
+  // Of a token that is there already, the flags. "normalized" does not count: the model's normalizer adds a space.
   void add(AddedToken token) {
+    token.normalized = false;
     for (auto& known : out_.added_tokens) {
       if (known.content != token.content) continue;
       token.special |= known.special;

@@ -152,6 +152,12 @@ TokenMap whole_words_of(const ModelForm& form, const Vocabulary& vocabulary) {
   return tokens;
 }
 
+std::size_t longest_word_of(const ModelForm& form) {
+  std::size_t longest = 0;
+  for (const auto& [spelling, id] : form.vocab) longest = std::max(longest, spelling.size());
+  return longest;
+}
+
 Model model_of(const ModelForm& form, const Vocabulary& vocabulary, const std::string& file) {
   switch (form.kind) {
     case ModelForm::Kind::bpe:
@@ -163,7 +169,7 @@ Model model_of(const ModelForm& form, const Vocabulary& vocabulary, const std::s
     case ModelForm::Kind::word_level:
       return WordLevel(whole_words_of(form, vocabulary), unknown_of(form, vocabulary, file));
     case ModelForm::Kind::word_piece:
-      return WordPiece(whole_words_of(form, vocabulary),
+      return WordPiece(whole_words_of(form, vocabulary), longest_word_of(form),
                        {unknown_of(form, vocabulary, file), form.prefix, form.most_characters});
   }
   return bpe_of(form, vocabulary, file);

@@ -19,13 +19,16 @@ class WordPiece {
     std::size_t most_characters = 100;  // a longer word is unknown
   };
 
-  WordPiece(TokenMap tokens, Options options);
+  // `longest`: bytes of the longest of `tokens`.
+  WordPiece(TokenMap tokens, std::size_t longest, Options options);
 
-  // Appends the ids of `word`, valid UTF-8. Thread-safe.
+  // Appends the ids of `word`, valid UTF-8. Looks up as many strings for each of its tokens as the longest token has
+  // characters. Thread-safe.
   void append_ids(std::string_view word, std::vector<TokenId>& ids) const;
 
  private:
   TokenMap tokens_;
+  std::size_t longest_;
   Options options_;
 };
 

@@ -143,6 +143,15 @@ TEST(Pipelines, HoldBackTheSpacesThatStripMayTakeFromTheEnd) {
   EXPECT_EQ(stream.flush(), "");
 }
 
+TEST(Pipelines, CutAMegabyteOfOneWordInUnderASecondWhateverTheFileAllows) {
+  PipelineJson file = read_json(pipelines() / "bert/tokenizer.json");
+  file["model"]["max_input_chars_per_word"] = 2000000000;
+  const Tokenizer tokenizer = load(file);
+  PipelineIds ids;
+  EXPECT_LT(test::seconds_of([&] { ids = tokenizer.encode(std::string(1 << 20, 'a')); }), test::allowed_seconds(1));
+  EXPECT_EQ(tokenizer.decode(ids), std::string(1 << 20, 'a'));
+}
+
 TEST(Pipelines, EncodeAMegabyteOfOneCharacterInUnderASecondWhateverTheModel) {
   for (const char* kind :
        {"llama2", "t5", "xlm_roberta", "bert", "pieces_bpe", "pieces_unigram", "tekken", "deepseek"}) {
