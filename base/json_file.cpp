@@ -51,7 +51,7 @@ class StrictJson {
 
 }  // namespace
 
-nlohmann::json read_json_object(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes) {
+std::string read_json_text(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes) {
   const CheckedFile file(path);
   if (file.bytes() > max_bytes)
     throw Error({.doing = doing,
@@ -59,10 +59,14 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const std::st
                  .detail = fmt::format("the file has {} bytes, at most {} are read", file.bytes(), max_bytes)});
   std::string text(file.bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
-  // The parser would take a zero byte for the end of the text and believe what stands before it.
   if (const size_t zero = text.find('\0'); zero != std::string::npos)
     throw Error(
         {.doing = doing, .object = path.string(), .detail = fmt::format("not valid JSON: byte {} is zero", zero)});
+  return text;
+}
+
+nlohmann::json read_json_object(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes) {
+  const std::string text = read_json_text(path, doing, max_bytes);
   try {
     nlohmann::json parsed = nlohmann::json::parse(text, StrictJson(path, doing));
     if (!parsed.is_object())

@@ -13,6 +13,10 @@ namespace nodewright {
 // deeper than 64, and a document that is not an object. `doing` completes "cannot ..." in the errors.
 nlohmann::json read_json_object(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes);
 
+// The text of such a file, to be parsed by the caller. Refuses a file above `max_bytes` and one that holds a zero byte,
+// which a parser would take for the end.
+std::string read_json_text(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes);
+
 // The text between quotes, shortened to its first 120 bytes, control characters as \xNN: names come from files and may
 // be hostile.
 std::string in_quotes(std::string_view name);

@@ -15,6 +15,7 @@
 #include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
 #include "runtime/kernels/image_store.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
 namespace {
@@ -190,7 +191,7 @@ void check_model_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::error_code unused;  // a folder that cannot be looked at is as good as none
   if (fs::is_directory(folder, unused)) {
-    if (fs::exists(folder / "config.json", unused) || fs::exists(folder / "tokenizer.json", unused)) return;
+    if (fs::exists(folder / "config.json", unused) || Tokenizer::file_in(folder)) return;
     for (const fs::directory_entry& file : fs::directory_iterator(folder, unused))
       if (file.path().extension() == ".gguf") refuse_gguf(file.path());
     return;

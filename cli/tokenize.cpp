@@ -56,7 +56,7 @@ int tokenize_lines(const Tokenizer& tokenizer, const TokenizeOptions& options) {
 
 int tokenize(const TokenizeOptions& options) {
   check_model_folder(options.model);
-  const Tokenizer tokenizer = Tokenizer::from_file(options.model / "tokenizer.json");
+  const Tokenizer tokenizer = Tokenizer::from_folder(options.model);
   if (options.batch) return tokenize_lines(tokenizer, options);
   if (options.ids) {
     std::vector<TokenId> ids;
@@ -82,7 +82,8 @@ int tokenize(const TokenizeOptions& options) {
 void add_tokenize(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text, or the text of token ids");
-  command->add_option("-m,--model", options->model, "folder with tokenizer.json")->required();
+  command->add_option("-m,--model", options->model, "folder with tokenizer.json, tokenizer.model or tekken.json")
+      ->required();
   command->add_option("--text", options->text, "text (default: standard input)");
   command->add_option("--decode", options->ids, "token ids to turn into text: 1,2,3")->excludes("--text");
   command->add_flag("--parse-special", options->parse_special, "take special tokens in the text as such");

@@ -6,6 +6,9 @@
 
 #include "base/json_file.h"
 #include "runtime/error.h"
+#include "text/tokenizer/piece_file.h"
+#include "text/tokenizer/tekken_file.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
 namespace {
@@ -52,11 +55,23 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, unused);
 }
 
+// Of a file that is no tokenizer.json.
+TokenizerOutline outline_of(const TokenizerFile& file, const char* format) {
+  TokenizerOutline outline;
+  outline.model = std::string(file.model.kind == ModelForm::Kind::unigram ? "Unigram of " : "BPE of ") + format;
+  outline.tokens = file.model.vocab.size();
+  outline.added_tokens = file.added_tokens.size();
+  return outline;
+}
+
 }  // namespace
 
 std::optional<TokenizerOutline> outline_tokenizer(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "tokenizer.json";
-  if (!is_there(path)) return std::nullopt;
+  const std::optional<std::filesystem::path> found = Tokenizer::file_in(folder);
+  if (!found) return std::nullopt;
+  const std::filesystem::path& path = *found;
+  if (path.filename() == "tokenizer.model") return outline_of(read_piece_file(path), "SentencePiece");
+  if (path.filename() == "tekken.json") return outline_of(read_tekken_file(path), "tekken");
   const json file = read_json_object(path, "read the tokenizer", kLargestFile);
   const auto model = file.find("model");
   if (model == file.end() || !model->is_object())

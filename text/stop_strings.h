@@ -13,7 +13,7 @@ class StopStrings {
  public:
   // The tokenizer must outlive this. `strings`: none of them empty.
   StopStrings(const Tokenizer& tokenizer, std::vector<std::string> strings)
-      : stream_(tokenizer), strings_(std::move(strings)) {}
+      : stream_(tokenizer, true, TextStart::behind_prompt), strings_(std::move(strings)) {}
 
   // True when the text now holds a stop string: it ends before the one that is complete first, of those complete at
   // once before the one that began first, and takes no more tokens. `may_stop`: false while the request wants more;

@@ -1,17 +1,17 @@
-// Incremental detokenization: one TextAssembly fed a token at a time, just as Tokenizer::decode does it.
+// Incremental detokenization: one TokenDecoder::Place fed a token at a time, just as Tokenizer::decode does it.
 #include "text/text_stream.h"
 
 namespace nodewright {
 
 std::string TextStream::push(TokenId id) {
   std::string text;
-  tokenizer_->append_text(id, skip_special_, assembly_, text);
+  tokenizer_->append_text(id, skip_special_, place_, text);
   return text;
 }
 
 std::string TextStream::flush() {
   std::string text;
-  assembly_.finish(text);
+  tokenizer_->decoder().finish(place_, text);
   return text;
 }
 

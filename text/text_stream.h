@@ -4,21 +4,23 @@
 
 #include <string>
 
-#include "text/tokenizer/text_assembly.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
 
-// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids.
+// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids; behind a prompt, with
+// the space that the decoder would take from the first of them.
 // The tokenizer must outlive the stream. Not thread-safe; one stream per sequence.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true)
-      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true, TextStart start = TextStart::new_text)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {
+    if (start == TextStart::behind_prompt) place_ = tokenizer.decoder().middle();
+  }
 
   // The text that this token completes: valid UTF-8, perhaps empty. Bytes that no later token can mend become U+FFFD
-  // at once; a truncated character, at most 3 bytes, waits, and so does a run of byte fallback tokens, of any length.
-  // An id without a token adds nothing.
+  // at once; a truncated character, at most 3 bytes, waits, and so does a run of byte fallback tokens, of any length,
+  // and what the decoder may take from the end of the text. An id without a token adds nothing.
   std::string push(TokenId id);
 
   // What still waits, as U+FFFD, or nothing. The stream then starts anew.
@@ -27,7 +29,7 @@ class TextStream {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  TextAssembly assembly_;
+  TokenDecoder::Place place_;
 };
 
 }  // namespace nodewright

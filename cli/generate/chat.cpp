@@ -166,7 +166,7 @@ int chat(const ChatOptions& options) {
   cli::check(options.sampling);
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
-  const std::optional<Tokenizer> tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+  const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(options.session.model);
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());

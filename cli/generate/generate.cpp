@@ -125,7 +125,7 @@ int generate(const GenerateOptions& options) {
   } else {
     text = prompt_text(options);
     if (text.empty()) refuse_prompt(options.prompt ? "--prompt" : "--prompt-file", "it is empty");
-    tokenizer = Tokenizer::from_file(options.session.model / "tokenizer.json");
+    tokenizer = Tokenizer::from_folder(options.session.model);
     const auto start = Clock::now();
     prompt =
         options.chat ? chat_prompt(*tokenizer, options, text) : tokenizer->encode(text, {.add_special_tokens = true});

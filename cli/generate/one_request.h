@@ -38,7 +38,7 @@ class AnswerText {
  public:
   // `stops`: of the request, which pushes the tokens itself; null: it has none.
   AnswerText(const Tokenizer& tokenizer, std::shared_ptr<StopStrings> stops)
-      : stream_(tokenizer), stops_(std::move(stops)) {}
+      : stream_(tokenizer, true, TextStart::behind_prompt), stops_(std::move(stops)) {}
   // What this token adds.
   std::string push(int32_t token) { return stops_ ? grown() : stream_.push(token); }
   // What is left when no token follows.

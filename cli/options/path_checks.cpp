@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 // What a checkpoint is made of, which somebody would miss.
 bool is_of_a_model(const fs::path& path) {
   const std::string name = path.filename().string(), extension = path.extension().string();
-  for (const char* one : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                          "special_tokens_map.json", "model.safetensors.index.json"})
+  for (const char* one : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tekken.json",
+                          "tokenizer_config.json", "special_tokens_map.json", "model.safetensors.index.json"})
     if (name == one) return true;
   return extension == ".safetensors" || extension == ".gguf" || extension == ".jinja" || extension == ".bin";
 }

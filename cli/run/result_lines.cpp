@@ -38,7 +38,7 @@ RequestJson ResultLines::head_of(const LineOutput& output) const {
 void ResultLines::stream(LineOutput& output, const std::vector<int32_t>& tokens) {
   std::string text;
   if (tokenizer_ && !output.choice.stops) {
-    if (!output.text) output.text.emplace(*tokenizer_);
+    if (!output.text) output.text.emplace(*tokenizer_, true, TextStart::behind_prompt);
     for (const int32_t token : tokens) text += output.text->push(token);
   }
   output.unsent.insert(output.unsent.end(), tokens.begin(), tokens.end());
@@ -71,7 +71,8 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   }
   if (output.stream) print_delta(output, output.text ? output.text->flush() : "", true);
   if (tokenizer_)
-    result["text"] = output.choice.stops ? output.choice.stops->text() : tokenizer_->decode(text_ids, true);
+    result["text"] = output.choice.stops ? output.choice.stops->text()
+                                         : tokenizer_->decode(text_ids, true, TextStart::behind_prompt);
   std::string fields;
   if (output.choice.options.logprobs >= 0) fields += R"(,"logprobs":)" + logprobs_text(output.logprobs);
   if (output.choice.options.prompt_logprobs >= 0)

@@ -123,8 +123,7 @@ void serve(const RunOptions& options, LineSource& source, ResultLines& results) 
 int run_requests(const RunOptions& options) {
   check(options);
   std::optional<Tokenizer> tokenizer;
-  if (std::filesystem::exists(options.session.model / "tokenizer.json"))
-    tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+  if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
   tell_ignored(config.generation);

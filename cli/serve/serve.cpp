@@ -110,8 +110,7 @@ int serve(ServeOptions options) {
   check(options);
   std::signal(SIGPIPE, SIG_IGN);
   std::optional<Tokenizer> tokenizer;
-  if (std::filesystem::exists(options.session.model / "tokenizer.json"))
-    tokenizer.emplace(Tokenizer::from_file(options.session.model / "tokenizer.json"));
+  if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
   tell_ignored(config.generation);

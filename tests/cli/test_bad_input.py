@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
+from command import DEMO, DEVICE, GOLDEN, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
 from hostile_checkpoints import HOSTILE, SHARDED, SINGLE, WEIGHTS, copy_model, read_bytes, write_bytes
 
 MODEL = golden_model(SINGLE)  # vocabulary 301, context 512
@@ -240,9 +240,20 @@ class Checkpoints(CommandTest):
         for words in (on_device("generate", folder, "--prompt", "a"), on_device("chat", folder),
                       ("tokenize", "--model", folder, "--text", "a")):
             self.assert_refused(RUN_TIME, ["tokenizer.json", "there is no such file"], *words)
-            write_bytes(folder, "tokenizer.model", b"x")
-            self.assert_refused(RUN_TIME, ["tokenizer.json", "only tokenizer.model"], *words)
-            os.remove(os.path.join(folder, "tokenizer.model"))
+            write_bytes(folder, "vocab.txt", b"x")
+            self.assert_refused(RUN_TIME, ["tokenizer.json", "only vocab.txt"], *words)
+            os.remove(os.path.join(folder, "vocab.txt"))
+
+    def test_tokenizers_of_other_formats_that_cannot_be_read_are_named(self):
+        for kind, name in (("pieces_bpe", "tokenizer.model"), ("tekken", "tekken.json")):
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copy(os.path.join(DEMO, "config.json"), folder)
+                whole = read_bytes(os.path.join(GOLDEN, "pipelines", kind), name)
+                for content in (b"", b"x", b"{}", whole[:len(whole) // 2], b"\xff" * 1000, bytes(1000)):
+                    write_bytes(folder, name, content)
+                    self.assert_refused(RUN_TIME, [name], "tokenize", "--model", folder, "--text", "a")
+                write_bytes(folder, name, whole)
+                self.succeed("tokenize", "--model", folder, "--text", "a")
 
     def test_a_checkpoint_without_a_chat_template_says_what_it_is_for(self):
         folder = os.path.join(self.folder, "base")

@@ -1,5 +1,6 @@
 # Writes the inputs that the fuzzers begin with: make_corpus.py FOLDER makes FOLDER/NAME/seed-*. What the fuzzers found
 # beyond them stands beside these in tests/fuzz/corpus (README.md says how it got there). Standard library only.
+import base64
 import ctypes
 import glob
 import json
@@ -209,9 +210,63 @@ def tokenizer_seeds():
     yield "sequences_in_sequences", dump(byte_level(normalizer="?")).replace(
         b'"?"', b'{"type":"Sequence","normalizers":[' * 20 + b"]}" * 20)
     yield "word_piece", dump({"model": {"type": "WordPiece", "vocab": {}}})
+    for kind in PIPELINES:
+        yield "pipeline_" + kind, dump(trimmed(kind)) + text
     yield "vocab_twice", b'{"model":{"type":"BPE","vocab":{"a":0,"a":1},"merges":[]}}'
     yield "nested", b'{"model":' * 1000
     yield "zero_then_nothing", b"\0"
+
+
+def trimmed(kind):
+    """A golden tokenizer with few tokens, so that mutations reach every part of it."""
+    with open(f"tests/golden/pipelines/{kind}/tokenizer.json", encoding="utf-8") as file:
+        content = json.load(file)
+    model = content["model"]
+    if isinstance(model["vocab"], list):
+        model["vocab"] = model["vocab"][:60]
+    else:
+        needed = {token["content"] for token in content["added_tokens"]} | {model.get("unk_token")}
+        model["vocab"] = {token: i for n, (token, i) in enumerate(model["vocab"].items()) if n < 60 or token in needed}
+    if "merges" in model:
+        known = model["vocab"]
+        prefix = len(model.get("continuing_subword_prefix") or "")
+        model["merges"] = [pair for pair in model["merges"] if pair[0] in known and pair[1] in known and pair[0] + pair[1][prefix:] in known][:20]
+    return content
+
+
+PIPELINES = ("llama2", "llama2_first", "t5", "xlm_roberta", "bert", "bert_cased", "falcon", "deepseek", "gpt1", "clip", "subwords", "words", "wav2vec",
+             "splits", "marks")
+
+
+# --- tokenizer.model and tekken.json ----------------------------------------------------------------------------------
+
+def pieces_seeds():
+    def varint(value):
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+    def field(number, value):
+        if isinstance(value, bytes):
+            return varint(number << 3 | 2) + varint(len(value)) + value
+        if isinstance(value, float):
+            return varint(number << 3 | 5) + struct.pack("<f", value)
+        return varint(number << 3) + varint(value)
+
+    pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("<sep>", 4), ("ll", 5), ("\u2581", 1), ("H", 1), ("e", 1), ("l", 1), ("o", 1), ("llo", 1),
+              ("\u2581He", 1), ("He", 1)] + [("<0x%02X>" % byte, 6) for byte in range(256)]
+    body = b"".join(field(1, field(1, piece.encode()) + field(2, -float(i)) + field(3, kind)) for i, (piece, kind) in enumerate(pieces))
+    for name, kind in (("unigram", 1), ("bpe", 2), ("word", 3)):
+        yield name, body + field(2, field(3, kind) + field(35, 1)) + field(3, field(3, 1) + field(4, 1) + field(5, 1))
+    yield "suffix", body + field(2, field(3, 2) + field(24, 1)) + field(3, field(4, 0))
+    yield "twice", body + body
+    with open("tests/golden/pipelines/t5/tokenizer.json", encoding="utf-8") as file:
+        charsmap = base64.b64decode(json.load(file)["normalizer"]["normalizers"][0]["precompiled_charsmap"])
+    yield "map", body + field(3, field(2, charsmap))
+    yield "cut_map", body + field(3, field(2, charsmap[:5]))
+    vocab = [{"rank": i, "token_bytes": base64.b64encode(bytes([i])).decode(), "token_str": None} for i in range(256)]
+    tekken = {"config": {"pattern": "\\p{L}+|.", "num_vocab_tokens": 256, "default_vocab_size": 276, "default_num_special_tokens": 20, "version": "v3"},
+              "vocab": vocab}
+    yield "tekken", dump(tekken)
+    yield "tekken_specials", dump({**tekken, "special_tokens": [{"rank": 0, "token_str": "<s>", "is_control": True}]})
 
 
 # --- chat template ----------------------------------------------------------------------------------------------------
@@ -325,7 +380,7 @@ def body_seeds():
     yield "deep", b'{"prompt":' + b"[" * 80
 
 
-SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds,
+SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
          "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds}
 
 

@@ -68,7 +68,7 @@ def strings_of(rng, tokens, count):
 
 
 def ours(program, folder, questions, *flags):
-    lines = "\n".join(json.dumps(question) for question in questions) + "\n"
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
     done = subprocess.run([program, "tokenize", "--model", str(folder), "--batch", *flags], input=lines.encode(), stdout=subprocess.PIPE, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -91,6 +91,8 @@ class Report:
 def compare(program, folder, count, seed):
     rng = random.Random(seed)
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    library.no_truncation()  # as transformers does
+    library.no_padding()
     added = library.get_added_tokens_decoder()
     tokens = [token.content for token in added.values()]
     report = Report(folder.name)

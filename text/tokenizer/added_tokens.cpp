@@ -3,23 +3,14 @@
 
 #include <algorithm>
 
+#include "text/unicode/character_kinds.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
 namespace {
 
-// \w of the Rust crate `regex`, which Oniguruma's own \w is not (Unicode TR18, annex C).
-constexpr const char* kWordCharacter = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}])";
-
 std::uint64_t edge(std::uint32_t node, char byte) {
   return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
-}
-
-// The last character of valid UTF-8 that is not empty.
-std::string_view last_character(std::string_view text) {
-  std::size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return text.substr(at);
 }
 
 std::size_t white_space_at_end(std::string_view text) {
@@ -30,6 +21,12 @@ std::size_t white_space_at_end(std::string_view text) {
     text.remove_suffix(character.size());
   }
   return size - text.size();
+}
+
+// No word character on either side.
+bool stands_alone(std::string_view before, std::string_view after) {
+  return (before.empty() || !is_word(read_utf8(last_character(before)).code_point)) &&
+         (after.empty() || !is_word(read_utf8(after).code_point));
 }
 
 std::size_t white_space_at_start(std::string_view text) {
@@ -44,9 +41,8 @@ std::size_t white_space_at_start(std::string_view text) {
 
 }  // namespace
 
-void AddedTokens::add(const AddedToken& token, std::string_view pattern, const std::string& file) {
+void AddedTokens::add(const AddedToken& token, std::string_view pattern) {
   if (pattern.empty()) return;
-  if (token.single_word && !word_character_) word_character_.emplace(kWordCharacter, file);
   std::uint32_t node = 0;
   for (const char byte : pattern) {
     const auto [child, is_new] =
@@ -69,11 +65,6 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text) const {
     if (token_of_node_[node] >= 0) longest = {i + 1, &tokens_[token_of_node_[node]]};
   }
   return longest;
-}
-
-bool AddedTokens::stands_alone(std::string_view before, std::string_view after) const {
-  return (before.empty() || !word_character_->matches_at_start(last_character(before))) &&
-         (after.empty() || !word_character_->matches_at_start(after.substr(0, read_utf8(after).size)));
 }
 
 void AddedTokens::append_pieces(std::string_view text, Special special, std::vector<Piece>& pieces) const {

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "text/tokenizer/bpe.h"
-#include "text/tokenizer/regex.h"
+#include "text/tokenizer/token_map.h"
 
 namespace nodewright {
 
@@ -33,8 +31,8 @@ class AddedTokens {
   };
 
   // Adds a token that is spelled `pattern` in the text. An empty pattern never matches; of two equal patterns the first
-  // counts. `file` is named in errors.
-  void add(const AddedToken& token, std::string_view pattern, const std::string& file);
+  // counts.
+  void add(const AddedToken& token, std::string_view pattern);
 
   // Where special tokens may be found in a text: nowhere, or outside the bytes that `plain` marks with something other
   // than 0 (as long as the text, or empty: none is marked).
@@ -55,12 +53,10 @@ class AddedTokens {
   };
 
   Match longest_at(std::string_view text) const;
-  bool stands_alone(std::string_view before, std::string_view after) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<std::int32_t> token_of_node_{-1};                     // index into tokens_, -1: none ends here; [0]: root
   std::unordered_map<std::uint64_t, std::uint32_t> child_of_node_;  // node << 8 | byte -> node
-  std::optional<Regex> word_character_;                             // set if some token is single_word
 };
 
 }  // namespace nodewright

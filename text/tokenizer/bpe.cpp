@@ -3,6 +3,7 @@
 #include "text/tokenizer/bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "text/unicode/utf8.h"
@@ -25,19 +26,25 @@ constexpr auto merges_later = [](const Bpe::Scratch::Candidate& a, const Bpe::Sc
 
 }  // namespace
 
-void Bpe::add_token(std::string bytes, TokenId id) {
+void Bpe::reserve(std::size_t tokens, std::size_t merges) {
+  tokens_.reserve(tokens);
+  if (merges * 2 > merges_.size()) grow(merges);
+}
+
+void Bpe::add_token(std::string_view bytes, TokenId id) {
   if (bytes.size() == 1) token_of_byte_[static_cast<unsigned char>(bytes[0])] = id;
-  tokens_.insert_or_assign(std::move(bytes), id);
+  tokens_.assign(bytes, id);
 }
 
 void Bpe::add_merge(TokenId left, TokenId right, TokenId merged) {
-  merges_.insert_or_assign(pair_key(left, right), Merge{next_rank_++, merged});
+  if ((merge_count_ + 1) * 2 > merges_.size()) grow(merge_count_ + 1);
+  const std::uint64_t pair = pair_key(left, right);
+  Merge& merge = merges_[slot_of(pair)];
+  if (merge.pair == kNoPair) ++merge_count_;
+  merge = {pair, next_rank_++, merged};
 }
 
-std::optional<TokenId> Bpe::token(std::string_view bytes) const {
-  const auto found = tokens_.find(bytes);
-  return found == tokens_.end() ? std::nullopt : std::optional(found->second);
-}
+std::optional<TokenId> Bpe::token(std::string_view bytes) const { return tokens_.find(bytes); }
 
 void Bpe::append_ids(std::string_view word, std::vector<TokenId>& ids, Scratch& scratch) const {
   if (ignore_merges_) {
@@ -71,10 +78,18 @@ void Bpe::append_bytes(std::string_view word, std::vector<Scratch::Symbol>& symb
 
 void Bpe::append_characters(std::string_view word, std::vector<Scratch::Symbol>& symbols) const {
   const Characters& characters = *characters_;
+  const bool decorated = !characters.prefix.empty() || !characters.suffix.empty();
+  std::string spelled;         // a character with prefix and suffix
+  bool is_first = true;        // of its word
   bool unknown_waits = false;  // bytes overtake it, as in the oracle
   while (!word.empty()) {
-    const std::string_view character = word.substr(0, read_utf8(word).size);
+    std::string_view character = word.substr(0, read_utf8(word).size);
     word.remove_prefix(character.size());
+    if (decorated) {
+      spelled.assign(is_first ? "" : characters.prefix).append(character).append(word.empty() ? characters.suffix : "");
+      character = spelled;
+      is_first = false;
+    }
     const auto byte_token = [&](char byte) { return characters.token_of_byte[static_cast<unsigned char>(byte)]; };
     if (const auto known = token(character)) {
       if (unknown_waits) append_symbol(characters.unknown, symbols);
@@ -90,9 +105,26 @@ void Bpe::append_characters(std::string_view word, std::vector<Scratch::Symbol>&
   if (unknown_waits) append_symbol(characters.unknown, symbols);
 }
 
+std::size_t Bpe::slot_of(std::uint64_t pair) const {
+  const std::size_t mask = merges_.size() - 1;
+  const std::uint64_t hash = (pair * 0x9E3779B97F4A7C15u) >> 20;  // Fibonacci hashing: 2^64 / golden ratio
+  for (std::size_t at = hash & mask;; at = (at + 1) & mask) {
+    if (merges_[at].pair == pair || merges_[at].pair == kNoPair) return at;
+  }
+}
+
+void Bpe::grow(std::size_t merges) {
+  std::vector<Merge> old(std::bit_ceil(merges * 2 + 16));
+  std::swap(old, merges_);
+  for (const Merge& merge : old) {
+    if (merge.pair != kNoPair) merges_[slot_of(merge.pair)] = merge;
+  }
+}
+
 const Bpe::Merge* Bpe::find_merge(TokenId left, TokenId right) const {
-  const auto found = merges_.find(pair_key(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
+  if (merges_.empty()) return nullptr;
+  const Merge& merge = merges_[slot_of(pair_key(left, right))];
+  return merge.pair == kNoPair ? nullptr : &merge;
 }
 
 // Adds the pair at these two positions to the vector, if it merges at all; the caller restores the heap.

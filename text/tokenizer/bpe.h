@@ -2,19 +2,17 @@
 // position). Knows no regular expression, no added token and no file.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-namespace nodewright {
+#include "text/tokenizer/byte_fallback.h"
+#include "text/tokenizer/token_map.h"
 
-using TokenId = std::int32_t;  // 0 and up
-inline constexpr TokenId kNoToken = -1;
+namespace nodewright {
 
 class Bpe {
  public:
@@ -35,14 +33,19 @@ class Bpe {
   // A word starts as its characters, not its bytes. One that is no token becomes the tokens of its UTF-8 bytes if
   // each of those has one, else `unknown`; without that it vanishes.
   struct Characters {
-    std::array<TokenId, 256> token_of_byte;  // <0x00> to <0xFF>, kNoToken where there is none
+    ByteTokens token_of_byte = no_byte_tokens();  // <0x00> to <0xFF>
     TokenId unknown = kNoToken;
     bool fuse_unknown = false;  // unknown characters in a row are one token
+    std::string prefix;         // in the spelling of a character that is not the first of its word: "##"
+    std::string suffix;         // in that of the last: "</w>"
   };
-  void start_from_characters(const Characters& characters) { characters_ = characters; }
+  void start_from_characters(Characters characters) { characters_ = std::move(characters); }
+
+  // Makes room for this many tokens and merges.
+  void reserve(std::size_t tokens, std::size_t merges);
 
   // A token that a word may become. A byte without a one-byte token vanishes from words, as in the oracle.
-  void add_token(std::string bytes, TokenId id);
+  void add_token(std::string_view bytes, TokenId id);
 
   // A pair that merges; each call has the next rank. Of two merges of one pair the later counts.
   void add_merge(TokenId left, TokenId right, TokenId merged);
@@ -59,33 +62,25 @@ class Bpe {
 
  private:
   struct Merge {
-    std::uint32_t rank;
-    TokenId merged;
+    std::uint64_t pair = kNoPair;
+    std::uint32_t rank = 0;
+    TokenId merged = kNoToken;
   };
-  struct BytesHash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view bytes) const { return std::hash<std::string_view>{}(bytes); }
-  };
-  struct PairHash {
-    std::size_t operator()(std::uint64_t pair) const {  // Fibonacci hashing: 2^64 / golden ratio
-      return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15u) >> 20);
-    }
-  };
+  static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 
   void append_bytes(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
   void append_characters(std::string_view word, std::vector<Scratch::Symbol>& symbols) const;
+  std::size_t slot_of(std::uint64_t pair) const;
+  void grow(std::size_t merges);
   const Merge* find_merge(TokenId left, TokenId right) const;
   void push_candidate(Scratch& scratch, std::int32_t left, std::int32_t right) const;
   void merge_all(Scratch& scratch) const;
 
-  std::array<TokenId, 256> token_of_byte_ = [] {
-    std::array<TokenId, 256> none{};
-    none.fill(kNoToken);
-    return none;
-  }();
+  ByteTokens token_of_byte_ = no_byte_tokens();
   std::optional<Characters> characters_;
-  std::unordered_map<std::string, TokenId, BytesHash, std::equal_to<>> tokens_;
-  std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
+  TokenMap tokens_;
+  std::vector<Merge> merges_;  // a hash table: a power of two of them, at most half taken
+  std::size_t merge_count_ = 0;
   std::uint32_t next_rank_ = 0;
   bool ignore_merges_ = false;
 };

@@ -1,119 +1,128 @@
-// NFC in three steps: decompose each character, sort each run of combining marks, compose. utf8proc does the first and
-// the last; its own sort takes quadratic time on a long run of marks, so that one is ours.
-// Source of Normalizer: normalizers/{unicode,replace}.rs of the `tokenizers` library.
+// Source: normalizers/{bert,prepend,replace,strip,unicode,utils}.rs of the `tokenizers` library.
 #include "text/tokenizer/normalizer.h"
 
-#include <utf8proc.h>
+#include <utility>
 
-#include <algorithm>
-#include <array>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "runtime/error.h"
-#include "text/unicode/unicode_versions.h"
+#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/normal_text.h"
+#include "text/unicode/character_kinds.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
 namespace {
 
-constexpr std::size_t kLongestNormal = std::size_t{1} << 30;  // bytes; word positions are 32-bit
-constexpr int kLongestDecomposition = 8;  // code points; the longest canonical one of a character has 4 (U+1F82)
-
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
-int combining_class(utf8proc_int32_t code_point) {
-  if (is_newer_mark(static_cast<char32_t>(code_point))) return 0;
-  return utf8proc_get_property(code_point)->combining_class;
-}
-
-std::vector<utf8proc_int32_t> decompose(std::string_view text) {
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-  std::vector<utf8proc_int32_t> code_points;
-  code_points.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Step step = read_utf8(text);
-    text.remove_prefix(step.size);
-    if (step.code_point == kNewerComposite) {
-      code_points.push_back(static_cast<utf8proc_int32_t>(step.code_point));
-      continue;
-    }
-    std::array<utf8proc_int32_t, kLongestDecomposition> parts{};
-    int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.code_point), parts.data(),
-                                               parts.size(), options, &boundary);
-    if (count < 0 || count > kLongestDecomposition) {
-      throw Error({.doing = "normalize text to NFC",
-                   .object = "code point " + std::to_string(static_cast<std::uint32_t>(step.code_point)),
-                   .detail = count < 0 ? utf8proc_errmsg(count) : "its decomposition is too long"});
-    }
-    code_points.insert(code_points.end(), parts.begin(), parts.begin() + count);
-  }
-  return code_points;
-}
-
-void sort_marks(std::vector<utf8proc_int32_t>& code_points) {
-  const auto is_starter = [](utf8proc_int32_t c) { return combining_class(c) == 0; };
-  auto run = code_points.begin();
-  while (run != code_points.end()) {
-    run = std::find_if_not(run, code_points.end(), is_starter);
-    const auto end = std::find_if(run, code_points.end(), is_starter);
-    std::stable_sort(run, end, [](auto a, auto b) { return combining_class(a) < combining_class(b); });
-    run = end;
-  }
-}
-
-// What composes with nothing before it in Unicode 9; utf8proc would look past it, or compose it.
-bool starts_anew(utf8proc_int32_t code_point) {
-  const auto c = static_cast<char32_t>(code_point);
-  return c == kNewerCompositeEnd || is_newer_mark(c);
-}
-
-void append_composed(std::span<utf8proc_int32_t> code_points, std::string& normal) {
-  const auto size = utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
-                                             static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  if (size < 0) throw Error({.doing = "normalize text to NFC", .detail = utf8proc_errmsg(size)});
-  for (utf8proc_ssize_t i = 0; i < size; ++i) append_utf8(static_cast<char32_t>(code_points[i]), normal);
-}
-
-}  // namespace
-
-std::string to_nfc(std::string_view text) {
-  if (is_ascii(text)) return std::string(text);
-  auto code_points = decompose(text);
-  sort_marks(code_points);
+// Calls append(code_point, normal) for each character of `text`.
+template <typename Append>
+std::string each_character(std::string_view text, Append append) {
   std::string normal;
   normal.reserve(text.size());
-  for (auto begin = code_points.begin(); begin != code_points.end();) {
-    const auto end = std::find_if(begin + 1, code_points.end(), starts_anew);
-    append_composed({begin, end}, normal);
-    begin = end;
+  while (!text.empty()) {
+    const Utf8Step step = read_utf8(text);
+    append(step.code_point, normal);
+    text.remove_prefix(step.size);
   }
   return normal;
 }
 
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-  std::string replaced;
-  replaced.reserve(text.size());
-  std::size_t done = 0;
-  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, done)) {
-    replaced.append(text.substr(done, at - done)).append(to);
-    done = at + from.size();
-    if (replaced.size() > kLongestNormal) {
-      throw Error({.doing = "normalize text",
-                   .detail = "it becomes longer than " + std::to_string(kLongestNormal) + " bytes",
-                   .advice = "send a shorter text"});
-    }
-  }
-  return replaced.append(text.substr(done));
+template <typename Drop>
+std::string without(std::string_view text, Drop drop) {
+  return each_character(text, [&](char32_t c, std::string& normal) {
+    if (!drop(c)) append_utf8(c, normal);
+  });
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string in_lower_case(std::string_view text) { return each_character(text, append_lower_case); }
+
+bool is_chinese(char32_t c) {
+  static constexpr CodePointRange ranges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+                                              {0x20000, 0x2A6DF}, {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                              {0x2F800, 0x2FA1F}};
+  return is_within(ranges, c);
+}
+
+std::string cleaned(std::string_view text) {
+  return each_character(text, [](char32_t c, std::string& normal) {
+    const bool breaks = c == '\t' || c == '\n' || c == '\r';
+    if (c == 0 || c == 0xFFFD || (!breaks && is_control(c))) return;
+    append_utf8(breaks || is_white_space(c) ? U' ' : c, normal);
+  });
+}
+
+std::string step_of(const NormalForm& form, std::string_view text) { return to_normal_form(text, form); }
+std::string step_of(const Replacement& replacement, std::string_view text) { return replacement.apply(text); }
+std::string step_of(const Prepend& prepend, std::string_view text) {
+  return text.empty() ? std::string() : prepend.text + std::string(text);
+}
+
+std::string step_of(const StripSpaces& strip, std::string_view text) {
+  while (strip.left && !text.empty()) {
+    const Utf8Step step = read_utf8(text);
+    if (!is_white_space(step.code_point)) break;
+    text.remove_prefix(step.size);
+  }
+  while (strip.right && !text.empty()) {
+    const std::string_view last = last_character(text);
+    if (!is_white_space(read_utf8(last).code_point)) break;
+    text.remove_suffix(last.size());
+  }
+  return std::string(text);
+}
+
+std::string step_of(const StripAccents&, std::string_view text) { return without(text, is_mark); }
+std::string step_of(const Lowercase&, std::string_view text) { return in_lower_case(text); }
+
+// Source: https://github.com/google/sentencepiece, src/builder.cc, BuildNmtNFKCMap.
+std::string step_of(const Nmt&, std::string_view text) {
+  static constexpr CodePointRange gone[] = {{0x1, 0x8},   {0xB, 0xB},   {0xE, 0x1F},
+                                            {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+  static constexpr CodePointRange spaces[] = {{0x9, 0xA},       {0xC, 0xD},       {0x20, 0x20},
+                                              {0x1680, 0x1680}, {0x200B, 0x200F}, {0x2028, 0x2029},
+                                              {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
+  return each_character(text, [](char32_t c, std::string& normal) {
+    if (!is_within(gone, c)) append_utf8(is_within(spaces, c) ? U' ' : c, normal);
+  });
+}
+
+std::string step_of(const BertText& bert, std::string_view text) {
+  std::string normal = bert.clean ? cleaned(text) : std::string(text);
+  if (bert.separate_chinese) {
+    normal = each_character(normal, [](char32_t c, std::string& to) {
+      const bool chinese = is_chinese(c);
+      if (chinese) to += ' ';
+      append_utf8(c, to);
+      if (chinese) to += ' ';
+    });
+  }
+  if (bert.strip_accents) normal = without(to_normal_form(normal, NormalForm::nfd), is_nonspacing_mark);
+  return bert.lowercase ? in_lower_case(normal) : normal;
+}
+
+std::string step_of(const ByteLetters&, std::string_view text) { return token_of_bytes(text); }
+std::string step_of(const CharacterMap& map, std::string_view text) { return map.apply(text); }
+std::string step_of(const PieceText& pieces, std::string_view text) { return pieces.apply(text, true); }
+
+}  // namespace
+
+std::string Replacement::apply(std::string_view text) const {
+  if (!pattern) return replace_all(text, from, to);
+  std::vector<Regex::Piece> pieces;
+  pattern->append_pieces(text, pieces);
+  std::string replaced;
+  for (const auto& [piece, is_match] : pieces) {
+    replaced += is_match ? std::string_view(to) : piece;
+    check_normal_length(replaced);
+  }
+  return replaced;
+}
+
+std::string Normalizer::apply(std::string_view text, bool at_start) const {
   std::string normal(text);
-  for (const auto& step : steps_) normal = step.from.empty() ? to_nfc(normal) : replace_all(normal, step.from, step.to);
+  for (const auto& step : steps_) {
+    const auto* pieces = std::get_if<PieceText>(&step);  // the one that asks where the text stands
+    normal = pieces != nullptr ? pieces->apply(normal, at_start)
+                               : std::visit([&](const auto& one) { return step_of(one, normal); }, step);
+    check_normal_length(normal);
+  }
   return normal;
 }
 

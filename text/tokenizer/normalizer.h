@@ -1,36 +1,57 @@
-// What a tokenizer does to text before it is cut into words: Unicode normal form C (Qwen2, Qwen3), and replacing one
-// string by another (Gemma, " " by U+2581). Knows no file.
+// What a tokenizer does to text before it is cut into words: the component "normalizer" of tokenizer.json, as steps.
+// Knows no file.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
+
+#include "text/tokenizer/character_map.h"
+#include "text/tokenizer/piece_text.h"
+#include "text/tokenizer/regex.h"
+#include "text/unicode/normal_forms.h"
 
 namespace nodewright {
 
-// The NFC of valid UTF-8, by the tables of Unicode 9 as in `tokenizers` 0.23. O(n log n) whatever the text.
-std::string to_nfc(std::string_view text);
-
-// Every `from`, left to right, replaced by `to`. `from` is not empty.
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
-
+// Replace: a string, or what an expression finds.
 struct Replacement {
-  std::string from;  // not empty
+  std::string from;  // not empty unless `pattern` is set
   std::string to;
+  std::optional<Regex> pattern = std::nullopt;
+
+  std::string apply(std::string_view text) const;  // of valid UTF-8; throws Error if the expression gives up
 };
 
-// The component "normalizer" of tokenizer.json, as far as it is supported: steps, one after the other.
+// The other steps, by the names of tokenizer.json.
+struct Prepend {
+  std::string text;  // before a text that is not empty
+};
+struct StripSpaces {  // Strip
+  bool left = true, right = true;
+};
+struct StripAccents {};
+struct Lowercase {};
+struct Nmt {};
+struct BertText {  // BertNormalizer
+  bool clean = true, separate_chinese = true, strip_accents = true, lowercase = true;
+};
+struct ByteLetters {};  // ByteLevel: bytes as the letters of byte_level.h
+
+using NormalizerStep = std::variant<NormalForm, Replacement, Prepend, StripSpaces, StripAccents, Lowercase, Nmt,
+                                    BertText, ByteLetters, CharacterMap, PieceText>;
+
 class Normalizer {
  public:
-  void add_nfc() { steps_.push_back({}); }
-  void add_replacement(Replacement replacement) { steps_.push_back(std::move(replacement)); }
+  void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
 
-  // `text` is valid UTF-8. Throws Error if the result would be longer than 1 GiB. Thread-safe.
-  std::string apply(std::string_view text) const;
+  // `text` is valid UTF-8, `at_start` whether it begins the text that the user gave. Throws Error if the result would
+  // be longer than 1 GiB, or if an expression gives up. Thread-safe.
+  std::string apply(std::string_view text, bool at_start = true) const;
 
  private:
-  std::vector<Replacement> steps_;  // an empty `from`: NFC
+  std::vector<NormalizerStep> steps_;
 };
 
 }  // namespace nodewright

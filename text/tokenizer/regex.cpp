@@ -65,7 +65,8 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
   regex_.reset(regex);
 }
 
-// Empty matches move on by one character and leave no piece, as in the Rust crate `onig` that the oracle uses.
+// Empty matches move on by one character, and one right behind a match is none, as in the Rust crate `onig` that the
+// oracle uses.
 void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;
   const std::string older = with_older_characters(text);
@@ -73,6 +74,7 @@ void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) con
   const OnigUChar* end = begin + older.size();
   std::size_t done = 0;  // bytes of text that are in pieces
   std::size_t from = 0;  // where the next search starts
+  std::size_t behind_match = text.size() + 1;
   while (from < text.size()) {
     const int at = onig_search(regex_.get(), begin, end, begin + from, end, found.region, ONIG_OPTION_NONE);
     if (at == ONIG_MISMATCH) break;
@@ -85,17 +87,13 @@ void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) con
     const auto match_begin = static_cast<std::size_t>(found.region->beg[0]);
     const auto match_end = static_cast<std::size_t>(found.region->end[0]);
     if (match_begin > done) pieces.push_back({text.substr(done, match_begin - done)});
-    if (match_begin < match_end) pieces.push_back({text.substr(match_begin, match_end - match_begin), true});
+    if (match_begin < match_end || match_begin != behind_match)
+      pieces.push_back({text.substr(match_begin, match_end - match_begin), true});
+    behind_match = match_end;
     done = from = match_end;
     if (match_begin == match_end && from < text.size()) from += read_utf8(text.substr(from)).size;
   }
   if (done < text.size()) pieces.push_back({text.substr(done)});
-}
-
-bool Regex::matches_at_start(std::string_view text) const {
-  const std::string older = with_older_characters(text);
-  const OnigUChar* begin = bytes(older);
-  return onig_match(regex_.get(), begin, begin + older.size(), begin, nullptr, ONIG_OPTION_NONE) >= 0;
 }
 
 }  // namespace nodewright

@@ -22,7 +22,7 @@ class Regex {
   Regex(const std::string& pattern, const std::string& file);
 
   struct Piece {
-    std::string_view text;  // never empty
+    std::string_view text;  // empty for an empty match only
     bool is_match = false;  // or what lies between two matches
   };
 
@@ -30,9 +30,6 @@ class Regex {
   // bytes. Thread-safe.
   // Throws Error if Oniguruma gives up (its retry limit is 10,000,000 a match).
   void append_pieces(std::string_view text, std::vector<Piece>& pieces) const;
-
-  // Whether a match starts at the first byte of `text`. Thread-safe.
-  bool matches_at_start(std::string_view text) const;
 
  private:
   struct Free {

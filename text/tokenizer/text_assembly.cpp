@@ -31,6 +31,21 @@ void TextAssembly::append_byte_of_run(char byte, std::string& text) {
   }
 }
 
+void TextAssembly::append_byte_of_piece(char byte, std::string& text) {
+  in_run_ = true;
+  waiting_ += byte;
+  while (!waiting_.empty()) {
+    const Utf8Step step = read_utf8(waiting_);
+    if (step.kind == Utf8Kind::truncated) break;
+    if (step.kind == Utf8Kind::complete) {
+      text += waiting_.substr(0, step.size);
+    } else {
+      for (std::uint32_t i = 0; i < step.size; ++i) append_utf8(kReplacementCharacter, text);
+    }
+    waiting_.erase(0, step.size);
+  }
+}
+
 void TextAssembly::append_text(std::string_view token, std::string& text) {
   finish(text);
   text += token;

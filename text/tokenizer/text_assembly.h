@@ -18,6 +18,10 @@ class TextAssembly {
   // Source: decoders/byte_fallback.rs of the `tokenizers` library.
   void append_byte_of_run(char byte, std::string& text);
 
+  // The same as SentencePiece does it: of a run the characters stay, and each byte of no character becomes U+FFFD.
+  // Source: DecodePieces of sentencepiece/src/sentencepiece_processor.cc.
+  void append_byte_of_piece(char byte, std::string& text);
+
   // Ends a run of bytes, then appends `token`, which is valid UTF-8.
   void append_text(std::string_view token, std::string& text);
 

@@ -1,16 +1,16 @@
 // The order of the `tokenizers` library: added tokens in raw text, normalize, added tokens in normalized text, words,
-// byte-pair encoding, post-processor. Loading checks what the file's parts say about each other.
+// model, post-processor. Loading checks what the file's parts say about each other.
 #include "text/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <set>
+#include <unordered_set>
 
+#include "base/json_file.h"
 #include "runtime/error.h"
-#include "text/tokenizer/byte_fallback.h"
-#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/piece_file.h"
+#include "text/tokenizer/tekken_file.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -27,11 +27,22 @@ constexpr std::size_t kLongestText = std::size_t{256} << 20;  // bytes; keeps po
 
 }  // namespace
 
+std::optional<std::filesystem::path> Tokenizer::file_in(const std::filesystem::path& folder) {
+  std::error_code unused;  // what cannot be looked at is as good as absent
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"})
+    if (std::filesystem::exists(folder / name, unused)) return folder / name;
+  return std::nullopt;
+}
+
+Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder) {
+  return from_file(file_in(folder).value_or(folder / "tokenizer.json"));
+}
+
 Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) {
     std::string instead;
-    for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"})
+    for (const char* other : {"vocab.json", "vocab.txt"})
       if (std::filesystem::exists(path.parent_path() / other, unused)) instead = other;
     throw Error({.doing = "load tokenizer",
                  .object = path.string(),
@@ -39,6 +50,8 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
                                            : fmt::format("there is no such file, only {}, which is not read", instead),
                  .advice = "put it beside the weights; transformers writes it where it saves a fast tokenizer"});
   }
+  if (path.extension() == ".model") return Tokenizer(read_piece_file(path), path.string());
+  if (path.filename().string().starts_with("tekken")) return Tokenizer(read_tekken_file(path), path.string());
   return Tokenizer(read_tokenizer_file(path), path.string());
 }
 
@@ -59,67 +72,57 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   std::vector<AddedTokens::Piece> pieces;
   raw_tokens_.append_pieces(valid, {options.parse_special, options.plain}, pieces);
 
-  Bpe::Scratch scratch;
-  std::vector<AddedTokens::Piece> inner;
+  Scratch scratch;
   for (const auto& piece : pieces) {
     if (piece.id != kNoToken) {
       ids.push_back(piece.id);
       continue;
     }
-    const std::string normal = normalizer_.apply(piece.text);
-    AddedTokens::Special special{options.parse_special};
-    if (!options.plain.empty()) {
-      special.plain =
-          options.plain.substr(static_cast<std::size_t>(piece.text.data() - valid.data()), piece.text.size());
-      // Normalizing has moved what the marks stand for: then all of a piece is as plain as any part of it.
-      if (normal != piece.text)
-        special = {special.parse && special.plain.find_first_not_of('\0') == std::string_view::npos};
-    }
-    inner.clear();
-    normalized_tokens_.append_pieces(normal, special, inner);
-    for (const auto& part : inner) {
-      if (part.id != kNoToken) {
-        ids.push_back(part.id);
-      } else {
-        append_words(part.text, scratch, ids);
-      }
-    }
+    const auto begin = static_cast<std::size_t>(piece.text.data() - valid.data());
+    const std::string_view plain = options.plain.empty() ? "" : options.plain.substr(begin, piece.text.size());
+    append_piece(piece.text, begin == 0, {options.parse_special, plain}, scratch, ids);
   }
   if (options.add_special_tokens) ids.insert(ids.end(), suffix_.begin(), suffix_.end());
   return ids;
 }
 
-void Tokenizer::append_words(std::string_view text, Bpe::Scratch& scratch, std::vector<TokenId>& ids) const {
-  pre_tokenizer_.for_each_word(text, [&](std::string_view word) { bpe_.append_ids(word, ids, scratch); });
-}
-
-std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string text;
-  TextAssembly assembly;
-  for (const TokenId id : ids) append_text(id, skip_special, assembly, text);
-  assembly.finish(text);
-  return text;
-}
-
-void Tokenizer::append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const {
-  if (!has(id)) return;
-  const Token& one = token(id);
-  if (skip_special && one.special) return;
-  if (one.fallback_byte) {
-    assembly.append_byte_of_run(one.bytes[0], text);
-  } else if (decoder_.byte_level) {
-    assembly.append_bytes(one.bytes, text);
-  } else {
-    assembly.append_text(one.bytes, text);
+// `text` lies between two added tokens of the raw text.
+void Tokenizer::append_piece(std::string_view text, bool at_start, AddedTokens::Special special, Scratch& scratch,
+                             std::vector<TokenId>& ids) const {
+  const std::string normal = normalizer_.apply(text, at_start);
+  // Normalizing has moved what the marks stand for: then all of a piece is as plain as any part of it.
+  if (!special.plain.empty() && normal != text)
+    special = {special.parse && special.plain.find_first_not_of('\0') == std::string_view::npos};
+  scratch.inner.clear();
+  normalized_tokens_.append_pieces(normal, special, scratch.inner);
+  for (const auto& part : scratch.inner) {
+    if (part.id != kNoToken) {
+      ids.push_back(part.id);
+      continue;
+    }
+    pre_tokenizer_.for_each_word(part.text, at_start && part.text.data() == normal.data(), scratch.words,
+                                 [&](std::string_view word) { model_.append_ids(word, ids, scratch.model); });
   }
 }
 
-std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
-  const auto found = id_of_token_.find(std::string(token));
-  return found == id_of_token_.end() ? std::nullopt : std::optional(found->second);
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special, TextStart start) const {
+  std::string text;
+  TokenDecoder::Place place = start == TextStart::behind_prompt ? decoder_.middle() : TokenDecoder::Place();
+  for (const TokenId id : ids) append_text(id, skip_special, place, text);
+  decoder_.finish(place, text);
+  return text;
 }
 
-std::string_view Tokenizer::id_to_bytes(TokenId id) const { return token(id).bytes; }
+void Tokenizer::append_text(TokenId id, bool skip_special, TokenDecoder::Place& place, std::string& text) const {
+  if (!has(id)) return;
+  const Token& one = token(id);
+  if (skip_special && one.special) return;
+  decoder_.append(one.decoded, one.spelling, place, text);
+}
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const { return id_of_token_.find(token); }
+
+std::string_view Tokenizer::id_to_bytes(TokenId id) const { return token(id).decoded.bytes; }
 
 bool Tokenizer::is_special(TokenId id) const { return token(id).special; }
 
@@ -135,98 +138,58 @@ const Tokenizer::Token& Tokenizer::token(TokenId id) const {
 
 // Loading.
 
-Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& path)
-    : normalizer_(file.normalizer),
-      decoder_(file.decoder),
-      pre_tokenizer_(file.pre_tokenizer, path),
-      prefix_(file.prefix),
-      suffix_(file.suffix) {
-  load_vocab(file, path);
-  load_bytes_and_unknown(file, path);
+Tokenizer::Tokenizer(TokenizerFile file, const std::string& path)
+    : normalizer_(std::move(file.normalizer)),
+      pre_tokenizer_(std::move(file.pre_tokenizer)),
+      decoder_(std::move(file.decoder)),
+      model_(load_model(file, path)),
+      prefix_(std::move(file.prefix)),
+      suffix_(std::move(file.suffix)) {
   load_added_tokens(file, path);
-  load_merges(file, path);
   for (const auto* added : {&prefix_, &suffix_}) {
-    for (const TokenId id : *added) {
-      if (static_cast<std::size_t>(id) >= tokens_.size() || !tokens_[id].exists) {
-        fail_load(path, fmt::format("the post_processor adds token {}, which does not exist", id));
-      }
-    }
+    for (const TokenId id : *added)
+      if (!has(id)) fail_load(path, fmt::format("the post_processor adds token {}, which does not exist", id));
   }
 }
 
 // What the decoder makes of a token on its own.
 void Tokenizer::set_decoded(Token& token, const std::string& spelling) const {
-  if (decoder_.byte_level) {
-    token.bytes = decoded_bytes(spelling);
-    return;
-  }
-  token.bytes = spelling;
-  for (const auto& [from, to] : decoder_.replacements) token.bytes = replace_all(token.bytes, from, to);
-  const auto byte = decoder_.byte_fallback ? byte_of_fallback_token(token.bytes) : std::nullopt;
-  token.fallback_byte = byte.has_value();
-  if (byte) token.bytes.assign(1, *byte);
+  token.decoded = decoder_.decoded(spelling);
+  if (decoder_.looks_around()) token.spelling = spelling;
 }
 
 // The entry of a new token; two tokens may not share an id.
 Tokenizer::Token& Tokenizer::claim(TokenId id, const std::string& spelling, const std::string& path) {
   if (static_cast<std::size_t>(id) >= tokens_.size()) tokens_.resize(static_cast<std::size_t>(id) + 1);
-  Token& token = tokens_[id];
-  if (token.exists) fail_load(path, fmt::format("token '{}' has the id {} of another token", spelling, id));
-  token = {.exists = true};
+  Token& token = tokens_[static_cast<std::size_t>(id)];
+  if (token.exists) fail_load(path, fmt::format("token {} has the id {} of another token", in_quotes(spelling), id));
+  token.exists = true;
   set_decoded(token, spelling);
-  id_of_token_.emplace(spelling, id);
+  id_of_token_.insert(spelling, id);
   return token;
 }
 
-// Special tokens stay out of the encoder's reach, so that no text becomes one by merging.
-void Tokenizer::load_vocab(const TokenizerFile& file, const std::string& path) {
-  std::set<std::string_view> special;
-  for (const auto& token : file.added_tokens) {
+WordModel Tokenizer::load_model(const TokenizerFile& file, const std::string& path) {
+  std::unordered_set<std::string_view> special;
+  for (const auto& token : file.added_tokens)
     if (token.special) special.insert(token.content);
-  }
-  std::size_t bytes_with_token = 0;
-  bpe_.set_ignore_merges(file.ignore_merges);
-  for (const auto& [spelling, id] : file.vocab) {
-    claim(id, spelling, path);
-    auto bytes = file.pre_tokenizer.byte_level ? bytes_of_token(spelling) : spelling;
-    if (!bytes) continue;
-    if (file.pre_tokenizer.byte_level && bytes->size() == 1) {
-      ++bytes_with_token;
-      if (special.contains(spelling)) fail_load(path, fmt::format("special token '{}' is a single byte", spelling));
-    }
-    if (!special.contains(spelling)) bpe_.add_token(*std::move(bytes), id);
-  }
-  if (file.pre_tokenizer.byte_level && file.unknown_token && bytes_with_token < 256) {
-    fail_load(path, fmt::format("unk_token is set and only {} of 256 bytes have a token, which is not supported",
-                                bytes_with_token));
-  }
-}
-
-void Tokenizer::load_bytes_and_unknown(const TokenizerFile& file, const std::string& path) {
-  if (file.pre_tokenizer.byte_level) return;
-  Bpe::Characters characters{.fuse_unknown = file.fuse_unknown};
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto known = file.byte_fallback ? token_to_id(fallback_token_of_byte(static_cast<char>(byte))) : std::nullopt;
-    characters.token_of_byte[byte] = known.value_or(kNoToken);
-  }
-  if (file.unknown_token) {
-    const auto known = token_to_id(*file.unknown_token);
-    if (!known) fail_load(path, fmt::format("unk_token '{}' is not in the vocabulary", *file.unknown_token));
-    characters.unknown = *known;
-  }
-  bpe_.start_from_characters(characters);
+  id_of_token_.reserve(file.model.vocab.size());
+  tokens_.reserve(file.model.vocab.size());
+  for (const auto& [spelling, id] : file.model.vocab) claim(id, spelling, path);
+  const bool raw = pre_tokenizer_.ends_in_bytes() && takes_raw_bytes(file.model);
+  pre_tokenizer_.set_raw_bytes(raw);
+  return WordModel(file.model, {id_of_token_, special, raw}, path);
 }
 
 void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& path) {
-  std::set<std::string_view> seen;
+  std::unordered_set<std::string_view> seen;
   for (const auto& token : file.added_tokens) {
-    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token '{}' comes twice", token.content));
+    const std::string name = in_quotes(token.content);
+    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token {} comes twice", name));
     const auto known = token_to_id(token.content);
-    if (known && *known != token.id) {
-      fail_load(path,
-                fmt::format("added token '{}' has id {}, but {} in the vocabulary", token.content, token.id, *known));
-    }
-    Token& entry = known ? tokens_[token.id] : claim(token.id, token.content, path);
+    if (known && *known != token.id)
+      fail_load(path, fmt::format("added token {} has id {}, but {} in the vocabulary", name, token.id, *known));
+    Token& entry = known ? tokens_[static_cast<std::size_t>(token.id)] : claim(token.id, token.content, path);
     entry.special = token.special;
     if (token.normalized) set_decoded(entry, normalizer_.apply(token.content));  // as tokenizers 0.23 decodes it
   }
@@ -234,28 +197,11 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
     for (const auto& token : file.added_tokens) {
       if (token.special != special) continue;
       if (token.normalized) {
-        normalized_tokens_.add(token, normalizer_.apply(token.content), path);
+        normalized_tokens_.add(token, normalizer_.apply(token.content));
       } else {
-        raw_tokens_.add(token, token.content, path);
+        raw_tokens_.add(token, token.content);
       }
     }
-  }
-}
-
-void Tokenizer::load_merges(const TokenizerFile& file, const std::string& path) {
-  const auto known = [&](const std::string& spelling, const auto& merge) {
-    const auto found = token_to_id(spelling);
-    if (!found) {
-      fail_load(path, fmt::format("merge '{} {}' needs token '{}', which is not in the vocabulary", merge.first,
-                                  merge.second, spelling));
-    }
-    return *found;
-  };
-  for (const auto& merge : file.merges) {
-    const TokenId left = known(merge.first, merge);
-    const TokenId right = known(merge.second, merge);
-    const TokenId merged = known(merge.first + merge.second, merge);
-    if (!tokens_[merged].special) bpe_.add_merge(left, right, merged);
   }
 }
 

@@ -1,6 +1,6 @@
-// Text to token ids and back, as the `tokenizers` library does it for a BPE tokenizer.json: byte level (Llama-3, Qwen2,
-// Qwen3, GPT-2) or characters with byte fallback (Gemma). Chat templates and the choice of BOS and EOS belong
-// elsewhere; text as it streams: text_stream.h.
+// Text to token ids and back, as the `tokenizers` library does it for a tokenizer.json, SentencePiece for a
+// tokenizer.model and mistral-common for a tekken.json. Chat templates and the choice of BOS and EOS belong elsewhere;
+// text as it streams: text_stream.h.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/pre_tokenizer.h"
-#include "text/tokenizer/text_assembly.h"
+#include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/token_map.h"
 #include "text/tokenizer/tokenizer_file.h"
+#include "text/tokenizer/word_model.h"
 
 namespace nodewright {
 
@@ -37,10 +37,16 @@ struct EncodeOptions {
 // Immutable after loading: every method may be called from many threads at once.
 class Tokenizer {
  public:
-  // Loads a tokenizer.json. Throws Error naming the file and the thing at fault: unreadable, not JSON, a component or
-  // flag that is not supported (by name), two tokens with one id, a merge of unknown tokens, an expression that does
-  // not compile.
+  // Loads a tokenizer.json, tokenizer.model or tekken.json; the name's end tells which. Throws Error naming the file
+  // and the thing at fault: unreadable, not in its format, a component or flag that is not supported (by name), two
+  // tokens with one id, a merge of unknown tokens, an expression that does not compile.
   static Tokenizer from_file(const std::filesystem::path& path);
+
+  // The file that a checkpoint's folder has: tokenizer.json, else tokenizer.model, else tekken.json, else nothing.
+  static std::optional<std::filesystem::path> file_in(const std::filesystem::path& folder);
+
+  // Loads that file. Throws Error like from_file, and if there is none.
+  static Tokenizer from_folder(const std::filesystem::path& folder);
 
   // The ids of `text`, which may hold any bytes: invalid UTF-8 is read as U+FFFD, one for each maximal ill-formed
   // subpart, as Python's bytes.decode('utf-8', errors='replace') does.
@@ -48,10 +54,10 @@ class Tokenizer {
   // has another length.
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // The text of `ids`, always valid UTF-8: the bytes of all tokens joined as TextAssembly does it. skip_special leaves
-  // special tokens out.
-  // An id without a token adds nothing.
-  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+  // The text of `ids`, always valid UTF-8: what the decoder makes of all of them. skip_special leaves special tokens
+  // out. An id without a token adds nothing.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true,
+                     TextStart start = TextStart::new_text) const;
 
   // One more than the largest id. A model may have more columns than that (they are padding).
   std::size_t vocab_size() const { return tokens_.size(); }
@@ -59,13 +65,17 @@ class Tokenizer {
   // The id of a token spelled as in the file: "Ġthe", "<|eot_id|>".
   std::optional<TokenId> token_to_id(std::string_view token) const;
 
-  // The bytes that this token adds to the text, which may be part of a character only: " the", "\xE2\x82".
+  // The bytes that this token adds to a text that goes before it, which may be part of a character only: " the",
+  // "\xE2\x82".
   // Throws Error naming the id and the vocabulary's size if no token has it. The view lives as long as the tokenizer.
   std::string_view id_to_bytes(TokenId id) const;
 
-  // Appends to `text` what this token settles; the rest waits in `assembly`. An id without a token, such as those of a
+  // Appends to `text` what this token settles; the rest waits in `place`. An id without a token, such as those of a
   // vocabulary's padding, adds nothing.
-  void append_text(TokenId id, bool skip_special, TextAssembly& assembly, std::string& text) const;
+  void append_text(TokenId id, bool skip_special, TokenDecoder::Place& place, std::string& text) const;
+
+  // How the file says that tokens become text.
+  const TokenDecoder& decoder() const { return decoder_; }
 
   // Whether a token has this id.
   bool has(TokenId id) const {
@@ -77,30 +87,36 @@ class Tokenizer {
 
  private:
   struct Token {
-    std::string bytes;
+    TokenDecoder::Decoded decoded;
+    std::string spelling;  // where the decoder looks around
     bool exists = false;
     bool special = false;
-    bool fallback_byte = false;  // spelled <0x0A>, decoded as this byte
   };
 
-  Tokenizer(const TokenizerFile& file, const std::string& path);
+  // The pieces and words of one text. One per thread.
+  struct Scratch {
+    PreTokenizer::Scratch words;
+    WordModel::Scratch model;
+    std::vector<AddedTokens::Piece> inner;
+  };
+
+  Tokenizer(TokenizerFile file, const std::string& path);
   void set_decoded(Token& token, const std::string& spelling) const;
   Token& claim(TokenId id, const std::string& spelling, const std::string& path);
-  void load_bytes_and_unknown(const TokenizerFile& file, const std::string& path);
-  void load_vocab(const TokenizerFile& file, const std::string& path);
-  void load_merges(const TokenizerFile& file, const std::string& path);
+  WordModel load_model(const TokenizerFile& file, const std::string& path);
   void load_added_tokens(const TokenizerFile& file, const std::string& path);
   const Token& token(TokenId id) const;
-  void append_words(std::string_view text, Bpe::Scratch& scratch, std::vector<TokenId>& ids) const;
+  void append_piece(std::string_view text, bool at_start, AddedTokens::Special special, Scratch& scratch,
+                    std::vector<TokenId>& ids) const;
 
-  std::vector<Token> tokens_;                             // [id]
-  std::unordered_map<std::string, TokenId> id_of_token_;  // by spelling
-  AddedTokens raw_tokens_;                                // looked for in the text as it came
-  AddedTokens normalized_tokens_;                         // looked for after normalizing
+  std::vector<Token> tokens_;      // [id]
+  TokenMap id_of_token_;           // by spelling
+  AddedTokens raw_tokens_;         // looked for in the text as it came
+  AddedTokens normalized_tokens_;  // looked for after normalizing
   Normalizer normalizer_;
-  DecoderForm decoder_;
   PreTokenizer pre_tokenizer_;
-  Bpe bpe_;
+  TokenDecoder decoder_;
+  WordModel model_;
   std::vector<TokenId> prefix_, suffix_;
 };
 

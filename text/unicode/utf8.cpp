@@ -44,6 +44,12 @@ Utf8Step read_utf8(std::string_view bytes) {
   return {Utf8Kind::complete, lead.size, code_point};
 }
 
+std::string_view last_character(std::string_view text) {
+  std::size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return text.substr(at);
+}
+
 void append_utf8(char32_t code_point, std::string& text) {
   const auto tail = [&](int shift) { text += static_cast<char>(0x80 | ((code_point >> shift) & 0x3F)); };
   if (code_point < 0x80) {

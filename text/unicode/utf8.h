@@ -26,6 +26,9 @@ struct Utf8Step {
 // String::from_utf8_lossy use them.
 Utf8Step read_utf8(std::string_view bytes);
 
+// The last character of valid UTF-8 that is not empty.
+std::string_view last_character(std::string_view text);
+
 // Appends the UTF-8 form of a scalar value (no surrogate, at most U+10FFFF).
 void append_utf8(char32_t code_point, std::string& text);
 

@@ -19,7 +19,7 @@ std::span<const T> one_of(const std::vector<T>& all, size_t place) {
 OutputText::OutputText(const std::optional<Tokenizer>& tokenizer, const CallOptions& options, bool has_stops,
                        int64_t before)
     : tokenizer_(tokenizer), options_(options), has_stops_(has_stops), characters_(before) {
-  if (tokenizer) stream_.emplace(*tokenizer, options.skip_special);
+  if (tokenizer) stream_.emplace(*tokenizer, options.skip_special, TextStart::behind_prompt);
 }
 
 std::vector<OutputPiece> OutputText::pieces(const OutputUpdate& update) {
@@ -75,7 +75,7 @@ void OutputText::end(OutputPiece& piece, const OutputUpdate& update) {
     if (std::ranges::count(options_.stop_ids, id) > 0) piece.stop_reason = fmt::format("{}", id);
     // With stop strings the text comes without the stop id's.
     if (has_stops_ && options_.include_stop && tokenizer_)
-      piece.text += tokenizer_->decode(std::span(&id, 1), options_.skip_special);
+      piece.text += tokenizer_->decode(std::span(&id, 1), options_.skip_special, TextStart::behind_prompt);
   }
 }
 

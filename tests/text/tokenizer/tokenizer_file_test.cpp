@@ -39,6 +39,19 @@ std::string nested_normalizer(int depth) {
 
 Json component(const std::string& type) { return {{"type", type}}; }
 
+std::string with_normalizer(const Json& normalizer) {
+  return edited([&](Json& f) { f["normalizer"] = normalizer; });
+}
+std::string with_words(const Json& pre_tokenizer) {
+  return edited([&](Json& f) { f["pre_tokenizer"] = pre_tokenizer; });
+}
+std::string with_decoder(const Json& decoder) {
+  return edited([&](Json& f) { f["decoder"] = decoder; });
+}
+std::string with_model(const Json& model) {
+  return edited([&](Json& f) { f["model"] = model; });
+}
+
 const std::vector<BadFile> kBadFiles = {
     {"Empty", [] { return ""; }, "not valid JSON"},
     {"NotJson", [] { return "vocab: 1"; }, "not valid JSON"},
@@ -57,7 +70,7 @@ const std::vector<BadFile> kBadFiles = {
        const size_t at = file.find(R"(["?"])");
        return file.replace(at, 5, std::string(300000, '[') + std::string(300000, ']'));
      },
-     "nest deeper than 64"},
+     "merge an array is no pair"},
     {"NoModel", [] { return edited([](Json& f) { f.erase("model"); }); }, "model is null"},
     {"NoVocab", [] { return edited([](Json& f) { f["model"].erase("vocab"); }); }, "'vocab' of model is null"},
     {"NoMerges", [] { return edited([](Json& f) { f["model"].erase("merges"); }); }, "'merges' of model is null"},
@@ -121,26 +134,10 @@ const std::vector<BadFile> kBadFiles = {
        });
      },
      "does not compile"},
-    {"Normalizer", [] { return edited([](Json& f) { f["normalizer"] = component("Lowercase"); }); },
-     "normalizer 'Lowercase' is not supported"},
-    {"PreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = component("Metaspace"); }); },
-     "pre_tokenizer 'Metaspace' is not supported"},
-    {"NoPreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = nullptr; }); },
-     "a pre_tokenizer without ByteLevel"},
-    {"NoByteLevel",
-     [] {
-       return edited([](Json& f) { f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array()}}; });
-     },
-     "without ByteLevel"},
-    {"OtherDecoder", [] { return edited([](Json& f) { f["decoder"] = component("Fuse"); }); },
-     "without decoder 'ByteLevel'"},
-    {"ReplaceExpression",
-     [] {
-       return edited([](Json& f) {
-         f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", " "}}}, {"content", ""}};
-       });
-     },
-     "'Regex' of 'pattern' of normalizer Replace is not supported"},
+    {"Normalizer", [] { return edited([](Json& f) { f["normalizer"] = component("Novel"); }); },
+     "normalizer 'Novel' is not supported"},
+    {"PreTokenizer", [] { return edited([](Json& f) { f["pre_tokenizer"] = component("Novel"); }); },
+     "pre_tokenizer 'Novel' is not supported"},
     {"ReplaceNothing",
      [] {
        return edited([](Json& f) {
@@ -148,18 +145,13 @@ const std::vector<BadFile> kBadFiles = {
        });
      },
      "an empty 'pattern' of normalizer Replace"},
-    {"ByteLevelInSequence",
-     [] { return edited([](Json& f) {
-            f["decoder"] = {{"type", "Sequence"}, {"decoders", {f["decoder"]}}};
-          }); },
-     "decoder 'ByteLevel' in a Sequence"},
     {"DecoderOrder",
      [] {
        Json file = character_tokenizer();
        std::swap(file["decoder"]["decoders"][0], file["decoder"]["decoders"][1]);
        return file.dump();
      },
-     "decoder 'Replace' after ByteFallback"},
+     "decoder 'Replace' after ByteLevel, ByteFallback or Fuse"},
     {"UnknownTokenMissing",
      [] {
        Json file = character_tokenizer();
@@ -171,33 +163,17 @@ const std::vector<BadFile> kBadFiles = {
      [] {
        return edited([](Json& f) {
          f["pre_tokenizer"] = {
-             {"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Removed"}, {"invert", false}};
+             {"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Novel"}, {"invert", false}};
        });
      },
-     "behavior 'Removed'"},
-    {"Model", [] { return edited([](Json& f) { f["model"]["type"] = "Unigram"; }); },
-     "model 'Unigram' is not supported"},
+     "behavior 'Novel'"},
+    {"Model", [] { return edited([](Json& f) { f["model"]["type"] = "Novel"; }); }, "model 'Novel' is not supported"},
     {"Dropout", [] { return edited([](Json& f) { f["model"]["dropout"] = 0.1; }); }, "'dropout' 0.1"},
-    {"ByteFallback", [] { return edited([](Json& f) { f["model"]["byte_fallback"] = true; }); },
-     "'byte_fallback' of model BPE behind ByteLevel"},
-    {"Prefix", [] { return edited([](Json& f) { f["model"]["continuing_subword_prefix"] = "##"; }); },
-     "'continuing_subword_prefix'"},
-    {"Suffix", [] { return edited([](Json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }); },
-     "'end_of_word_suffix'"},
-    {"UnknownToken",
-     [] {
-       return edited([](Json& f) {
-         f["model"]["unk_token"] = "a";
-         f["model"]["vocab"].erase("b");
-       });
-     },
-     "255 of 256 bytes"},
     {"UnknownFlag", [] { return edited([](Json& f) { f["model"]["novel"] = 1; }); },
      "'novel' of model BPE is not supported"},
-    {"Decoder", [] { return edited([](Json& f) { f["decoder"] = component("WordPiece"); }); }, "decoder 'WordPiece'"},
-    {"NoDecoder", [] { return edited([](Json& f) { f["decoder"] = nullptr; }); }, "without decoder"},
+    {"Decoder", [] { return edited([](Json& f) { f["decoder"] = component("Novel"); }); }, "decoder 'Novel'"},
     {"PostProcessor", [] { return edited([](Json& f) { f["post_processor"] = component("BertProcessing"); }); },
-     "post_processor 'BertProcessing'"},
+     "'cls' of post_processor BertProcessing is null"},
     {"Template",
      [] {
        return edited([](Json& f) {
@@ -220,22 +196,85 @@ const std::vector<BadFile> kBadFiles = {
        });
      },
      "adds token 999"},
-    {"SecondTemplate",
+    {"ReplaceExpression",
      [] {
-       return edited([](Json& f) {
-         const Json once = Json::parse(R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],)"
-                                       R"("pair":[],"special_tokens":{}})");
-         f["post_processor"] = {{"type", "Sequence"}, {"processors", Json::array({once, once})}};
-       });
+       return with_normalizer({{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}});
      },
-     "a second post_processor TemplateProcessing is not supported"},
-    {"Truncation", [] { return edited([](Json& f) {
-                          f["truncation"] = {{"max_length", 8}};
-                        }); },
-     "'truncation' is not supported"},
-    {"Padding", [] { return edited([](Json& f) {
-                       f["padding"] = {{"pad_id", 0}};
-                     }); }, "'padding' is not supported"},
+     "'(a' does not compile"},
+    {"StripFlag", [] { return with_normalizer(component("Strip")); }, "strip_left of normalizer Strip is null"},
+    {"NoBase64",
+     [] {
+       return with_normalizer({{"type", "Precompiled"}, {"precompiled_charsmap", "AAA*"}});
+     },
+     "is no base64"},
+    {"CutMap",
+     [] {
+       return with_normalizer({{"type", "Precompiled"}, {"precompiled_charsmap", "/wAAAAAAAAA="}});
+     },
+     "the character map has 8 bytes, its trie 255"},
+    {"TwoCharacters",
+     [] {
+       return with_words({{"type", "Metaspace"}, {"replacement", "__"}});
+     },
+     "'replacement' of pre_tokenizer Metaspace is '__', not one character"},
+    {"Scheme",
+     [] {
+       return with_words({{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "often"}});
+     },
+     "prepend_scheme 'often'"},
+    {"DigitsFlag", [] { return with_words(component("Digits")); }, "individual_digits of pre_tokenizer Digits is null"},
+    {"NoLength",
+     [] {
+       return with_words({{"type", "FixedLength"}, {"length", 0}});
+     },
+     "length 0"},
+    {"LengthIsNegative",
+     [] {
+       return with_words({{"type", "FixedLength"}, {"length", -3}});
+     },
+     "is -3, not an integer"},
+    {"NoSuffix",
+     [] {
+       return with_decoder({{"type", "BPEDecoder"}, {"suffix", ""}});
+     },
+     "an empty 'suffix'"},
+    {"CtcAmongOthers",
+     [] {
+       return with_decoder(
+           {{"type", "Sequence"}, {"decoders", Json::array({component("CTC"), component("ByteLevel")})}});
+     },
+     "a decoder Sequence of BPEDecoder or CTC and others"},
+    {"SecondStrip",
+     [] {
+       const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+       return with_decoder({{"type", "Sequence"}, {"decoders", Json::array({component("Fuse"), strip, strip})}});
+     },
+     "a second decoder 'Strip' after Fuse"},
+    {"UnigramVocab",
+     [] {
+       return with_model({{"type", "Unigram"}, {"vocab", {{"a", 1}}}, {"unk_id", 0}});
+     },
+     "'vocab' of model is object, not an array"},
+    {"UnigramEntry",
+     [] {
+       return with_model({{"type", "Unigram"}, {"vocab", Json::array({{"a", "b"}})}, {"unk_id", 0}});
+     },
+     "entry 0 of 'vocab' is a list of other things, not a token and its score"},
+    {"UnigramUnknown",
+     [] {
+       return with_model({{"type", "Unigram"}, {"vocab", Json::array({{"a", 0.5}})}, {"unk_id", 1}});
+     },
+     "unk_id is 1, the vocabulary has 1 tokens"},
+    {"WordPieceUnknown",
+     [] {
+       return with_model({{"type", "WordPiece"}, {"vocab", {{"a", 0}}}, {"unk_token", "x"}});
+     },
+     "unk_token 'x' is not in the vocabulary"},
+    {"WordLevelUnknown",
+     [] {
+       return with_model({{"type", "WordLevel"}, {"vocab", {{"a", 0}}}});
+     },
+     "'unk_token' of model WordLevel is null"},
 };
 
 class BadTokenizerFile : public testing::TestWithParam<BadFile> {};

@@ -9,7 +9,9 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/base64.h"
+#include "text/tokenizer/normal_text.h"
+#include "text/unicode/normal_forms.h"
 
 namespace nodewright {
 namespace {
@@ -17,21 +19,9 @@ namespace {
 using Ids = std::vector<TokenId>;
 using Json = nlohmann::json;
 
-std::string from_base64(const std::string& text) {
-  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  unsigned bits = 0;
-  int count = 0;
-  for (const char letter : text) {
-    if (letter == '=') break;
-    bits = bits << 6 | static_cast<unsigned>(letters.find(letter));
-    if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xFF);
-  }
-  return bytes;
-}
-
 std::string text_of(const Json& one) {
-  return one.contains("base64") ? from_base64(one["base64"]) : one["text"].get<std::string>();
+  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
+                                : one["text"].get<std::string>();
 }
 
 class GoldenTokenizer : public testing::TestWithParam<std::string> {
@@ -92,7 +82,7 @@ TEST_P(GoldenTokenizer, KnowsTheIdAndTheBytesOfEveryTokenInTheFile) {
   for (const auto& [spelling, id] : file["model"]["vocab"].items()) check(spelling, spelling, id);
   for (const auto& token : file["added_tokens"]) {
     const std::string content = token["content"];
-    check(content, token["normalized"] ? to_nfc(content) : content, token["id"]);
+    check(content, token["normalized"] ? to_normal_form(content, NormalForm::nfc) : content, token["id"]);
     EXPECT_EQ(tokenizer_.is_special(token["id"]), token["special"].get<bool>());
   }
   EXPECT_EQ(tokenizer_.vocab_size(), largest + 1);
@@ -286,7 +276,7 @@ TEST(Normalizer, SortsALongRunOfMarksByCombiningClassAndKeepsEqualOnesInOrder) {
     below += "\xCC\xA3";
     above += "\xCC\x81";
   }
-  EXPECT_EQ(to_nfc(text), "x" + below + above);  // x has no composite with either
+  EXPECT_EQ(to_normal_form(text, NormalForm::nfc), "x" + below + above);  // x has no composite with either
 }
 
 }  // namespace
