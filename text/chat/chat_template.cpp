@@ -89,7 +89,7 @@ jinja::Value value_of(const Json& json, int depth) {
       return items;
     }
     case Json::value_t::object: {
-      std::vector<std::pair<jinja::Text, jinja::Value>> entries;
+      std::vector<std::pair<jinja::Value, jinja::Value>> entries;
       for (const auto& [key, value] : json.items())
         entries.emplace_back(jinja::Text(to_valid_utf8(key), true), value_of(value, depth + 1));
       return entries;
