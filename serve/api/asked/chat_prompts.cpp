@@ -100,10 +100,10 @@ ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   }
 }
 
-std::vector<int32_t> ChatPrompts::tokens_of(const RequestBody& body) const {
+ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body) const {
   if (!template_) refuse_messages(fmt::format("messages need a chat template: {}; see /v1/completions", why_none_));
   if (!model_.tokenizer) refuse_messages("messages are text, and the model has no tokenizer.json");
-  const ChatPrompt prompt = render(body);
+  ChatPrompt prompt = render(body);
   std::vector<int32_t> tokens;
   refusing(body, "messages", [&] {
     tokens = model_.tokenizer->encode(
@@ -111,12 +111,12 @@ std::vector<int32_t> ChatPrompts::tokens_of(const RequestBody& body) const {
         {.parse_special = true, .plain = prompt.plain, .add_special_tokens = body.flag("add_special_tokens", false)});
   });
   if (tokens.empty()) refuse_messages("messages make a prompt without tokens");
-  return tokens;
+  return {std::move(tokens), std::move(prompt.text)};
 }
 
 ChatPrompt ChatPrompts::render(const RequestBody& body) const {
-  RequestJson variables = RequestJson::object();
-  if (const RequestJson* more = body.object("chat_template_kwargs")) variables = *more;
+  RequestJson variables = model_.defaults.template_args;
+  if (const RequestJson* more = body.object("chat_template_kwargs")) variables.update(*more);
   if (variables.contains("chat_template"))
     throw bad_request("chat_template_kwargs brings a chat_template, and the checkpoint's is the only one",
                       "chat_template_kwargs");
