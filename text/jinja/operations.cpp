@@ -19,6 +19,11 @@ Value concatenated(const Text& left, const Text& right, Work& work) {
   return text;
 }
 
+// A comparison of long strings, which many places of a list may share.
+void pay_for_texts(const Value& a, const Value& b, Work& work) {
+  if (a.text() && b.text()) work.spend(std::min(a.text()->size(), b.text()->size()) / 256);
+}
+
 // + of strings: Markup escapes what is none.
 Value added(const Text& left, const Text& right, Work& work) {
   if (!left.is_markup() && !right.is_markup()) return concatenated(left, right, work);
@@ -180,6 +185,7 @@ bool less(const Value& a, const Value& b, Work& work) {
     if (a.integer() && b.integer()) return *a.integer() < *b.integer();
     return a.as_double() < b.as_double();
   }
+  pay_for_texts(a, b, work);
   if (a.text() && b.text()) return a.text()->bytes() < b.text()->bytes();  // UTF-8 keeps the order of code points
   if (a.list() && b.list() && a.list()->kind == b.list()->kind && a.list()->kind <= ListKind::tuple) {
     const auto &x = a.list()->items, &y = b.list()->items;
@@ -194,6 +200,7 @@ bool less(const Value& a, const Value& b, Work& work) {
 }
 
 bool equal(const Value& a, const Value& b, Work& work) {
+  pay_for_texts(a, b, work);
   std::uint64_t left = kMostWork;
   const bool same = equal(a, b, left);
   work.spend(kMostWork - left);

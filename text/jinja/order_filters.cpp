@@ -15,12 +15,16 @@ namespace {
 
 using Keyed = std::pair<Value, Value>;  // a key, and what it is of
 
-Value without_case(const Value& value) { return value.text() ? Value(value.text()->lower()) : value; }
+Value without_case(const Value& value, Work& work) {
+  if (!value.text()) return value;
+  work.spend_bytes(value.text()->size());
+  return value.text()->lower();
+}
 
 // The key of an item: what stands at `path`, which may be null, in lower case unless cases count.
 Value key_of(const Value& item, const Value* path, bool case_counts, Work& work) {
   const Value found = path ? member_at(item, *path, work) : item;
-  return case_counts ? found : without_case(found);
+  return case_counts ? found : without_case(found, work);
 }
 
 const Value* path_or_null(const ArgumentReader& reader) {
@@ -79,7 +83,7 @@ Value sorted_items(const Value& value, const Arguments& arguments, Work& work) {
   std::vector<Keyed> keyed;
   for (const Value& pair : pairs_of(*value.dict(), work)) {
     const Value& key = pair.list()->items[by == "key" ? 0 : 1];
-    keyed.emplace_back(reader.truth_or("case_sensitive", false) ? key : without_case(key), pair);
+    keyed.emplace_back(reader.truth_or("case_sensitive", false) ? key : without_case(key, work), pair);
   }
   return in_order(std::move(keyed), reader.truth_or("reverse", false), work);
 }

@@ -218,6 +218,15 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
           {"{{ ('x' * 1000000).replace('x', 'y' * 1000) }}", too_long},
           {"{{ ('x' * 1000000).replace('', 'y' * 1000) }}", too_long},
           {"{{ 'a\nb' | indent(9000000000) }}", too_long},
+          {"{% set s = 'x' * 1000000 %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}"
+           "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | sort }}",
+           too_long},
+          {"{% set s = 'x' * 1000000 %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}"
+           "{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x | unique(true) | list | length }}{{ ns.x | min(true) }}",
+           too_long},
+          {"{{ '{:>9000000000}'.format(1) }}", "is not supported"},
+          {"{{ '{:>10000}'.format(1) * 100000 }}", too_long},
+          {"{% filter upper %}" + repeated("{% filter upper %}", 300), too_deep},
           {"{{ [1] | tojson(indent=9000000000) }}", "an indent of 9000000000"},
           {"{{ " + repeated("(", 20000) + "1" + repeated(")", 20000) + " }}", too_deep},
           {"{{ " + repeated("[", 20000) + repeated("]", 20000) + " }}", too_deep},
