@@ -10,6 +10,7 @@
 
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
+#include "serve/tools/opened_arguments.h"
 
 namespace nodewright {
 namespace {
@@ -40,6 +41,13 @@ std::string message_text(const RequestJson& content) {
   return text;
 }
 
+// In OpenAI's form. Others are the template's to read.
+bool are_calls_of_functions(const RequestJson& calls) {
+  return calls.is_array() && std::ranges::all_of(calls, [](const RequestJson& call) {
+           return call.is_object() && call.contains("function") && call["function"].is_object();
+         });
+}
+
 RequestJson checked_messages(const RequestJson& messages) {
   if (!messages.is_array() || messages.empty())
     throw std::invalid_argument(fmt::format("messages is {}, expected a list of messages", shown(messages)));
@@ -48,7 +56,9 @@ RequestJson checked_messages(const RequestJson& messages) {
     if (!message.is_object())
       throw std::invalid_argument(fmt::format("messages holds {}, expected objects", shown(message)));
     string_of(message.value("role", RequestJson()), "the role of a message");
-    const bool calls_tools = message.contains("tool_calls") && message.value("content", RequestJson()).is_null();
+    const bool has_calls = !message.value("tool_calls", RequestJson()).is_null();
+    if (has_calls && are_calls_of_functions(message["tool_calls"])) open_arguments(message["tool_calls"]);
+    const bool calls_tools = has_calls && message.value("content", RequestJson()).is_null();
     if (!calls_tools) message["content"] = message_text(message.value("content", RequestJson()));
   }
   return checked;

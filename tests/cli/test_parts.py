@@ -95,6 +95,17 @@ class Parts(ChatTest):
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{{ tools | length }}")
         self.assertEqual("length", self.results([{**ask, "id": 1}])[1]["finish_reason"])
 
+    def test_an_earlier_call_is_given_to_the_template_as_json(self):
+        self.write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{% for c in m.tool_calls or [] %}"
+                   "{{ c.function.arguments.city }}{% endfor %}{{ m.content or '' }}{% endfor %}")
+        call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Rome\"}"}}
+        messages = USER + [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": " was hot."}]
+        ask = {"messages": messages, "max_tokens": 12, "temperature": 0}
+        self.assertEqual(self.answer("Once upon a timeRome was hot."), self.results([{**ask, "id": 1}])[1]["text"])
+        call["function"]["arguments"] = "[1"
+        refused = self.results([{**ask, "id": 1}], exit_code=1)[1]
+        self.assertIn("arguments are no JSON object", refused["message"])
+
     def test_thoughts_are_told_apart(self):
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}")
         ask = {"messages": USER, "max_tokens": 12, "temperature": 0}

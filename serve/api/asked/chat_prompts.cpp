@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "runtime/error.h"
+#include "serve/tools/opened_arguments.h"
 
 namespace nodewright {
 namespace {
@@ -32,28 +33,6 @@ std::string text_of_content(const RequestJson& content) {
   return text;
 }
 
-// Clients send arguments as text; templates print them as JSON.
-void open_arguments(RequestJson& calls) {
-  if (!calls.is_array())
-    refuse_messages(fmt::format("messages holds the tool_calls {}, expected a list", shown(calls)));
-  for (RequestJson& call : calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse_messages(fmt::format("messages holds the tool call {}, expected an object with a function", shown(call)));
-    RequestJson& function = call["function"];
-    const RequestJson arguments = function.value("arguments", RequestJson());
-    if (!arguments.is_string()) continue;
-    const std::string& text = arguments.get_ref<const std::string&>();
-    if (text.empty())
-      function["arguments"] = RequestJson::object();
-    else
-      try {
-        function["arguments"] = RequestBody::parse(text).json();
-      } catch (const ApiError& error) {
-        refuse_messages(fmt::format("messages holds a tool call whose arguments are no JSON object: {}", error.what()));
-      }
-  }
-}
-
 RequestJson checked_conversation(const RequestBody& body, bool knows_developer) {
   const RequestJson* asked = body.array("messages");
   if (asked == nullptr) refuse_messages("messages is missing");
@@ -67,7 +46,7 @@ RequestJson checked_conversation(const RequestBody& body, bool knows_developer) 
       message["role"] = "system";  // its newer name, which few templates know
     const bool calls_tools = message.contains("tool_calls") && !message["tool_calls"].is_null();
     if (calls_tools)
-      open_arguments(message["tool_calls"]);
+      refusing(body, "messages", [&] { open_arguments(message["tool_calls"]); });
     else
       message.erase("tool_calls");
     const RequestJson content = message.value("content", RequestJson());

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -66,10 +64,8 @@ constexpr ReleasedConfig kReleasedConfigs[] = {
 std::filesystem::path released_configs() { return test::source_dir() / "tests/golden/configs"; }
 
 ModelConfig read_released(const std::string& name) {
-  std::ifstream stream(released_configs() / (name + ".json"), std::ios::binary);
-  if (!stream) throw std::runtime_error("there is no " + name + ".json");
   const ScratchFolder folder;
-  folder.write("config.json", {std::istreambuf_iterator<char>(stream), {}});
+  folder.write("config.json", nodewright::read_text(released_configs() / (name + ".json")));
   return read_model_config(folder.path());
 }
 
