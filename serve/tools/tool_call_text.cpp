@@ -49,11 +49,14 @@ std::string ToolCallText::finish() {
     case ToolCallForm::none:
       return {};
     case ToolCallForm::tagged:
-      if (in_call_ && add_call(held_, false)) held_.clear();  // the closing tag is missing
-      if (in_call_ && !held_.empty()) held_.insert(0, kOpen);
+      if (!in_call_) break;
+      if (add_call(held_, false))
+        held_.clear();  // the closing tag is missing
+      else
+        held_.insert(0, kOpen);
       break;
     case ToolCallForm::marked:
-      if (in_call_ && !trimmed_space(held_).empty()) held_.insert(0, kMark);
+      if (in_call_) held_.insert(0, kMark);
       break;
     case ToolCallForm::bare:
       break;
@@ -64,7 +67,7 @@ std::string ToolCallText::finish() {
       finish_listed();
       break;
   }
-  if (count_ > 0 && trimmed_space(held_).empty()) held_.clear();
+  if (after_call_ && trimmed_space(held_).empty()) held_.clear();
   return std::exchange(held_, {});
 }
 
@@ -75,7 +78,8 @@ std::string ToolCallText::take_text_before(std::string_view mark, bool& found) {
   found = open != std::string::npos;
   const size_t end = found ? open : held_.size() - begun_at_end(held_, mark);
   std::string before = held_.substr(0, end);
-  const bool is_space = count_ > 0 && trimmed_space(before).empty();
+  const bool is_space = after_call_ && trimmed_space(before).empty();
+  if (!is_space) after_call_ = false;
   if (!is_space || found) held_.erase(0, found ? end + mark.size() : end);
   return is_space ? std::string() : before;
 }
@@ -194,7 +198,7 @@ bool ToolCallText::add_list(std::string_view json) {
   std::vector<std::pair<std::string, std::string>> found;
   try {
     const RequestJson list = RequestBody::parse(fmt::format(R"({{"calls":{}}})", json)).json()["calls"];
-    if (!list.is_array()) return false;
+    if (!list.is_array() || list.empty()) return false;
     for (const RequestJson& call : list)
       found.emplace_back(call.at("name").get<std::string>(),
                          compact(call.contains("arguments") ? call["arguments"] : call.at("parameters")));
@@ -226,6 +230,7 @@ bool ToolCallText::add_call(std::string_view json, bool known_only) {
 }
 
 void ToolCallText::add(std::string name, std::string arguments) {
+  after_call_ = true;
   if (count_ > 0 && !choice_.parallel) return;
   // Mistral's templates take ids of nine letters and digits alone.
   std::string id = choice_.form == ToolCallForm::marked ? random_id("").substr(0, 9) : random_id("call_");

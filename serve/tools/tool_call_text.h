@@ -63,6 +63,7 @@ class ToolCallText {
   bool is_content_ = false;  // bare: the text began with something else
   std::vector<ToolCall> calls_;
   int64_t count_ = 0;
+  bool after_call_ = false;  // nothing but space has come since the last one
 };
 
 }  // namespace nodewright

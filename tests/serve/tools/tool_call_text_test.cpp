@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,47 @@ TEST(ToolCallTexts, OneCallIsTakenWhereTheRequestWantsNoMore) {
   ToolChoice one = kMarked;
   one.parallel = false;
   EXPECT_EQ(found_in(one, R"([TOOL_CALLS][{"name":"f","arguments":{}},{"name":"g","arguments":{}}])"), "|f {}");
+}
+
+// Whatever a model writes: the same content and calls wherever it is cut, and no letter of a text without calls is
+// lost.
+TEST(ToolCallTexts, RandomTextsGiveTheSameInEveryStep) {
+  const std::vector<std::string> pieces = {"<tool_call>",
+                                           "</tool_call>",
+                                           "[TOOL_CALLS]",
+                                           "[ARGS]",
+                                           "[CALL_ID]",
+                                           "<|python_tag|>",
+                                           "{\"name\":\"f\",\"arguments\":{}}",
+                                           "{\"name\":\"f\",\"parameters\":{\"a\":\"}\"}}",
+                                           "f",
+                                           "{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           "{}",
+                                           "\"",
+                                           "\\",
+                                           ",",
+                                           ";",
+                                           " ",
+                                           "\n",
+                                           "<tool",
+                                           "[TOOL",
+                                           "\xC3\xA9"};
+  std::mt19937 random(11);
+  int64_t found = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (size_t i = random() % 9; i > 0; --i) text += pieces[random() % pieces.size()];
+    for (const ToolChoice* choice : {&kTagged, &kBare, &kMarked}) {
+      found_in(*choice, text);
+      const Split split = split_in_steps(*choice, text, text.size() + 1);
+      EXPECT_TRUE(!split.calls.empty() || split.content == text) << text << "\n" << split.content;
+      found += std::ssize(split.calls);
+    }
+  }
+  EXPECT_GT(found, 100);
 }
 
 TEST(ToolCallForms, ATemplateOrAVocabularyShowsThem) {
