@@ -36,51 +36,54 @@ std::string ToolCallText::push(std::string_view text) {
     case ToolCallForm::tagged:
       return push_tagged();
     case ToolCallForm::bare:
-      return push_bare();
+    case ToolCallForm::listed:
+      return push_objects();
     case ToolCallForm::marked:
       return push_marked();
     default:
-      return {};  // named, listed: the whole text is one
+      return {};  // named: the whole text is one
   }
 }
 
+// What is left of a call that max_tokens cut is text, where it is not behind whole ones.
 std::string ToolCallText::finish() {
+  const bool is_cut = in_call_ || (after_call_ && mark().starts_with(trimmed_space(held_)));
   switch (choice_.form) {
     case ToolCallForm::none:
       return {};
     case ToolCallForm::tagged:
-      if (!in_call_) break;
-      if (add_call(held_, false))
-        held_.clear();  // the closing tag is missing
-      else
-        held_.insert(0, kOpen);
-      break;
     case ToolCallForm::marked:
-      if (in_call_) held_.insert(0, kMark);
+      if (in_call_ && choice_.form == ToolCallForm::tagged && add_call(held_, false))
+        held_.clear();  // the closing tag is missing
+      else if (is_cut && count_ > 0)
+        held_.clear();
+      else if (in_call_)
+        held_.insert(0, mark());
       break;
     case ToolCallForm::bare:
+    case ToolCallForm::listed:
+      if (count_ > 0) held_.clear();
       break;
     case ToolCallForm::named:
       add(choice_.names.front(), std::exchange(held_, {}));
       break;
-    case ToolCallForm::listed:
-      finish_listed();
-      break;
   }
-  if (after_call_ && trimmed_space(held_).empty()) held_.clear();
   return std::exchange(held_, {});
 }
 
+std::string_view ToolCallText::mark() const { return choice_.form == ToolCallForm::marked ? kMark : kOpen; }
+
 // Takes what stands before the mark, or before what may be its beginning, from what is held. Space between calls, and
 // behind the last, is no answer.
-std::string ToolCallText::take_text_before(std::string_view mark, bool& found) {
-  const size_t open = held_.find(mark);
-  found = open != std::string::npos;
-  const size_t end = found ? open : held_.size() - begun_at_end(held_, mark);
+std::string ToolCallText::take_text_before_mark() {
+  const size_t open = held_.find(mark());
+  const bool found = open != std::string::npos;
+  const size_t end = found ? open : held_.size() - begun_at_end(held_, mark());
   std::string before = held_.substr(0, end);
   const bool is_space = after_call_ && trimmed_space(before).empty();
   if (!is_space) after_call_ = false;
-  if (!is_space || found) held_.erase(0, found ? end + mark.size() : end);
+  if (!is_space || found) held_.erase(0, found ? end + mark().size() : end);
+  in_call_ = found;
   return is_space ? std::string() : before;
 }
 
@@ -95,14 +98,16 @@ std::string ToolCallText::push_tagged() {
         content.append(kOpen).append(held_, 0, close + kClose.size());
       held_.erase(0, close + kClose.size());
     }
-    content += take_text_before(kOpen, in_call_);
+    content += take_text_before_mark();
     if (!in_call_) return content;
   }
 }
 
-std::string ToolCallText::push_bare() {
+std::string ToolCallText::push_objects() {
   while (!is_content_) {
-    size_t first = held_.find_first_not_of(count_ > 0 ? " \t\r\n;" : kSpace);
+    size_t first = held_.find_first_not_of(choice_.form == ToolCallForm::listed ? " \t\r\n[,]"
+                                           : count_ > 0                         ? " \t\r\n;"
+                                                                                : kSpace);
     if (first == std::string::npos) return {};
     const std::string_view rest = std::string_view(held_).substr(first);
     if (rest.size() < kPythonTag.size() && kPythonTag.starts_with(rest)) return {};
@@ -113,13 +118,13 @@ std::string ToolCallText::push_bare() {
       break;
     }
     if (!scan_.passes_object(std::string_view(held_).substr(first))) return {};
-    is_content_ = !take_bare_object(first);
+    is_content_ = !take_object(first);
   }
   return std::exchange(held_, {});
 }
 
 // Whether the whole object that begins at `first` is a call; then it is taken.
-bool ToolCallText::take_bare_object(size_t first) {
+bool ToolCallText::take_object(size_t first) {
   const size_t size = std::exchange(scan_, {}).at;
   if (!add_call(std::string_view(held_).substr(first, size), true)) return false;
   held_.erase(0, first + size);
@@ -135,7 +140,7 @@ std::string ToolCallText::push_marked() {
       if (marked == Marked::other) content += kMark;  // what follows it is text
       scan_ = {};
     }
-    content += take_text_before(kMark, in_call_);
+    content += take_text_before_mark();
     if (!in_call_) return content;
   }
 }
@@ -186,11 +191,6 @@ bool ToolCallText::ObjectScan::passes_object(std::string_view text) {
       return ++at, true;
   }
   return false;
-}
-
-// A list that max_tokens has cut is text.
-void ToolCallText::finish_listed() {
-  if (add_list(held_)) held_.clear();
 }
 
 // All of its calls, or none.

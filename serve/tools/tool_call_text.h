@@ -43,14 +43,14 @@ class ToolCallText {
   enum class Marked : uint8_t { taken, unfinished, other };
 
   std::string push_tagged();
-  std::string push_bare();
+  std::string push_objects();
   std::string push_marked();
   Marked take_marked();
   Marked take_marked_list(size_t first);
   Marked take_marked_name(size_t first);
-  std::string take_text_before(std::string_view mark, bool& found);
-  bool take_bare_object(size_t first);
-  void finish_listed();
+  std::string_view mark() const;
+  std::string take_text_before_mark();
+  bool take_object(size_t first);
   bool add_list(std::string_view json);
   bool add_call(std::string_view json, bool known_only);
   void add(std::string name, std::string arguments);
@@ -59,8 +59,8 @@ class ToolCallText {
   std::string held_;
   bool in_call_ = false;     // tagged, marked: behind the mark
   size_t searched_ = 0;      // tagged: bytes of it that hold no </tool_call>
-  ObjectScan scan_;          // bare, marked: of what is held, from its first bracket on
-  bool is_content_ = false;  // bare: the text began with something else
+  ObjectScan scan_;          // bare, listed, marked: of what is held, from its first bracket on
+  bool is_content_ = false;  // bare, listed: the text began with something else
   std::vector<ToolCall> calls_;
   int64_t count_ = 0;
   bool after_call_ = false;  // nothing but space has come since the last one

@@ -87,6 +87,20 @@ TEST(ToolCallTexts, WhatIsNoCallOfMistralStaysText) {
             "[TOOL_CALLS]" + std::string(300, 'x') + "{}");
 }
 
+TEST(ToolCallTexts, WhatIsLeftOfACallBehindWholeOnesIsDropped) {
+  EXPECT_EQ(found_in(kTagged, "<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"na"), "|f {}");
+  EXPECT_EQ(found_in(kTagged, "<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_"), "|f {}");
+  EXPECT_EQ(found_in(kTagged, "<tool_call>{\"name\":\"f\"}</tool_call> and <tool_"), " and <tool_|f {}");
+  EXPECT_EQ(found_in(kBare, R"({"name":"f","parameters":{}}; {"name":)"), "|f {}");
+  EXPECT_EQ(found_in(kMarked, R"([TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[ARGS]{"a)"), "|f {}");
+  ToolChoice listed = kBare;
+  listed.form = ToolCallForm::listed;
+  EXPECT_EQ(found_in(listed, R"([{"name": "f", "arguments": {"a":1}}, {"name": "g", "arguments": {}}])"),
+            R"(|f {"a":1}|g {})");
+  EXPECT_EQ(found_in(listed, R"([{"name": "f", "arguments": {}}, {"name")"), "|f {}");
+  EXPECT_EQ(found_in(listed, R"([{"name": "f", "arg)"), R"([{"name": "f", "arg)");
+}
+
 TEST(ToolCallTexts, IdsAreThoseThatTheTemplatesTake) {
   const Split split = split_in_steps(kMarked, "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]f[ARGS]{}", 5);
   ASSERT_EQ(split.calls.size(), 2u);
