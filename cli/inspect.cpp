@@ -1,4 +1,5 @@
-// nodewright inspect: what a checkpoint is, and what of it would fit on a device. No tensor is read.
+// nodewright inspect: whether a checkpoint runs and what stops it, what it is, and what of it would fit on a device. No
+// tensor is read.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include "bench/spread.h"
 #include "bench/steps/read_bandwidth.h"
 #include "cli/command.h"
+#include "cli/inspect_folder.h"
 #include "cli/options/tuning_choice.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
@@ -14,7 +16,6 @@
 #include "engine/byte_size.h"
 #include "engine/engine.h"
 #include "models/config/model_config.h"
-#include "models/weights/checkpoint.h"
 #include "models/weights/model_summary.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
@@ -69,8 +70,7 @@ ordered_json config_json(const ModelConfig& c) {
           {"dtype", c.dtype}};
 }
 
-ordered_json tokenizer_json(const std::filesystem::path& folder) {
-  const std::optional<TokenizerOutline> outline = outline_tokenizer(folder);
+ordered_json tokenizer_json(const std::optional<TokenizerOutline>& outline) {
   if (!outline) return nullptr;
   return {{"model", outline->model},
           {"normalizer", outline->normalizer},
@@ -123,13 +123,13 @@ ordered_json device_json(const std::string& name, const ModelSummary& summary, c
 
 // ---- Both ------------------------------------------------------------------------------------------------------
 
-ordered_json inspect(const InspectOptions& options) {
-  check_model_folder(options.model);
-  const ModelConfig config = read_model_config(options.model);
-  const Checkpoint checkpoint = Checkpoint::open(options.model);
-  const ModelSummary summary = summarize(checkpoint, config);
-  ordered_json report = {{"model", options.model.string()}};
-  report.update(config_json(config));
+ordered_json obstacles_json(const InspectedFolder& folder) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [part, why] : folder.obstacles) list.push_back({{"part", part}, {"why", why}});
+  return list;
+}
+
+void add_summary(const ModelSummary& summary, const ModelConfig& config, ordered_json& report) {
   report["parameters"] = summary.total.parameters;
   report["tensors"] = summary.total.tensors;
   report["file_bytes"] = summary.total.bytes;
@@ -140,12 +140,21 @@ ordered_json inspect(const InspectOptions& options) {
   report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
   report["window"] = summary.windowed_kv_bytes_per_token > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   report["windowed_kv_bytes_per_token"] = summary.windowed_kv_bytes_per_token;
-  report["tokenizer"] = tokenizer_json(options.model);
-  report["chat_template"] = chat_template_file(options.model);
+}
+
+ordered_json inspect(const InspectOptions& options) {
+  check_model_folder(options.model);
+  const InspectedFolder folder = inspect_folder(options.model);
+  ordered_json report = {
+      {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};
+  if (folder.config) report.update(config_json(*folder.config));
+  if (folder.summary) add_summary(*folder.summary, *folder.config, report);
+  report["tokenizer"] = tokenizer_json(folder.tokenizer);
+  report["chat_template"] = folder.chat_template;
   report["device"] = nullptr;
-  if (options.device == "none") return report;
+  if (options.device == "none" || !folder.summary) return report;
   try {
-    report["device"] = device_json(options.device, summary, config);
+    report["device"] = device_json(options.device, *folder.summary, *folder.config);
   } catch (const Error& error) {
     if (options.device != "auto") throw;
     report["no_device"] = error.what();
@@ -197,16 +206,21 @@ std::string device_text(const ordered_json& r) {
   return text;
 }
 
-std::string text_of(const ordered_json& r) {
+std::string network_text(const ordered_json& r) {
   const auto number = [&](const char* key) { return r[key].dump(); };
-  const std::string chat = r["chat_template"].get<std::string>();
-  std::string text = fmt::format("model         {}\n", r["model"].get<std::string>());
+  std::string text;
   text += fmt::format("architecture  {}: {} layers, hidden {}, intermediate {}, vocabulary {}, context {}{}\n",
                       r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
                       number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
   text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
                       number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
                       r["rope"]["theta"].get<double>());
+  return text;
+}
+
+std::string weights_text(const ordered_json& r) {
+  const auto number = [&](const char* key) { return r[key].dump(); };
+  std::string text;
   text += fmt::format("parameters    {} in {} tensors, {} in the files\n", number("parameters"), number("tensors"),
                       size_text(r["file_bytes"]));
   text += share_lines(r["kinds"], r["parameters"]) + "stored as\n" + share_lines(r["file_dtypes"], r["parameters"]);
@@ -217,9 +231,22 @@ std::string text_of(const ordered_json& r) {
                   r["window"].is_null() ? ""
                                         : fmt::format(", {} of them only of the last {} tokens",
                                                       size_text(r["windowed_kv_bytes_per_token"]), number("window")));
-  text += fmt::format("tokenizer     {}; bos {}, eos {}; chat template {}\n", tokenizer_text(r["tokenizer"]),
-                      r["bos"].is_null() ? "none" : number("bos"), ids_text(r["eos"]),
-                      chat.empty() ? "none" : "in " + chat);
+  return text;
+}
+
+std::string text_of(const ordered_json& r) {
+  const std::string chat = r["chat_template"].get<std::string>();
+  const bool has_config = r.contains("architecture");
+  std::string text = fmt::format("model         {}\nruns          {}\n", r["model"].get<std::string>(),
+                                 r["runs"].get<bool>() ? "yes" : "no");
+  for (const ordered_json& one : r["obstacles"])
+    text += fmt::format("  {:<18} {}\n", one["part"].get<std::string>(), one["why"].get<std::string>());
+  if (has_config) text += network_text(r);
+  if (r.contains("parameters")) text += weights_text(r);
+  text += fmt::format("tokenizer     {}", tokenizer_text(r["tokenizer"]));
+  if (has_config)
+    text += fmt::format("; bos {}, eos {}", r["bos"].is_null() ? "none" : r["bos"].dump(), ids_text(r["eos"]));
+  text += fmt::format("; chat template {}\n", chat.empty() ? "none" : "in " + chat);
   return text + device_text(r);
 }
 
@@ -227,14 +254,15 @@ int inspect_command(const InspectOptions& options) {
   const ordered_json report = inspect(options);
   write_standard_output(options.json ? report.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
                                      : text_of(report));
-  return 0;
+  return report["runs"].get<bool>() ? 0 : 1;
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Say what a checkpoint is and what of it fits on a device");
+  CLI::App* command =
+      app.add_subcommand("inspect", "Say whether a checkpoint runs, what it is and what of it fits on a device");
   command->add_option("-m,--model", options->model, "Hugging Face checkpoint folder")->required();
   command
       ->add_option("--device", options->device,

@@ -11,9 +11,9 @@ namespace nodewright {
 
 class StopStrings {
  public:
-  // The tokenizer must outlive this. `strings`: none of them empty.
-  StopStrings(const Tokenizer& tokenizer, std::vector<std::string> strings)
-      : stream_(tokenizer, true, TextStart::behind_prompt), strings_(std::move(strings)) {}
+  // The tokenizer must outlive this. `strings`: none of them empty. `shown`: as TextStream has it.
+  StopStrings(const Tokenizer& tokenizer, std::vector<std::string> strings, std::vector<TokenId> shown = {})
+      : stream_(tokenizer, true, TextStart::behind_prompt, std::move(shown)), strings_(std::move(strings)) {}
 
   // True when the text now holds a stop string: it ends before the one that is complete first, of those complete at
   // once before the one that began first, and takes no more tokens. `may_stop`: false while the request wants more;

@@ -3,18 +3,22 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
 
-// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids; behind a prompt, with
-// the space that the decoder would take from the first of them.
+// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids, but for `shown`; behind
+// a prompt, with the space that the decoder would take from the first of them.
 // The tokenizer must outlive the stream. Not thread-safe; one stream per sequence.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true, TextStart start = TextStart::new_text)
-      : tokenizer_(&tokenizer), skip_special_(skip_special) {
+  // `shown`: special tokens that are not skipped, because somebody looks for them in the text.
+  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true, TextStart start = TextStart::new_text,
+                      std::vector<TokenId> shown = {})
+      : tokenizer_(&tokenizer), skip_special_(skip_special), shown_(std::move(shown)) {
     if (start == TextStart::behind_prompt) place_ = tokenizer.decoder().middle();
   }
 
@@ -29,6 +33,7 @@ class TextStream {
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
+  std::vector<TokenId> shown_;
   TokenDecoder::Place place_;
 };
 

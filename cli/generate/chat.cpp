@@ -17,6 +17,7 @@
 #include "cli/options/option_pairs.h"
 #include "cli/options/row_sampling_words.h"
 #include "cli/options/sampling_options.h"
+#include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/session.h"
 #include "runtime/error.h"
@@ -44,6 +45,7 @@ struct ChatOptions {
   SamplingOptions sampling;
   ChoiceFlags choice;
   std::optional<std::string> system;
+  std::vector<std::string> template_args;
   int64_t max_tokens = 512;
   bool stats = false;
 };
@@ -164,6 +166,7 @@ int chat(const ChatOptions& options) {
                  .detail = fmt::format("{} is less than 1", options.max_tokens),
                  .fault = Fault::usage});
   cli::check(options.sampling);
+  RequestJson template_args = template_args_of(options.template_args);
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
   const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(options.session.model);
@@ -187,7 +190,8 @@ int chat(const ChatOptions& options) {
                              .max_tokens = options.max_tokens,
                              .eos = eos,
                              .choice = options.choice,
-                             .sampling = options.sampling});
+                             .sampling = options.sampling,
+                             .template_args = std::move(template_args)});
   if (isatty(STDIN_FILENO) != 0)
     fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
                folder_name(options.session.model), session.device().name());
@@ -204,6 +208,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   options->engine.engine.max_batch = 1;
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, a message at a time; /exit ends");
   command->add_option("--system", options->system, "a message of the system before the first line");
+  add_template_args(*command, options->template_args);
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens of an answer")
       ->check(whole_number<uint32_t>)
       ->capture_default_str();

@@ -27,7 +27,7 @@ void Conversation::reset() {
 }
 
 std::vector<TokenId> Conversation::prompt_of(const std::vector<ChatMessage>& messages) const {
-  return encode_prompt(tokenizer_, template_.render(messages));
+  return encode_prompt(tokenizer_, template_.render(messages, options_.template_args));
 }
 
 RequestOutcome Conversation::answer(const std::string& message, const Sampling& sampling,

@@ -21,6 +21,7 @@ struct ConversationOptions {
   std::vector<int32_t> eos;
   const ChoiceFlags& choice;
   const SamplingOptions& sampling;  // what the choice takes of it
+  RequestJson template_args = {};   // variables of the template; null: none
 };
 
 class Conversation {

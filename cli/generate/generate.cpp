@@ -20,6 +20,7 @@
 #include "cli/options/option_pairs.h"
 #include "cli/options/row_sampling_words.h"
 #include "cli/options/sampling_options.h"
+#include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
@@ -38,6 +39,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   ChoiceFlags choice;
   std::optional<std::string> prompt, prompt_ids, system;
+  std::vector<std::string> template_args;
   std::filesystem::path prompt_file;
   int64_t max_tokens = 128;
   bool chat = false, ignore_eos = false, stats = false;
@@ -60,6 +62,8 @@ void check(const GenerateOptions& options) {
   if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
   if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
   if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
+  if (!options.template_args.empty() && !options.chat) refuse_prompt("--template-arg", "it needs --chat");
+  template_args_of(options.template_args);
   cli::check(options.sampling);
   check_steps(options.session);
 }
@@ -90,7 +94,9 @@ std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptio
   std::vector<ChatMessage> messages;
   if (options.system) messages.push_back({"system", *options.system});
   messages.push_back({"user", text});
-  return encode_prompt(tokenizer, ChatTemplate::from_folder(options.session.model).render(messages));
+  return encode_prompt(
+      tokenizer,
+      ChatTemplate::from_folder(options.session.model).render(messages, template_args_of(options.template_args)));
 }
 
 // Prints tokens as text where there is a tokenizer, else as ids separated by commas; the prompt not before the first
@@ -197,6 +203,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_flag("--chat", options->chat,
                     "the prompt is a message; print the answer (the checkpoint's chat template)");
   command->add_option("--system", options->system, "with --chat: a message of the system before it");
+  add_template_args(*command, options->template_args);
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
   command->add_flag("--stats", options->stats, "print times, sizes and why it ended to stderr");
   add_sampling_options(*command, options->sampling);

@@ -26,6 +26,9 @@ LineOutput output_of(const RequestLine& line, size_t k) {
   output.stream = line.stream;
   output.prompt_tokens = std::ssize(line.spec.prompt);
   if (k < line.outputs.size()) output.choice = line.outputs[k].choice;
+  if (!line.answer.is_plain()) output.parts.emplace(line.answer);
+  output.shown = line.answer.shown;
+  output.names_one = line.answer.tools.names_one;
   return output;
 }
 
@@ -38,7 +41,7 @@ RequestJson ResultLines::head_of(const LineOutput& output) const {
 void ResultLines::stream(LineOutput& output, const std::vector<int32_t>& tokens) {
   std::string text;
   if (tokenizer_ && !output.choice.stops) {
-    if (!output.text) output.text.emplace(*tokenizer_, true, TextStart::behind_prompt);
+    if (!output.text) output.text.emplace(*tokenizer_, true, TextStart::behind_prompt, output.shown);
     for (const int32_t token : tokens) text += output.text->push(token);
   }
   output.unsent.insert(output.unsent.end(), tokens.begin(), tokens.end());
@@ -51,9 +54,12 @@ void ResultLines::print_delta(LineOutput& output, std::string text, bool last) {
     text = output.choice.stops->text().substr(output.streamed);
     output.streamed += text.size();
   }
-  if (text.empty() && (output.unsent.empty() || (tokenizer_ && !last))) return;
+  const AnswerPart part = new_part(output, text, last);
+  const bool is_silent = part.content.empty() && part.reasoning.empty();
+  if (is_silent && (output.unsent.empty() || (tokenizer_ && !last))) return;
   RequestJson line = head_of(output);
-  if (tokenizer_) line["delta"] = text;
+  if (tokenizer_) line["delta"] = part.content;
+  if (!part.reasoning.empty()) line["reasoning_delta"] = part.reasoning;
   line["token_ids"] = std::exchange(output.unsent, {});
   print(line);
 }
@@ -70,9 +76,14 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
     if (end.reason == EndReason::stop_string) result["stop_reason"] = output.choice.stops->matched();
   }
   if (output.stream) print_delta(output, output.text ? output.text->flush() : "", true);
-  if (tokenizer_)
-    result["text"] = output.choice.stops ? output.choice.stops->text()
-                                         : tokenizer_->decode(text_ids, true, TextStart::behind_prompt);
+  std::string_view reason = finish_word(end.reason, "cancelled", "failed");
+  if (tokenizer_) {
+    std::string text = output.choice.stops ? output.choice.stops->text() : text_of(output, text_ids);
+    if (output.parts)
+      reason = add_parts(output, text, reason, result);
+    else
+      result["text"] = std::move(text);
+  }
   std::string fields;
   if (output.choice.options.logprobs >= 0) fields += R"(,"logprobs":)" + logprobs_text(output.logprobs);
   if (output.choice.options.prompt_logprobs >= 0)
@@ -80,7 +91,42 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   std::string message = end.message;
   if (output.hidden_tokens > 0) result["hidden"] = written_hidden(output, message);
   result["usage"] = usage_json(output, end);
-  print_result(output, finish_word(end.reason, "cancelled", "failed"), std::move(result), message, fields);
+  print_result(output, reason, std::move(result), message, fields);
+}
+
+// What `text`, which is new, adds to the answer.
+AnswerPart ResultLines::new_part(LineOutput& output, const std::string& text, bool last) {
+  if (!output.parts) return {.reasoning = {}, .content = text};
+  AnswerPart part = output.parts->push(text);
+  if (last) {
+    const AnswerPart rest = output.parts->finish();
+    part.reasoning += rest.reasoning;
+    part.content += rest.content;
+  }
+  output.said.reasoning += part.reasoning;
+  output.said.content += part.content;
+  return part;
+}
+
+std::string_view ResultLines::add_parts(LineOutput& output, const std::string& text, std::string_view reason,
+                                        RequestJson& result) {
+  if (!output.stream) new_part(output, text, true);  // a stream has told all of it
+  result["text"] = output.said.content;
+  if (!output.said.reasoning.empty()) result["reasoning_content"] = output.said.reasoning;
+  RequestJson calls = RequestJson::array();
+  for (const ToolCall& call : output.parts->take_calls())
+    calls.push_back(
+        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  if (calls.empty()) return reason;
+  result["tool_calls"] = std::move(calls);
+  return reason == "stop" && !output.names_one ? "tool_calls" : reason;
+}
+
+std::string ResultLines::text_of(const LineOutput& output, const std::vector<int32_t>& ids) const {
+  TextStream stream(*tokenizer_, true, TextStart::behind_prompt, output.shown);
+  std::string text;
+  for (const int32_t id : ids) text += stream.push(id);
+  return text + stream.flush();
 }
 
 void ResultLines::refuse(const LineOutput& output, const std::string& message) {
@@ -99,7 +145,7 @@ void ResultLines::print_result(const LineOutput& output, std::string_view reason
   line["finish_reason"] = reason;
   line.update(result);
   if (!message.empty()) line["message"] = message;
-  const bool served = line["finish_reason"] == "stop" || line["finish_reason"] == "length";
+  const bool served = reason == "stop" || reason == "length" || reason == "tool_calls";
   if (!served && first_unserved_.empty())
     first_unserved_ = fmt::format("line {} was {}{}{}", output.line, reason, message.empty() ? "" : ": ", message);
   ++counts_[std::string(reason)];

@@ -15,6 +15,7 @@
 #include "engine/schedule/pipeline.h"
 #include "runtime/error.h"
 #include "serve/fields/choice_fields.h"
+#include "serve/tools/answer_parts.h"
 #include "text/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -28,9 +29,13 @@ struct LineOutput {
   bool stream = false;
   RequestChoice choice;
   int64_t prompt_tokens = 0;
-  std::vector<int32_t> unsent;     // tokens of a stream whose text is not complete yet
-  std::optional<TextStream> text;  // of a stream without stop strings
-  size_t streamed = 0;             // bytes of the text of one with stop strings
+  std::vector<int32_t> unsent;       // tokens of a stream whose text is not complete yet
+  std::optional<TextStream> text;    // of a stream without stop strings
+  size_t streamed = 0;               // bytes of the text of one with stop strings
+  std::optional<AnswerParts> parts;  // of a conversation whose answer is taken apart
+  std::vector<int32_t> shown;        // special tokens that are text for it
+  AnswerPart said;                   // what was found of these parts
+  bool names_one = false;            // the request names the function that is called
   std::vector<TokenLogprobs> logprobs, prompt_logprobs;
   std::vector<float> hidden;  // [hidden_tokens, hidden]
   int64_t hidden_tokens = 0;
@@ -66,6 +71,11 @@ class ResultLines {
  private:
   RequestJson head_of(const LineOutput& output) const;
   void print_delta(LineOutput& output, std::string text, bool last = false);
+  static AnswerPart new_part(LineOutput& output, const std::string& text, bool last);
+  // The parts of an answer that is taken apart; the finish reason.
+  static std::string_view add_parts(LineOutput& output, const std::string& text, std::string_view reason,
+                                    RequestJson& result);
+  std::string text_of(const LineOutput& output, const std::vector<int32_t>& ids) const;
   // `fields`: more of the line, as JSON: `,"name":value` each.
   void print(const RequestJson& line, const std::string& fields = {});
   void print_result(const LineOutput& output, std::string_view reason, RequestJson result, const std::string& message,

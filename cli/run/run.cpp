@@ -10,9 +10,11 @@
 
 #include "cli/command.h"
 #include "cli/interruption.h"
+#include "cli/options/answer_parsers.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
 #include "cli/options/sampling_options.h"
+#include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/run/line_source.h"
 #include "cli/run/request_lines.h"
@@ -44,6 +46,8 @@ struct RunOptions {
   bool stats = false;
   std::optional<double> rate;  // requests a second
   std::filesystem::path hidden_dir;
+  std::vector<std::string> template_args;
+  ParserNames parsers;
 };
 
 // Lines of a file, all of them: they say what the engine must have. Of a pipe, those that come at once.
@@ -86,6 +90,7 @@ void make_folder(const char* option, const std::filesystem::path& folder) {
 
 void check(const RunOptions& options) {
   cli::check(options.sampling);
+  template_args_of(options.template_args);
   if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
     throw Error({.doing = "use",
                  .object = "--rate",
@@ -127,7 +132,11 @@ int run_requests(const RunOptions& options) {
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
   tell_ignored(config.generation);
-  const RequestDefaults of_lines{options.session.model, options.sampling, options.max_tokens};
+  const RequestDefaults of_lines{.model = options.session.model,
+                                 .sampling = options.sampling,
+                                 .max_tokens = options.max_tokens,
+                                 .template_args = template_args_of(options.template_args),
+                                 .parsers = answer_parsers_of(options.parsers)};
   LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
   make_folder("--hidden-dir", options.hidden_dir);
 
@@ -159,6 +168,8 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
+  add_template_args(*command, options->template_args);
+  add_answer_parsers(*command, options->parsers);
   add_sampling_options(*command, options->sampling);
   command->add_option("--max-batch,--max-num-seqs", options->engine.engine.max_batch, "requests served at once")
       ->check(whole_number<int, 1>)

@@ -11,9 +11,11 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/options/answer_parsers.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
 #include "cli/options/sampling_options.h"
+#include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
@@ -47,6 +49,8 @@ struct ServeOptions {
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
   bool plan_times = false;
+  std::vector<std::string> template_args;
+  ParserNames parsers;
 };
 
 void print_access(const AccessLine& line) {
@@ -69,6 +73,7 @@ std::string address_of(const HttpOptions& http, uint16_t port) {
 
 void check(ServeOptions& options) {
   cli::check(options.sampling);
+  template_args_of(options.template_args);
   check_model_folder(options.session.model);
   if (!options.api_key.empty())
     options.server.api_keys.push_back(options.api_key);
@@ -94,7 +99,10 @@ ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                 .tokenizer = tokenizer,
                 .folder = options.session.model,
                 .names = options.names,
-                .defaults = {.model = options.session.model, .sampling = options.sampling},
+                .defaults = {.model = options.session.model,
+                             .sampling = options.sampling,
+                             .template_args = template_args_of(options.template_args),
+                             .parsers = answer_parsers_of(options.parsers)},
                 .created = static_cast<int64_t>(std::time(nullptr))});
 }
 
@@ -218,6 +226,8 @@ void add_serve(CLI::App& app, Action& chosen) {
           fmt::format("tokens of the longest sequence (default: the model's, at most {}, on the CPU driver {})",
                       kContext, kContextOnCpu));
   add_server_options(*command, *options);
+  add_template_args(*command, options->template_args);
+  add_answer_parsers(*command, options->parsers);
   add_sampling_options(*command, options->sampling);
   command
       ->add_option("--max-batch,--max-num-seqs", options->max_batch,

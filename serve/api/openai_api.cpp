@@ -45,7 +45,7 @@ std::unique_ptr<ApiCall> OpenAiApi::completions(std::string_view body, std::stri
 
 std::unique_ptr<ApiCall> OpenAiApi::chat(std::string_view body, std::string_view request_id) {
   ParsedCall call = parsed_chat(body, request_id);
-  return std::make_unique<ChatCall>(std::move(call.parts), model_, call.tools);
+  return std::make_unique<ChatCall>(std::move(call.parts), model_, call.answer);
 }
 
 OpenAiApi::ParsedCall OpenAiApi::parsed_completions(std::string_view text, std::string_view request_id) {
@@ -56,27 +56,41 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_completions(std::string_view text, std::
   const RequestJson line = choice_line(body, options, model_);
   call.parts.prompts = completion_prompts(body, options, model_);
   for (CallPrompt& prompt : call.parts.prompts) fill_text(model_, options, body.has("truncate_prompt_tokens"), prompt);
-  add_submissions(body, line, "prompt", call.parts);
+  add_submissions(body, line, "prompt", call.answer, call.parts);
   return call;
 }
 
 OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_view request_id) {
   const RequestBody body = RequestBody::parse(text);
   check_model(model_, body);
-  ParsedCall call{parts_of(body, call_options(body, Endpoint::chat, model_), "chatcmpl-", request_id),
-                  tool_choice_of(body, chat_prompts_.source())};
-  RequestJson line = choice_line(body, call.parts.options, model_);
-  if (const std::optional<TextStructure>& structure = call.tools.structure) {
-    if (line.contains("regex") || line.contains("grammar") || !call.parts.options.allowed.empty())
-      throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one",
-                        "tool_choice");
-    line[structure->field()] = structure->text;
-  }
-  CallPrompt prompt{.tokens = chat_prompts_.tokens_of(body)};
+  ParsedCall call{parts_of(body, call_options(body, Endpoint::chat, model_), "chatcmpl-", request_id), {}};
+  ToolChoice tools = tool_choice(body);
+  const RequestJson line = choice_line(body, call.parts.options, model_);
+  const bool is_structured = line.contains("regex") || line.contains("grammar");
+  if (tools.structure && (is_structured || !call.parts.options.allowed.empty()))
+    throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one", "tool_choice");
+  auto [tokens, prompt_text] = chat_prompts_.tokens_of(body);
+  call.answer = chat_form(std::move(tools), is_structured ? ReasoningParser::none : model_.defaults.parsers.reasoning,
+                          text, model_.tokenizer);
+  call.parts.options.shown = call.answer.shown;
+  CallPrompt prompt{.tokens = std::move(tokens)};
   truncate(body, call.parts.options, model_, prompt.tokens);
   call.parts.prompts.push_back(std::move(prompt));
-  add_submissions(body, line, "messages", call.parts);
+  add_submissions(body, line, "messages", call.answer, call.parts);
   return call;
+}
+
+ToolChoice OpenAiApi::tool_choice(const RequestBody& body) const {
+  ToolChoice choice;
+  const ToolFields fields{.tools = body.array("tools"),
+                          .choice = body.find("tool_choice"),
+                          .parallel = body.flag("parallel_tool_calls", true)};
+  refusing(body, "", [&] {
+    choice = tool_choice_of(fields, {.template_source = chat_prompts_.source(),
+                                     .tokenizer = model_.tokenizer,
+                                     .parser = model_.defaults.parsers.tool_calls});
+  });
+  return choice;
 }
 
 CallParts OpenAiApi::parts_of(const RequestBody& body, CallOptions options, const char* prefix,
@@ -95,7 +109,7 @@ CallParts OpenAiApi::parts_of(const RequestBody& body, CallOptions options, cons
 }
 
 void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
-                                CallParts& parts) {
+                                const ChatForm& answer, CallParts& parts) {
   const int64_t outputs = std::ssize(parts.prompts) * parts.options.n;
   if (outputs > kMostOutputsOfCall)
     throw bad_request(fmt::format("n is {}, and {} has {} prompts: {} outputs, and a call has at most {}",
@@ -104,15 +118,16 @@ void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line
   for (const CallPrompt& prompt : parts.prompts) {
     const int64_t most = most_outputs(parts.options, model_, std::ssize(prompt.tokens), field);
     const int first = static_cast<int>(std::ssize(parts.submissions) * parts.options.n);
-    parts.submissions.push_back({.asked = asked(body, line, parts.options, prompt, most), .first_index = first});
+    parts.submissions.push_back(
+        {.asked = asked(body, line, parts.options, prompt, answer, most), .first_index = first});
   }
 }
 
 // What the engine would refuse is refused here, by the name of the field.
 AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, const CallOptions& options,
-                              const CallPrompt& prompt, int64_t most) {
+                              const CallPrompt& prompt, const ChatForm& answer, int64_t most) {
   AskedRequest asked;
-  refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens); });
+  refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens, answer); });
   asked.stream = options.stream;
   asked.spec.max_tokens = most;
   for (AskedOutput& output : asked.outputs) {

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "serve/api/answer/api_call.h"
-#include "serve/api/answer/tool_calls.h"
 #include "serve/api/asked/chat_prompts.h"
 #include "serve/api/asked/request_body.h"
 #include "serve/api/served_model.h"
 #include "serve/fields/request_reader.h"
+#include "serve/tools/answer_parts.h"
 
 namespace nodewright {
 
@@ -52,16 +52,18 @@ class OpenAiApi {
  private:
   struct ParsedCall {
     CallParts parts;
-    ToolChoice tools;
+    ChatForm answer;
   };
 
   ParsedCall parsed_completions(std::string_view text, std::string_view request_id);
   ParsedCall parsed_chat(std::string_view text, std::string_view request_id);
   CallParts parts_of(const RequestBody& body, CallOptions options, const char* prefix,
                      std::string_view request_id) const;
-  void add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field, CallParts& parts);
+  ToolChoice tool_choice(const RequestBody& body) const;
+  void add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
+                       const ChatForm& answer, CallParts& parts);
   AskedRequest asked(const RequestBody& body, const RequestJson& line, const CallOptions& options,
-                     const CallPrompt& prompt, int64_t most);
+                     const CallPrompt& prompt, const ChatForm& answer, int64_t most);
 
   ServedModel model_;
   RequestReader reader_;

@@ -52,9 +52,13 @@ std::vector<std::string> stop_strings(const RequestJson& value) {
 }  // namespace
 
 RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<int32_t>& eos,
-                                 const SamplingOptions& sampling) {
+                                 const SamplingOptions& sampling, const ChatForm& answer) {
   RequestChoice choice;
-  if (const std::optional<TextStructure> structure = structure_of_line(line))
+  std::optional<TextStructure> structure = structure_of_line(line);
+  if (structure && answer.tools.structure)
+    throw std::invalid_argument("tool_choice asks for a structure, and so does another field; one answer has one");
+  if (!structure) structure = answer.tools.structure;
+  if (structure)
     choice.options = structure->kind == TextStructure::Kind::rules ? constrained_to(context_free(structure->text), eos)
                                                                    : constrained_to(grammar(structure->text), eos);
   ChoiceOptions& options = choice.options;
@@ -77,7 +81,7 @@ RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<in
   integer("logprobs", kMostLogprobs, options.logprobs);
   integer("prompt_logprobs", kMostLogprobs, options.prompt_logprobs);
   if (const RequestJson* stop = line.find("stop")) {
-    choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), stop_strings(*stop));
+    choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), stop_strings(*stop), answer.shown);
     options.ends = [stops = choice.stops, inner = options.ends, least = options.min_tokens,
                     seen = int64_t{0}](int32_t token) mutable -> std::optional<EndReason> {
       const std::optional<EndReason> end = inner ? inner(token) : std::nullopt;

@@ -14,6 +14,7 @@
 #include "engine/sampling/sampling_options.h"
 #include "models/config/model_config.h"
 #include "serve/fields/request_fields.h"
+#include "serve/tools/answer_parts.h"
 #include "text/stop_strings.h"
 
 namespace nodewright {
@@ -30,8 +31,10 @@ class ChoiceReader {
       : config_(config), tokenizer_(tokenizer) {}
 
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
-  // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint.
-  RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling);
+  // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint. `answer`: of a
+  // conversation: what its tools force, and special tokens that its text shows.
+  RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
+                     const ChatForm& answer = {});
 
  private:
   std::shared_ptr<const GrammarVocabulary> vocabulary();

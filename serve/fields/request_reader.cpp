@@ -10,6 +10,7 @@
 
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
+#include "serve/tools/opened_arguments.h"
 
 namespace nodewright {
 namespace {
@@ -40,6 +41,13 @@ std::string message_text(const RequestJson& content) {
   return text;
 }
 
+// In OpenAI's form. Others are the template's to read.
+bool are_calls_of_functions(const RequestJson& calls) {
+  return calls.is_array() && std::ranges::all_of(calls, [](const RequestJson& call) {
+           return call.is_object() && call.contains("function") && call["function"].is_object();
+         });
+}
+
 RequestJson checked_messages(const RequestJson& messages) {
   if (!messages.is_array() || messages.empty())
     throw std::invalid_argument(fmt::format("messages is {}, expected a list of messages", shown(messages)));
@@ -48,7 +56,9 @@ RequestJson checked_messages(const RequestJson& messages) {
     if (!message.is_object())
       throw std::invalid_argument(fmt::format("messages holds {}, expected objects", shown(message)));
     string_of(message.value("role", RequestJson()), "the role of a message");
-    const bool calls_tools = message.contains("tool_calls") && message.value("content", RequestJson()).is_null();
+    const bool has_calls = !message.value("tool_calls", RequestJson()).is_null();
+    if (has_calls && are_calls_of_functions(message["tool_calls"])) open_arguments(message["tool_calls"]);
+    const bool calls_tools = has_calls && message.value("content", RequestJson()).is_null();
     if (!calls_tools) message["content"] = message_text(message.value("content", RequestJson()));
   }
   return checked;
@@ -65,10 +75,13 @@ RequestReader::RequestReader(RequestDefaults defaults, const ModelConfig& config
       choices_(config, tokenizer) {}
 
 AskedRequest RequestReader::read(const RequestFields& fields, int64_t number) {
-  return read(fields, number, prompt_of(fields));
+  ChatForm answer;
+  std::vector<int32_t> prompt = prompt_of(fields, answer);
+  return read(fields, number, std::move(prompt), std::move(answer));
 }
 
-AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt) {
+AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt,
+                                 ChatForm answer) {
   AskedRequest asked;
   RequestSpec& spec = asked.spec;
   if (const RequestJson* stream = fields.find("stream")) asked.stream = flag_of(*stream, "stream");
@@ -88,19 +101,20 @@ AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, st
   const SamplingOptions words = sampling_of_request(fields, number);
   const Sampling sampling = sampling_of(words, config_.generation);
   for (int64_t k = 0; k < outputs; ++k) {
-    AskedOutput& output = asked.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words)});
+    AskedOutput& output = asked.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words, answer)});
     if (k > 0) output.sampling.seed = derived_seed(*sampling.seed, static_cast<uint64_t>(k));
   }
   asked.says_n = n != nullptr;
+  asked.answer = std::move(answer);
   return asked;
 }
 
-std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields) {
+std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields, ChatForm& answer) {
   const RequestJson *prompt = fields.find("prompt"), *ids = fields.find("prompt_token_ids");
   const RequestJson* messages = fields.find("messages");
   if ((prompt != nullptr) + (ids != nullptr) + (messages != nullptr) != 1)
     throw std::invalid_argument("it needs one of prompt, messages and prompt_token_ids");
-  for (const char* name : {"tools", "chat_template_kwargs"})
+  for (const char* name : {"tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs"})
     if (fields.has(name) && messages == nullptr)
       throw std::invalid_argument(fmt::format("it has {}, which needs messages", name));
   std::vector<int32_t> tokens;
@@ -113,22 +127,36 @@ std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields) {
     if (!tokenizer_)
       throw std::invalid_argument(
           fmt::format("{} is text, and the model has no tokenizer.json", messages != nullptr ? "messages" : "prompt"));
-    tokens = messages != nullptr ? chat_prompt(fields)
+    tokens = messages != nullptr ? chat_prompt(fields, answer)
                                  : tokenizer_->encode(prompt->get<std::string>(), {.add_special_tokens = true});
   }
   if (tokens.empty()) throw std::invalid_argument("the prompt has no tokens");
   return tokens;
 }
 
-std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields) {
-  RequestJson variables{{"messages", checked_messages(*fields.find("messages"))}, {"add_generation_prompt", true}};
-  if (const RequestJson* tools = fields.find("tools")) variables["tools"] = *tools;
+std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields, ChatForm& answer) {
+  RequestJson variables = defaults_.template_args;
+  variables["messages"] = checked_messages(*fields.find("messages"));
+  variables["add_generation_prompt"] = true;
+  const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
+  if (tools != nullptr) variables["tools"] = *tools;
   if (const RequestJson* more = fields.find("chat_template_kwargs")) {
     if (!more->is_object())
       throw std::invalid_argument(fmt::format("chat_template_kwargs is {}, expected an object", shown(*more)));
     variables.update(*more);
   }
-  return encode_prompt(*tokenizer_, chat_template().render(variables, std::time(nullptr)));
+  const ChatTemplate& made = chat_template();
+  const ToolFields of_tools{.tools = tools,
+                            .choice = fields.find("tool_choice"),
+                            .parallel = parallel == nullptr || flag_of(*parallel, "parallel_tool_calls"),
+                            .only_if_known = true};
+  ToolChoice choice = tool_choice_of(
+      of_tools, {.template_source = made.source(), .tokenizer = tokenizer_, .parser = defaults_.parsers.tool_calls});
+  const ChatPrompt prompt = made.render(variables, std::time(nullptr));
+  const bool is_structured = fields.has("regex") || fields.has("json_schema") || fields.has("grammar");
+  answer = chat_form(std::move(choice), is_structured ? ReasoningParser::none : defaults_.parsers.reasoning,
+                     prompt.text, tokenizer_);
+  return encode_prompt(*tokenizer_, prompt);
 }
 
 const ChatTemplate& RequestReader::chat_template() {

@@ -16,6 +16,7 @@
 #include "serve/fields/choice_fields.h"
 #include "serve/fields/json_fields.h"
 #include "serve/fields/request_fields.h"
+#include "serve/tools/answer_parts.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -26,6 +27,8 @@ struct RequestDefaults {
   std::filesystem::path model;  // its chat template
   SamplingOptions sampling;
   int64_t max_tokens = 128;
+  RequestJson template_args = RequestJson::object();  // variables of the chat template
+  AnswerParsers parsers;
 };
 
 // One of the n outputs of a request.
@@ -39,6 +42,7 @@ struct AskedRequest {
   std::vector<AskedOutput> outputs;
   bool says_n = false;  // its results have an index
   bool stream = false;
+  ChatForm answer;  // of a conversation
 };
 
 // Thread-safe.
@@ -50,15 +54,14 @@ class RequestReader {
   // `number`: of the request; requests of different numbers that have no seed never draw the same numbers. Throws
   // std::invalid_argument or Error naming the field that cannot be.
   AskedRequest read(const RequestFields& fields, int64_t number);
-  // The same but for its prompt, which is given.
-  AskedRequest read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt);
-
-  // The tokens of "prompt", "prompt_token_ids" or "messages", of which there must be one. Throws as read() does.
-  std::vector<int32_t> prompt_of(const RequestFields& fields);
-  // The tokens of "messages" by the checkpoint's template.
-  std::vector<int32_t> chat_prompt(const RequestFields& fields);
+  // The same but for its prompt, which is given, and what is looked for in its answers.
+  AskedRequest read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt, ChatForm answer = {});
 
  private:
+  // The tokens of "prompt", "prompt_token_ids" or "messages", of which there must be one. Throws as read() does.
+  std::vector<int32_t> prompt_of(const RequestFields& fields, ChatForm& answer);
+  // The tokens of "messages" by the checkpoint's template.
+  std::vector<int32_t> chat_prompt(const RequestFields& fields, ChatForm& answer);
   SamplingOptions sampling_of_request(const RequestFields& fields, int64_t number) const;
   const ChatTemplate& chat_template();
 

@@ -19,10 +19,11 @@ function element(tag, properties = {}, ...children) {
 function add_turn(role, text) {
   const turn = { role, text, shown: text.length, frame: 0 };
   turn.body = element("div", { className: "text", textContent: text });
+  turn.thoughts = element("div", { className: "thoughts" });
   turn.note = element("p", { className: "note" });
   turn.tools = element("div", { className: "tools" });
-  turn.element = element("article", { className: `turn ${role}` }, element("h3", { textContent: role }), turn.body,
-                         element("div", { className: "below" }, turn.note, turn.tools));
+  turn.element = element("article", { className: `turn ${role}` }, element("h3", { textContent: role }), turn.thoughts,
+                         turn.body, element("div", { className: "below" }, turn.note, turn.tools));
   by_id("turns").append(turn.element);
   turns.push(turn);
   return turn;
@@ -116,14 +117,16 @@ async function fill(turn) {
       if (chunk.usage) usage = chunk.usage;
       const choice = chunk.choices?.[0];
       if (!choice) continue;
-      const text = choice.delta ? choice.delta.content : choice.text;
+      const text = choice.delta ? choice.delta.content : choice.text, thought = choice.delta?.reasoning_content;
       if (choice.delta?.tool_calls) add_text(turn, JSON.stringify(choice.delta.tool_calls, null, 2));
       if (choice.finish_reason) end = end_words[choice.finish_reason] ?? choice.finish_reason;
-      if (typeof text !== "string" || choice.delta?.role && text === "") continue;
+      const says = typeof text === "string" && !(choice.delta?.role && text === "");
+      if (!says && !thought) continue;
       clock.last = performance.now();
       clock.first ||= clock.last;
       ++tokens;
-      add_text(turn, text);
+      if (thought) follow(() => turn.thoughts.append(thought));  // not told again, and a text node
+      if (says) add_text(turn, text);
     }
   } catch (error) {
     if (error.name === "AbortError") {

@@ -220,7 +220,7 @@ class Checkpoints(CommandTest):
                 self.assert_refused(RUN_TIME, [name, "Git LFS pointer", "git lfs pull"], *words,
                                     stdin=b'{"prompt": "a"}\n')
         self.assertIn("Git LFS pointer", run("inspect", "--model", os.path.join(self.folder, WEIGHTS), "--device", "none")
-                      .stderr.decode())
+                      .stdout.decode())
 
     def test_a_gguf_file_and_a_folder_of_one_are_named_in_every_command(self):
         folder = os.path.join(self.folder, "gguf")

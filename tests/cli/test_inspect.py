@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model
+from command import DEMO, DEVICE, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, run
 from hostile_checkpoints import HOSTILE, SINGLE, copy_model, read_bytes, set_config, split_safetensors, write_bytes
 
 MODELS = [DEMO] + [golden_model(name) for name in ("odd_sizes", "one_kv_head", "unaligned")]
@@ -193,6 +193,20 @@ class Inspect(CommandTest):
         self.assertAlmostEqual(1, step["filled_step_ms"] * 1e-3 * report["device"]["read_bytes_per_s"] / moved, places=6)
         self.assertIsNone(self.inspect(DEMO, "--device", "none")["window"])
 
+    def assert_stopped(self, named, folder):
+        """Exit code 1, nothing on stderr, and a report that holds each of `named` in the lines of what stops it."""
+        done = run("inspect", "--model", folder, "--device", "none")
+        self.assertEqual((1, b""), (done.returncode, done.stderr))
+        text = done.stdout.decode()
+        self.assertNotIn("\x1b", text)
+        lines = re.search(r"^model .+\nruns          no\n((?:  .+\n)+)", text)
+        for name in named:
+            self.assertIn(name, lines.group(1))
+        report = json.loads(run("inspect", "--model", folder, "--device", "none", "--json").stdout)
+        self.assertFalse(report["runs"])
+        self.assertEqual(lines.group(1).count("\n"), len(report["obstacles"]))
+        return {one["part"]: one["why"] for one in report["obstacles"]}
+
     def test_hostile_checkpoints_are_refused_as_loading_refuses_them(self):
         with tempfile.TemporaryDirectory() as holder:
             for name, model, change, named in HOSTILE:
@@ -201,18 +215,34 @@ class Inspect(CommandTest):
                 with self.subTest(name):
                     folder = copy_model(model, os.path.join(holder, name))
                     change(folder)
-                    self.assert_refused(RUN_TIME, named, "inspect", "--model", folder, "--device", "none")
+                    self.assert_stopped(named, folder)
+
+    def test_each_part_that_stops_a_checkpoint_is_named(self):
+        with tempfile.TemporaryDirectory() as holder:
+            folder = copy_model(SINGLE, os.path.join(holder, "model"))
+            self.assertEqual((True, []), (self.inspect(folder, "--device", "none")["runs"],
+                                          self.inspect(folder, "--device", "none")["obstacles"]))
+            self.assertIn("runs          yes\n", self.succeed("inspect", "--model", folder, "--device", "none"))
+            write_bytes(folder, "generation_config.json", b'{"top_p": 7}')
+            self.assertEqual(["generation_config"], list(self.assert_stopped(["top_p"], folder)))
+            set_config(architectures=["Mamba2ForCausalLM"])(folder)
+            os.remove(os.path.join(folder, "model.safetensors"))
+            write_bytes(folder, "tokenizer.json", b'{"model": {"type": "Mystery"}}')
+            write_bytes(folder, "chat_template.jinja", b"{% include 'x' %}")
+            named = ["Mamba2ForCausalLM", "top_p", "model.safetensors", "Mystery", "{% include %}"]
+            self.assertEqual(["config", "generation_config", "weights", "tokenizer", "chat_template"],
+                             list(self.assert_stopped(named, folder)))
 
     def test_hostile_tokenizers_are_refused_and_reach_no_terminal(self):
         with tempfile.TemporaryDirectory() as holder:
             folder = copy_model(SINGLE, os.path.join(holder, "model"))
             for content in (b"", b"[]", b"{}", b"{", b'{"model": 3}', b'{"model": {}, "model": {}}', b"[" * 100000):
                 write_bytes(folder, "tokenizer.json", content)
-                self.assert_refused(RUN_TIME, ["tokenizer.json"], "inspect", "--model", folder, "--device", "none")
+                self.assertEqual(["tokenizer"], list(self.assert_stopped(["tokenizer.json"], folder)))
             write_bytes(folder, "tokenizer.json", b'{"model": {"type": "\\u001b[2J"}, "normalizer": 7}')
-            self.assertNotIn("\x1b", self.succeed("inspect", "--model", folder, "--device", "none"))
+            self.assert_stopped(["tokenizer.json"], folder)
             set_config(architectures=["\x1b[2J"])(folder)
-            self.assertNotIn("\x1b", self.assert_refused(RUN_TIME, ["architecture"], "inspect", "--model", folder))
+            self.assert_stopped(["architecture"], folder)
 
 
 if __name__ == "__main__":

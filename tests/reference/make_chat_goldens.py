@@ -190,6 +190,48 @@ a¶   {{ n }}¶  {# c #}¶ d {% if t %}¶{% endif %} e¶¶
 {{ {'a': 1, 'b': [1, 2,],} }} {{ [1, 2,] }} {{ (1) }} {{ ('a') }} {{ (1,) }} {{ () }} {{ (1, 2)[0] }} {{ {'a': {'b': 'c'}}.a.b }} {{ [[1, 2], [3]][0][1] }}
 {{ m[0].role == 'user' and m[1]['content'] }} {{ m | length - 1 }} {{ m[m | length - 1].n }} {{ (m | last).n }} {{ m[1:] | map(attribute='n') | join }}
 {{ '{{' }} {{ '%}' }} { { } } {% set x = {'a': '}}'} %}{{ x.a }} {{ {'a': {'b': 1}} }}
+{% if none %}{{ 1 | from_json }}{% endif %}a {{ 'b' | from_json if none else 'c' }}
+{% if none %}{% for i in l %}{{ i | from_json }}{% endfor %}{% endif %}
+{{ e | from_json if t else 1 }}
+{% macro f() %}{{ 1 | from_json }}{% endmacro %}
+{{ l | sort }} {{ w | sort }} {{ w | sort(case_sensitive=true) }} {{ l | sort(reverse=true) }} {{ m | sort(attribute='role') | map(attribute='n') | list }} {{ m | sort(attribute='role,n', reverse=true) | map(attribute='n') | list }} {{ d | sort }} {{ 'cab' | sort }}
+{{ [1, 'a'] | sort }}
+{{ [none, none] | sort }} {{ [[2, 1], [1, 9], [1]] | sort }}
+{{ none | sort }}
+{{ ['b', 'A', 'a', 'B'] | unique | list }} {{ ['b', 'B'] | unique(true) | list }} {{ m | unique(attribute='role') | map(attribute='n') | list }} {{ [1, 1.0, true, 2] | unique | list }} {{ 'aAb' | unique | join }}
+{{ [[1], [1]] | unique | list }}
+{{ l | min }} {{ l | max }} {{ ['b', 'A'] | min }} {{ ['b', 'A'] | min(case_sensitive=true) }} {{ (m | max(attribute='n')).role }} {{ e | min }}| {{ [2.0, 2] | max }} {{ [2, 2.0] | min }}
+{{ [1, 'a'] | min }}
+{{ '<{}>'.format(n) }} {{ '{1} {0} {{}}'.format('a', s) }} {{ '{x}-{y}'.format(x=1, y=none) }} {{ '{:>5}|{:<4}|{:^5}|{:*^7}|{:05d}|{:+d}|{:.2f}|{:8.3f}|{:x}|{!r}|{:.2}'.format('é', 'b', 'c', 'd', n, n, f, f, 255, 'q', 'abc') }}
+{{ '{}'.format() }}
+{{ '{} {0}'.format(1) }}
+{{ '{:d}'.format('a') }}
+{{ '{' .format(1) }}
+{{ {1: 'a', 2.5: 'b', none: 'c', (1, 2): 'd', true: 'e'} }} {{ {1: 'a'}[1] }} {{ {1: 'a'}[1.0] }} {{ {1: 'a'}['1'] }}| {{ {1: 'a'}.get(1) }} {{ 1 in {1: 'a'} }} {{ '1' in {1: 'a'} }} {% for k, v in {512: 128, 0: 1} | dictsort %}{{ k + v }},{% endfor %} {{ {2: 1, 1: 2} | tojson }} {{ {none: 1, true: 2, 1.5: 3} | tojson }}
+{{ {(1, 2): 1} | tojson }}
+{{ {[1]: 1} }}
+{{ [1] in d }}
+{{ {1: 0, 'a': 0} | dictsort }}
+{{ d | dictsort(reverse=true) }} {{ {'a': 2, 'b': 1} | dictsort(by='value') }} {{ {'b': 2, 'A': 1, 'a': 3} | dictsort }} {{ {'b': 2, 'A': 1, 'a': 3} | dictsort(true) }}
+{{ 'é日😀"\x7f' | tojson(ensure_ascii=true) }} {{ {'é': 'ß'} | tojson(ensure_ascii=true) }} {{ u | tojson(ensure_ascii=false) }} {{ d | tojson(sort_keys=true) }} {{ {2: 0, 1.5: 0} | tojson(sort_keys=true) }}
+{{ {1: 0, 'a': 0} | tojson(sort_keys=true) }}
+{{ none | select | list }} {{ none | reject('odd') | list }} {{ none | map('upper') | list }} {{ none | selectattr('x') | list }} {{ none | map(attribute='x') | join }} {{ 0 | rejectattr('x') | list }} {{ missing | map('upper') | list }}|
+{{ 1 | select | list }}
+{% if e | select %}always{% endif %} {{ 'a' if l | select('gt', 9) else 'b' }} {% set g = l | map('string') %}{{ g | join }}{{ g | join }}| {% set g = l | select %}{{ g | first }}{{ g | list }} {% set g = l | select %}{{ 3 in g }}{{ g | list }} {{ l | reverse is sequence }} {{ l | map('string') is iterable }}
+{{ l | select | length }}
+{{ l | select | tojson }}
+{{ l | reverse | last }}
+{{ l | map('string') + ['a'] }}
+{{ (l | map('string'))[0] }}|
+{{ d.keys() }} {{ d.items() }} {{ d.values() }} {{ d.keys() | length }} {{ d.keys()[0] }}| {{ 'b' in d.keys() }} {% if {}.items() %}x{% else %}y{% endif %}
+{{ d.items() | tojson }}
+{{ (1, 2) + (3,) }} {{ (1, 2)[:1] }} {{ [1] == (1,) }} {{ (1, 2) < (1, 3) }} {{ [1] < [1, 2] }}
+{{ [1] + (2,) }}
+{% filter upper %}a {{ s }}{% endfilter %} {% filter replace('a', 'b') | trim %}  a{% if t %}a{% endif %} {% endfilter %}|
+{% filter length %}abc{% endfilter %}
+{% filter upper %}{% set n = 1 %}{{ n }}{% endfilter %}{{ n }} {% set x | upper | trim %} a {{ n }} {% endset %}{{ x }}
+{% filter from_json %}a{% endfilter %}
+{{ 'x: ' | safe + s }} {{ s + '!' | safe }} {{ ('<' | safe) ~ s }} {{ (s | safe)[:8] + '<' }} {{ s | safe | upper + '&' }} {{ s | e }} {{ s | escape | e }} {{ s | escape | forceescape }} {{ ('<a> <b>' | safe).split()[0] + '<' }} {{ ('a' | safe).replace('a', '<') }} {{ ('<' | safe) * 2 + '<' }} {{ ['<' | safe, '<'] | join }} {{ '<' | safe | tojson }} {{ ('<' | safe | string) + '<' }} {{ '<' | safe | replace('<', '>') + '<' }}
 """.strip("\n").split("\n")
 
 

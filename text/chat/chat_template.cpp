@@ -89,7 +89,7 @@ jinja::Value value_of(const Json& json, int depth) {
       return items;
     }
     case Json::value_t::object: {
-      std::vector<std::pair<jinja::Text, jinja::Value>> entries;
+      std::vector<std::pair<jinja::Value, jinja::Value>> entries;
       for (const auto& [key, value] : json.items())
         entries.emplace_back(jinja::Text(to_valid_utf8(key), true), value_of(value, depth + 1));
       return entries;
@@ -123,10 +123,17 @@ ChatTemplate::ChatTemplate(const std::string& source, std::string file, std::opt
       eos_token_(std::move(eos_token)) {}
 
 ChatPrompt ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
+  return render(messages, Json::object());
+}
+
+ChatPrompt ChatTemplate::render(const std::vector<ChatMessage>& messages, const Json& more) const {
   Json list = Json::array();
   for (const auto& [role, content] : messages)
     list.push_back({{"role", to_valid_utf8(role)}, {"content", to_valid_utf8(content)}});
-  return render(Json{{"messages", std::move(list)}, {"add_generation_prompt", true}}, std::time(nullptr));
+  Json variables = more;
+  variables["messages"] = std::move(list);
+  variables["add_generation_prompt"] = true;
+  return render(variables, std::time(nullptr));
 }
 
 ChatPrompt ChatTemplate::render(const Json& variables, std::time_t now) const {

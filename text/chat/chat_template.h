@@ -38,6 +38,8 @@ class ChatTemplate {
   // The prompt that asks for the assistant's next message. Invalid UTF-8 in a message is read as U+FFFD.
   // Throws Error if the template refuses the conversation, with its own words, or does not end.
   ChatPrompt render(const std::vector<ChatMessage>& messages) const;
+  // The same with more variables: {"enable_thinking": false, ...}.
+  ChatPrompt render(const std::vector<ChatMessage>& messages, const nlohmann::ordered_json& more) const;
 
   // The same for any variables, as `transformers` passes them to a template: {"messages": [...], "tools": [...],
   // "add_generation_prompt": true, "enable_thinking": false, ...}. `now` is what strftime_now tells.

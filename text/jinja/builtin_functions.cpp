@@ -22,10 +22,10 @@ constexpr auto kUnsupportedFunctions =
     std::to_array<std::string_view>({"caller", "cycler", "joiner", "lipsum", "self", "super"});
 
 Value names_from(const Arguments& arguments, bool as_namespace, Work& work) {
-  std::vector<std::pair<Text, Value>> entries;
-  const auto put = [&](const Text& key, const Value& value) {
+  std::vector<std::pair<Value, Value>> entries;
+  const auto put = [&](const Value& key, const Value& value) {
     const auto same =
-        std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.first.bytes() == key.bytes(); });
+        std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return equal(e.first, key, work); });
     if (same != entries.end()) {
       same->second = storable(value, work);
     } else {
@@ -41,7 +41,10 @@ Value names_from(const Arguments& arguments, bool as_namespace, Work& work) {
   for (const auto& [key, value] : arguments.named) put(Text(key), value);
   if (!as_namespace) return entries;
   auto names = std::make_shared<Namespace>();
-  for (auto& [key, value] : entries) names->entries.emplace_back(key.bytes(), std::move(value));
+  for (auto& [key, value] : entries) {
+    if (!key.text()) work.stop(fmt::format("a name of namespace() is {}, not a string", key.kind()));
+    names->entries.emplace_back(key.text()->bytes(), std::move(value));
+  }
   return names;
 }
 

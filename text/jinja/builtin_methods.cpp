@@ -9,13 +9,14 @@
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
+#include "text/jinja/string_format.h"
 
 namespace nodewright::jinja {
 namespace {
 
 constexpr auto kTextMethods =
-    std::to_array<std::string_view>({"capitalize", "count", "endswith", "find", "join", "lower", "lstrip", "replace",
-                                     "rstrip", "split", "startswith", "strip", "upper"});
+    std::to_array<std::string_view>({"capitalize", "count", "endswith", "find", "format", "join", "lower", "lstrip",
+                                     "replace", "rstrip", "split", "startswith", "strip", "upper"});
 constexpr auto kDictMethods = std::to_array<std::string_view>({"get", "items", "keys", "values"});
 
 Value call_on_dict(const Dict& dict, std::string_view name, const Arguments& arguments, Work& work) {
@@ -23,14 +24,15 @@ Value call_on_dict(const Dict& dict, std::string_view name, const Arguments& arg
   if (name == "get") {
     const ArgumentReader reader("the method get()", arguments, {"key", "default"}, work);
     const Value& key = reader.value("key");
-    if (const Value* found = key.text() ? dict.find(key.text()->bytes()) : nullptr) return *found;
+    if (!key.is_hashable()) work.stop(fmt::format("{} cannot be a key of a dict", key.kind()));
+    if (const Value* found = dict.find(key)) return *found;
     return reader.given("default") ? *reader.given("default") : Value(None{});
   }
   const ArgumentReader reader(fmt::format("the method {}()", name), arguments, {}, work);
-  if (name == "items") return pairs_of(dict, work);
+  if (name == "items") return Value::list_of(pairs_of(dict, work), ListKind::items);
   std::vector<Value> found;
-  for (const auto& [key, value] : dict.entries) found.push_back(name == "keys" ? Value(key) : value);
-  return found;
+  for (const auto& [key, value] : dict.entries) found.push_back(name == "keys" ? key : value);
+  return Value::list_of(std::move(found), name == "keys" ? ListKind::keys : ListKind::values);
 }
 
 }  // namespace
@@ -57,6 +59,7 @@ Value call_text_method(const Text& text, std::string_view name, const Arguments&
                                   : text.bytes().ends_with(end.text()->bytes());
     });
   }
+  if (name == "format") return formatted(text, arguments, work);
   if (name == "split") {
     const ArgumentReader reader(what, arguments, {"sep", "maxsplit"}, work);
     const auto separator = reader.text_or_none("sep");
@@ -69,7 +72,8 @@ Value call_text_method(const Text& text, std::string_view name, const Arguments&
     const ArgumentReader reader(what, arguments, {"old", "new", "count"}, work);
     const Text& from = reader.text("old");
     work.spend_bytes((text.size() / std::max<std::size_t>(from.size(), 1) + 1) * reader.text("new").size());
-    return text.replace(from, reader.text("new"), reader.integer_or("count", -1));
+    const Text& to = reader.text("new");
+    return text.replace(from, text.is_markup() ? to.escaped() : to, reader.integer_or("count", -1));
   }
   if (name == "find" || name == "count") {
     const ArgumentReader reader(what, arguments, {"sub"}, work);

@@ -22,6 +22,7 @@ bool is_test(std::string_view name) { return std::ranges::find(kTests, name) != 
 
 bool apply_test(std::string_view name, const Value& value, const Arguments& arguments, Work& work) {
   work.spend(1);
+  if (!is_test(name)) work.stop(fmt::format("the test '{}' is not supported", name));
   const std::string what = fmt::format("the test {}", name);
   const auto operand = [&]() -> const Value& {
     if (arguments.positional.size() != 1 || !arguments.named.empty())
@@ -50,6 +51,7 @@ bool apply_test(std::string_view name, const Value& value, const Arguments& argu
   if (name == "none") return value.is_none();
   if (name == "string") return value.text() != nullptr;
   if (name == "mapping") return value.dict() != nullptr;
+  if (name == "sequence" && value.list() && value.list()->kind > ListKind::tuple) return false;
   if (name == "iterable" || name == "sequence")
     return value.text() || value.list() || value.dict() || value.is_undefined();
   if (name == "number") return value.is_number();

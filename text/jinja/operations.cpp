@@ -19,13 +19,24 @@ Value concatenated(const Text& left, const Text& right, Work& work) {
   return text;
 }
 
+// A comparison of long strings, which many places of a list may share.
+void pay_for_texts(const Value& a, const Value& b, Work& work) {
+  if (a.text() && b.text()) work.spend(std::min(a.text()->size(), b.text()->size()) / 256);
+}
+
+// + of strings: Markup escapes what is none.
+Value added(const Text& left, const Text& right, Work& work) {
+  if (!left.is_markup() && !right.is_markup()) return concatenated(left, right, work);
+  return concatenated(left.escaped(), right.escaped(), work);
+}
+
 Value repeated(const Text& text, const Value& count, Work& work) {
   const std::int64_t times = std::max<std::int64_t>(static_cast<std::int64_t>(std::min(count.as_double(), 1e9)), 0);
   work.spend(static_cast<std::uint64_t>(times));
   work.spend_bytes(static_cast<std::uint64_t>(times) * text.size());
   Text result;
   for (std::int64_t i = 0; i < times; ++i) result.append(text);
-  return result;
+  return result.as_markup(text.is_markup());
 }
 
 Value arithmetic(char sign, bool floors, const Value& left, const Value& right, Work& work) {
@@ -78,9 +89,10 @@ Text printed(const Value& value, Work& work) {
 std::vector<Value> items_of(const Value& value, Work& work) {
   std::vector<Value> items;
   if (const List* list = value.list()) {
-    items = list->items;
+    items.assign(list->items.begin() + static_cast<std::ptrdiff_t>(list->taken), list->items.end());
+    if (list->kind == ListKind::stream) list->taken = list->items.size();
   } else if (const Dict* dict = value.dict()) {
-    for (const auto& [key, unused] : dict->entries) items.emplace_back(key);
+    for (const auto& [key, unused] : dict->entries) items.push_back(key);
   } else if (const Text* text = value.text()) {
     work.spend(text->size());
     for (Text& character : text->split_to_characters()) items.emplace_back(std::move(character));
@@ -107,11 +119,6 @@ Value member_of(const Value& value, std::string_view name, Work& work) {
     for (const auto& [key, found] : names->entries) {
       if (key == name) return found;
     }
-  } else if (const List* list = value.list()) {  // "0" in the path of a filter
-    std::size_t index = 0;
-    const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), index);
-    if (failure == std::errc() && end == name.data() + name.size() && index < list->items.size())
-      return list->items[index];
   }
   return Undefined{std::string(name)};
 }
@@ -119,6 +126,12 @@ Value member_of(const Value& value, std::string_view name, Work& work) {
 Value subscript_of(const Value& value, const Value& key, Work& work) {
   if (value.is_undefined() || (key.text() && !value.list()))
     return member_of(value, key.text() ? key.text()->bytes() : "", work);
+  if (const Dict* dict = value.dict()) {
+    work.spend(dict->entries.size() / 16);
+    const Value* found = dict->find(key);
+    return found ? *found : Value(Undefined{"a key"});
+  }
+  if (value.list() && value.list()->kind > ListKind::tuple) return Undefined{"an index"};
   const std::int64_t* index = key.integer();
   const bool is_text = value.text() != nullptr;
   if (!index || !(value.list() || is_text)) return Undefined{"an index"};
@@ -131,7 +144,7 @@ Value subscript_of(const Value& value, const Value& key, Work& work) {
 
 Value slice_of(const Value& value, const SliceBounds& bounds, Work& work) {
   if (value.is_undefined()) member_of(value, "", work);  // the error that names it
-  if (!value.list() && !value.text()) return Undefined{"a slice"};
+  if (!value.text() && !(value.list() && value.list()->kind <= ListKind::tuple)) return Undefined{"a slice"};
   const std::vector<Value> items = items_of(value, work);
   const auto size = static_cast<std::int64_t>(items.size());
   const std::int64_t step = bounds.step.value_or(1);
@@ -147,10 +160,10 @@ Value slice_of(const Value& value, const SliceBounds& bounds, Work& work) {
     taken.push_back(items[static_cast<std::size_t>(i)]);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  if (value.list()) return taken;
+  if (value.list()) return Value::list_of(std::move(taken), value.list()->kind);
   Text text;
   for (const Value& character : taken) text.append(*character.text());
-  return text;
+  return text.as_markup(value.text()->is_markup());
 }
 
 Text joined(const Value& value, const Text& between, const Value* attribute, Work& work) {
@@ -172,13 +185,22 @@ bool less(const Value& a, const Value& b, Work& work) {
     if (a.integer() && b.integer()) return *a.integer() < *b.integer();
     return a.as_double() < b.as_double();
   }
+  pay_for_texts(a, b, work);
   if (a.text() && b.text()) return a.text()->bytes() < b.text()->bytes();  // UTF-8 keeps the order of code points
+  if (a.list() && b.list() && a.list()->kind == b.list()->kind && a.list()->kind <= ListKind::tuple) {
+    const auto &x = a.list()->items, &y = b.list()->items;
+    for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+      if (!equal(x[i], y[i], work)) return less(x[i], y[i], work);
+    }
+    return x.size() < y.size();
+  }
   if (a.is_undefined()) work.stop(undefined_words(a));
   if (b.is_undefined()) work.stop(undefined_words(b));
   work.stop(fmt::format("{} and {} have no order", a.kind(), b.kind()));
 }
 
 bool equal(const Value& a, const Value& b, Work& work) {
+  pay_for_texts(a, b, work);
   std::uint64_t left = kMostWork;
   const bool same = equal(a, b, left);
   work.spend(kMostWork - left);
@@ -193,10 +215,15 @@ bool contains(const Value& container, const Value& item, Work& work) {
   }
   if (const Dict* dict = container.dict()) {
     work.spend(dict->entries.size() / 16);
-    return item.text() && dict->find(item.text()->bytes());
+    if (!item.is_hashable()) work.stop(fmt::format("{} cannot be a key of a dict", item.kind()));
+    return dict->find(item) != nullptr;
   }
+  const List* stream = container.list() && container.list()->kind == ListKind::stream ? container.list() : nullptr;
+  const std::size_t before = stream ? stream->taken : 0;
   const std::vector<Value> items = items_of(container, work);
-  return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, item, work); });
+  const auto found = std::ranges::find_if(items, [&](const Value& one) { return equal(one, item, work); });
+  if (stream && found != items.end()) stream->taken = before + static_cast<std::size_t>(found - items.begin()) + 1;
+  return found != items.end();
 }
 
 bool compares(const Value& left, std::string_view sign, const Value& right, Work& work) {
@@ -220,13 +247,14 @@ Value unary(std::string_view sign, const Value& value, Work& work) {
 }
 
 Value binary(const Value& left, std::string_view sign, const Value& right, Work& work) {
-  if (sign == "~") return concatenated(printed(left, work), printed(right, work), work);
-  if (sign == "+" && left.text() && right.text()) return concatenated(*left.text(), *right.text(), work);
-  if (sign == "+" && left.list() && right.list()) {
+  if (sign == "~") return concatenated(printed(left, work).as_markup(false), printed(right, work), work);
+  if (sign == "+" && left.text() && right.text()) return added(*left.text(), *right.text(), work);
+  if (sign == "+" && left.list() && right.list() && left.list()->kind == right.list()->kind &&
+      left.list()->kind <= ListKind::tuple) {
     std::vector<Value> items = items_of(left, work);
     const std::vector<Value> more = items_of(right, work);
     items.insert(items.end(), more.begin(), more.end());
-    return items;
+    return Value::list_of(std::move(items), left.list()->kind);
   }
   if (sign == "*" && left.text() && (right.integer() || right.boolean())) return repeated(*left.text(), right, work);
   if (sign == "*" && right.text() && (left.integer() || left.boolean())) return repeated(*right.text(), left, work);

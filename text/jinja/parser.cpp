@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "text/jinja/expression_parser.h"
+#include "text/jinja/name_check.h"
 #include "text/jinja/syntax.h"
 #include "text/jinja/token_cursor.h"
 
@@ -67,6 +68,13 @@ class Parser {
       if (loops_ == 0) tokens_.stop(fmt::format("{} outside of a loop", name));
       tokens_.expect_block_end();
       body.push_back({.kind = name == "break" ? StatementKind::break_ : StatementKind::continue_, .line = line});
+    } else if (name == "filter") {
+      Statement filter{.kind = StatementKind::filter, .line = line};
+      filter.expression = parse_filters_of_block(tokens_);
+      tokens_.expect_block_end();
+      filter.body = parse_body({"endfilter"});
+      tokens_.expect_block_end();
+      body.push_back(std::move(filter));
     } else if (name == "generation") {  // marks what an assistant said, for training; renders as it is
       tokens_.expect_block_end();
       for (auto& statement : parse_body({"endgeneration"})) body.push_back(std::move(statement));
@@ -86,7 +94,7 @@ class Parser {
       return set;
     }
     if (tokens_.is_sign(",")) tokens_.stop("{% set a, b = ... %} is not supported");
-    if (tokens_.is_sign("|")) tokens_.stop("a filter on a {% set %} block is not supported");
+    if (tokens_.take_sign("|")) set.expression = parse_filters_of_block(tokens_);
     if (!set.attribute.empty()) tokens_.stop("'=' is expected");
     tokens_.expect_block_end();
     set.kind = StatementKind::set_block;
@@ -164,6 +172,10 @@ class Parser {
 
 }  // namespace
 
-Body parse(std::string_view source, const std::string& file) { return Parser(source, file).parse_body({}); }
+Body parse(std::string_view source, const std::string& file) {
+  Body body = Parser(source, file).parse_body({});
+  check_names(body, file);
+  return body;
+}
 
 }  // namespace nodewright::jinja

@@ -68,7 +68,17 @@ class Run {
         variables_.enter();
         const Flow flow = execute(statement.body, text);
         variables_.leave();
-        variables_.set(statement.targets[0], std::move(text));
+        variables_.set(statement.targets[0], filtered(statement, std::move(text)));
+        return flow;
+      }
+      case StatementKind::filter: {
+        Text text;
+        variables_.enter();
+        const Flow flow = execute(statement.body, text);
+        variables_.leave();
+        const Value made = filtered(statement, std::move(text));
+        if (!made.text()) work_.stop(fmt::format("the filters of a block make {}, not a string", made.kind()));
+        append(*made.text(), out);
         return flow;
       }
       case StatementKind::if_:
@@ -87,6 +97,16 @@ class Run {
         return Flow::continue_;
     }
     return Flow::normal;
+  }
+
+  // Through the filters of a block.
+  Value filtered(const Statement& block, Text text) {
+    if (!block.expression) return text;
+    variables_.enter();
+    variables_.set("", std::move(text));
+    Value value = evaluate(*block.expression);
+    variables_.leave();
+    return value;
   }
 
   void append(const Text& text, Text& out) {
@@ -128,7 +148,7 @@ class Run {
 
   static Value loop_variable(const std::vector<Value>& items, std::size_t at, std::int64_t depth) {
     const auto index = static_cast<std::int64_t>(at), size = static_cast<std::int64_t>(items.size());
-    std::vector<std::pair<Text, Value>> entries = {
+    std::vector<std::pair<Value, Value>> entries = {
         {"index", index + 1},        {"index0", index},          {"first", at == 0},
         {"last", index + 1 == size}, {"length", size},           {"depth", depth},
         {"depth0", depth - 1},       {"revindex", size - index}, {"revindex0", size - index - 1}};
@@ -266,17 +286,18 @@ class Run {
   }
 
   Value dict(const Expression& e) {
-    std::vector<std::pair<Text, Value>> entries;
+    std::vector<std::pair<Value, Value>> entries;
     for (std::size_t i = 0; i < e.parts.size(); i += 2) {
       const Value key = evaluate(*e.parts[i]);
-      if (!key.text()) work_.stop(fmt::format("a key of a dict is {}; only strings are supported", key.kind()));
+      if (!key.is_hashable()) work_.stop(fmt::format("{} cannot be a key of a dict", key.kind()));
+      work_.spend(entries.size() / 16);
       Value value = storable(evaluate(*e.parts[i + 1]), work_);
       const auto same = std::find_if(entries.begin(), entries.end(),
-                                     [&](const auto& entry) { return entry.first.bytes() == key.text()->bytes(); });
+                                     [&](const auto& entry) { return equal(entry.first, key, work_); });
       if (same != entries.end()) {
         same->second = std::move(value);
       } else {
-        entries.emplace_back(*key.text(), std::move(value));
+        entries.emplace_back(key, std::move(value));
       }
     }
     return entries;

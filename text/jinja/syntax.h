@@ -1,5 +1,7 @@
 // A Jinja template as a tree, and the parser that makes it: the constructs that chat templates use. Everything else of
-// the language (include, extends, call blocks, filters that are not listed, ...) is refused here, by name.
+// the language (include, extends, call blocks, filters that are not listed, ...) is refused, by name: here or, within
+// an
+// {% if %} where Jinja does the same, when it is reached.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +58,8 @@ enum class StatementKind {
   text,       // text
   output,     // expression
   set,        // targets[0] = expression, or attribute `attribute` of the namespace targets[0]
-  set_block,  // targets[0] = what body renders
+  set_block,  // targets[0] = what body renders, through the filters of `expression`, which may be null
+  filter,     // what body renders, through the filters of `expression`
   if_,        // branches, the last perhaps without condition
   for_,       // for targets in expression if condition: body, else otherwise
   macro,      // targets[0] is its name, parameters, body

@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include <array>
+
 #include "text/unicode/utf8.h"
 
 namespace nodewright::jinja {
@@ -29,7 +31,32 @@ Text Text::part(std::size_t begin, std::size_t size) const {
   Text found;
   found.bytes_ = bytes_.substr(begin, size);
   found.mask_ = mask_.substr(begin, size);
+  found.is_markup_ = is_markup_;
   return found;
+}
+
+Text Text::as_markup(bool markup) const {
+  Text same = *this;
+  same.is_markup_ = markup;
+  return same;
+}
+
+Text Text::escaped() const {
+  if (is_markup_) return *this;
+  Text result;
+  constexpr std::string_view kEscaped = "&<>'\"";
+  constexpr std::array<const char*, 5> kWritten = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const std::size_t found = kEscaped.find(bytes_[i]);
+    if (found == std::string_view::npos) continue;
+    result.append(part(done, i - done));
+    result.append(Text(kWritten[found], mask_[i] == kUser));
+    done = i + 1;
+  }
+  result.append(part(done, size() - done));
+  result.is_markup_ = true;
+  return result;
 }
 
 std::int64_t Text::characters() const {
@@ -101,6 +128,7 @@ std::vector<Text> Text::split(const std::optional<Text>& separator, std::int64_t
 
 Text Text::replace(const Text& from, const Text& to, std::int64_t most) const {
   Text replaced;
+  replaced.is_markup_ = is_markup_;
   if (from.empty()) {  // as Python: before each character, and at the end
     std::int64_t count = 0;
     for (const Text& character : split_to_characters()) {

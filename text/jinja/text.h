@@ -23,6 +23,12 @@ class Text {
   const std::string& mask() const { return mask_; }
   static constexpr char kTemplate = 0, kUser = 1;
 
+  // Whether it is Jinja's Markup: text that was marked as safe. Parts of it are; what is added to it is escaped.
+  bool is_markup() const { return is_markup_; }
+  Text as_markup(bool markup = true) const;
+  // With &, <, >, ' and " as HTML writes them; Markup as it is. The result is Markup.
+  Text escaped() const;
+
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   void append(const Text& other);
@@ -47,6 +53,7 @@ class Text {
   Text mapped(bool to_upper, std::size_t begin) const;
 
   std::string bytes_, mask_;
+  bool is_markup_ = false;
 };
 
 }  // namespace nodewright::jinja

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/unicode/utf8.h"
+
 namespace nodewright::jinja {
 namespace {
 
@@ -33,25 +35,39 @@ std::string python_float(double value) {
   return text;
 }
 
-void append_quoted(const Text& text, char quote, bool json, Text& out) {
+// The code point that begins at bytes[i] as \uXXXX, of two halves where it is large. `size`: of its bytes.
+std::string ascii_escape(std::string_view bytes, std::size_t& size) {
+  const Utf8Step step = read_utf8(bytes);
+  size = step.size;
+  const auto code = static_cast<std::uint32_t>(step.code_point);
+  if (code < 0x10000) return fmt::format("\\u{:04x}", code);
+  return fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+}
+
+void append_quoted(const Text& text, char quote, bool json, Text& out, bool ensure_ascii = false) {
   out.append(std::string(1, quote));
   const std::string& bytes = text.bytes();
   std::size_t done = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const char c = bytes[i];
     const auto code = static_cast<unsigned char>(c);
-    if (c != quote && c != '\\' && code >= 0x20 && (json || code != 0x7F)) continue;
+    const bool beyond = ensure_ascii && code >= 0x7F;
+    if (!beyond && c != quote && c != '\\' && code >= 0x20 && (json || code != 0x7F)) continue;
     constexpr std::string_view kControls = "\n\r\t\b\f";
     const std::size_t control = json ? kControls.find(c) : kControls.substr(0, 3).find(c);
     std::string escaped = std::string("\\") + c;
-    if (control != std::string_view::npos) {
+    std::size_t size = 1;
+    if (beyond) {
+      escaped = ascii_escape(std::string_view(bytes).substr(i), size);
+    } else if (control != std::string_view::npos) {
       escaped = std::string("\\") + "nrtbf"[control];
     } else if (c != quote && c != '\\') {
       escaped = json ? fmt::format("\\u{:04x}", code) : fmt::format("\\x{:02x}", code);
     }
     out.append(text.part(done, i - done));
     out.append(Text(std::move(escaped), text.mask()[i] == Text::kUser));
-    done = i + 1;
+    done = i + size;
+    i = done - 1;
   }
   out.append(text.part(done, bytes.size() - done));
   out.append(std::string(1, quote));
@@ -60,6 +76,59 @@ void append_quoted(const Text& text, char quote, bool json, Text& out) {
 bool is_too_long(const Text& out, std::string& why) {
   if (out.size() <= kLongestForm) return false;
   why = fmt::format("a value prints as more than {} bytes", kLongestForm);
+  return true;
+}
+
+bool append_json_at(const Value& value, const JsonForm& form, int level, Text& out, std::string& why);
+
+// The entries in json.dumps()'s order. False where it has none.
+bool json_entries(const Dict& dict, const JsonForm& form, std::vector<const std::pair<Value, Value>*>& entries,
+                  std::string& why) {
+  for (const auto& entry : dict.entries) entries.push_back(&entry);
+  if (!form.sort_keys) return true;
+  const bool all_texts = std::ranges::all_of(entries, [](const auto* e) { return e->first.text() != nullptr; });
+  if (!all_texts && !std::ranges::all_of(entries, [](const auto* e) { return e->first.is_number(); })) {
+    why = "keys of a dict have no order";
+    return false;
+  }
+  std::ranges::stable_sort(entries, [&](const auto* a, const auto* b) {
+    return all_texts ? a->first.text()->bytes() < b->first.text()->bytes()
+                     : a->first.as_double() < b->first.as_double();
+  });
+  return true;
+}
+
+bool append_json_key(const Value& key, const JsonForm& form, Text& out, std::string& why) {
+  if (const Text* text = key.text()) {
+    append_quoted(*text, '"', true, out, form.ensure_ascii);
+    return true;
+  }
+  if (!key.is_number() && !key.is_none()) {
+    why = fmt::format("{} cannot be a key of JSON", key.kind());
+    return false;
+  }
+  out.append("\"");
+  if (!append_json_at(key, form, 0, out, why)) return false;
+  out.append("\"");
+  return true;
+}
+
+bool append_json_dict(const Dict& dict, const JsonForm& form, int level, Text& out, std::string& why) {
+  const auto break_line = [&](int to) {
+    if (form.indent >= 0) out.append("\n" + std::string(static_cast<std::size_t>(form.indent) * to, ' '));
+  };
+  std::vector<const std::pair<Value, Value>*> entries;
+  if (!json_entries(dict, form, entries, why)) return false;
+  out.append("{");
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i > 0) out.append(form.between_items);
+    break_line(level + 1);
+    if (!append_json_key(entries[i]->first, form, out, why)) return false;
+    out.append(form.after_key);
+    if (!append_json_at(entries[i]->second, form, level + 1, out, why)) return false;
+  }
+  if (!entries.empty()) break_line(level);
+  out.append("}");
   return true;
 }
 
@@ -77,8 +146,8 @@ bool append_json_at(const Value& value, const JsonForm& form, int level, Text& o
   } else if (value.is_number()) {
     return append_str(value, out, why);
   } else if (const Text* text = value.text()) {
-    append_quoted(*text, '"', true, out);
-  } else if (const List* list = value.list()) {
+    append_quoted(*text, '"', true, out, form.ensure_ascii);
+  } else if (const List* list = value.list(); list && list->kind <= ListKind::tuple) {
     out.append("[");
     for (std::size_t i = 0; i < list->items.size(); ++i) {
       if (i > 0) out.append(form.between_items);
@@ -88,16 +157,7 @@ bool append_json_at(const Value& value, const JsonForm& form, int level, Text& o
     if (!list->items.empty()) break_line(level);
     out.append("]");
   } else if (const Dict* dict = value.dict()) {
-    out.append("{");
-    for (std::size_t i = 0; i < dict->entries.size(); ++i) {
-      if (i > 0) out.append(form.between_items);
-      break_line(level + 1);
-      append_quoted(dict->entries[i].first, '"', true, out);
-      out.append(form.after_key);
-      if (!append_json_at(dict->entries[i].second, form, level + 1, out, why)) return false;
-    }
-    if (!dict->entries.empty()) break_line(level);
-    out.append("}");
+    return append_json_dict(*dict, form, level, out, why);
   } else {
     why = fmt::format("{} has no JSON", value.kind());
     return false;
@@ -113,15 +173,17 @@ Value::Value(std::vector<Value> items) {
   data_ = std::make_shared<const List>(std::move(list));
 }
 
-Value Value::tuple(std::vector<Value> items) {
+Value Value::tuple(std::vector<Value> items) { return list_of(std::move(items), ListKind::tuple); }
+
+Value Value::list_of(std::vector<Value> items, ListKind kind) {
   Value value(std::move(items));
   List list = *value.list();
-  list.is_tuple = true;
+  list.kind = kind;
   value.data_ = std::make_shared<const List>(std::move(list));
   return value;
 }
 
-Value::Value(std::vector<std::pair<Text, Value>> entries) {
+Value::Value(std::vector<std::pair<Value, Value>> entries) {
   Dict dict{std::move(entries)};
   dict.depth = depth_over(dict.entries, [](const auto& entry) -> const Value& { return entry.second; });
   data_ = std::make_shared<const Dict>(std::move(dict));
@@ -139,12 +201,20 @@ bool Value::truth() const {
   if (is_undefined() || is_none()) return false;
   if (is_number()) return as_double() != 0;
   if (const Text* string = text()) return !string->empty();
-  if (const List* items = list()) return !items->items.empty();
+  if (const List* items = list()) return items->kind == ListKind::stream || !items->items.empty();
   if (const Dict* entries = dict()) return !entries->entries.empty();
   return true;
 }
 
+bool Value::is_hashable() const {
+  if (list() && list()->kind == ListKind::tuple)
+    return std::ranges::all_of(list()->items, [](const Value& item) { return item.is_hashable(); });
+  return !dict() && (!list() || list()->kind == ListKind::stream);
+}
+
 std::string_view Value::kind() const {
+  if (list() && list()->kind == ListKind::stream) return "a generator";
+  if (list() && list()->kind > ListKind::tuple) return "a view of a dict";
   static constexpr std::string_view kKinds[] = {
       "an undefined value", "none",   "a boolean", "an integer",  "a float",
       "a string",           "a list", "a dict",    "a namespace", "a function"};
@@ -160,7 +230,16 @@ int Value::depth() const {
 
 const Value* Dict::find(std::string_view key) const {
   for (const auto& [name, value] : entries) {
-    if (name.bytes() == key) return &value;
+    if (name.text() && name.text()->bytes() == key) return &value;
+  }
+  return nullptr;
+}
+
+const Value* Dict::find(const Value& key) const {
+  if (key.text()) return find(key.text()->bytes());
+  for (const auto& [name, value] : entries) {
+    std::uint64_t left = 1000;  // keys are small
+    if (!name.text() && equal(name, key, left)) return &value;
   }
   return nullptr;
 }
@@ -173,13 +252,15 @@ bool equal(const Value& a, const Value& b, std::uint64_t& left) {
     return a.as_double() == b.as_double();
   }
   if (a.text() && b.text()) return a.text()->bytes() == b.text()->bytes();
+  if (a.list() && b.list() && a.list()->kind != b.list()->kind) return false;
   if (a.list() && b.list())
-    return std::equal(a.list()->items.begin(), a.list()->items.end(), b.list()->items.begin(), b.list()->items.end(),
+    return a.list() == b.list() ||
+           std::equal(a.list()->items.begin(), a.list()->items.end(), b.list()->items.begin(), b.list()->items.end(),
                       [&](const Value& one, const Value& other) { return equal(one, other, left); });
   if (a.dict() && b.dict()) {
     if (a.dict()->entries.size() != b.dict()->entries.size()) return false;
     return std::all_of(a.dict()->entries.begin(), a.dict()->entries.end(), [&](const auto& entry) {
-      const Value* other = b.dict()->find(entry.first.bytes());
+      const Value* other = b.dict()->find(entry.first);
       return other && equal(entry.second, *other, left);
     });
   }
@@ -211,17 +292,25 @@ bool append_repr(const Value& value, Text& out, std::string& why) {
     const bool single = text->bytes().find('\'') != std::string::npos && text->bytes().find('"') == std::string::npos;
     append_quoted(*text, single ? '"' : '\'', false, out);
   } else if (const List* list = value.list()) {
-    out.append(list->is_tuple ? "(" : "[");
+    if (list->kind == ListKind::stream) {
+      why = "a generator prints as an address: | list makes a list of it";
+      return false;
+    }
+    constexpr const char* kOpen[] = {"[", "(", "", "dict_keys([", "dict_values([", "dict_items(["};
+    out.append(kOpen[static_cast<int>(list->kind)]);
     for (std::size_t i = 0; i < list->items.size(); ++i) {
       if (i > 0) out.append(", ");
       if (!append_repr(list->items[i], out, why)) return false;
     }
-    out.append(!list->is_tuple ? "]" : list->items.size() == 1 ? ",)" : ")");
+    out.append(list->kind == ListKind::list   ? "]"
+               : list->kind > ListKind::tuple ? "])"
+               : list->items.size() == 1      ? ",)"
+                                              : ")");
   } else if (const Dict* dict = value.dict()) {
     out.append("{");
     for (std::size_t i = 0; i < dict->entries.size(); ++i) {
       if (i > 0) out.append(", ");
-      append_repr(Value(dict->entries[i].first), out, why);
+      if (!append_repr(dict->entries[i].first, out, why)) return false;
       out.append(": ");
       if (!append_repr(dict->entries[i].second, out, why)) return false;
     }

@@ -17,6 +17,10 @@ namespace nodewright::jinja {
 class Value;
 struct Statement;
 
+// What Python has beside lists. A stream is a generator: always true, without a length, an order or a form, and gone
+// through once. The views of a dict print as dict_keys([...]) and so on, and have no places.
+enum class ListKind : std::uint8_t { list, tuple, stream, keys, values, items };
+
 struct Undefined {
   std::string name;  // of what was looked for
 };
@@ -37,11 +41,12 @@ class Value {
   Value(Text text) : data_(std::make_shared<const Text>(std::move(text))) {}  // NOLINT
   Value(const char* text) : Value(Text(text)) {}                              // NOLINT
   Value(std::vector<Value> items);                                            // NOLINT
-  Value(std::vector<std::pair<Text, Value>> entries);                         // NOLINT
+  Value(std::vector<std::pair<Value, Value>> entries);                        // NOLINT
   Value(std::shared_ptr<Namespace> names) : data_(std::move(names)) {}        // NOLINT
   Value(Callable callable);                                                   // NOLINT
 
   static Value tuple(std::vector<Value> items);
+  static Value list_of(std::vector<Value> items, ListKind kind);
 
   bool is_undefined() const { return holds<Undefined>(); }
   bool is_none() const { return holds<None>(); }
@@ -61,6 +66,8 @@ class Value {
   double as_double() const;
 
   bool truth() const;
+  // Whether it may be a key of a dict, as Python's hash() says.
+  bool is_hashable() const;
   // "a string", "a list", ..., for errors.
   std::string_view kind() const;
   // How many lists and dicts are in each other; large for a namespace, which must not be put into anything.
@@ -87,13 +94,16 @@ inline constexpr int kDeepestValue = 100;
 struct List {
   std::vector<Value> items;
   int depth = 1;
-  bool is_tuple = false;  // prints as (1, 2)
+  ListKind kind = ListKind::list;
+  mutable std::size_t taken = 0;  // of a stream: items that were gone through
 };
 
 struct Dict {
-  std::vector<std::pair<Text, Value>> entries;  // in the order of the file or the template, keys distinct
+  std::vector<std::pair<Value, Value>> entries;  // in the order of the file or the template, keys distinct
   int depth = 1;
   const Value* find(std::string_view key) const;
+  // A key of any kind: 1, 1.0 and true are one.
+  const Value* find(const Value& key) const;
 };
 
 struct Namespace {
@@ -111,10 +121,11 @@ struct Callable {
 // At 0 the answer means nothing.
 bool equal(const Value& a, const Value& b, std::uint64_t& left);
 
-// Python's str() and repr(), and json.dumps(value, ensure_ascii=False). False, and `why`, for what has no such form or
+// Python's str() and repr(), and json.dumps(). False, and `why`, for what has no such form or
 // makes `out` longer than 16 MiB.
 struct JsonForm {
   int indent = -1;  // spaces of a level; negative: one line
+  bool ensure_ascii = false, sort_keys = false;
   std::string between_items = ", ", after_key = ": ";
 };
 bool append_str(const Value& value, Text& out, std::string& why);

@@ -24,41 +24,47 @@ void append_tool_call(std::string& out, const ToolCall& call, int64_t place) {
 
 }  // namespace
 
-ChatCall::ChatCall(CallParts parts, const ServedModel& model, const ToolChoice& tools)
+ChatCall::ChatCall(CallParts parts, const ServedModel& model, const ChatForm& answer)
     : ApiCall(std::move(parts), model),
       spelling_(model.tokenizer, options().tokens_as_ids),
-      names_one_(tools.names_one),
-      messages_(outputs(), Message{.text = ToolCallText(tools)}) {
+      names_one_(answer.tools.names_one),
+      thinks_(answer.reasoning != ReasoningParser::none),
+      messages_(outputs(), Message{.text = AnswerParts(answer)}) {
   head_ = "data: ";
   append_head(head_, chunk_object());
 }
 
 // The finish reason as calls of tools make it. A function that the request names ends with "stop", as at OpenAI.
 std::string_view ChatCall::reason_of(const Message& message, std::string_view finish_reason) const {
-  return finish_reason == "stop" && message.text.count() > 0 && !names_one_ ? "tool_calls" : finish_reason;
+  return finish_reason == "stop" && message.text.calls() > 0 && !names_one_ ? "tool_calls" : finish_reason;
 }
 
 // A piece is one chunk or, where it completes several calls, one for each. Where all of it may belong to a call, it
 // waits.
 void ChatCall::append_piece(std::string& events, const Output& output, const OutputPiece& piece) {
   Message& message = message_of(output);
-  std::string content = message.text.push(piece.text);
+  AnswerPart part = message.text.push(piece.text);
   const bool last = !piece.finish_reason.empty();
-  if (last) content += message.text.finish();
+  if (last) {
+    const AnswerPart rest = message.text.finish();
+    part.reasoning += rest.reasoning;
+    part.content += rest.content;
+  }
   const std::vector<ToolCall> calls = message.text.take_calls();
   if (options().logprobs >= 0) append_chat_logprobs(message.logprobs, spelling_, piece.logprobs);
   if (options().return_token_ids) message.ids.insert(message.ids.end(), piece.tokens.begin(), piece.tokens.end());
-  const bool waits = content.empty() && calls.empty() && !piece.text.empty();  // unlike a token of no whole character
+  const bool says = !part.reasoning.empty() || !part.content.empty();
+  const bool waits = !says && calls.empty() && !piece.text.empty();  // unlike a token of no whole character
   if (waits && output.has_begun && !last) return;
-  const int64_t before = message.text.count() - std::ssize(calls);
+  const int64_t before = message.text.calls() - std::ssize(calls);
   for (size_t i = 0; i + 1 < calls.size(); ++i) {
-    append_delta(events, output, i == 0 && !output.has_begun, std::exchange(content, {}), &calls[i],
+    append_delta(events, output, i == 0 && !output.has_begun, std::exchange(part, {}), &calls[i],
                  before + static_cast<int64_t>(i));
     events += R"(,"logprobs":null,"finish_reason":null}])";
     append_tail(events, output);
   }
-  append_delta(events, output, calls.size() < 2 && !output.has_begun, content, calls.empty() ? nullptr : &calls.back(),
-               message.text.count() - 1);
+  append_delta(events, output, calls.size() < 2 && !output.has_begun, part, calls.empty() ? nullptr : &calls.back(),
+               message.text.calls() - 1);
   append_rest(events, message, piece);
   append_tail(events, output);
 }
@@ -81,7 +87,7 @@ void ChatCall::append_rest(std::string& events, Message& message, const OutputPi
 
 // The beginning of a chunk up to its delta. `begins`: the first of its output. `call`: null, or one that is complete,
 // with its place among those of the output.
-void ChatCall::append_delta(std::string& events, const Output& output, bool begins, const std::string& content,
+void ChatCall::append_delta(std::string& events, const Output& output, bool begins, const AnswerPart& part,
                             const ToolCall* call, int64_t place) const {
   events += head_;
   if (begins && options().return_token_ids) {
@@ -90,11 +96,14 @@ void ChatCall::append_delta(std::string& events, const Output& output, bool begi
   }
   fmt::format_to(std::back_inserter(events), R"(,"choices":[{{"index":{},"delta":{{)", output.index);
   if (begins) events += R"("role":"assistant",)";
-  if (call == nullptr || begins || !content.empty()) {
-    events += R"("content":)";
-    append_json_string(events, content);
-    if (call != nullptr) events += ',';
-  }
+  bool has_field = false;
+  const auto add = [&](const char* name, const std::string& text) {
+    fmt::format_to(std::back_inserter(events), R"({}"{}":)", std::exchange(has_field, true) ? "," : "", name);
+    append_json_string(events, text);
+  };
+  if (!part.reasoning.empty()) add("reasoning_content", part.reasoning);
+  if ((call == nullptr && !has_field) || begins || !part.content.empty()) add("content", part.content);
+  if (call != nullptr && has_field) events += ',';
   if (call != nullptr) {
     events += R"("tool_calls":[)";
     append_tool_call(events, *call, place);
@@ -105,8 +114,12 @@ void ChatCall::append_delta(std::string& events, const Output& output, bool begi
 
 void ChatCall::keep_piece(const Output& output, const OutputPiece& piece) {
   Message& message = message_of(output);
-  message.content += message.text.push(piece.text);
-  if (!piece.finish_reason.empty()) message.content += message.text.finish();
+  const auto keep = [&](const AnswerPart& part) {
+    message.reasoning += part.reasoning;
+    message.content += part.content;
+  };
+  keep(message.text.push(piece.text));
+  if (!piece.finish_reason.empty()) keep(message.text.finish());
   for (ToolCall& call : message.text.take_calls()) message.calls.push_back(std::move(call));
   if (options().logprobs >= 0) append_chat_logprobs(message.logprobs, spelling_, piece.logprobs);
 }
@@ -135,10 +148,17 @@ std::string ChatCall::body(const std::string& usage) {
 void ChatCall::append_choice(std::string& out, const Output& output) {
   Message& message = message_of(output);
   fmt::format_to(std::back_inserter(out), R"({{"index":{},"message":{{"role":"assistant","content":)", output.index);
-  if (message.content.empty() && !message.calls.empty())
+  if (message.content.empty() && (!message.calls.empty() || !message.reasoning.empty()))
     out += "null";
   else
     append_json_string(out, message.content);
+  if (thinks_) {
+    out += R"(,"reasoning_content":)";
+    if (message.reasoning.empty())
+      out += "null";
+    else
+      append_json_string(out, message.reasoning);
+  }
   out += R"(,"refusal":null)";
   for (size_t i = 0; i < message.calls.size(); ++i) {
     out += i == 0 ? R"(,"tool_calls":[)" : ",";

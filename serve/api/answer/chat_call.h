@@ -6,21 +6,22 @@
 
 #include "serve/api/answer/api_call.h"
 #include "serve/api/answer/logprob_shapes.h"
-#include "serve/api/answer/tool_calls.h"
+#include "serve/tools/answer_parts.h"
 
 namespace nodewright {
 
 class ChatCall final : public ApiCall {
  public:
-  ChatCall(CallParts parts, const ServedModel& model, const ToolChoice& tools);
+  ChatCall(CallParts parts, const ServedModel& model, const ChatForm& answer);
 
  private:
   // What one output says.
   struct Message {
-    ToolCallText text;
-    std::string content, logprobs;  // of calls that do not stream; logprobs: of a stream those that wait for an event
-    std::vector<ToolCall> calls;    // of calls that do not stream
-    std::vector<int32_t> ids;       // of a stream: that wait for an event
+    AnswerParts text;
+    std::string reasoning, content;  // of calls that do not stream
+    std::string logprobs;            // the same; of a stream those that wait for an event
+    std::vector<ToolCall> calls;     // of calls that do not stream
+    std::vector<int32_t> ids;        // of a stream: that wait for an event
   };
 
   std::string_view chunk_object() const override { return "chat.completion.chunk"; }
@@ -29,7 +30,7 @@ class ChatCall final : public ApiCall {
   std::string body(const std::string& usage) override;
 
   Message& message_of(const Output& output) { return messages_[static_cast<size_t>(output.index)]; }
-  void append_delta(std::string& events, const Output& output, bool begins, const std::string& content,
+  void append_delta(std::string& events, const Output& output, bool begins, const AnswerPart& part,
                     const ToolCall* call, int64_t place) const;
   void append_rest(std::string& events, Message& message, const OutputPiece& piece) const;
   void append_choice(std::string& out, const Output& output);
@@ -37,6 +38,7 @@ class ChatCall final : public ApiCall {
 
   TokenSpelling spelling_;
   bool names_one_;                 // the request names the function to be called
+  bool thinks_;                    // thoughts are looked for
   std::string head_;               // of every chunk
   std::vector<Message> messages_;  // by the index of the output
 };

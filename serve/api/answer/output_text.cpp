@@ -19,7 +19,7 @@ std::span<const T> one_of(const std::vector<T>& all, size_t place) {
 OutputText::OutputText(const std::optional<Tokenizer>& tokenizer, const CallOptions& options, bool has_stops,
                        int64_t before)
     : tokenizer_(tokenizer), options_(options), has_stops_(has_stops), characters_(before) {
-  if (tokenizer) stream_.emplace(*tokenizer, options.skip_special, TextStart::behind_prompt);
+  if (tokenizer) stream_.emplace(*tokenizer, options.skip_special, TextStart::behind_prompt, options.shown);
 }
 
 std::vector<OutputPiece> OutputText::pieces(const OutputUpdate& update) {

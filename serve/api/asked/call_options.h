@@ -32,6 +32,7 @@ struct CallOptions {
   bool tokens_as_ids = false;     // of log probabilities: "token_id:5" for the spelling
   std::vector<int32_t> stop_ids;  // that the body names: as stop_reason
   std::vector<int32_t> allowed;   // token ids; empty: all
+  std::vector<int32_t> shown;     // special tokens that are text although skip_special
   // An echo of nothing but the prompt: the engine chooses one token, which is dropped.
   bool drops_output() const { return max_tokens == 0; }
   // What the engine is asked to score the prompt with; -1: nothing.

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "runtime/error.h"
+#include "serve/tools/opened_arguments.h"
 
 namespace nodewright {
 namespace {
@@ -32,28 +33,6 @@ std::string text_of_content(const RequestJson& content) {
   return text;
 }
 
-// Clients send arguments as text; templates print them as JSON.
-void open_arguments(RequestJson& calls) {
-  if (!calls.is_array())
-    refuse_messages(fmt::format("messages holds the tool_calls {}, expected a list", shown(calls)));
-  for (RequestJson& call : calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse_messages(fmt::format("messages holds the tool call {}, expected an object with a function", shown(call)));
-    RequestJson& function = call["function"];
-    const RequestJson arguments = function.value("arguments", RequestJson());
-    if (!arguments.is_string()) continue;
-    const std::string& text = arguments.get_ref<const std::string&>();
-    if (text.empty())
-      function["arguments"] = RequestJson::object();
-    else
-      try {
-        function["arguments"] = RequestBody::parse(text).json();
-      } catch (const ApiError& error) {
-        refuse_messages(fmt::format("messages holds a tool call whose arguments are no JSON object: {}", error.what()));
-      }
-  }
-}
-
 RequestJson checked_conversation(const RequestBody& body, bool knows_developer) {
   const RequestJson* asked = body.array("messages");
   if (asked == nullptr) refuse_messages("messages is missing");
@@ -67,7 +46,7 @@ RequestJson checked_conversation(const RequestBody& body, bool knows_developer) 
       message["role"] = "system";  // its newer name, which few templates know
     const bool calls_tools = message.contains("tool_calls") && !message["tool_calls"].is_null();
     if (calls_tools)
-      open_arguments(message["tool_calls"]);
+      refusing(body, "messages", [&] { open_arguments(message["tool_calls"]); });
     else
       message.erase("tool_calls");
     const RequestJson content = message.value("content", RequestJson());
@@ -100,10 +79,10 @@ ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   }
 }
 
-std::vector<int32_t> ChatPrompts::tokens_of(const RequestBody& body) const {
+ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body) const {
   if (!template_) refuse_messages(fmt::format("messages need a chat template: {}; see /v1/completions", why_none_));
   if (!model_.tokenizer) refuse_messages("messages are text, and the model has no tokenizer.json");
-  const ChatPrompt prompt = render(body);
+  ChatPrompt prompt = render(body);
   std::vector<int32_t> tokens;
   refusing(body, "messages", [&] {
     tokens = model_.tokenizer->encode(
@@ -111,12 +90,12 @@ std::vector<int32_t> ChatPrompts::tokens_of(const RequestBody& body) const {
         {.parse_special = true, .plain = prompt.plain, .add_special_tokens = body.flag("add_special_tokens", false)});
   });
   if (tokens.empty()) refuse_messages("messages make a prompt without tokens");
-  return tokens;
+  return {std::move(tokens), std::move(prompt.text)};
 }
 
 ChatPrompt ChatPrompts::render(const RequestBody& body) const {
-  RequestJson variables = RequestJson::object();
-  if (const RequestJson* more = body.object("chat_template_kwargs")) variables = *more;
+  RequestJson variables = model_.defaults.template_args;
+  if (const RequestJson* more = body.object("chat_template_kwargs")) variables.update(*more);
   if (variables.contains("chat_template"))
     throw bad_request("chat_template_kwargs brings a chat_template, and the checkpoint's is the only one",
                       "chat_template_kwargs");

@@ -18,9 +18,13 @@ class ChatPrompts {
   // `model` must outlive this.
   explicit ChatPrompts(const ServedModel& model);
 
-  // The tokens of "messages", with "tools", "documents", "chat_template_kwargs", "add_generation_prompt",
-  // "continue_final_message" and "add_special_tokens". Throws ApiError 400.
-  std::vector<int32_t> tokens_of(const RequestBody& body) const;
+  struct ChatTokens {
+    std::vector<int32_t> tokens;
+    std::string text;
+  };
+  // The tokens and the text of "messages", with "tools", "documents", "chat_template_kwargs" over the server's own,
+  // "add_generation_prompt", "continue_final_message" and "add_special_tokens". Throws ApiError 400.
+  ChatTokens tokens_of(const RequestBody& body) const;
 
   bool has_template() const { return template_.has_value(); }
   // The template's text; empty where there is none.

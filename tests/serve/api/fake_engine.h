@@ -24,10 +24,17 @@ using Json = nlohmann::ordered_json;
 // The demo's config with a tokenizer and perhaps a chat template.
 class ServedCase {
  public:
-  explicit ServedCase(const std::filesystem::path& folder, int64_t max_model_len = 1024)
+  explicit ServedCase(const std::filesystem::path& folder, int64_t max_model_len = 1024, AnswerParsers parsers = {},
+                      Json template_args = Json::object())
       : tokenizer(Tokenizer::from_file(folder / "tokenizer.json")),
         config(config_for(*tokenizer)),
-        api(ServedModel{config, tokenizer, folder, {"demo", "other"}, max_model_len, {.model = folder}, 1700000000}) {}
+        api(ServedModel{config,
+                        tokenizer,
+                        folder,
+                        {"demo", "other"},
+                        max_model_len,
+                        {.model = folder, .template_args = std::move(template_args), .parsers = parsers},
+                        1700000000}) {}
 
   std::vector<int32_t> ids(std::string_view text) const { return tokenizer->encode(text, {.parse_special = true}); }
 

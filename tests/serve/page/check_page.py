@@ -131,13 +131,16 @@ def check_chat(check):
 def check_markup(check):
     """A model may say anything: it is text."""
     check.visit()
-    chunk = {"choices": [{"index": 0, "delta": {"content": MARKUP}, "finish_reason": None}]}
-    events = "data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk, ensure_ascii=False)
+    deltas = [{"role": "assistant", "reasoning_content": "Hm: ", "content": ""}, {"reasoning_content": MARKUP}, {"content": MARKUP}]
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    events = "".join("data: %s\n\n" % json.dumps(chunk, ensure_ascii=False) for chunk in chunks) + "data: [DONE]\n\n"
     check.page.route("**/v1/chat/completions", lambda route: route.fulfill(
         status=200, headers={"Content-Type": "text/event-stream"}, body=events))
     check.say(MARKUP, 2)
     for index in (0, 1):
         check.expect_equal(MARKUP, check.text(index), "markup in turn %d" % index)
+    check.expect_equal("Hm: " + MARKUP, check.turn().locator(".thoughts").inner_text(), "the thoughts")
+    check.expect(check.turn().locator(".note").inner_text().startswith("3 tokens"), "the note of three tokens")
     check.expect_equal(0, check.page.locator("#turns img, #turns b").count(), "elements that a model made")
 
 
@@ -378,6 +381,7 @@ PLANTED = [
     ("settings.js", '"seed"]', "]", "chat", "body"),
     ("settings.js", "localStorage.setItem(kStored, JSON.stringify(values));", "", "settings", "after a reload"),
     ("settings.js", 'if (!can) show_mode("completion");', "", "completion", "without a template"),
+    ("chat.js", "turn.thoughts.append(thought)", "void thought", "markup", "the thoughts"),
     ("live.js", "setTimeout(() => poll({ told, failed }), kEveryMs)", "0", "live", "Timeout"),
     ("live.js", "draw_timeline(by_id", "void (by_id", "live", "time line"),
     ("live.js", "whole(launch.steps)", "whole(launch.steps + 1)", "live", "launches of"),

@@ -1,0 +1,44 @@
+#include "cli/options/template_args.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+// What a conversation gives its template by itself.
+constexpr const char* kGiven[] = {"messages", "tools", "documents", "add_generation_prompt", "chat_template"};
+
+[[noreturn]] void refuse_argument(const std::string& argument, std::string why) {
+  throw Error({.doing = "use --template-arg", .object = argument, .detail = std::move(why), .fault = Fault::usage});
+}
+
+}  // namespace
+
+void add_template_args(CLI::App& command, std::vector<std::string>& args) {
+  command
+      .add_option("--template-arg", args,
+                  "NAME=VALUE of a variable of the chat template, as enable_thinking=false: JSON, or else a string; "
+                  "repeat it for others")
+      ->allow_extra_args(false);
+}
+
+RequestJson template_args_of(const std::vector<std::string>& args) {
+  RequestJson values = RequestJson::object();
+  for (const std::string& arg : args) {
+    const size_t sign = arg.find('=');
+    if (sign == 0 || sign == std::string::npos) refuse_argument(arg, "it is not NAME=VALUE");
+    const std::string name = arg.substr(0, sign), value = arg.substr(sign + 1);
+    for (const char* given : kGiven)
+      if (name == given) refuse_argument(arg, fmt::format("{} is given to the template by the conversation", name));
+    if (values.contains(name)) refuse_argument(arg, fmt::format("{} is there twice", name));
+    RequestJson parsed = RequestJson::parse(value, nullptr, false);
+    values[name] = parsed.is_discarded() ? RequestJson(value) : std::move(parsed);
+  }
+  return values;
+}
+
+}  // namespace nodewright::cli

@@ -1,0 +1,55 @@
+// The text of an answer taken apart: what the model thinks, what it says, and which tools it calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/tools/reasoning_text.h"
+#include "serve/tools/tool_call_text.h"
+#include "serve/tools/tool_choice.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace nodewright {
+
+// What is looked for in the answers of a model.
+struct AnswerParsers {
+  ToolCallParser tool_calls = ToolCallParser::automatic;
+  ReasoningParser reasoning = ReasoningParser::none;
+};
+
+// What is looked for in the answers to one request.
+struct ChatForm {
+  ToolChoice tools;
+  ReasoningParser reasoning = ReasoningParser::none;
+  bool begins_thinking = false;  // the prompt ends within <think>
+  std::vector<TokenId> shown;    // special tokens that are part of the text, because they say where its parts are
+
+  bool is_plain() const { return tools.form == ToolCallForm::none && reasoning == ReasoningParser::none; }
+};
+
+// `prompt`: the text of the prompt, perhaps without its beginning. A text that must follow a structure holds no
+// thoughts.
+ChatForm chat_form(ToolChoice tools, ReasoningParser reasoning, std::string_view prompt,
+                   const std::optional<Tokenizer>& tokenizer);
+
+// Splits the text of one output. One thread at a time.
+class AnswerParts {
+ public:
+  explicit AnswerParts(const ChatForm& form) : reasoning_(form.reasoning, form.begins_thinking), calls_(form.tools) {}
+
+  // What is known to be thought or said.
+  AnswerPart push(std::string_view text);
+  // No more text.
+  AnswerPart finish();
+  // As of ToolCallText.
+  std::vector<ToolCall> take_calls() { return calls_.take_calls(); }
+  int64_t calls() const { return calls_.count(); }
+
+ private:
+  ReasoningText reasoning_;
+  ToolCallText calls_;
+};
+
+}  // namespace nodewright

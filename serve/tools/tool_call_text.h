@@ -1,0 +1,69 @@
+// Calls of tools in the text of a model, found while it streams.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "serve/tools/tool_choice.h"
+
+namespace nodewright {
+
+struct ToolCall {
+  std::string id, name;
+  std::string arguments;  // JSON
+};
+
+// Splits the text of one output. Holds back what may be a call until it is whole. One thread at a time.
+class ToolCallText {
+ public:
+  explicit ToolCallText(ToolChoice choice) : choice_(std::move(choice)) {}
+
+  // Returns the text that is known to be in no call.
+  std::string push(std::string_view text);
+  // No more text: what is held back is a call or text.
+  std::string finish();
+  // The calls that have become whole since the last time.
+  std::vector<ToolCall> take_calls() { return std::exchange(calls_, {}); }
+  // Calls so far.
+  int64_t count() const { return count_; }
+
+ private:
+  // How far the object or list at the beginning of a text was looked at. A text that grows is read once.
+  struct ObjectScan {
+    size_t at = 0;
+    int depth = 0;
+    bool in_string = false, is_escaped = false;
+    // Goes on; true when it has ended, before `at`.
+    bool passes_object(std::string_view text);
+  };
+  // What stands behind a mark: calls that were taken, the beginning of one, or something else.
+  enum class Marked : uint8_t { taken, unfinished, other };
+
+  std::string push_tagged();
+  std::string push_objects();
+  std::string push_marked();
+  Marked take_marked();
+  Marked take_marked_list(size_t first);
+  Marked take_marked_name(size_t first);
+  std::string_view mark() const;
+  std::string take_text_before_mark();
+  bool take_object(size_t first);
+  bool add_list(std::string_view json);
+  bool add_call(std::string_view json, bool known_only);
+  void add(std::string name, std::string arguments);
+
+  ToolChoice choice_;
+  std::string held_;
+  bool in_call_ = false;     // tagged, marked: behind the mark
+  size_t searched_ = 0;      // tagged: bytes of it that hold no </tool_call>
+  ObjectScan scan_;          // bare, listed, marked: of what is held, from its first bracket on
+  bool is_content_ = false;  // bare, listed: the text began with something else
+  std::vector<ToolCall> calls_;
+  int64_t count_ = 0;
+  bool after_call_ = false;  // nothing but space has come since the last one
+};
+
+}  // namespace nodewright

@@ -1,0 +1,159 @@
+#include "serve/tools/tool_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+[[noreturn]] void refuse_tools(const std::string& why) { throw std::invalid_argument(why); }
+
+std::string function_name(const RequestJson& tool) {
+  const auto refuse = [&](const char* expected) {
+    refuse_tools(fmt::format("tools holds {}, expected {}", shown(tool), expected));
+  };
+  if (!tool.is_object()) refuse("an object");
+  if (tool.value("type", RequestJson()) != "function") refuse("the type function");
+  const RequestJson function = tool.value("function", RequestJson());
+  if (!function.is_object() || !function.value("name", RequestJson()).is_string()) refuse("a function with a name");
+  if (const RequestJson parameters = function.value("parameters", RequestJson());
+      !parameters.is_null() && !parameters.is_object())
+    refuse("parameters that are an object");
+  return function["name"].get<std::string>();
+}
+
+RequestJson parameters_of(const RequestJson& tool) {
+  const RequestJson parameters = tool["function"].value("parameters", RequestJson());
+  return parameters.is_null() || parameters.empty()
+             ? RequestJson{{"type", "object"}, {"properties", RequestJson::object()}}
+             : parameters;
+}
+
+// As the models write them that these templates belong to.
+const CallShape kTaggedCalls{"", "<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n", ""};
+const CallShape kBareCalls{"", "{\"name\": ", ", \"parameters\": ", "}", "; ", ""};
+const CallShape kListedCalls{"[", "{\"name\": ", ", \"arguments\": ", "}", ", ", "]"};
+
+// The place among `choice.names` of the function that tool_choice names.
+size_t named_function(const RequestJson& asked, const ToolChoice& choice) {
+  const RequestJson function = asked.value("function", RequestJson());
+  const RequestJson name = function.is_object() ? function.value("name", RequestJson()) : RequestJson();
+  if (!name.is_string())
+    refuse_tools(
+        fmt::format("tool_choice is {}, expected none, auto, required or a function with a name", shown(asked)));
+  const auto place = std::ranges::find(choice.names, name.get_ref<const std::string&>());
+  if (place == choice.names.end())
+    refuse_tools(fmt::format("tool_choice names {}, which is not among tools", shown(name)));
+  return static_cast<size_t>(place - choice.names.begin());
+}
+
+TextStructure structure_of(const std::vector<CallableFunction>& functions, const ToolChoice& choice) {
+  if (choice.form == ToolCallForm::named) return structure_of_schema(functions.front().parameters);
+  return structure_of_calls(functions,
+                            choice.form == ToolCallForm::tagged ? kTaggedCalls
+                            : choice.form == ToolCallForm::bare ? kBareCalls
+                                                                : kListedCalls,
+                            choice.names_one || !choice.parallel);
+}
+
+// Forces a call of one of `tools`, in the form of the model. Mistral's begins with a special token, which no grammar
+// makes: its list is forced alone.
+void force_calls(const std::vector<RequestJson>& tools, ToolCallForm form, ToolChoice& choice) {
+  std::vector<CallableFunction> functions;
+  for (const RequestJson& tool : tools) functions.push_back({function_name(tool), parameters_of(tool)});
+  choice.form = form == ToolCallForm::marked ? ToolCallForm::listed
+                : form != ToolCallForm::none ? form
+                : choice.names_one           ? ToolCallForm::named
+                                             : ToolCallForm::listed;
+  const auto refuse = [](const std::exception& error) {
+    refuse_tools(fmt::format("tool_choice cannot be forced: {}", error.what()));
+  };
+  try {
+    choice.structure = structure_of(functions, choice);
+  } catch (const std::invalid_argument& error) {
+    refuse(error);
+  } catch (const Error& error) {
+    refuse(error);
+  }
+}
+
+bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
+
+}  // namespace
+
+std::optional<ToolCallParser> tool_call_parser_of(std::string_view name) {
+  constexpr std::pair<std::string_view, ToolCallParser> kNames[] = {{"auto", ToolCallParser::automatic},
+                                                                    {"hermes", ToolCallParser::hermes},
+                                                                    {"llama3_json", ToolCallParser::llama3_json},
+                                                                    {"mistral", ToolCallParser::mistral},
+                                                                    {"none", ToolCallParser::none}};
+  for (const auto& [known, parser] : kNames)
+    if (known == name) return parser;
+  return std::nullopt;
+}
+
+ToolCallForm tool_call_form_of(const ToolModel& model) {
+  const std::string& source = model.template_source;
+  switch (model.parser) {
+    case ToolCallParser::hermes:
+      return ToolCallForm::tagged;
+    case ToolCallParser::llama3_json:
+      return ToolCallForm::bare;
+    case ToolCallParser::mistral:
+      return ToolCallForm::marked;
+    case ToolCallParser::none:
+      return ToolCallForm::none;
+    case ToolCallParser::automatic:
+      break;
+  }
+  if (has(source, "<function=") || has(source, "<arg_key>")) return ToolCallForm::none;  // XML within the tags
+  if (has(source, "<tool_call>")) return ToolCallForm::tagged;
+  if (has(source, "[TOOL_CALLS]")) return ToolCallForm::marked;
+  if (has(source, "<|python_tag|>") || has(source, "\"parameters\"")) return ToolCallForm::bare;
+  const auto knows = [&](std::string_view token) { return model.tokenizer && model.tokenizer->token_to_id(token); };
+  if (knows("[TOOL_CALLS]")) return ToolCallForm::marked;
+  return knows("<|python_tag|>") ? ToolCallForm::bare : ToolCallForm::none;
+}
+
+ToolChoice tool_choice_of(const ToolFields& fields, const ToolModel& model) {
+  ToolChoice choice{.parallel = fields.parallel};
+  const RequestJson *tools = fields.tools, *asked = fields.choice;
+  if (tools != nullptr && !tools->is_array())
+    refuse_tools(fmt::format("tools is {}, expected a list of functions", shown(*tools)));
+  if (tools == nullptr || tools->empty()) {
+    if (asked != nullptr && *asked != "none" && *asked != "auto")
+      refuse_tools(fmt::format("tool_choice is {}, and there are no tools", shown(*asked)));
+    return choice;
+  }
+  for (const RequestJson& tool : *tools) choice.names.push_back(function_name(tool));
+  if (asked != nullptr && *asked == "none") return choice;
+  const ToolCallForm form = tool_call_form_of(model);
+  const bool is_silent = fields.only_if_known && asked == nullptr;
+  if (!has(model.template_source, "tools") && !is_silent)
+    refuse_tools("tools is not supported: the model's chat template does not know them");
+  if (asked == nullptr || *asked == "auto") {
+    if (form == ToolCallForm::none && model.parser == ToolCallParser::automatic && !is_silent)
+      refuse_tools(
+          "tools is not supported: how the model's chat template has it call them is not known (see "
+          "--tool-call-parser)");
+    choice.form = form;
+  } else if (*asked == "required") {
+    force_calls(*tools, form, choice);
+  } else if (asked->is_object()) {
+    const size_t place = named_function(*asked, choice);
+    choice.names = {choice.names[place]};
+    choice.names_one = true;
+    force_calls({(*tools)[place]}, form, choice);
+  } else {
+    refuse_tools(fmt::format("tool_choice is {}, expected none, auto, required or a function", shown(*asked)));
+  }
+  return choice;
+}
+
+}  // namespace nodewright
