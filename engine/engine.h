@@ -123,6 +123,7 @@ class Engine {
   void index_tokens(std::span<const RequestId> requests);
   StepRecord record(const InFlightStep& step);
 
+  void tell_pages();
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
 
