@@ -73,7 +73,7 @@ check-cuda12: configure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs clang spell
+	cmake/install_missing.sh docs clang spell zmq
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver
