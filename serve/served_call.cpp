@@ -26,8 +26,8 @@ HttpHeaders answer_headers(const std::string& request_id, int status) {
   return headers;
 }
 
-ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
-                   const AccessLog& log)
+ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop,
+                       AccessLine line, const AccessLog& log)
     : call_(std::move(call)), reply_(std::move(reply)), loop_(loop), line_(std::move(line)), log_(log) {}
 
 void ServedCall::begin() {

@@ -115,6 +115,9 @@ AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, 
   refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens); });
   asked.stream = options.stream;
   asked.spec.max_tokens = most;
+  if (const auto least = body.integer("min_tokens", 0, UINT32_MAX); least && *least > most)
+    throw bad_request(fmt::format("min_tokens is {}, and {} is {}", *least, options.max_tokens_field, most),
+                      "min_tokens");
   for (AskedOutput& output : asked.outputs) {
     if (!options.allowed.empty()) output.choice.options.allow = only(options.allowed);
     const std::string reason = why_not(output.choice.options, asked.spec.stop_ids, model_.config.vocab);

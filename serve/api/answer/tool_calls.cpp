@@ -35,16 +35,17 @@ std::string ToolCallText::push(std::string_view text) {
       held_ += text;
       return push_tagged();
     case ToolCallForm::bare:
-      held_ += text;
-      return push_bare();
-    case ToolCallForm::named:
     case ToolCallForm::listed:
+      held_ += text;
+      return push_objects();
+    case ToolCallForm::named:
       held_ += text;
       return {};
   }
   return {};
 }
 
+// What is left of a call that max_tokens cut is text, where it is not behind whole ones.
 std::string ToolCallText::finish() {
   switch (choice_.form) {
     case ToolCallForm::none:
@@ -52,16 +53,14 @@ std::string ToolCallText::finish() {
     case ToolCallForm::tagged:
       if (in_call_ && add_call(held_, false)) held_.clear();  // the closing tag is missing
       if (in_call_ && !held_.empty()) held_.insert(0, kOpen);
-      if (count_ > 0 && trimmed_space(held_).empty()) held_.clear();
+      if (count_ > 0 && (in_call_ || kOpen.starts_with(trimmed_space(held_)))) held_.clear();
       break;
     case ToolCallForm::bare:
-      if (count_ > 0 && trimmed_space(held_).empty()) held_.clear();
+    case ToolCallForm::listed:
+      if (count_ > 0) held_.clear();
       break;
     case ToolCallForm::named:
       add(choice_.names.front(), std::exchange(held_, {}));
-      break;
-    case ToolCallForm::listed:
-      finish_listed();
       break;
   }
   return std::exchange(held_, {});
@@ -92,22 +91,24 @@ std::string ToolCallText::push_tagged() {
   }
 }
 
-std::string ToolCallText::push_bare() {
+std::string ToolCallText::push_objects() {
   while (!is_content_) {
-    const size_t first = held_.find_first_not_of(count_ > 0 ? " \t\r\n;" : kSpace);
+    const size_t first = held_.find_first_not_of(choice_.form == ToolCallForm::listed ? " \t\r\n[,]"
+                                                 : count_ > 0                         ? " \t\r\n;"
+                                                                                      : kSpace);
     if (first == std::string::npos) return {};
     if (held_[first] != '{') {
       is_content_ = true;
       break;
     }
     if (!scan_.passes_object(std::string_view(held_).substr(first))) return {};
-    is_content_ = !take_bare_object(first);
+    is_content_ = !take_object(first);
   }
   return std::exchange(held_, {});
 }
 
 // Whether the whole object that begins at `first` is a call; then it is taken.
-bool ToolCallText::take_bare_object(size_t first) {
+bool ToolCallText::take_object(size_t first) {
   const size_t size = std::exchange(scan_, {}).at;
   if (!add_call(std::string_view(held_).substr(first, size), true)) return false;
   held_.erase(0, first + size);
@@ -127,16 +128,6 @@ bool ToolCallText::ObjectScan::passes_object(std::string_view text) {
       return ++at, true;
   }
   return false;
-}
-
-void ToolCallText::finish_listed() {
-  try {
-    const RequestJson list = RequestBody::parse(R"({"calls":)" + held_ + "}").json()["calls"];
-    for (const RequestJson& call : list) add(call.at("name").get<std::string>(), call.at("parameters").dump());
-    held_.clear();
-  } catch (const std::exception&) {
-    // Cut by max_tokens: it is text.
-  }
 }
 
 bool ToolCallText::add_call(std::string_view json, bool known_only) {

@@ -66,9 +66,8 @@ class ToolCallText {
   };
 
   std::string push_tagged();
-  std::string push_bare();
-  bool take_bare_object(size_t first);
-  void finish_listed();
+  std::string push_objects();
+  bool take_object(size_t first);
   bool add_call(std::string_view json, bool known_only);
   void add(std::string name, std::string arguments);
 
@@ -76,8 +75,8 @@ class ToolCallText {
   std::string held_;
   bool in_call_ = false;     // tagged: behind <tool_call>
   size_t searched_ = 0;      // bytes of it that hold no </tool_call>
-  ObjectScan scan_;          // bare: of what is held, without the space before it
-  bool is_content_ = false;  // bare: the text began with something else
+  ObjectScan scan_;          // bare, listed: of what is held, without the space before it
+  bool is_content_ = false;  // bare, listed: the text began with something else
   std::vector<ToolCall> calls_;
   int64_t count_ = 0;
 };

@@ -30,6 +30,9 @@ RequestJson parameters_of(const RequestJson& tool) {
              : parameters;
 }
 
+// In an answer that must call: without an end, a model that repeats itself would go on until max_tokens.
+constexpr int kMostForcedCalls = 16;
+
 // As the models write them that these templates belong to.
 const CallShape kTaggedCalls{"", "<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n", ""};
 const CallShape kBareCalls{"", "{\"name\": ", ", \"parameters\": ", "}", "; ", ""};
@@ -62,7 +65,7 @@ void force_calls(const RequestBody& body, const std::vector<RequestJson>& tools,
   for (const RequestJson& tool : tools) functions.push_back({function_name(tool), parameters_of(tool)});
   choice.form = form != ToolCallForm::none ? form : choice.names_one ? ToolCallForm::named : ToolCallForm::listed;
   refusing(body, "tool_choice", [&] {
-    const bool only_one = choice.names_one || !choice.parallel;
+    const int most = choice.names_one || !choice.parallel ? 1 : kMostForcedCalls;
     if (choice.form == ToolCallForm::named)
       choice.structure = structure_of_schema(functions.front().parameters);
     else
@@ -70,7 +73,7 @@ void force_calls(const RequestBody& body, const std::vector<RequestJson>& tools,
                                             form == ToolCallForm::tagged ? kTaggedCalls
                                             : form == ToolCallForm::bare ? kBareCalls
                                                                          : kListedCalls,
-                                            only_one);
+                                            most);
   });
 }
 
