@@ -88,6 +88,11 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
+int64_t context_for(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
+  if (options.session.max_context > 0) return options.session.max_context;
+  return std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
+}
+
 ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                          const std::optional<Tokenizer>& tokenizer) {
   return named({.config = config,
@@ -140,19 +145,17 @@ int serve(ServeOptions options) {
       [&] { loop.abort(); });
   Server server(options.server, loop, metrics);
   listening = &server;
-  const std::string address = address_of(options.server.http, server.port());
-  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address, options.session.model.string());
+  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
+             options.session.model.string());
   feeds.publish(server.port(), model.names.front());
 
   Session session(options.session, Loading::begun);
   const bool on_cpu = session.device().driver().is_cpu();
   EngineSettings settings = settings_for(options, on_cpu);
   feeds.listen_to(settings.engine);
-  const int64_t context = options.session.max_context > 0
-                              ? options.session.max_context
-                              : std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
-  const std::unique_ptr<Engine> engine = make_engine(
-      settings, options.session, session, {.prompt_tokens = INT32_MAX, .max_context = context, .choices = true});
+  const std::unique_ptr<Engine> engine =
+      make_engine(settings, options.session, session,
+                  {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true});
   model.max_model_len = engine->pipeline().options().max_context;
   OpenAiApi api(std::move(model));
   ShownModel shown = shown_model(options.session, session, *engine, api, settings.engine.max_batch, options.plan_times);
