@@ -76,6 +76,11 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
   truncate(body, call.parts.options, model_, prompt.tokens);
   call.parts.prompts.push_back(std::move(prompt));
   add_submissions(body, line, "messages", call.parts);
+  if (!call.tools.structure || !model_.tokenizer) return call;
+  for (AskedOutput& output : call.parts.submissions.front().asked.outputs) {
+    EndFunction& ends = output.choice.options.ends;
+    ends = end_after_calls(std::move(ends), call.tools, *model_.tokenizer, call.parts.options.skip_special);
+  }
   return call;
 }
 

@@ -136,7 +136,8 @@ TextStructure structure_of_tag(const RequestJson& tag) {
       checked_format(tag.contains("structures") ? triggered_tags(tag) : tag.value("format", RequestJson()), 0));
 }
 
-TextStructure structure_of_calls(const std::vector<CallableFunction>& functions, const CallShape& shape, int most) {
+TextStructure structure_of_calls(const std::vector<CallableFunction>& functions, const CallShape& shape,
+                                 bool only_one) {
   const auto opening = [&](const CallableFunction& function) {
     return shape.open + RequestJson(function.name).dump() + shape.arguments;
   };
@@ -153,7 +154,7 @@ TextStructure structure_of_calls(const std::vector<CallableFunction>& functions,
   if (pattern) {
     const std::string call = "(?:" + *pattern + ")";
     std::string text = literal_pattern(shape.prefix) + call;
-    if (most > 1) text += fmt::format("(?:{}{}){{0,{}}}", literal_pattern(shape.separator), call, most - 1);
+    if (!only_one) text += "(?:" + literal_pattern(shape.separator) + call + ")*";
     return {TextStructure::Kind::expression, checked_pattern(text + literal_pattern(shape.suffix))};
   }
   RequestJson tags = RequestJson::array();
@@ -162,17 +163,14 @@ TextStructure structure_of_calls(const std::vector<CallableFunction>& functions,
                     {"begin", opening(function)},
                     {"content", rules_format(json_schema_rules(function.parameters))},
                     {"end", shape.close}});
+  RequestJson calls{{"type", "tags_with_separator"},
+                    {"tags", tags},
+                    {"separator", shape.separator},
+                    {"at_least_one", true},
+                    {"stop_after_first", only_one}};
   const auto text = [](const std::string& value) { return RequestJson{{"type", "const_string"}, {"value", value}}; };
-  const RequestJson call{{"type", "or"}, {"elements", tags}};
-  RequestJson parts = RequestJson::array({call});
-  if (!shape.prefix.empty()) parts.insert(parts.begin(), text(shape.prefix));
-  if (most > 1)
-    parts.push_back({{"type", "repeat"},
-                     {"min", 0},
-                     {"max", most - 1},
-                     {"content", {{"type", "sequence"}, {"elements", {text(shape.separator), call}}}}});
-  if (!shape.suffix.empty()) parts.push_back(text(shape.suffix));
-  return tag_structure({{"type", "sequence"}, {"elements", parts}});
+  if (shape.prefix.empty() && shape.suffix.empty()) return tag_structure(calls);
+  return tag_structure({{"type", "sequence"}, {"elements", {text(shape.prefix), calls, text(shape.suffix)}}});
 }
 
 }  // namespace nodewright

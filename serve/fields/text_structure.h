@@ -48,7 +48,7 @@ struct CallableFunction {
   RequestJson parameters;  // a schema
 };
 
-// Texts with one call of the functions to `most`.
-TextStructure structure_of_calls(const std::vector<CallableFunction>& functions, const CallShape& shape, int most);
+// Texts that call at least one of the functions, or exactly one.
+TextStructure structure_of_calls(const std::vector<CallableFunction>& functions, const CallShape& shape, bool only_one);
 
 }  // namespace nodewright

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/sampling/choice_options.h"
 #include "serve/api/asked/request_body.h"
 #include "serve/fields/text_structure.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
 
@@ -40,6 +42,10 @@ struct ToolChoice {
 // that is no function, a choice of a function that is not there, a template that knows no tools, or parameters that
 // cannot be forced.
 ToolChoice tool_choice_of(const RequestBody& body, const std::string& template_source);
+
+// For an output that the request forces to call, whose end `inner` tells (empty: nobody does): it ends as complete with
+// its 16th call, too, where a model that repeats itself would go on until max_tokens. `tokenizer` must outlive it.
+EndFunction end_after_calls(EndFunction inner, const ToolChoice& choice, const Tokenizer& tokenizer, bool skip_special);
 
 // Splits the text of one output. Holds back what may be a call until it is whole.
 class ToolCallText {

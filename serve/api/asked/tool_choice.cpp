@@ -5,6 +5,7 @@
 
 #include "serve/api/answer/tool_calls.h"
 #include "serve/fields/text_structure.h"
+#include "text/text_stream.h"
 
 namespace nodewright {
 namespace {
@@ -29,9 +30,6 @@ RequestJson parameters_of(const RequestJson& tool) {
              ? RequestJson{{"type", "object"}, {"properties", RequestJson::object()}}
              : parameters;
 }
-
-// In an answer that must call: without an end, a model that repeats itself would go on until max_tokens.
-constexpr int kMostForcedCalls = 16;
 
 // As the models write them that these templates belong to.
 const CallShape kTaggedCalls{"", "<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n", ""};
@@ -65,7 +63,7 @@ void force_calls(const RequestBody& body, const std::vector<RequestJson>& tools,
   for (const RequestJson& tool : tools) functions.push_back({function_name(tool), parameters_of(tool)});
   choice.form = form != ToolCallForm::none ? form : choice.names_one ? ToolCallForm::named : ToolCallForm::listed;
   refusing(body, "tool_choice", [&] {
-    const int most = choice.names_one || !choice.parallel ? 1 : kMostForcedCalls;
+    const bool only_one = choice.names_one || !choice.parallel;
     if (choice.form == ToolCallForm::named)
       choice.structure = structure_of_schema(functions.front().parameters);
     else
@@ -73,7 +71,7 @@ void force_calls(const RequestBody& body, const std::vector<RequestJson>& tools,
                                             form == ToolCallForm::tagged ? kTaggedCalls
                                             : form == ToolCallForm::bare ? kBareCalls
                                                                          : kListedCalls,
-                                            most);
+                                            only_one);
   });
 }
 
@@ -109,6 +107,19 @@ ToolChoice tool_choice_of(const RequestBody& body, const std::string& template_s
                       "tool_choice");
   }
   return choice;
+}
+
+// Counted in the text, and not in the grammar: 16 copies of the schemas of 20 functions are 190 000 states of a
+// pattern.
+EndFunction end_after_calls(EndFunction inner, const ToolChoice& choice, const Tokenizer& tokenizer,
+                            bool skip_special) {
+  constexpr int64_t kMostForcedCalls = 16;
+  return [inner = std::move(inner), stream = TextStream(tokenizer, skip_special),
+          text = ToolCallText(choice)](int32_t token) mutable -> std::optional<EndReason> {
+    const std::optional<EndReason> end = inner ? inner(token) : std::nullopt;
+    text.push(stream.push(token));
+    return !end && text.count() >= kMostForcedCalls ? EndReason::complete : end;
+  };
 }
 
 }  // namespace nodewright

@@ -34,31 +34,6 @@ std::string calls_of(const Written& written, int count) {
   return text;
 }
 
-// Whether a token may follow the text; no value where the text itself may not be. `end`: the end may.
-struct Following {
-  bool allowed = false, ends = false, goes_on = false;
-};
-Following following(ServedCase& served, const Json& body, const std::string& text) {
-  const auto made = served.api.chat(body.dump());
-  const std::vector<Submission> submissions = made->submissions();  // which gives them once
-  const AskedRequest& asked = submissions[0].asked;
-  const ChoiceOptions& options = asked.outputs[0].choice.options;
-  const std::vector<int32_t> ids = served.ids(text);
-  Following found{.allowed = true};
-  for (size_t i = 0; i <= ids.size() && found.allowed; ++i) {
-    std::vector<uint32_t> mask(static_cast<size_t>(served.config.vocab + 31) / 32);
-    options.allow(std::span(ids).first(i), mask);
-    const auto is_set = [&](int32_t token) { return (mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0; };
-    if (i < ids.size()) {
-      found.allowed = is_set(ids[i]);
-      continue;
-    }
-    for (int32_t token = 0; token < served.config.vocab; ++token)
-      if (is_set(token)) (std::ranges::count(asked.spec.stop_ids, token) > 0 ? found.ends : found.goes_on) = true;
-  }
-  return found;
-}
-
 TEST(ForcedCalls, AreSixteenAtMost) {
   std::vector<Json> tools{Json::array({kSet})};
   if (has_context_free_grammars()) tools.push_back(Json::array({kSet, kNest}));
@@ -70,15 +45,22 @@ TEST(ForcedCalls, AreSixteenAtMost) {
       SCOPED_TRACE(std::string(written.model) + " " + std::to_string(each.size()));
       Json body{{"messages", Json::parse(R"([{"role":"user","content":"Hello"}])")},
                 {"tools", each},
+                {"n", 2},
+                {"max_tokens", 3000},
                 {"tool_choice", "required"}};
-      const Following few = following(served, body, calls_of(written, kMost - 1));
-      EXPECT_TRUE(few.allowed && few.ends && few.goes_on);
-      const Following most = following(served, body, calls_of(written, kMost));
-      EXPECT_TRUE(most.allowed && most.ends && !most.goes_on);
-      EXPECT_FALSE(following(served, body, calls_of(written, kMost + 1)).allowed);
-      body["parallel_tool_calls"] = false;
-      const Following one = following(served, body, calls_of(written, 1));
-      EXPECT_TRUE(one.allowed && one.ends && !one.goes_on);
+      const auto answer_to = [&](int calls) {
+        const auto made = served.api.chat(body.dump());
+        return Json::parse(FakeEngine(*made).run_all({.tokens = served.ids(calls_of(written, calls))}));
+      };
+      const Json most = answer_to(kMost + 4);
+      for (const Json& choice : most["choices"]) {
+        EXPECT_EQ(choice["message"]["tool_calls"].size(), static_cast<size_t>(kMost));
+        EXPECT_EQ(choice["message"]["content"], nullptr);
+        EXPECT_EQ(choice["finish_reason"], "tool_calls");
+      }
+      const Json few = answer_to(kMost - 1)["choices"][0];  // the script's end is a limit of tokens
+      EXPECT_EQ(few["message"]["tool_calls"].size(), static_cast<size_t>(kMost - 1));
+      EXPECT_EQ(few["finish_reason"], "length");
     }
   }
 }
