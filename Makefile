@@ -3,7 +3,7 @@
 #   make demo     a story told by the embedded model
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
 #   make check-page  the pages of `nodewright graph --format html` and of `nodewright serve`, in a headless Chromium
-#   make check-clients  OpenAI's client, aiperf, lm-eval, LangChain and litellm from PyPI against `nodewright serve`
+#   make check-clients  OpenAI's client, aiperf, lm-eval, LangChain, litellm and a reader of KV events from PyPI against `nodewright serve`
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
