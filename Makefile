@@ -3,7 +3,7 @@
 #   make demo     a story told by the embedded model
 #   make test     every test that needs no GPU, and the tests of untrusted input under the sanitizers
 #   make check-page  the pages of `nodewright graph --format html` and of `nodewright serve`, in a headless Chromium
-#   make check-clients  OpenAI's client, aiperf, lm-eval, LangChain and litellm from PyPI against `nodewright serve`
+#   make check-clients  OpenAI's client, aiperf, lm-eval, LangChain, litellm and a reader of KV events from PyPI against `nodewright serve`
 #   make check-tokenizers  10 000 lines through each vocabulary that two packages of PyPI carry, against their own libraries
 #   make check-templates  70 chat templates in ten conversations, here and in transformers (fetches an sdist of 76 MB once)
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
@@ -75,7 +75,7 @@ check-cuda12: configure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs clang spell
+	cmake/install_missing.sh docs clang spell zmq
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver

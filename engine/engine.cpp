@@ -93,6 +93,7 @@ bool Engine::advance() {
   switch (next.action) {
     case Selection::Action::idle:
       drained_.reset();
+      tell_pages();
       return false;
     case Selection::Action::admit:
       pipeline_.admit();
@@ -110,10 +111,17 @@ bool Engine::advance() {
       commit();
       break;
   }
+  tell_pages();
 #ifndef NDEBUG
   pipeline_.check();
 #endif
   return true;
+}
+
+void Engine::tell_pages() {
+  if (!options_.pages_changed) return;
+  if (std::vector<PageEvent> events = pipeline_.take_page_events(); !events.empty())
+    options_.pages_changed(std::move(events));
 }
 
 std::vector<Resolution> Engine::take_resolutions() {

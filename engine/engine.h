@@ -138,6 +138,7 @@ class Engine {
   StepRecord record(const InFlightStep& step);
 
   void demand_awake(const char* doing) const;
+  void tell_pages();
   void demand_paused(const char* doing) const;
   void rebuild(PipelineState::Rebuilt rebuilt);
 

@@ -107,7 +107,8 @@ KvPoolOptions pool_options(const EngineOptions& options, const ModelConfig& conf
           .chunk = options.step_tokens,
           .chunks_follow = options.schedule == Schedule::mixed && options.depth > 1,
           .side_window = config.page_groups() > 1 ? config.window : 0,
-          .longest = options.max_context};
+          .longest = options.max_context,
+          .page_events = options.pages_changed != nullptr};
 }
 
 SchedulerOptions scheduling_options(const EngineOptions& options) {

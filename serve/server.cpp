@@ -121,13 +121,23 @@ Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
       }),
       plan_ticket_(random_id("")),
       workers_(options_.workers, options_.most_waiting),
-      http_(options_.http, [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+      http_(with_refusals(options_.http), [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
         handle(std::move(request), std::move(reply));
       }) {
   http_.start();
 }
 
 Server::~Server() { stop(); }
+
+// What never becomes a request has an id as well, and a line in the log.
+HttpOptions Server::with_refusals(HttpOptions options) {
+  options.refused = [this](const HttpRequest& seen, int status) {
+    const std::string id = request_id_of(seen);
+    log_({.peer = seen.peer, .method = "-", .path = "-", .request_id = id, .status = status});
+    return answer_headers(id, status);
+  };
+  return options;
+}
 
 void Server::stop() {
   http_.stop();

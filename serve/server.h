@@ -54,6 +54,7 @@ class Server {
   struct Route;
 
   static const std::vector<Route>& routes();
+  HttpOptions with_refusals(HttpOptions options);
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
   bool may_call(const HttpRequest& request) const;

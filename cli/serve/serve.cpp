@@ -17,6 +17,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/serve/engine_feeds.h"
 #include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
 #include "cli/session.h"
@@ -44,6 +45,7 @@ struct ServeOptions {
   EngineSettings engine;
   std::optional<int> max_batch;
   ServerOptions server;
+  FeedOptions feeds;
   std::vector<std::string> names;
   std::string api_key, cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
@@ -74,6 +76,7 @@ std::string address_of(const HttpOptions& http, uint16_t port) {
 void check(ServeOptions& options) {
   cli::check(options.sampling);
   template_args_of(options.template_args);
+  cli::check(options.feeds, options.engine);
   check_model_folder(options.session.model);
   if (!options.api_key.empty())
     options.server.api_keys.push_back(options.api_key);
@@ -93,6 +96,11 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
+int64_t context_for(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
+  if (options.session.max_context > 0) return options.session.max_context;
+  return std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
+}
+
 ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                          const std::optional<Tokenizer>& tokenizer) {
   return named({.config = config,
@@ -104,6 +112,12 @@ ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                              .template_args = template_args_of(options.template_args),
                              .parsers = answer_parsers_of(options.parsers)},
                 .created = static_cast<int64_t>(std::time(nullptr))});
+}
+
+void print_ready(const Engine& engine, const ServedModel& model, const std::string& device, int rows) {
+  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
+             start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), device, rows,
+             model.max_model_len);
 }
 
 // Takes no more connections, and waits until every answer has left or nobody takes the rest.
@@ -125,7 +139,8 @@ int serve(ServeOptions options) {
 
   ServedModel model = served_model(options, config, tokenizer);
   ServeMetrics metrics(model.names.front());
-  EngineLoop loop(metrics, {.most_open = static_cast<size_t>(options.most_open)});
+  EngineFeeds feeds(options.feeds, metrics);
+  EngineLoop loop(metrics, feeds.told_by({.most_open = static_cast<size_t>(options.most_open)}));
   std::atomic<Server*> listening = nullptr;
   const Shutdown shutdown(
       std::chrono::seconds(options.shutdown_timeout),
@@ -141,32 +156,30 @@ int serve(ServeOptions options) {
       [&] { loop.abort(); });
   Server server(options.server, loop, metrics);
   listening = &server;
-  const std::string address = address_of(options.server.http, server.port());
-  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address, options.session.model.string());
+  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
+             options.session.model.string());
+  feeds.publish(server.port(), model.names.front());
 
   Session session(options.session, Loading::begun);
   const bool on_cpu = session.device().driver().is_cpu();
   EngineSettings settings = settings_for(options, on_cpu);
-  settings.engine.stepped = [&](const StepRecord& step) { metrics.stepped(step); };
-  const int64_t context = options.session.max_context > 0
-                              ? options.session.max_context
-                              : std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
-  const std::unique_ptr<Engine> engine = make_engine(
-      settings, options.session, session, {.prompt_tokens = INT32_MAX, .max_context = context, .choices = true});
+  feeds.listen_to(settings.engine);
+  const std::unique_ptr<Engine> engine =
+      make_engine(settings, options.session, session,
+                  {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true});
   model.max_model_len = engine->pipeline().options().max_context;
   OpenAiApi api(std::move(model));
   ShownModel shown = shown_model(options.session, session, *engine, api, settings.engine.max_batch, options.plan_times);
   metrics.serves(std::move(shown.card));
   server.serve(api, std::move(shown.plans));
   loop.accept();
-  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
-             start_report(engine->slots().built(), engine->slots().memory()), api.model().names.front(),
-             session.device().name(), settings.engine.max_batch, api.model().max_model_len);
+  print_ready(*engine, api.model(), session.device().name(), settings.engine.max_batch);
   EngineSleep sleep(*engine, session.model());
   try {
     loop.run(*engine, options.server.offers_sleep ? &sleep : nullptr);
   } catch (const Error& error) {
     wait_for_answers(server);
+    feeds.close();
     fmt::print(stderr, "nodewright: {}\n", error.what());
     std::fflush(nullptr);
     std::_Exit(1);  // a driver that has failed may not free what it has
@@ -228,6 +241,7 @@ void add_serve(CLI::App& app, Action& chosen) {
   add_server_options(*command, *options);
   add_template_args(*command, options->template_args);
   add_answer_parsers(*command, options->parsers);
+  add_feed_options(*command, options->feeds);
   add_sampling_options(*command, options->sampling);
   command
       ->add_option("--max-batch,--max-num-seqs", options->max_batch,

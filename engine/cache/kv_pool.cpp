@@ -56,7 +56,7 @@ uint64_t chained_page_hash(uint64_t parent, std::span<const int32_t> tokens) {
 
 KvPool::KvPool(const KvPoolOptions& options)
     : options_(checked(options)),
-      pages_(options.pages),
+      pages_(options.pages, options.page_events),
       window_(side_of(options)),
       sequences_(static_cast<size_t>(options.sequences)) {
   // A page is offered behind the one before it, which a shorter window may have left by then.

@@ -41,6 +41,7 @@ struct KvPoolOptions {
   // its own included; 0: there are none. They hold pages of their own (engine/cache/window_pages.h), group 1.
   int64_t side_window = 0;
   int64_t longest = 0;                // with a side window: tokens of a sequence
+  bool page_events = false;           // take_page_events() has what changes of the cached and shared pages
   PageHash hash = chained_page_hash;  // equal hashes are never taken for equal tokens: any function is correct
 };
 
@@ -117,11 +118,16 @@ class KvPool {
   // Nothing is cached any more, and open sequences offer nothing: the weights have changed.
   void drop_cache();
 
+  // Changes of what open() may find in group 0, since the last call. Empty without KvPoolOptions::page_events; with it,
+  // to be called often: they are kept until then.
+  std::vector<PageEvent> take_page_events() { return pages_.take_events(); }
+
   // Pages of positions 0 to page_tokens - 1, and so on. Valid until the sequence is next changed.
   std::span<const int32_t> table(int32_t sequence, int64_t group = 0) const {
     return group == 0 ? at(sequence).table : window_.table(sequence);
   }
   int64_t groups() const { return window_.is_used() ? 2 : 1; }
+  const SharedPages& shared_pages() const { return pages_; }   // of group 0
   const WindowPages& window_pages() const { return window_; }  // of group 1
   // Pages are given back while a sequence is open: reserve() is to be called before each launch.
   bool gives_back() const { return options_.window > 0 || window_.is_used(); }

@@ -130,8 +130,9 @@ bool KvPool::can_fork(int32_t like, int64_t prompt_tokens) const {
 // The page that is copied is one of the sequence's own.
 KvPool::Match KvPool::weigh_fork(int64_t prompt_tokens, int64_t length) const {
   Match found{.pages = (prompt_tokens - 1) / options_.page_tokens, .start = prompt_tokens - 1};
-  found.needed =
-      options_.window > 0 ? std::min(pages_for(length), window_pages(options_)) : pages_for(length) - found.pages;
+  const bool copies = found.start % options_.page_tokens != 0;  // held beside its copy, as all others that it shares
+  found.needed = options_.window > 0 ? std::min(pages_for(length) + (copies ? 1 : 0), window_pages(options_))
+                                     : pages_for(length) - found.pages;
   found.available = available();
   found.fits = found.needed <= found.available;
   return found;

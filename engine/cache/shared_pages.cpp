@@ -73,6 +73,7 @@ void SharedPages::offer(int32_t index, int32_t parent, uint64_t hash, std::span<
   p.tokens.assign(tokens.begin(), tokens.end());
   if (parent >= 0) link(index);
   offers_.emplace(hash, index);
+  if (log_) log_->store(hash, parent >= 0 ? std::optional(page(parent).hash) : std::nullopt, tokens);
 }
 
 // Of an offered page without continuations.
@@ -87,6 +88,7 @@ void SharedPages::withdraw(int32_t index) {
   }
   p.is_offered = false;
   p.offer = 0;
+  if (log_) log_->remove(p.hash);
   if (p.owners > 0) return;
   leave_cache(index);
   free_.give_back(index);
@@ -108,6 +110,7 @@ void SharedPages::withdraw_chain(int32_t index, std::vector<int32_t>& withdrawn)
 }
 
 void SharedPages::withdraw_all() {
+  if (log_) log_->clear();
   offers_.clear();
   evictable_.clear();
   cached_ = 0;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/cache/page_events.h"
 #include "engine/cache/page_pool.h"
 
 namespace nodewright {
@@ -32,7 +34,10 @@ class SharedPages {
     std::vector<int32_t> tokens;     // [page_tokens]
   };
 
-  explicit SharedPages(int64_t pages) : free_(pages), pages_(static_cast<size_t>(pages)) {}
+  // `logs`: what is offered and withdrawn from now on is to be taken by take_events().
+  explicit SharedPages(int64_t pages, bool logs = false) : free_(pages), pages_(static_cast<size_t>(pages)) {
+    if (logs) log_.emplace();
+  }
 
   const Page& at(int32_t page) const { return pages_[static_cast<size_t>(page)]; }
   PageState state_of(int32_t page) const;
@@ -55,6 +60,8 @@ class SharedPages {
   // Nobody is to find the page, what is before it, nor what continues that: appended to `withdrawn`.
   void withdraw_chain(int32_t page, std::vector<int32_t>& withdrawn);
   void withdraw_all();
+  // Since the last call; of one that logs.
+  std::vector<PageEvent> take_events() { return log_ ? log_->take() : std::vector<PageEvent>(); }
 
   // Throws Error where the ledger contradicts itself, or the number of `tables` that hold each page.
   void check(std::span<const int32_t> tables) const;
@@ -74,6 +81,7 @@ class SharedPages {
 
   PagePool free_;  // taken: owned or cached
   std::vector<Page> pages_;
+  std::optional<PageEventLog> log_;
   std::unordered_multimap<uint64_t, int32_t> offers_;
   std::set<std::pair<uint64_t, int32_t>> evictable_;  // cached and without continuation, by last use
   int64_t cached_ = 0;                                // pages, in a list from

@@ -141,6 +141,8 @@ class PipelineState {
   int64_t preemptions() const { return preemptions_; }
   // Those that have ended since the last call, in the order of their ends.
   std::vector<Resolution> take_resolutions();
+  // As KvPool::take_page_events.
+  std::vector<PageEvent> take_page_events() { return pool_.take_page_events(); }
 
   // Steps
 

@@ -71,12 +71,19 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
     throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one", "tool_choice");
   auto [tokens, prompt_text] = chat_prompts_.tokens_of(body);
   call.answer = chat_form(std::move(tools), is_structured ? ReasoningParser::none : model_.defaults.parsers.reasoning,
-                          text, model_.tokenizer);
+                          prompt_text, model_.tokenizer);
   call.parts.options.shown = call.answer.shown;
   CallPrompt prompt{.tokens = std::move(tokens)};
   truncate(body, call.parts.options, model_, prompt.tokens);
   call.parts.prompts.push_back(std::move(prompt));
   add_submissions(body, line, "messages", call.answer, call.parts);
+  if (!call.answer.tools.structure || !model_.tokenizer) return call;
+  for (AskedOutput& output : call.parts.submissions.front().asked.outputs) {
+    EndFunction& ends = output.choice.options.ends;
+    ends = end_after_calls(std::move(ends), call.answer.tools,
+                           TextStream(*model_.tokenizer, call.parts.options.skip_special, TextStart::behind_prompt,
+                                      call.answer.shown));
+  }
   return call;
 }
 
@@ -130,6 +137,9 @@ AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, 
   refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens, answer); });
   asked.stream = options.stream;
   asked.spec.max_tokens = most;
+  if (const auto least = body.integer("min_tokens", 0, UINT32_MAX); least && *least > most)
+    throw bad_request(fmt::format("min_tokens is {}, and {} is {}", *least, options.max_tokens_field, most),
+                      "min_tokens");
   for (AskedOutput& output : asked.outputs) {
     if (!options.allowed.empty()) output.choice.options.allow = only(options.allowed);
     const std::string reason = why_not(output.choice.options, asked.spec.stop_ids, model_.config.vocab);

@@ -153,8 +153,14 @@ void Connection::call_handler(HttpRequest request) {
 // Answers without the handler and leaves. Nothing is under way.
 void Connection::refuse(int status, std::string_view sentence) {
   const std::string body = error_body(status, sentence);
+  HttpHeaders more;
+  if (const auto& refused = serving_.options.refused) {
+    HttpRequest seen{.headers = parser_.headers()};
+    seen.peer = peer_;
+    more = refused(seen, status);
+  }
   out_ += head_text(
-      {.status = status, .content_type = "application/json", .content_length = body.size(), .close = true}, "", {});
+      {.status = status, .content_type = "application/json", .content_length = body.size(), .close = true}, "", more);
   out_ += body;
   leave();
 }

@@ -33,6 +33,8 @@ struct HttpLimits {
   size_t connections = 4096;                // open at once; beyond: 503
 };
 
+struct HttpRequest;
+
 // Where a server listens and whom it serves.
 struct HttpOptions {
   std::string host = "127.0.0.1";     // a name or an address, IPv6 without brackets
@@ -42,6 +44,10 @@ struct HttpOptions {
   HttpLimits limits;
   std::optional<std::string>
       cors_origin;  // the one origin whose pages may call, as browsers send it; none: no page may
+  // Told of each answer that the server gives without the handler, because the request is malformed, too large or too
+  // slow, or one connection too many; returns headers for it. `seen`: the peer, and the headers as far as they came. On
+  // an I/O thread, where it must not block. May be empty.
+  std::function<HttpHeaders(const HttpRequest& seen, int status)> refused;
 };
 
 // A request that arrived whole. A value.

@@ -114,6 +114,14 @@ void RequestParser::check_head() {
 
 bool RequestParser::take_expectation() { return std::exchange(expects_, false); }
 
+HttpHeaders RequestParser::headers() const {
+  HttpHeaders headers;
+  if (beast_ == nullptr) return headers;
+  for (const auto& field : beast_->parser.get())
+    headers.emplace_back(as_std(field.name_string()), as_std(field.value()));
+  return headers;
+}
+
 HttpRequest RequestParser::take() {
   auto message = beast_->parser.release();
   beast_.reset();

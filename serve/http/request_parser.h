@@ -30,6 +30,9 @@ class RequestParser {
   // The request, without its peer, once whole. Then the parser is idle.
   HttpRequest take();
 
+  // Of the request that is under way or refused, as far as they came.
+  HttpHeaders headers() const;
+
   // Of the request that was taken last: whether the client knows chunks (HTTP/1.1), and wants the connection kept.
   bool knows_chunks() const { return knows_chunks_; }
   bool keeps_alive() const { return keeps_alive_; }

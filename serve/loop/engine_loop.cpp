@@ -156,8 +156,7 @@ void EngineLoop::submit(Engine& engine, Call call) {
                        .index = submission.first_index + static_cast<int>(k),
                        .listener = submission.listener,
                        .stops = asked.outputs[k].choice.stops,
-                       .arrived = call.arrived,
-                       .prompt_tokens = prompt_tokens};
+                       .so_far = {.request = *id, .arrived = call.arrived, .prompt_tokens = prompt_tokens}};
       unadmitted_.push_back(*id);
     }
     if (refused == 0) continue;
@@ -179,7 +178,7 @@ void EngineLoop::note_admissions(const Engine& engine) {
     const Request* request = engine.pipeline().find(unadmitted_.front());
     if (request != nullptr && request->phase() == RequestPhase::waiting) return;
     if (const auto output = outputs_.find(unadmitted_.front()); output != outputs_.end() && request != nullptr)
-      output->second.admitted = now;
+      output->second.so_far.admitted = now;
     unadmitted_.pop_front();
   }
 }
@@ -201,13 +200,8 @@ void EngineLoop::give_updates(Engine& engine) {
       update.text += output.stops->text().substr(output.told);
       if (end.reason == EndReason::stop_string) update.stop_string = output.stops->matched();
     }
-    const auto now = Clock::now();
-    OutputTimes times{
-        .whole = seconds(now - output.arrived), .prompt_tokens = output.prompt_tokens, .tokens = output.tokens};
-    if (output.admitted) times.queued = seconds(*output.admitted - output.arrived);
-    if (output.admitted && output.first_token) times.prefill = seconds(*output.first_token - *output.admitted);
-    if (output.first_token) times.decode = seconds(*output.last_token - *output.first_token);
-    metrics_.ended(end.reason, times);
+    output.so_far.found_tokens = end.found_tokens;
+    note_end(output, end.reason);
     outputs_.erase(found);
     if (cancelled_for_sleep_ && end.reason == EndReason::cancelled) end.message = "the engine is put to sleep";
     update.end = std::move(end);
@@ -245,20 +239,34 @@ void EngineLoop::take_tokens(Engine& engine, Updates& updates) {
     update_of(one.request).prompt_logprobs.push_back(std::move(one));
   for (auto& [id, update] : updates) {
     Output& output = outputs_.at(id);
+    EndedOutput& times = output.so_far;
     if (update.tokens.empty()) continue;
     const int64_t count = std::ssize(update.tokens);
-    if (!output.first_token) {
-      output.first_token = now;
-      metrics_.first_token(seconds(now - output.arrived));
+    if (!times.first_token) {
+      times.first_token = now;
+      metrics_.first_token(seconds(now - times.arrived));
     } else {
-      metrics_.more_tokens(seconds(now - *output.last_token), count);
+      metrics_.more_tokens(seconds(now - *times.last_token), count);
     }
-    output.last_token = now;
-    output.tokens += count;
+    times.last_token = now;
+    times.tokens += count;
     if (!output.stops) continue;
     update.text = output.stops->text().substr(output.told);
     output.told += update.text.size();
   }
+}
+
+void EngineLoop::note_end(Output& output, EndReason reason) {
+  EndedOutput& so_far = output.so_far;
+  so_far.reason = reason;
+  so_far.ended = Clock::now();
+  OutputTimes times{
+      .whole = seconds(so_far.ended - so_far.arrived), .prompt_tokens = so_far.prompt_tokens, .tokens = so_far.tokens};
+  if (so_far.admitted) times.queued = seconds(*so_far.admitted - so_far.arrived);
+  if (so_far.admitted && so_far.first_token) times.prefill = seconds(*so_far.first_token - *so_far.admitted);
+  if (so_far.first_token) times.decode = seconds(*so_far.last_token - *so_far.first_token);
+  metrics_.ended(reason, times);
+  if (options_.ended) options_.ended(so_far);
 }
 
 // The engine has failed: whatever is open ends so, what it has not told of and what waits before it.
@@ -272,14 +280,13 @@ void EngineLoop::end_all(const std::string& reason) {
   }
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
-  for (const auto& [id, output] : std::exchange(outputs_, {})) {
+  for (auto& [id, output] : outputs_) {
     Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = output.listener});
     parcel.updates.push_back(
         {.index = output.index, .end = Resolution{.reason = EndReason::failed, .message = reason}});
-    metrics_.ended(
-        EndReason::failed,
-        {.whole = seconds(now - output.arrived), .prompt_tokens = output.prompt_tokens, .tokens = output.tokens});
+    note_end(output, EndReason::failed);
   }
+  outputs_.clear();
   for (const Call& call : calls)
     for (const Submission& submission : call.submissions) {
       Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,8 +26,20 @@
 
 namespace nodewright {
 
+// An output that has ended, and when it got so far.
+struct EndedOutput {
+  using Time = std::chrono::steady_clock::time_point;
+  RequestId request = 0;
+  EndReason reason = EndReason::length;
+  Time arrived, ended;
+  std::optional<Time> admitted, first_token, last_token;  // where it came to them
+  int64_t prompt_tokens = 0, found_tokens = 0;            // of the prompt, and of those in the cache
+  int64_t tokens = 0;                                     // of the output
+};
+
 struct LoopOptions {
-  size_t most_open = 4096;  // outputs that run or wait; more are not accepted
+  size_t most_open = 4096;                        // outputs that run or wait; more are not accepted
+  std::function<void(const EndedOutput&)> ended;  // each output that the engine had, on run()'s thread; may be empty
 };
 
 // Asleep: from the moment that a sleep is ordered until the engine is awake again.
@@ -87,9 +100,7 @@ class EngineLoop {
     std::shared_ptr<Listener> listener;
     std::shared_ptr<StopStrings> stops;
     size_t told = 0;  // bytes of the text of one with stop strings
-    Clock::time_point arrived;
-    std::optional<Clock::time_point> admitted, first_token, last_token;
-    int64_t prompt_tokens = 0, tokens = 0;
+    EndedOutput so_far;
   };
   // Of one step.
   using Updates = std::map<RequestId, OutputUpdate>;
@@ -103,6 +114,7 @@ class EngineLoop {
   void note_admissions(const Engine& engine);
   void give_updates(Engine& engine);
   void take_tokens(Engine& engine, Updates& updates);
+  void note_end(Output& output, EndReason reason);
   void end_all(const std::string& reason);
 
   // engine_loop_sleep.cpp

@@ -81,6 +81,11 @@ void ServeMetrics::stepped(const StepRecord& step) {
   step_seconds_.observe(step.us / 1e6);
 }
 
+void ServeMetrics::published(bool taken) {
+  const std::lock_guard lock(mutex_);
+  ++(taken ? kv_batches_ : dropped_kv_batches_);
+}
+
 void ServeMetrics::see(const Engine& engine) {
   Seen seen;
   const PipelineState& pipeline = engine.pipeline();
@@ -203,6 +208,10 @@ void ServeMetrics::add_graphs(MetricText& out) const {
   out.histogram("nodewright_delivery_seconds", "From a step's tokens until their events wait for their sockets",
                 delivery_);
   out.gauge("nodewright_cached_pages", "Pages that nobody owns and a prompt may find", number(seen_.cached_pages));
+  out.counter("nodewright_kv_event_batches_total", "Batches of KV events that were handed to their publisher",
+              number(kv_batches_));
+  out.counter("nodewright_kv_event_batches_dropped_total", "Batches of KV events that it had no room for",
+              number(dropped_kv_batches_));
   out.counter("nodewright_idle_gaps_total", "Times that the device waited for the host with requests to serve",
               number(seen_.stats.idle_gaps));
   out.counter("nodewright_idle_seconds_total", "Time of those waits", seen_.stats.idle_ms / 1e3);

@@ -38,6 +38,7 @@ class ServeMetrics {
   void ended(EndReason reason, const OutputTimes& times);
   void refused();
   void stepped(const StepRecord& step);
+  void published(bool taken);      // a batch of KV events: false: it was dropped
   void see(const Engine& engine);  // its counters and gauges, as they are now
   void slept(SleepLevel level);    // of the engine now
 
@@ -89,6 +90,7 @@ class ServeMetrics {
   std::map<std::string, int64_t, std::less<>> ends_;  // by vLLM's finish reasons
   std::map<int, int64_t> answers_;                    // by status
   int64_t refused_ = 0;
+  int64_t kv_batches_ = 0, dropped_kv_batches_ = 0;
   Histogram first_token_, between_tokens_, per_token_, whole_, queued_, prefill_, decode_, inference_;
   Histogram prompt_tokens_, generation_tokens_, step_tokens_, step_seconds_, delivery_;
   RecentTimes recent_first_, recent_between_;

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/sampling/choice_options.h"
 #include "serve/tools/tool_choice.h"
+#include "text/text_stream.h"
 
 namespace nodewright {
 
@@ -65,5 +67,9 @@ class ToolCallText {
   int64_t count_ = 0;
   bool after_call_ = false;  // nothing but space has come since the last one
 };
+
+// For an output that the request forces to call, whose end `inner` tells (empty: nobody does): it ends as complete with
+// its 16th call, too, where a model that repeats itself would go on until max_tokens. `stream`: of the output's text.
+EndFunction end_after_calls(EndFunction inner, const ToolChoice& choice, TextStream stream);
 
 }  // namespace nodewright

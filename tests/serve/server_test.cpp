@@ -169,6 +169,37 @@ TEST_F(ServerTest, ARequestIdIsTheClientsOwnWhereItIsAWord) {
   EXPECT_EQ(lines_.all().front().request_id, "a");
 }
 
+TEST_F(ServerTest, WhatIsNoRequestHasAnIdAndALineInTheLogToo) {
+  ServerOptions options = options_on_any_port();
+  options.http.limits.body_bytes = 100;
+  listen(std::move(options));
+  struct Refused {
+    std::string bytes;
+    int status;
+    std::string id;  // empty: one of the server's
+  };
+  const std::string mine = "Host: a\r\nx-request-id: mine\r\n";
+  const std::vector<Refused> all = {{"nonsense\r\n\r\n", 400, ""},
+                                    {"GET / HTTP/1.1\r\n" + mine + "no colon\r\n\r\n", 400, "mine"},
+                                    {"GET http HTTP/1.1\r\n" + mine + "\r\n", 400, "mine"},
+                                    {"POST /tokenize HTTP/1.1\r\n" + mine + "Content-Length: 101\r\n\r\n", 413, "mine"},
+                                    {"GET / HTTP/1.1\r\nx-a: " + std::string(20000, 'a'), 431, ""},
+                                    {"GET / HTTP/1.1\r\n" + mine + "Expect: more\r\n\r\n", 417, "mine"}};
+  for (const auto& [bytes, status, id] : all) {
+    const PlainAnswer answer = ask(bytes);
+    EXPECT_EQ(answer.status, status);
+    const std::string given = answer.header("x-request-id");
+    EXPECT_EQ(given.empty() || (!id.empty() && given != id), false) << bytes.substr(0, 80) << ": " << given;
+    const AccessLine line = lines_.all().back();
+    EXPECT_EQ(line.request_id, given);
+    EXPECT_EQ(line.status, status);
+    EXPECT_EQ(line.method + line.path, "--");
+    EXPECT_TRUE(line.peer.starts_with("127.0.0.1:")) << line.peer;
+  }
+  EXPECT_EQ(lines_.all().size(), all.size());
+  EXPECT_NE(ask(get("/metrics")).body.find(R"(status="413"} 1)"), std::string::npos);
+}
+
 TEST_F(ServerTest, WhatTheApiRefusesNamesTheFieldAndWhatIsNoJsonIsA400) {
   listen().serve(demo().api);
   const PlainAnswer field = ask(post("/v1/completions", R"({"prompt": "x", "temperature": -1})"));

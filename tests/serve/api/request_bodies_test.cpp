@@ -114,6 +114,18 @@ TEST_F(RequestBodies, ValuesOutOfRangeAreNamed) {
   refused("stream_options", R"({"include_usage":true})");
 }
 
+TEST_F(RequestBodies, MoreTokensAtLeastThanAtMostAreRefusedByBothNames) {
+  const auto message = [&](const std::string& more) {
+    const ApiError error = completions_error(R"({"prompt":"Once")" + more + "}");
+    EXPECT_EQ(error.status(), 400);
+    EXPECT_EQ(error.param(), "min_tokens");
+    return error.message();
+  };
+  EXPECT_EQ(message(R"(,"min_tokens":6,"max_tokens":5)"), "min_tokens is 6, and max_tokens is 5");
+  EXPECT_EQ(message(R"(,"min_tokens":17)"), "min_tokens is 17, and max_tokens is 16");  // its default
+  EXPECT_EQ(message(R"(,"min_tokens":9,"max_completion_tokens":8)"), "min_tokens is 9, and max_completion_tokens is 8");
+}
+
 TEST_F(RequestBodies, PromptsThatCannotBeAreNamed) {
   for (const char* prompt : {"null", "[]", "{}", "5", "true", "[[]]", "[\"\", 5]", "[[\"a\"]]", "[5, \"a\"]", "[1.5]",
                              "[-1]", "[2048]", "[[1,2],[99999]]", "[null]", "[{}]"}) {

@@ -1,0 +1,87 @@
+#include "cli/serve/engine_feeds.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "models/kv_cache.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+namespace {
+
+// As routers expect it, for one replica a host.
+std::string usual_topic(uint16_t port, const std::string& model) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format("kv@{}:{}@{}", host.data(), port, model);
+}
+
+}  // namespace
+
+void add_feed_options(CLI::App& command, FeedOptions& options) {
+  command.add_option("--timeline", options.timeline,
+                     "file for Perfetto (ui.perfetto.dev): when each step ran, and each output waited and decoded");
+  command.add_option("--kv-events-endpoint", options.kv_endpoint,
+                     "tells changes of the prefix cache over ZeroMQ, as vLLM does, for routers: tcp://*:5557 listens, "
+                     "tcp://HOST:PORT connects");
+  command.add_option("--kv-events-replay-endpoint", options.kv_replay_endpoint,
+                     "where readers ask for KV events that they missed, tcp://*:5558");
+  command.add_option("--kv-events-topic", options.kv_topic, "of KV events (default: kv@HOST:PORT@MODEL)");
+}
+
+void check(const FeedOptions& options, const EngineSettings& engine) {
+  const auto refuse = [](const char* words, const char* why, const char* way_out) {
+    throw Error({.doing = "use together", .object = words, .detail = why, .advice = way_out, .fault = Fault::usage});
+  };
+  if (!options.kv_endpoint.empty() && engine.no_prefix_cache)
+    refuse("--kv-events-endpoint and --no-prefix-cache", "KV events tell of the prefix cache, and there is none",
+           "one of the two");
+  if (!options.kv_endpoint.empty()) return;
+  if (!options.kv_replay_endpoint.empty())
+    refuse("--kv-events-replay-endpoint and --kv-events-endpoint", "the first is there, and not the second",
+           "--kv-events-endpoint 'tcp://*:5557' as well");
+  if (!options.kv_topic.empty())
+    refuse("--kv-events-topic and --kv-events-endpoint", "the first is there, and not the second",
+           "--kv-events-endpoint 'tcp://*:5557' as well");
+}
+
+EngineFeeds::EngineFeeds(const FeedOptions& options, ServeMetrics& metrics) : options_(options), metrics_(metrics) {
+  if (!options.timeline.empty()) timeline_.emplace(options.timeline);
+}
+
+void EngineFeeds::publish(uint16_t port, const std::string& model) {
+  if (options_.kv_endpoint.empty()) return;
+  const std::string topic = options_.kv_topic.empty() ? usual_topic(port, model) : options_.kv_topic;
+  events_ = std::make_unique<KvEventPublisher>(KvEventOptions{.endpoint = options_.kv_endpoint,
+                                                              .replay_endpoint = options_.kv_replay_endpoint,
+                                                              .topic = topic,
+                                                              .page_tokens = kPageTokens});
+  const std::string replays =
+      options_.kv_replay_endpoint.empty() ? "" : fmt::format(", again at {}", events_->replay_endpoint());
+  fmt::print(stderr, "nodewright: KV events of {} at {}{}\n", topic, events_->endpoint(), replays);
+}
+
+void EngineFeeds::listen_to(EngineOptions& engine) {
+  engine.stepped = [this](const StepRecord& step) {
+    metrics_.stepped(step);
+    if (timeline_) timeline_->add(step);
+  };
+  if (events_)
+    engine.pages_changed = [this](std::vector<PageEvent> events) {
+      metrics_.published(events_->publish(std::move(events)));
+    };
+}
+
+LoopOptions EngineFeeds::told_by(LoopOptions loop) {
+  if (timeline_) loop.ended = [this](const EndedOutput& output) { timeline_->add(output); };
+  return loop;
+}
+
+void EngineFeeds::close() {
+  if (timeline_) timeline_->close();
+}
+
+}  // namespace nodewright::cli
