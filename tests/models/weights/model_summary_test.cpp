@@ -41,6 +41,7 @@ TEST(ModelSummary, LeavesOutTensorsThatLoadingDoesNotRead) {
   // No layer at all is refused, so that the smallest model has one.
   expect_error([&] { read_model_config(folder.path()); }, {"num_hidden_layers"});
   ModelConfig c;
+  c.names = llama_names();
   c.hidden = 2;
   c.layers = c.heads = c.kv_heads = 1;
   c.head_dim = 2;
