@@ -43,9 +43,10 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
+  const LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
   if (loading == Loading::begun && !options.trace)
-    return DecoderModel::begin_load(device, options.model, progress, options.max_context);
-  return DecoderModel::load(device, stream, options.model, progress, options.max_context);
+    return DecoderModel::begin_load(device, options.model, progress, load);
+  return DecoderModel::load(device, stream, options.model, progress, load);
 }
 
 // A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU
@@ -94,6 +95,11 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       .add_option("--max-context,--max-model-len", options.max_context,
                   "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
+  command
+      .add_option("--load-format", options.load_format,
+                  "dummy: weights are drawn for the shapes of config.json, and no file of them is read")
+      ->check(CLI::IsMember({"auto", "safetensors", "dummy"}))
+      ->capture_default_str();
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");

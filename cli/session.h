@@ -26,12 +26,13 @@ struct SessionOptions {
   std::string numerics = "fast";
   int64_t bucket = 1;
   int64_t max_context = 0;  // 0: what the command needs
+  std::string load_format = "auto";
   LaunchSteps steps;
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr
 };
 
-// --model, --device, --edges, --numerics, --max-context, --tuning, --trace.
+// --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
 void add_mode_option(CLI::App& command, SessionOptions& options);

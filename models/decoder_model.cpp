@@ -19,6 +19,10 @@ bool overwrites_sources(const Device& device) {
   return device.driver().is_cpu() && device.driver().cpu_options().poison;
 }
 
+Checkpoint checkpoint_of(const std::filesystem::path& folder, bool draws) {
+  return draws ? Checkpoint::dummy(folder) : Checkpoint::open(folder);
+}
+
 }  // namespace
 
 // The weights in pinned memory, and the stream on which they travel there and back.
@@ -38,11 +42,15 @@ struct DecoderModel::HostCopy {
 };
 
 DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelConfig config, DecoderWeights weights,
-                           int64_t context)
-    : device_(&device), folder_(std::move(folder)), config_(std::move(config)), weights_(std::move(weights)) {
+                           const LoadOptions& options)
+    : device_(&device),
+      folder_(std::move(folder)),
+      draws_weights_(options.draws_weights),
+      config_(std::move(config)),
+      weights_(std::move(weights)) {
   if (config_.learned_positions) return;
   const auto add_rotations = [&](const char* name, const RopeConfig* rope) {
-    const std::vector<float> values = rotation_table(config_, rope, context > 0 ? context : config_.max_position);
+    const std::vector<float> values = rotation_table(config_, rope, options.context > 0 ? options.context : config_.max_position);
     const DeviceBuffer& buffer = rotations_.emplace_back(device, name, values.size() * sizeof(float));
     write_device(device, buffer.address(), std::as_bytes(std::span(values)), buffer.name());
     return rotations_.size() - 1;
@@ -55,21 +63,21 @@ DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelCo
 }
 
 DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::filesystem::path& folder,
-                                const Progress& progress, int64_t context) {
+                                const Progress& progress, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   ModelConfig config = read_model_config(folder);
-  DecoderWeights weights = DecoderWeights::load(device, stream, Checkpoint::open(folder), config, progress);
-  DecoderModel model(device, folder, std::move(config), std::move(weights), context);
+  DecoderWeights weights = DecoderWeights::load(device, stream, checkpoint_of(folder, options.draws_weights), config, progress);
+  DecoderModel model(device, folder, std::move(config), std::move(weights), options);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
 
 DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress,
-                                      int64_t context) {
+                                      const LoadOptions& options) {
   ModelConfig config = read_model_config(folder);
-  Checkpoint checkpoint = Checkpoint::open(folder);
+  Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
-  DecoderModel model(device, folder, std::move(config), std::move(placed.weights), context);
+  DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.progress_ = progress;
   model.begin_upload(std::move(checkpoint), std::move(placed.sources));
   return model;
@@ -127,7 +135,7 @@ void DecoderModel::return_to_device() {
         write_device_async(copy_->stream, range.address, copy_->memory.data(), range.bytes, range.name);
       return;
     }
-    Checkpoint checkpoint = Checkpoint::open(folder_);
+    Checkpoint checkpoint = checkpoint_of(folder_, draws_weights_);
     DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_);
     weights_ = std::move(placed.weights);
     begin_upload(std::move(checkpoint), std::move(placed.sources));

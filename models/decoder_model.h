@@ -17,17 +17,22 @@ namespace nodewright {
 
 class BackgroundUpload;
 
+struct LoadOptions {
+  int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on; 0:
+                        // the model's
+  bool draws_weights = false;  // no tensor is read: values are drawn for the shapes of config.json
+};
+
 class DecoderModel {
  public:
-  // Reads the checkpoint folder and uploads it. Throws Error naming the file, key or tensor that is wrong. `context`:
-  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on; 0: the model's.
+  // Reads the checkpoint folder and uploads it. Throws Error naming the file, key or tensor that is wrong.
   static DecoderModel load(Device& device, Stream& stream, const std::filesystem::path& folder,
-                           const Progress& progress = {}, int64_t context = 0);
+                           const Progress& progress = {}, const LoadOptions& options = {});
   // Returns once every tensor has its place, and reads and uploads them meanwhile, over a stream of its own. A Decoder
   // or an Engine can be made of it at once: their graphs need addresses alone, and their constructors end with wait().
   // Throws Error for what is wrong in a header. `progress` is told by who waits.
   static DecoderModel begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress = {},
-                                 int64_t context = 0);
+                                 const LoadOptions& options = {});
   ~DecoderModel();
   DecoderModel(DecoderModel&&) noexcept;
   DecoderModel& operator=(DecoderModel&&) noexcept;
@@ -62,7 +67,7 @@ class DecoderModel {
 
  private:
   DecoderModel(Device& device, std::filesystem::path folder, ModelConfig config, DecoderWeights weights,
-               int64_t context);
+               const LoadOptions& options);
   void begin_upload(Checkpoint checkpoint, std::vector<WeightSource> sources);
   struct HostCopy;
 
@@ -73,6 +78,7 @@ class DecoderModel {
   double upload_ms_ = 0;  // of load()
   Device* device_;
   std::filesystem::path folder_;
+  bool draws_weights_ = false;
   ModelConfig config_;
   DecoderWeights weights_;
   std::vector<DeviceBuffer> rotations_;    // each once

@@ -1,9 +1,13 @@
-// The tensors of a Hugging Face checkpoint folder by name, whether it holds one safetensors file or several shards.
+// The tensors of a Hugging Face checkpoint folder by name, whether it holds one safetensors file or several shards; or
+// none, and each is drawn.
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +22,11 @@ class Checkpoint {
   // index places a tensor in a shard that lacks it.
   static Checkpoint open(const std::filesystem::path& folder);
 
-  // Null if the checkpoint has no such tensor.
+  // Has every tensor that is asked for, of any shape: loading draws its values (models/weights/drawn_weights.h), the same
+  // ones each time. No file is looked at.
+  static Checkpoint dummy(const std::filesystem::path& folder);
+
+  // Null if the checkpoint has no such tensor, or draws it.
   const TensorInfo* find(std::string_view name) const;
   // Throws Error, with the expected and the found shape, unless the tensor is there, has `shape`, and can be loaded
   // (BF16, F16 or F32).
@@ -35,6 +43,8 @@ class Checkpoint {
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<CheckedFile>> files_;  // at addresses that the tensors keep
   std::vector<TensorInfo> tensors_;                  // sorted by name
+  bool draws_ = false;
+  mutable std::map<std::string, TensorInfo, std::less<>> drawn_;  // those that were asked for
 };
 
 }  // namespace nodewright

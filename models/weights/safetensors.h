@@ -41,7 +41,7 @@ struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::kBF16;
   std::vector<int64_t> shape;         // outermost first; empty for a scalar
-  const CheckedFile* file = nullptr;  // outlives this description
+  const CheckedFile* file = nullptr;  // outlives this description; null: its values are drawn
   uint64_t offset = 0;                // first byte, from the start of the file
   uint64_t bytes = 0;
 };

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "models/weights/bf16_conversion.h"
+#include "models/weights/drawn_weights.h"
 #include "runtime/buffers/staging_buffer.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -110,8 +111,22 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
   }
 }
 
+// Draws the rows where no file holds them.
+void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const DrawnTensor drawn(*part.tensor, source.cols);
+  for (int64_t row = task.begin; row < task.end; ++row) {
+    std::byte* const place = chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
+    const std::span to(reinterpret_cast<bf16*>(place), static_cast<size_t>(source.stride));
+    drawn.row(part.from + row * part.from_step, to.first(static_cast<size_t>(source.cols)));
+    std::ranges::fill(to.subspan(static_cast<size_t>(source.cols)), bf16{0});
+  }
+}
+
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
