@@ -117,6 +117,7 @@ struct RopeFlashDecodeCase {
         arrivals("arrivals", std::vector<int32_t>(at(s.rows * s.head_tiles()), 0));
     KernelRequest attend = attention.request(), rope{"rope_append", rotation()},
                   both{"rope_" + attend.name, rotation()};
+    rope.constants.push_back({"kBias", 0});
     for (const Constant& constant : attend.constants) {
       both.constants.push_back(constant);
       if (constant.name == "kHeads" || constant.name == "kKvHeads" || constant.name == "kHeadDim" ||
