@@ -50,7 +50,8 @@ DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelCo
       weights_(std::move(weights)) {
   if (config_.learned_positions) return;
   const auto add_rotations = [&](const char* name, const RopeConfig* rope) {
-    const std::vector<float> values = rotation_table(config_, rope, options.context > 0 ? options.context : config_.max_position);
+    const std::vector<float> values =
+        rotation_table(config_, rope, options.context > 0 ? options.context : config_.max_position);
     const DeviceBuffer& buffer = rotations_.emplace_back(device, name, values.size() * sizeof(float));
     write_device(device, buffer.address(), std::as_bytes(std::span(values)), buffer.name());
     return rotations_.size() - 1;
@@ -66,7 +67,8 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
                                 const Progress& progress, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   ModelConfig config = read_model_config(folder);
-  DecoderWeights weights = DecoderWeights::load(device, stream, checkpoint_of(folder, options.draws_weights), config, progress);
+  DecoderWeights weights =
+      DecoderWeights::load(device, stream, checkpoint_of(folder, options.draws_weights), config, progress);
   DecoderModel model(device, folder, std::move(config), std::move(weights), options);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;

@@ -18,8 +18,8 @@ namespace nodewright {
 class BackgroundUpload;
 
 struct LoadOptions {
-  int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on; 0:
-                        // the model's
+  int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
+                        // 0: the model's
   bool draws_weights = false;  // no tensor is read: values are drawn for the shapes of config.json
 };
 

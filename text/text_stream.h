@@ -10,9 +10,9 @@
 
 namespace nodewright {
 
-// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids, but for `shown`; behind
-// a prompt, with the space that the decoder would take from the first of them.
-// The tokenizer must outlive the stream. Not thread-safe; one stream per sequence.
+// All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids, but for `shown`;
+// behind a prompt, with the space that the decoder would take from the first of them. The tokenizer must outlive the
+// stream. Not thread-safe; one stream per sequence.
 class TextStream {
  public:
   // `shown`: special tokens that are not skipped, because somebody looks for them in the text.

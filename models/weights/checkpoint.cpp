@@ -100,7 +100,8 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 }
 
 const TensorInfo& Checkpoint::require(std::string_view name, const std::vector<int64_t>& shape) const {
-  if (draws_) return drawn_.try_emplace(std::string(name), TensorInfo{std::string(name), Dtype::kBF16, shape}).first->second;
+  if (draws_)
+    return drawn_.try_emplace(std::string(name), TensorInfo{std::string(name), Dtype::kBF16, shape}).first->second;
   const TensorInfo* tensor = find(name);
   const auto refuse_tensor = [&](const fs::path& where, std::string detail, std::string advice) {
     throw Error({.doing = fmt::format("load tensor {} of", in_quotes(name)),

@@ -22,8 +22,8 @@ class Checkpoint {
   // index places a tensor in a shard that lacks it.
   static Checkpoint open(const std::filesystem::path& folder);
 
-  // Has every tensor that is asked for, of any shape: loading draws its values (models/weights/drawn_weights.h), the same
-  // ones each time. No file is looked at.
+  // Has every tensor that is asked for, of any shape: loading draws its values (models/weights/drawn_weights.h), the
+  // same ones each time. No file is looked at.
   static Checkpoint dummy(const std::filesystem::path& folder);
 
   // Null if the checkpoint has no such tensor, or draws it.

@@ -158,7 +158,7 @@ HOSTILE = [
     ("hidden_size_is_text", SINGLE, set_config(hidden_size="100"), ["hidden_size"]),
     ("head_dim_odd", SINGLE, set_config(head_dim=21), ["head_dim"]),
     ("quantized", SINGLE, set_config(quantization_config={"bits": 4}), ["quantization_config"]),
-    ("rope_unknown", SINGLE, set_config(rope_scaling={"rope_type": "yarn", "factor": 2.0}), ["yarn"]),
+    ("rope_unknown", SINGLE, set_config(rope_scaling={"rope_type": "mrope", "factor": 2.0}), ["mrope"]),
     ("rope_theta_nan", SINGLE, set_config(rope_theta=float("nan")), ["config.json"]),
     ("sizes_at_their_limits", SINGLE, set_config(hidden_size=1 << 20, vocab_size=1 << 24, num_hidden_layers=1 << 12,
                                                  intermediate_size=1 << 20), ["model.embed_tokens.weight", "1048576"]),

@@ -31,9 +31,9 @@ TEST(DrawnWeights, HaveTheMeanAndTheDeviationOfTheirKind) {
     TensorInfo tensor;
     double mean, deviation;
   };
-  for (const Kind& kind : {Kind{{"l.q_proj.weight", Dtype::kBF16, {64, 400}}, 0, 0.05},
-                           Kind{{"norm.weight", Dtype::kBF16, {25600}}, 1, 0.1},
-                           Kind{{"l.q_proj.bias", Dtype::kBF16, {25600}}, 0, 0.1}}) {
+  for (const Kind& kind :
+       {Kind{{"l.q_proj.weight", Dtype::kBF16, {64, 400}}, 0, 0.05},
+        Kind{{"norm.weight", Dtype::kBF16, {25600}}, 1, 0.1}, Kind{{"l.q_proj.bias", Dtype::kBF16, {25600}}, 0, 0.1}}) {
     const int64_t cols = kind.tensor.shape.size() == 1 ? 1 : 400;
     double sum = 0, squares = 0;
     std::vector<bf16> values(static_cast<size_t>(cols));
