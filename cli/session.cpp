@@ -95,14 +95,18 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       .add_option("--max-context,--max-model-len", options.max_context,
                   "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t>);
+  add_load_format_option(command, options);
+  command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
+      ->capture_default_str();
+  command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+void add_load_format_option(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--load-format", options.load_format,
                   "dummy: weights are drawn for the shapes of config.json, and no file of them is read")
       ->check(CLI::IsMember({"auto", "safetensors", "dummy"}))
       ->capture_default_str();
-  command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
-      ->capture_default_str();
-  command.add_flag("--trace", options.trace, "print every driver call to stderr");
 }
 
 void add_mode_option(CLI::App& command, SessionOptions& options) {

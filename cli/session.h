@@ -34,6 +34,8 @@ struct SessionOptions {
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
+// --load-format alone.
+void add_load_format_option(CLI::App& command, SessionOptions& options);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
 void add_mode_option(CLI::App& command, SessionOptions& options);
 void refuse_mode(CLI::App& command, const std::string& why);

@@ -112,6 +112,7 @@ void add_tune(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("tune", "Find launch shapes that suit this device and model");
   command->add_option("-m,--model", options->session.model, "Hugging Face checkpoint folder")->required();
   command->add_option("--device", options->session.device, kDeviceHelp)->capture_default_str();
+  add_load_format_option(*command, options->session);
   command->add_option("--batch", options->tuner.rows, "rows of a step, one or more")->capture_default_str();
   command->add_option("--context", options->tuner.context, "keys that every row attends to")
       ->check(CLI::Range(2, 1 << 24))
