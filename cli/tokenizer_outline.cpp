@@ -6,8 +6,8 @@
 
 #include "base/json_file.h"
 #include "runtime/error.h"
-#include "text/tokenizer/piece_file.h"
-#include "text/tokenizer/tekken_file.h"
+#include "text/tokenizer/files/piece_file.h"
+#include "text/tokenizer/files/tekken_file.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "tests/support/test_places.h"
-#include "text/tokenizer/byte_fallback.h"
-#include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokens/byte_fallback.h"
+#include "text/tokenizer/tokens/byte_level.h"
 
 namespace nodewright {
 

@@ -8,7 +8,7 @@
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/text_stream.h"
-#include "text/tokenizer/base64.h"
+#include "text/tokenizer/files/base64.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

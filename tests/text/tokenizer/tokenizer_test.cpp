@@ -9,8 +9,8 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/base64.h"
-#include "text/tokenizer/normal_text.h"
+#include "text/tokenizer/files/base64.h"
+#include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/normal_forms.h"
 
 namespace nodewright {
