@@ -1,5 +1,5 @@
-// The filters that put values into an order or find the same ones: sort, dictsort, unique, min, max; and the paths by
-// which filters look into items.
+// The filters that order and compare values: sort, dictsort, unique, min, max; and how filters look up an attribute of
+// an item.
 #pragma once
 
 #include "text/jinja/builtins/arguments.h"
@@ -8,7 +8,7 @@
 
 namespace nodewright::jinja {
 
-// "a.b.0" or 3 of a filter's attribute: digits are places. Throws Error through `work` where there is no way on.
+// "a.b.0" or 3 of a filter's attribute: digits are places. Throws Error through `work` where the path leads nowhere.
 Value member_at(Value value, const Value& path, Work& work);
 
 // All throw Error through `work`: values without an order, a wrong argument.

@@ -109,13 +109,17 @@ class FormatReader {
       return c;
     };
     const std::size_t first = words.empty() ? 0 : read_utf8(words).size;
-    if (words.size() > first && std::string_view("<>^=").find(words[first]) != std::string_view::npos) {
+    const bool has_fill = words.size() > first && std::string_view("<>^=").find(words[first]) != std::string_view::npos;
+    if (has_fill) {
       found.fill = Text(std::string(words.substr(0, first)));
       words.remove_prefix(first);
     }
     found.align = take("<>^=");
     found.sign = take("+- ");
-    if (take("0") && !found.align) found.fill = "0", found.align = '=';
+    if (take("0") && !has_fill) {
+      found.fill = "0";
+      if (!found.align) found.align = '=';
+    }
     const auto number = [&](std::int64_t otherwise) {
       const auto [end, failure] = std::from_chars(words.data(), words.data() + words.size(), otherwise);
       if (failure == std::errc()) words.remove_prefix(static_cast<std::size_t>(end - words.data()));

@@ -1,4 +1,4 @@
-// The expressions of a template, up to the first token that is of none.
+// The expressions of a template, up to the first token that belongs to none.
 #pragma once
 
 #include "text/jinja/syntax/syntax.h"

@@ -7,8 +7,9 @@
 
 namespace nodewright::jinja {
 
-// Throws Error naming `file`, the line and the filter or test. One within an {% if %} or a conditional expression, but
-// in no loop, macro or block inside of it, is looked up when it is reached: templates ask which filters there are so.
+// Throws Error naming `file`, the line and the filter or test. Within an {% if %} or a conditional expression, but
+// outside the loops, macros and blocks in it, a name is checked when it is reached: a template may ask there whether a
+// filter exists.
 // Source: CodeGenerator.pull_dependencies and Frame.soft of Jinja 3.1.
 void check_names(const Body& body, const std::string& file);
 

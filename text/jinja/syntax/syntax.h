@@ -1,6 +1,5 @@
 // A Jinja template as a tree, and the parser that makes it: the constructs that chat templates use. Everything else of
-// the language (include, extends, call blocks, filters that are not listed, ...) is refused, by name: here or, within
-// an
+// the language (include, extends, call blocks, filters that are not listed, ...) is refused by name: here or, within an
 // {% if %} where Jinja does the same, when it is reached.
 #pragma once
 
@@ -35,7 +34,7 @@ enum class ExpressionKind {
   binary,       // parts[0] name parts[1]: arithmetic, ~, and, or
   comparison,   // parts[0] operators[0] parts[1] operators[1] parts[2] ...
   conditional,  // parts[0] if parts[1] else parts[2], which may be null
-  list,         // [parts], or (parts) where name is \"tuple\"
+  list,         // [parts], or (parts) where name is "tuple"
   dict,         // {parts[0]: parts[1], ...}
 };
 

@@ -24,7 +24,7 @@ void pay_for_texts(const Value& a, const Value& b, Work& work) {
   if (a.text() && b.text()) work.spend(std::min(a.text()->size(), b.text()->size()) / 256);
 }
 
-// + of strings: Markup escapes what is none.
+// + of strings: Markup escapes the other.
 Value added(const Text& left, const Text& right, Work& work) {
   if (!left.is_markup() && !right.is_markup()) return concatenated(left, right, work);
   return concatenated(left.escaped(), right.escaped(), work);
@@ -67,7 +67,7 @@ Value arithmetic(char sign, bool floors, const Value& left, const Value& right, 
     overflow = __builtin_sub_overflow(m, n, &result);
   } else if (sign == '*') {
     overflow = __builtin_mul_overflow(m, n, &result);
-  } else if (n == -1) {  // INT64_MIN / -1 is none
+  } else if (n == -1) {  // INT64_MIN / -1 does not fit
     overflow = sign == '/' && __builtin_sub_overflow(std::int64_t{0}, m, &result);
   } else {  // Python rounds down
     const bool down = m % n != 0 && (m < 0) != (n < 0);
@@ -259,8 +259,7 @@ Value binary(const Value& left, std::string_view sign, const Value& right, Work&
   if (sign == "*" && left.text() && (right.integer() || right.boolean())) return repeated(*left.text(), right, work);
   if (sign == "*" && right.text() && (left.integer() || left.boolean())) return repeated(*right.text(), left, work);
   if (left.is_number() && right.is_number()) return arithmetic(sign[0], sign == "//", left, right, work);
-  if (left.is_undefined() || right.is_undefined())
-    work.stop(fmt::format("'{}' is undefined", (left.is_undefined() ? left : right).undefined().name));
+  if (left.is_undefined() || right.is_undefined()) work.stop(undefined_words(left.is_undefined() ? left : right));
   work.stop(fmt::format("'{}' of {} and {} is not supported", sign, left.kind(), right.kind()));
 }
 

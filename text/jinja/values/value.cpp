@@ -113,30 +113,28 @@ bool append_json_key(const Value& key, const JsonForm& form, Text& out, std::str
   return true;
 }
 
+void break_line(const JsonForm& form, int level, Text& out) {
+  if (form.indent >= 0) out.append("\n" + std::string(static_cast<std::size_t>(form.indent * level), ' '));
+}
+
 bool append_json_dict(const Dict& dict, const JsonForm& form, int level, Text& out, std::string& why) {
-  const auto break_line = [&](int to) {
-    if (form.indent >= 0) out.append("\n" + std::string(static_cast<std::size_t>(form.indent) * to, ' '));
-  };
   std::vector<const std::pair<Value, Value>*> entries;
   if (!json_entries(dict, form, entries, why)) return false;
   out.append("{");
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) out.append(form.between_items);
-    break_line(level + 1);
+    break_line(form, level + 1, out);
     if (!append_json_key(entries[i]->first, form, out, why)) return false;
     out.append(form.after_key);
     if (!append_json_at(entries[i]->second, form, level + 1, out, why)) return false;
   }
-  if (!entries.empty()) break_line(level);
+  if (!entries.empty()) break_line(form, level, out);
   out.append("}");
   return true;
 }
 
 bool append_json_at(const Value& value, const JsonForm& form, int level, Text& out, std::string& why) {
   if (is_too_long(out, why)) return false;
-  const auto break_line = [&](int to) {
-    if (form.indent >= 0) out.append("\n" + std::string(static_cast<std::size_t>(form.indent) * to, ' '));
-  };
   if (value.is_none()) {
     out.append("null");
   } else if (const bool* truth = value.boolean()) {
@@ -151,10 +149,10 @@ bool append_json_at(const Value& value, const JsonForm& form, int level, Text& o
     out.append("[");
     for (std::size_t i = 0; i < list->items.size(); ++i) {
       if (i > 0) out.append(form.between_items);
-      break_line(level + 1);
+      break_line(form, level + 1, out);
       if (!append_json_at(list->items[i], form, level + 1, out, why)) return false;
     }
-    if (!list->items.empty()) break_line(level);
+    if (!list->items.empty()) break_line(form, level, out);
     out.append("]");
   } else if (const Dict* dict = value.dict()) {
     return append_json_dict(*dict, form, level, out, why);
@@ -167,18 +165,14 @@ bool append_json_at(const Value& value, const JsonForm& form, int level, Text& o
 
 }  // namespace
 
-Value::Value(std::vector<Value> items) {
-  List list{std::move(items)};
-  list.depth = depth_over(list.items, [](const Value& item) -> const Value& { return item; });
-  data_ = std::make_shared<const List>(std::move(list));
-}
+Value::Value(std::vector<Value> items) : Value(list_of(std::move(items), ListKind::list)) {}
 
 Value Value::tuple(std::vector<Value> items) { return list_of(std::move(items), ListKind::tuple); }
 
 Value Value::list_of(std::vector<Value> items, ListKind kind) {
-  Value value(std::move(items));
-  List list = *value.list();
-  list.kind = kind;
+  List list{.items = std::move(items), .kind = kind};
+  list.depth = depth_over(list.items, [](const Value& item) -> const Value& { return item; });
+  Value value;
   value.data_ = std::make_shared<const List>(std::move(list));
   return value;
 }

@@ -121,8 +121,8 @@ struct Callable {
 // At 0 the answer means nothing.
 bool equal(const Value& a, const Value& b, std::uint64_t& left);
 
-// Python's str() and repr(), and json.dumps(). False, and `why`, for what has no such form or
-// makes `out` longer than 16 MiB.
+// Python's str() and repr(), and json.dumps(). False, and `why`, for what has no such form or makes `out` longer than
+// 16 MiB.
 struct JsonForm {
   int indent = -1;  // spaces of a level; negative: one line
   bool ensure_ascii = false, sort_keys = false;
