@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/test_places.h"
+#include "text/tokenizer/files/base64.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokens/byte_fallback.h"
 #include "text/tokenizer/tokens/byte_level.h"
@@ -27,6 +28,12 @@ inline nlohmann::json read_json(const std::filesystem::path& path) {
   std::ifstream stream(path);
   if (!stream) throw std::runtime_error("cannot read " + path.string());
   return nlohmann::json::parse(stream);
+}
+
+// The text of a golden case, which has its bytes as base64 where it is not UTF-8.
+inline std::string text_of(const nlohmann::json& one) {
+  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
+                                : one["text"].get<std::string>();
 }
 
 inline nlohmann::json golden_cases(const std::string& family) {

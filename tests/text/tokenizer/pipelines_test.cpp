@@ -6,9 +6,9 @@
 
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/text_stream.h"
-#include "text/tokenizer/files/base64.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -25,17 +25,6 @@ std::vector<std::string> kinds_of_pipelines() {
   for (const auto& entry : fs::directory_iterator(pipelines())) kinds.push_back(entry.path().filename().string());
   std::sort(kinds.begin(), kinds.end());
   return kinds;
-}
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-// Its own bytes where a text of the goldens is no UTF-8.
-std::string text_in(const PipelineJson& one) {
-  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
-                                : one["text"].get<std::string>();
 }
 
 class Pipeline : public testing::TestWithParam<std::string> {
@@ -55,7 +44,7 @@ TEST_P(Pipeline, EncodesAsItsLibraryDoes) {
   const bool has_special = fs::exists(folder_ / "tokenizer.json");  // the other libraries parse none in a text
   for (const auto& one : cases_["encode"]) {
     const PipelineIds plain = one["ids"];
-    const std::string text = text_in(one);
+    const std::string text = text_of(one);
     EXPECT_EQ(tokenizer_.encode(text), plain) << one;
     if (!has_special) continue;
     const PipelineIds parsed = one.value("parsed", plain);
@@ -92,7 +81,7 @@ TEST_P(Pipeline, StreamsWholeCharactersThatJoinToTheDecodedText) {
 // A hundred mutations: each loads or gives one line that names the file, and what loads can be used.
 TEST_P(Pipeline, SurvivesADamagedFile) {
   const fs::path file = Tokenizer::file_in(folder_).value();
-  const std::string whole = read_bytes(file);
+  const std::string whole = read_text(file);
   const fs::path folder = fs::temp_directory_path() / ("nodewright-damaged-" + std::to_string(::getpid()));
   fs::create_directory(folder);
   const fs::path damaged_file = folder / file.filename();

@@ -9,7 +9,6 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/files/base64.h"
 #include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/normal_forms.h"
 
@@ -18,11 +17,6 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 using Json = nlohmann::json;
-
-std::string text_of(const Json& one) {
-  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
-                                : one["text"].get<std::string>();
-}
 
 class GoldenTokenizer : public testing::TestWithParam<std::string> {
  protected:

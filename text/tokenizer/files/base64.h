@@ -1,4 +1,4 @@
-// Base64, as files write bytes that are no text.
+// Base64, as files write bytes that are not text.
 #pragma once
 
 #include <optional>

@@ -81,9 +81,8 @@ class DecoderReader {
       reader_.check_keys(component, where,
                          {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
       MetaspaceDecoder metaspace;
-      metaspace.replacement.clear();
-      append_utf8(reader_.character(reader_.member(component, "replacement"), "'replacement' of " + where),
-                  metaspace.replacement);
+      metaspace.replacement =
+          in_utf8(reader_.character(reader_.member(component, "replacement"), "'replacement' of " + where));
       metaspace.drops_first = reader_.boolean_or(component, "add_prefix_space", where, true) &&
                               reader_.string_or(component, "prepend_scheme", where, "always") != "never";
       out_.add(metaspace);

@@ -13,7 +13,7 @@ CharacterMap read_character_map(const SectionReader& reader, const NormalizerJso
   const std::string where = "normalizer Precompiled";
   reader.check_keys(component, where, {"type", "precompiled_charsmap"});
   const auto bytes = from_base64(reader.string_or(component, "precompiled_charsmap", where, ""));
-  if (!bytes) reader.fail("'precompiled_charsmap' of " + where + " is no base64");
+  if (!bytes) reader.fail("'precompiled_charsmap' of " + where + " is not base64");
   return CharacterMap(*bytes, reader.file());
 }
 

@@ -51,13 +51,13 @@ class PieceFileReader {
     }
     check(fields, "the model");
     ModelForm& form = out_.model;
-    if (form.vocab.empty()) reader_.fail("it has no piece: it is no model of SentencePiece");
+    if (form.vocab.empty()) reader_.fail("it has no pieces, so it is not a SentencePiece model");
     if (!form.unknown_id) reader_.fail("it has no unknown piece");
     form.single_precision = true;
   }
 
   void check(const ProtoFields& fields, const char* what) const {
-    if (!fields.ok()) reader_.fail(fmt::format("{} is cut short, or no model of SentencePiece", what));
+    if (!fields.ok()) reader_.fail(fmt::format("{} is cut short, or the file is not a SentencePiece model", what));
   }
 
   void read_piece(std::string_view message) {
@@ -74,10 +74,13 @@ class PieceFileReader {
     ModelForm& form = out_.model;
     const auto id = static_cast<TokenId>(form.vocab.size());
     if (id > kLargestTokenId) reader_.fail(fmt::format("it has more than {} pieces", kLargestTokenId + 1));
-    if (!std::isfinite(score)) reader_.fail(fmt::format("the score of piece {} is no number", in_quotes(spelling)));
-    if (spellings_.insert(spelling, id) != id) reader_.fail(fmt::format("piece {} comes twice", in_quotes(spelling)));
+    if (!std::isfinite(score))
+      reader_.fail(fmt::format("the score of piece {} is {}, not a finite number", in_quotes(spelling), score));
+    if (spellings_.insert(spelling, id) != id) reader_.fail(fmt::format("piece {} appears twice", in_quotes(spelling)));
     if (type == kUnknown) {
-      if (form.unknown_id) reader_.fail("it has a second unknown piece");
+      if (form.unknown_id)
+        reader_.fail(
+            fmt::format("pieces {} and {} are both the unknown one, expected one such piece", *form.unknown_id, id));
       form.unknown_id = id;
     }
     if (type == kUnknown || type == kControl)

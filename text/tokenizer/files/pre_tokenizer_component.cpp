@@ -39,8 +39,7 @@ MetaspaceStep read_metaspace(const SectionReader& reader, const PreTokenizerJson
   reader.check_keys(metaspace, where,
                     {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
   MetaspaceStep step;
-  step.replacement.clear();
-  append_utf8(reader.character(reader.member(metaspace, "replacement"), "'replacement' of " + where), step.replacement);
+  step.replacement = in_utf8(reader.character(reader.member(metaspace, "replacement"), "'replacement' of " + where));
   const std::string scheme = reader.string_or(metaspace, "prepend_scheme", where, "");
   if (scheme == "first") {
     step.prefix = MetaspaceStep::Prefix::first;

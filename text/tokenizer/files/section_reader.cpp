@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/json_file.h"
-#include "runtime/error.h"
 #include "text/tokenizer/files/tokenizer_json.h"
+#include "text/tokenizer/load_error.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -18,12 +18,10 @@ constexpr int kDeepestSequence = 8;  // Sequence within Sequence; released files
 
 using Json = SectionReader::Json;
 
-void SectionReader::fail(std::string detail, std::string advice) const {
-  throw Error({.doing = "load tokenizer", .object = file_, .detail = std::move(detail), .advice = std::move(advice)});
-}
+void SectionReader::fail(std::string detail) const { fail_load(file_, std::move(detail)); }
 
 void SectionReader::refuse(const std::string& what) const {
-  fail(what + " is not supported", "docs/tokenizers.md says what is read");
+  fail_load(file_, what + " is not supported", "docs/tokenizers.md says what is read");
 }
 
 const Json& SectionReader::object(const Json& value, const std::string& where) const {

@@ -20,7 +20,7 @@ class SectionReader {
   const std::string& file() const { return file_; }
 
   // Throw Error; "... is not supported" for the second.
-  [[noreturn]] void fail(std::string detail, std::string advice = "check that the file is complete") const;
+  [[noreturn]] void fail(std::string detail) const;
   [[noreturn]] void refuse(const std::string& what) const;
 
   // The value as what it has to be; `where` names it in the error, "... of `where`" where there is a key.

@@ -94,9 +94,11 @@ class TekkenReader {
       const std::string where = fmt::format("entry {} of 'vocab'", rank);
       if (reader_.count(reader_.object(entry, where), "rank", where) != rank)
         reader_.fail(fmt::format("the rank of {} is {}", where, entry["rank"].dump()));
-      const auto bytes = from_base64(reader_.string(reader_.member(entry, "token_bytes"), "token_bytes of " + where));
+      const std::string& written = reader_.string(reader_.member(entry, "token_bytes"), "token_bytes of " + where);
+      const auto bytes = from_base64(written);
       if (!bytes || bytes->empty() || (rank < 256 && *bytes != std::string(1, static_cast<char>(rank))))
-        reader_.fail(fmt::format("token_bytes of {} are no base64{}", where, rank < 256 ? " of that byte" : ""));
+        reader_.fail(fmt::format("token_bytes of {} is {}, not base64 of {}", where, in_quotes(written),
+                                 rank < 256 ? fmt::format("byte {}", rank) : "one or more bytes"));
       form.vocab.emplace_back(token_of_bytes(*bytes), static_cast<TokenId>(specials_ + rank));
       form.scores.push_back(-static_cast<double>(rank));
     }

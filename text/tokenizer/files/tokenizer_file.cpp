@@ -1,4 +1,4 @@
-// The parts of tokenizer.json that are no pipelines: model, added tokens, post-processor.
+// The parts of tokenizer.json that are not pipelines: model, added tokens, post-processor.
 #include "text/tokenizer/files/tokenizer_file.h"
 
 #include <fmt/format.h>
@@ -160,7 +160,7 @@ class FileReader {
   // ["[SEP]", 102]
   TokenId named_id(const FileJson& processor, const std::string& key, const std::string& where) const {
     const FileJson& pair = reader_.array(reader_.member(processor, key), fmt::format("'{}' of {}", key, where));
-    if (pair.size() != 2) reader_.fail(fmt::format("'{}' of {} is no pair of a token and its id", key, where));
+    if (pair.size() != 2) reader_.fail(fmt::format("'{}' of {} is not a pair of a token and its id", key, where));
     return reader_.id(pair[1], fmt::format("'{}' of {}", key, where));
   }
 

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/json_file.h"
-#include "runtime/error.h"
+#include "text/tokenizer/load_error.h"
 
 namespace nodewright {
 namespace {
@@ -92,15 +92,10 @@ class TokenizerEvents : public nlohmann::json_sax<VocabJson> {
  private:
   enum class In { rest, vocab_object, vocab_list, merges };
 
-  [[noreturn]] void fail(std::string detail) const {
-    throw Error({.doing = "load tokenizer",
-                 .object = file_,
-                 .detail = std::move(detail),
-                 .advice = "check that the file is complete"});
-  }
+  [[noreturn]] void fail(std::string detail) const { fail_load(file_, std::move(detail)); }
   [[noreturn]] void fail_twice() const { fail(fmt::format("the key {} appears twice in one object", in_quotes(key_))); }
   [[noreturn]] void fail_entry(const std::string& found) const {
-    if (in_ == In::merges) fail(fmt::format("merge {} is no pair of tokens", found));
+    if (in_ == In::merges) fail(fmt::format("merge {} is not a pair of tokens", found));
     if (in_ == In::vocab_object) fail(fmt::format("the id of token {} is {}, not an integer", in_quotes(key_), found));
     fail(fmt::format("entry {} of 'vocab' is {}, not a token and its score", out_.vocab.size(), found));
   }
@@ -208,9 +203,7 @@ TokenizerJson parse_tokenizer_json(const std::filesystem::path& path) {
   TokenizerEvents events(file, parsed);
   VocabJson::sax_parse(text, &events);
   if (parsed.rest.is_object()) return parsed;
-  throw Error({.doing = "load tokenizer",
-               .object = file,
-               .detail = fmt::format("expected a JSON object, found {}", parsed.rest.type_name())});
+  fail_load(file, fmt::format("expected a JSON object, found {}", parsed.rest.type_name()));
 }
 
 }  // namespace nodewright

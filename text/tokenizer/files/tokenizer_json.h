@@ -28,7 +28,7 @@ struct TokenizerJson {
 inline constexpr std::int64_t kLargestTokenId = (1 << 22) - 1;
 
 // Throws Error naming the file and the thing: unreadable, more than 256 MiB, not JSON, a key that appears twice,
-// nesting deeper than 64, an entry of the vocabulary or the merges that is none, an id outside 0 to kLargestTokenId.
+// nesting deeper than 64, a malformed entry of the vocabulary or the merges, an id outside 0 to kLargestTokenId.
 TokenizerJson parse_tokenizer_json(const std::filesystem::path& path);
 
 }  // namespace nodewright

@@ -30,8 +30,8 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
-  // A word starts as its characters, not its bytes. One that is no token becomes the tokens of its UTF-8 bytes if
-  // each of those has one, else `unknown`; without that it vanishes.
+  // A word starts as its characters, not its bytes. A character without a token becomes the tokens of its UTF-8 bytes
+  // if each of those has one, else `unknown`; without an unknown token it vanishes.
   struct Characters {
     ByteTokens token_of_byte = no_byte_tokens();  // <0x00> to <0xFF>
     TokenId unknown = kNoToken;

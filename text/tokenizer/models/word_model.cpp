@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/json_file.h"
-#include "runtime/error.h"
+#include "text/tokenizer/load_error.h"
 #include "text/tokenizer/tokens/byte_level.h"
 #include "text/unicode/utf8.h"
 
@@ -18,18 +18,11 @@ using Vocabulary = WordModel::Vocabulary;
 
 constexpr double kUnknownPenalty = 10;  // below the smallest score; SentencePiece, unigram_model.cc, kUnkPenalty
 
-[[noreturn]] void fail_model(const std::string& file, std::string detail) {
-  throw Error({.doing = "load tokenizer",
-               .object = file,
-               .detail = std::move(detail),
-               .advice = "check that the file is complete, or download it again"});
-}
-
 // The unknown token, or kNoToken where the form names none.
 TokenId unknown_of(const ModelForm& form, const Vocabulary& vocabulary, const std::string& file) {
   if (!form.unknown_token) return kNoToken;
   const auto known = vocabulary.ids.find(*form.unknown_token);
-  if (!known) fail_model(file, fmt::format("unk_token {} is not in the vocabulary", in_quotes(*form.unknown_token)));
+  if (!known) fail_load(file, fmt::format("unk_token {} is not in the vocabulary", in_quotes(*form.unknown_token)));
   return *known;
 }
 
@@ -47,8 +40,8 @@ void add_merges(const ModelForm& form, const Vocabulary& vocabulary, const std::
   const auto known = [&](std::string_view spelling, const auto& merge) {
     const auto found = vocabulary.ids.find(spelling);
     if (!found) {
-      fail_model(file, fmt::format("merge '{} {}' needs token {}, which is not in the vocabulary", merge.first,
-                                   merge.second, in_quotes(spelling)));
+      fail_load(file, fmt::format("merge '{} {}' needs token {}, which is not in the vocabulary", merge.first,
+                                  merge.second, in_quotes(spelling)));
     }
     return *found;
   };
@@ -75,7 +68,7 @@ Model bpe_of(const ModelForm& form, const Vocabulary& vocabulary, const std::str
       const auto bytes = bytes_of_token(spelling);
       if (!bytes || (!all && bytes->size() != 1)) continue;
       if (special && bytes->size() == 1)
-        fail_model(file, fmt::format("special token {} is a single byte", in_quotes(spelling)));
+        fail_load(file, fmt::format("special token {} is a single byte", in_quotes(spelling)));
       if (!special) bpe.add_token(*bytes, id);
     } else if (!special && (all || is_one_character(spelling))) {
       bpe.add_token(spelling, id);
@@ -88,6 +81,14 @@ Model bpe_of(const ModelForm& form, const Vocabulary& vocabulary, const std::str
   return bpe;
 }
 
+// `place`: in the vocabulary, whose places are the ids of SentencePiece.
+ModelForm::Piece kind_of(const ModelForm& form, std::size_t place) {
+  return form.pieces.empty() ? ModelForm::Piece::normal : form.pieces[place];
+}
+ModelForm::Piece kind_of(const ModelForm& form, const Unigram::Piece& piece) {
+  return kind_of(form, static_cast<std::size_t>(piece.id));
+}
+
 // The pieces that words may become.
 std::vector<Unigram::Piece> reachable_pieces(const ModelForm& form, const Vocabulary& vocabulary) {
   std::vector<Unigram::Piece> pieces;
@@ -95,14 +96,10 @@ std::vector<Unigram::Piece> reachable_pieces(const ModelForm& form, const Vocabu
   for (std::size_t i = 0; i < form.vocab.size(); ++i) {
     const auto& [spelling, id] = form.vocab[i];
     if (vocabulary.special.contains(spelling)) continue;
-    if (!form.pieces.empty() && form.pieces[i] == ModelForm::Piece::other) continue;
+    if (kind_of(form, i) == ModelForm::Piece::other) continue;
     pieces.push_back({form.from_bytes ? decoded_bytes(spelling) : spelling, form.scores[i], id});
   }
   return pieces;
-}
-
-ModelForm::Piece kind_of(const ModelForm& form, std::size_t place) {
-  return form.pieces.empty() ? ModelForm::Piece::normal : form.pieces[place];
 }
 
 Model unigram_of(const ModelForm& form, const Vocabulary& vocabulary, const std::string& file) {
@@ -114,16 +111,14 @@ Model unigram_of(const ModelForm& form, const Vocabulary& vocabulary, const std:
   }
   auto pieces = reachable_pieces(form, vocabulary);
   if (!form.pieces.empty()) {  // SentencePiece: unused pieces are out, and nothing beats a user-defined one
-    std::erase_if(pieces, [&](const auto& piece) {
-      return form.pieces[static_cast<std::size_t>(piece.id)] == ModelForm::Piece::unused;
-    });
+    std::erase_if(pieces, [&](const auto& piece) { return kind_of(form, piece) == ModelForm::Piece::unused; });
     for (auto& piece : pieces)
-      if (form.pieces[static_cast<std::size_t>(piece.id)] == ModelForm::Piece::user_defined)
+      if (kind_of(form, piece) == ModelForm::Piece::user_defined)
         piece.score = static_cast<float>(piece.spelling.size()) * static_cast<float>(highest) - 0.1;
   }
   const TokenId unknown = form.unknown_id.value_or(kNoToken);
   if (unknown != kNoToken && static_cast<std::size_t>(unknown) >= form.vocab.size())
-    fail_model(file, fmt::format("unk_id is {}, the vocabulary has {} tokens", unknown, form.vocab.size()));
+    fail_load(file, fmt::format("unk_id is {}, the vocabulary has {} tokens", unknown, form.vocab.size()));
   return Unigram(pieces, bytes_of(form, vocabulary.ids),
                  {unknown, lowest - kUnknownPenalty, form.byte_fallback, form.single_precision});
 }
@@ -133,7 +128,7 @@ Model piece_merges_of(const ModelForm& form, const Vocabulary& vocabulary) {
   pieces.pieces = reachable_pieces(form, vocabulary);
   std::vector<std::pair<std::string_view, std::int32_t>> user_defined;
   for (const auto& piece : pieces.pieces) {
-    const auto kind = kind_of(form, static_cast<std::size_t>(form.pieces.empty() ? 0 : piece.id));
+    const auto kind = kind_of(form, piece);
     pieces.unused.push_back(kind == ModelForm::Piece::unused);
     if (kind == ModelForm::Piece::user_defined) user_defined.emplace_back(piece.spelling, piece.id);
   }

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "runtime/error.h"
+#include "text/tokenizer/load_error.h"
 #include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/utf8.h"
 
@@ -33,12 +33,8 @@ CharacterMap::CharacterMap(std::string_view bytes, const std::string& file) {
   if (bytes.empty()) return;
   std::uint32_t size = 0;  // bytes of the trie, little endian as this machine
   if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
-  if (bytes.size() < sizeof size || size > bytes.size() - sizeof size || size % sizeof(std::uint32_t) != 0) {
-    throw Error({.doing = "load tokenizer",
-                 .object = file,
-                 .detail = fmt::format("the character map has {} bytes, its trie {}", bytes.size(), size),
-                 .advice = "check that the file is complete, or download it again"});
-  }
+  if (bytes.size() < sizeof size || size > bytes.size() - sizeof size || size % sizeof(std::uint32_t) != 0)
+    fail_load(file, fmt::format("the character map has {} bytes, its trie {}", bytes.size(), size));
   units_.resize(size / sizeof(std::uint32_t));
   std::memcpy(units_.data(), bytes.data() + sizeof size, size);
   results_ = bytes.substr(sizeof size + size);

@@ -1,6 +1,7 @@
 // Source: normalizers/{bert,prepend,replace,strip,unicode,utils}.rs of the `tokenizers` library.
 #include "text/tokenizer/steps/normalizer.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "text/tokenizer/steps/normal_text.h"
@@ -55,16 +56,8 @@ std::string step_of(const Prepend& prepend, std::string_view text) {
 }
 
 std::string step_of(const StripSpaces& strip, std::string_view text) {
-  while (strip.left && !text.empty()) {
-    const Utf8Step step = read_utf8(text);
-    if (!is_white_space(step.code_point)) break;
-    text.remove_prefix(step.size);
-  }
-  while (strip.right && !text.empty()) {
-    const std::string_view last = last_character(text);
-    if (!is_white_space(read_utf8(last).code_point)) break;
-    text.remove_suffix(last.size());
-  }
+  if (strip.left) text.remove_prefix(white_space_at_start(text));
+  if (strip.right) text.remove_suffix(white_space_at_end(text));
   return std::string(text);
 }
 
@@ -99,7 +92,6 @@ std::string step_of(const BertText& bert, std::string_view text) {
 
 std::string step_of(const ByteLetters&, std::string_view text) { return token_of_bytes(text); }
 std::string step_of(const CharacterMap& map, std::string_view text) { return map.apply(text); }
-std::string step_of(const PieceText& pieces, std::string_view text) { return pieces.apply(text, true); }
 
 }  // namespace
 
@@ -118,9 +110,14 @@ std::string Replacement::apply(std::string_view text) const {
 std::string Normalizer::apply(std::string_view text, bool at_start) const {
   std::string normal(text);
   for (const auto& step : steps_) {
-    const auto* pieces = std::get_if<PieceText>(&step);  // the one that asks where the text stands
-    normal = pieces != nullptr ? pieces->apply(normal, at_start)
-                               : std::visit([&](const auto& one) { return step_of(one, normal); }, step);
+    normal = std::visit(
+        [&]<typename Step>(const Step& one) {
+          if constexpr (std::is_same_v<Step, PieceText>)
+            return one.apply(normal, at_start);
+          else
+            return step_of(one, normal);
+        },
+        step);
     check_normal_length(normal);
   }
   return normal;

@@ -4,6 +4,7 @@
 #include <oniguruma.h>
 
 #include "runtime/error.h"
+#include "text/tokenizer/load_error.h"
 #include "text/unicode/unicode_versions.h"
 #include "text/unicode/utf8.h"
 
@@ -56,17 +57,13 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
   OnigErrorInfo info{};
   const int status = onig_new(&regex, bytes(pattern_), bytes(pattern_) + pattern_.size(), ONIG_OPTION_NONE,
                               ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
-  if (status != ONIG_NORMAL) {
-    throw Error({.doing = "load tokenizer",
-                 .object = file,
-                 .detail = "the regular expression '" + pattern_ + "' does not compile: " + words_of(status, &info),
-                 .advice = "check that the file is complete, or download it again"});
-  }
+  if (status != ONIG_NORMAL)
+    fail_load(file, "the regular expression '" + pattern_ + "' does not compile: " + words_of(status, &info));
   regex_.reset(regex);
 }
 
-// Empty matches move on by one character, and one right behind a match is none, as in the Rust crate `onig` that the
-// oracle uses.
+// Empty matches move on by one character, and one right behind another match does not count, as in the Rust crate
+// `onig` that the oracle uses.
 void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;
   const std::string older = with_older_characters(text);

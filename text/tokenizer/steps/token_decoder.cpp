@@ -32,12 +32,6 @@ std::size_t run_at_end(std::string_view text, std::string_view content, std::siz
   return size;
 }
 
-std::string in_utf8(char32_t character) {
-  std::string text;
-  append_utf8(character, text);
-  return text;
-}
-
 std::string token_of(const Replacement& replacement, std::string_view token, bool) { return replacement.apply(token); }
 std::string token_of(const MetaspaceDecoder& metaspace, std::string_view token, bool first) {
   return replace_all(token, metaspace.replacement, first && metaspace.drops_first ? "" : " ");

@@ -1,7 +1,7 @@
-// A byte trie, walked from each position of the text. Walks are as deep as the longest token at most.
 #include "text/tokenizer/tokens/added_tokens.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "text/unicode/character_kinds.h"
 #include "text/unicode/utf8.h"
@@ -9,61 +9,28 @@
 namespace nodewright {
 namespace {
 
-std::uint64_t edge(std::uint32_t node, char byte) {
-  return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
-}
-
-std::size_t white_space_at_end(std::string_view text) {
-  const std::size_t size = text.size();
-  while (!text.empty()) {
-    const auto character = last_character(text);
-    if (!is_white_space(read_utf8(character).code_point)) break;
-    text.remove_suffix(character.size());
-  }
-  return size - text.size();
-}
-
 // No word character on either side.
 bool stands_alone(std::string_view before, std::string_view after) {
   return (before.empty() || !is_word(read_utf8(last_character(before)).code_point)) &&
          (after.empty() || !is_word(read_utf8(after).code_point));
 }
 
-std::size_t white_space_at_start(std::string_view text) {
-  const std::size_t size = text.size();
-  while (!text.empty()) {
-    const Utf8Step step = read_utf8(text);
-    if (!is_white_space(step.code_point)) break;
-    text.remove_prefix(step.size);
-  }
-  return size - text.size();
-}
-
 }  // namespace
 
-void AddedTokens::add(const AddedToken& token, std::string_view pattern) {
-  if (pattern.empty()) return;
-  std::uint32_t node = 0;
-  for (const char byte : pattern) {
-    const auto [child, is_new] =
-        child_of_node_.try_emplace(edge(node, byte), static_cast<std::uint32_t>(token_of_node_.size()));
-    if (is_new) token_of_node_.push_back(-1);
-    node = child->second;
-  }
-  if (token_of_node_[node] >= 0) return;
-  token_of_node_[node] = static_cast<std::int32_t>(tokens_.size());
-  tokens_.push_back(token);
+AddedTokens::AddedTokens(std::vector<Spelled> tokens) {
+  std::vector<std::pair<std::string_view, std::int32_t>> spellings;
+  for (std::size_t i = tokens.size(); i-- > 0;)  // backwards: of equal strings the tree takes the last
+    spellings.emplace_back(tokens[i].first, static_cast<std::int32_t>(i));
+  tree_ = PrefixTree(std::move(spellings));
+  tokens_.reserve(tokens.size());
+  for (auto& [spelling, token] : tokens) tokens_.push_back(std::move(token));
 }
 
 AddedTokens::Match AddedTokens::longest_at(std::string_view text) const {
   Match longest;
-  std::uint32_t node = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto child = child_of_node_.find(edge(node, text[i]));
-    if (child == child_of_node_.end()) break;
-    node = child->second;
-    if (token_of_node_[node] >= 0) longest = {i + 1, &tokens_[token_of_node_[node]]};
-  }
+  tree_.for_each_start(text, [&](std::size_t size, std::int32_t token) {
+    longest = {size, &tokens_[static_cast<std::size_t>(token)]};
+  });
   return longest;
 }
 

@@ -2,12 +2,13 @@
 // Knows what each one may touch (words, white space); knows nothing of normalizing, which its caller does.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "text/tokenizer/tokens/prefix_tree.h"
 #include "text/tokenizer/tokens/token_map.h"
 
 namespace nodewright {
@@ -30,9 +31,12 @@ class AddedTokens {
     TokenId id = kNoToken;  // an added token, or kNoToken
   };
 
-  // Adds a token that is spelled `pattern` in the text. An empty pattern never matches; of two equal patterns the first
-  // counts.
-  void add(const AddedToken& token, std::string_view pattern);
+  using Spelled = std::pair<std::string, AddedToken>;  // how a token is spelled in the text, and the token
+
+  AddedTokens() = default;  // finds none
+
+  // An empty spelling never matches; of two equal ones the first counts.
+  explicit AddedTokens(std::vector<Spelled> tokens);
 
   // Where special tokens may be found in a text: nowhere, or outside the bytes that `plain` marks with something other
   // than 0 (as long as the text, or empty: none is marked).
@@ -55,8 +59,7 @@ class AddedTokens {
   Match longest_at(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<std::int32_t> token_of_node_{-1};                     // index into tokens_, -1: none ends here; [0]: root
-  std::unordered_map<std::uint64_t, std::uint32_t> child_of_node_;  // node << 8 | byte -> node
+  PrefixTree tree_;  // spelling to index into tokens_
 };
 
 }  // namespace nodewright

@@ -16,7 +16,7 @@ constexpr bool prints(int byte) { return (byte >= 33 && byte <= 126) || (byte >=
 
 struct Alphabet {
   std::array<char32_t, 256> letter_of_byte{};
-  std::array<std::int16_t, kLetters> byte_of_letter{};  // -1: the code point is no letter
+  std::array<std::int16_t, kLetters> byte_of_letter{};  // -1: the code point is not a letter of it
 };
 
 constexpr Alphabet make_alphabet() {

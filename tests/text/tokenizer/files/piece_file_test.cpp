@@ -1,9 +1,10 @@
-// tokenizer.model with the files that transformers writes beside it, and files that are none.
+// tokenizer.model with the files that transformers writes beside it, and files that are not models.
 #include "text/tokenizer/files/piece_file.h"
 
 #include <gtest/gtest.h>
 
 #include "runtime/error.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/text/tokenizer_goldens.h"
 
 namespace nodewright {
@@ -97,16 +98,15 @@ TEST_F(PieceFile, NamesSettingsThatAreWrong) {
 }
 
 TEST_F(PieceFile, RefusesWhatIsNoModel) {
-  const std::string whole = [&] {
-    std::ifstream stream(folder_ / "tokenizer.model", std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  }();
+  const std::string whole = read_text(folder_ / "tokenizer.model");
   const std::pair<std::string, std::string> kNone[] = {
-      {"", "it has no piece"},
-      {"x", "cut short, or no model of SentencePiece"},
-      {whole.substr(0, whole.size() / 2), "cut short, or no model of SentencePiece"},
-      {whole + whole, "comes twice"},
+      {"", "it has no pieces"},
+      {"x", "cut short, or the file is not a SentencePiece model"},
+      {whole.substr(0, whole.size() / 2), "cut short, or the file is not a SentencePiece model"},
+      {whole + whole, "appears twice"},
       {std::string("\x0A\x03\x0A\x01") + "a", "it has no unknown piece"},
+      {std::string("\x0A\x05\x0A\x01") + "a\x18\x02\x0A\x05\x0A\x01" + "b\x18\x02",
+       "pieces 0 and 1 are both the unknown one"},
       {std::string("\x0A\x05\x0A\x01") + "a\x18\x02\x12\x02\x18\x03", "model_type 3, neither Unigram (1) nor BPE (2)"},
   };
   for (const auto& [content, words] : kNone) {

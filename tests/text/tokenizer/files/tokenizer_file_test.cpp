@@ -70,7 +70,7 @@ const std::vector<BadFile> kBadFiles = {
        const size_t at = file.find(R"(["?"])");
        return file.replace(at, 5, std::string(300000, '[') + std::string(300000, ']'));
      },
-     "merge an array is no pair"},
+     "merge an array is not a pair"},
     {"NoModel", [] { return edited([](Json& f) { f.erase("model"); }); }, "model is null"},
     {"NoVocab", [] { return edited([](Json& f) { f["model"].erase("vocab"); }); }, "'vocab' of model is null"},
     {"NoMerges", [] { return edited([](Json& f) { f["model"].erase("merges"); }); }, "'merges' of model is null"},
@@ -92,7 +92,7 @@ const std::vector<BadFile> kBadFiles = {
          f["added_tokens"] = Json::array({added_token(300, "<x>", true), added_token(301, "<x>", true)});
        });
      },
-     "'<x>' comes twice"},
+     "'<x>' appears twice"},
     {"AddedWithoutFlag",
      [] {
        return edited([](Json& f) {
@@ -109,9 +109,9 @@ const std::vector<BadFile> kBadFiles = {
     {"MergeIntoUnknown", [] { return edited([](Json& f) { f["model"]["merges"] = Json::array({"a b"}); }); },
      "needs token 'ab'"},
     {"MergeOfThree", [] { return edited([](Json& f) { f["model"]["merges"] = Json::array({"a b c"}); }); },
-     "\"a b c\" is no pair"},
+     "\"a b c\" is not a pair"},
     {"MergeIsNumber", [] { return edited([](Json& f) { f["model"]["merges"] = Json::array({7}); }); },
-     "merge 7 is no pair"},
+     "merge 7 is not a pair"},
     {"BadExpression",
      [] {
        return edited([](Json& f) {
@@ -206,7 +206,7 @@ const std::vector<BadFile> kBadFiles = {
      [] {
        return with_normalizer({{"type", "Precompiled"}, {"precompiled_charsmap", "AAA*"}});
      },
-     "is no base64"},
+     "is not base64"},
     {"CutMap",
      [] {
        return with_normalizer({{"type", "Precompiled"}, {"precompiled_charsmap", "/wAAAAAAAAA="}});
