@@ -40,6 +40,30 @@ inline nlohmann::json golden_cases(const std::string& family) {
   return read_json(golden_tokenizer(family).parent_path() / "cases.json");
 }
 
+// Each text of the cases becomes the ids that its own library gives. Without `has_special` that library makes none of
+// the special tokens in a text.
+inline void expect_encoded(const Tokenizer& tokenizer, const nlohmann::json& cases, bool has_special = true) {
+  for (const auto& one : cases["encode"]) {
+    const std::vector<TokenId> plain = one["ids"];
+    const std::string text = text_of(one);
+    EXPECT_EQ(tokenizer.encode(text), plain) << one;
+    if (!has_special) continue;
+    const std::vector<TokenId> parsed = one.value("parsed", plain);
+    const std::vector<TokenId> whole = one.value("whole", parsed);
+    EXPECT_EQ(tokenizer.encode(text, {.parse_special = true}), parsed) << one;
+    EXPECT_EQ(tokenizer.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
+  }
+}
+
+// The ids of each case become the text that its own library gives, with special tokens and without.
+inline void expect_decoded(const Tokenizer& tokenizer, const nlohmann::json& cases) {
+  for (const auto& one : cases["decode"]) {
+    const std::vector<TokenId> ids = one["ids"];
+    EXPECT_EQ(tokenizer.decode(ids, false), one["kept"].get<std::string>()) << one;
+    EXPECT_EQ(tokenizer.decode(ids, true), one["skipped"].get<std::string>()) << one;
+  }
+}
+
 // A file in the temporary folder that goes away with the object.
 class TemporaryFile {
  public:

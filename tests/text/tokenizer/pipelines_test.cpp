@@ -41,26 +41,12 @@ TEST(Pipelines, AreAllThere) { EXPECT_GE(kinds_of_pipelines().size(), 22u); }
 
 TEST_P(Pipeline, EncodesAsItsLibraryDoes) {
   ASSERT_GE(cases_["encode"].size(), 100u);
-  const bool has_special = fs::exists(folder_ / "tokenizer.json");  // the other libraries parse none in a text
-  for (const auto& one : cases_["encode"]) {
-    const PipelineIds plain = one["ids"];
-    const std::string text = text_of(one);
-    EXPECT_EQ(tokenizer_.encode(text), plain) << one;
-    if (!has_special) continue;
-    const PipelineIds parsed = one.value("parsed", plain);
-    const PipelineIds whole = one.value("whole", parsed);
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true}), parsed) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
-  }
+  expect_encoded(tokenizer_, cases_, fs::exists(folder_ / "tokenizer.json"));
 }
 
 TEST_P(Pipeline, DecodesAsItsLibraryDoes) {
   ASSERT_GE(cases_["decode"].size(), 90u);
-  for (const auto& one : cases_["decode"]) {
-    const PipelineIds ids = one["ids"];
-    EXPECT_EQ(tokenizer_.decode(ids, false), one["kept"].get<std::string>()) << one;
-    EXPECT_EQ(tokenizer_.decode(ids, true), one["skipped"].get<std::string>()) << one;
-  }
+  expect_decoded(tokenizer_, cases_);
 }
 
 TEST_P(Pipeline, StreamsWholeCharactersThatJoinToTheDecodedText) {

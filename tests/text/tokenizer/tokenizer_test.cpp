@@ -29,24 +29,12 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer, testing::ValuesIn(kFamilies)
 
 TEST_P(GoldenTokenizer, EncodesAsTheLibraryDoes) {
   ASSERT_GE(cases_["encode"].size(), 250u);
-  for (const auto& one : cases_["encode"]) {
-    const Ids plain = one["ids"];
-    const Ids parsed = one.value("parsed", plain);
-    const Ids whole = one.value("whole", parsed);
-    const std::string text = text_of(one);
-    EXPECT_EQ(tokenizer_.encode(text), plain) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true}), parsed) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
-  }
+  expect_encoded(tokenizer_, cases_);
 }
 
 TEST_P(GoldenTokenizer, DecodesAsTheLibraryDoes) {
   ASSERT_GE(cases_["decode"].size(), 200u);
-  for (const auto& one : cases_["decode"]) {
-    const Ids ids = one["ids"];
-    EXPECT_EQ(tokenizer_.decode(ids, false), one["kept"].get<std::string>()) << one;
-    EXPECT_EQ(tokenizer_.decode(ids, true), one["skipped"].get<std::string>()) << one;
-  }
+  expect_decoded(tokenizer_, cases_);
 }
 
 TEST_P(GoldenTokenizer, NeverMakesASpecialTokenFromPlainText) {
