@@ -6,8 +6,8 @@
 
 #include "base/json_file.h"
 #include "runtime/error.h"
-#include "text/tokenizer/piece_file.h"
-#include "text/tokenizer/tekken_file.h"
+#include "text/tokenizer/files/piece_file.h"
+#include "text/tokenizer/files/tekken_file.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
@@ -55,7 +55,7 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, unused);
 }
 
-// Of a file that is no tokenizer.json.
+// Of a tokenizer.model or a tekken.json.
 TokenizerOutline outline_of(const TokenizerFile& file, const char* format) {
   TokenizerOutline outline;
   outline.model = std::string(file.model.kind == ModelForm::Kind::unigram ? "Unigram of " : "BPE of ") + format;

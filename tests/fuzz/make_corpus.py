@@ -8,6 +8,9 @@ import os
 import struct
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "reference"))
+from proto_message import field  # noqa: E402
+
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
@@ -241,16 +244,6 @@ PIPELINES = ("llama2", "llama2_first", "t5", "xlm_roberta", "bert", "bert_cased"
 # --- tokenizer.model and tekken.json ----------------------------------------------------------------------------------
 
 def pieces_seeds():
-    def varint(value):
-        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
-
-    def field(number, value):
-        if isinstance(value, bytes):
-            return varint(number << 3 | 2) + varint(len(value)) + value
-        if isinstance(value, float):
-            return varint(number << 3 | 5) + struct.pack("<f", value)
-        return varint(number << 3) + varint(value)
-
     pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("<sep>", 4), ("ll", 5), ("\u2581", 1), ("H", 1), ("e", 1), ("l", 1), ("o", 1), ("llo", 1),
               ("\u2581He", 1), ("He", 1)] + [("<0x%02X>" % byte, 6) for byte in range(256)]
     body = b"".join(field(1, field(1, piece.encode()) + field(2, -float(i)) + field(3, kind)) for i, (piece, kind) in enumerate(pieces))

@@ -19,6 +19,7 @@ import sentencepiece
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from proto_message import field_of
 from make_tokenizer_goldens import (BYTES, CORPUS, EDGE, FALLBACK_TEXTS, INVALID, LLAMA3, MIXED_TEXTS, added, all_pairs, encode_case, decode_case,
                                     handmade, random_texts, special_texts)
 
@@ -90,34 +91,6 @@ def piece_model(**options):
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(LINES * 3), model_writer=model, hard_vocab_limit=False, num_threads=1,
                                                  normalization_rule_tsv=str(rules), minloglevel=2, **options)
         return model.getvalue()
-
-
-def field_of(message, path):
-    """The first field of a protobuf message at this path of numbers."""
-    at = 0
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-    while at < len(message):
-        tag = varint()
-        if tag & 7 == 2:
-            size = varint()
-            found, at = message[at:at + size], at + size
-        else:
-            found = None
-            at += {0: 0, 1: 8, 5: 4}[tag & 7]
-            if tag & 7 == 0:
-                varint()
-        if tag >> 3 == path[0] and found is not None:
-            return found if len(path) == 1 else field_of(found, path[1:])
-    return b""
 
 
 def unigram_vocab(model):
@@ -267,7 +240,7 @@ def splits():
 
 
 def marks():
-    """Bytes in letters by a normalizer, and a pre-tokenizer that is none."""
+    """Bytes in letters by a normalizer, and a pre-tokenizer that knows nothing of it."""
     t = Tokenizer(models.BPE())
     t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.ByteLevel()])
     t.pre_tokenizer = pre_tokenizers.Split(Regex("Ġ"), "merged_with_next")

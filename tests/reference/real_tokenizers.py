@@ -13,6 +13,8 @@ import shutil
 import sys
 import tarfile
 
+from proto_message import field
+
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -143,23 +145,6 @@ def gemma_file(tokens, types, merges):
                    decoder=sequence("decoders", SPACES, *BYTES_AND_FUSE), prefix=[tokens.index("<bos>")])
 
 
-def varint(value):
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, value):
-    import struct
-    if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
-    if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    return varint(number << 3) + varint(value)
-
-
 def piece_model(tokens, types, scores, *, unigram=False, charsmap=b"", add_prefix=True, remove_extra=False):
     """A tokenizer.model: pieces, then the parts of trainer and normalizer (sentencepiece_model.proto). One piece is unknown;
     GGUF has that type for others, too."""
@@ -201,8 +186,7 @@ def from_gguf(path, source, out):
     else:
         content = llama_file(tokens, types, scores, bos)
         write(out / f"{name}-spm", "tokenizer.model", piece_model(tokens, types, scores))
-        tests = out / f"{name}-spm"
-        copy_lines(path, tests)
+        copy_lines(path, out / f"{name}-spm")
     write(out / name, "tokenizer.json", content)
     copy_lines(path, out / name)
 

@@ -4,7 +4,7 @@ transformers: each case must give the same text in both, or be refused by both. 
 
     check_templates.py             `make check-templates` has what it needs: render_cases, requirements.txt, network once
     check_templates.py NAME ...    only templates whose file's name holds one of these
-    check_templates.py --show      the first differing line of each case
+    check_templates.py --show      also the cases that both refuse, with the reason of each
 
 The sdist (76 MB, MIT) is fetched once; its templates stay in build/templates.
 """
@@ -102,11 +102,11 @@ def main():
     for file in files:
         if words and not any(word in file.name for word in words):
             continue
+        source = file.read_text(encoding="utf-8")
         for name, variables in conversations().items():
             variables.setdefault("add_generation_prompt", True)
-            source = file.read_text(encoding="utf-8")
             cases.append((file.stem, name, theirs(source, variables)))
-            asked.append({"source": source, "bos_token": BOS, "eos_token": EOS, "variables": variables, "now": NOW.timestamp().__int__()})
+            asked.append({"source": source, "bos_token": BOS, "eos_token": EOS, "variables": variables, "now": int(NOW.timestamp())})
     counts = {"rendered by both": 0, "refused by both": 0, "different": 0}
     for (stem, name, other), mine in zip(cases, ours(asked), strict=True):
         same = mine == other if "text" in other else "text" not in mine

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "tests/support/test_places.h"
-#include "text/tokenizer/byte_fallback.h"
-#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/files/base64.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokens/byte_fallback.h"
+#include "text/tokenizer/tokens/byte_level.h"
 
 namespace nodewright {
 
@@ -29,8 +30,38 @@ inline nlohmann::json read_json(const std::filesystem::path& path) {
   return nlohmann::json::parse(stream);
 }
 
+// The text of a golden case, which has its bytes as base64 where it is not UTF-8.
+inline std::string text_of(const nlohmann::json& one) {
+  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
+                                : one["text"].get<std::string>();
+}
+
 inline nlohmann::json golden_cases(const std::string& family) {
   return read_json(golden_tokenizer(family).parent_path() / "cases.json");
+}
+
+// Each text of the cases becomes the ids that its own library gives. Without `has_special` that library makes none of
+// the special tokens in a text.
+inline void expect_encoded(const Tokenizer& tokenizer, const nlohmann::json& cases, bool has_special = true) {
+  for (const auto& one : cases["encode"]) {
+    const std::vector<TokenId> plain = one["ids"];
+    const std::string text = text_of(one);
+    EXPECT_EQ(tokenizer.encode(text), plain) << one;
+    if (!has_special) continue;
+    const std::vector<TokenId> parsed = one.value("parsed", plain);
+    const std::vector<TokenId> whole = one.value("whole", parsed);
+    EXPECT_EQ(tokenizer.encode(text, {.parse_special = true}), parsed) << one;
+    EXPECT_EQ(tokenizer.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
+  }
+}
+
+// The ids of each case become the text that its own library gives, with special tokens and without.
+inline void expect_decoded(const Tokenizer& tokenizer, const nlohmann::json& cases) {
+  for (const auto& one : cases["decode"]) {
+    const std::vector<TokenId> ids = one["ids"];
+    EXPECT_EQ(tokenizer.decode(ids, false), one["kept"].get<std::string>()) << one;
+    EXPECT_EQ(tokenizer.decode(ids, true), one["skipped"].get<std::string>()) << one;
+  }
 }
 
 // A file in the temporary folder that goes away with the object.

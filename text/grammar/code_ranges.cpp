@@ -59,9 +59,7 @@ void append_byte_ranges(CodeRange r, std::vector<ByteRanges>& all) {
       return append_byte_ranges({r.last & ~low, r.last}, all);
     }
   }
-  std::string first, last;
-  append_utf8(r.first, first);
-  append_utf8(r.last, last);
+  const std::string first = in_utf8(r.first), last = in_utf8(r.last);
   ByteRanges bytes;
   for (size_t i = 0; i < first.size(); ++i)
     bytes.emplace_back(static_cast<uint8_t>(first[i]), static_cast<uint8_t>(last[i]));

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "text/jinja/builtins.h"
-#include "text/jinja/operations.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/scopes.h"
-#include "text/jinja/work.h"
+#include "text/jinja/values/operations.h"
+#include "text/jinja/values/work.h"
 
 namespace nodewright::jinja {
 namespace {

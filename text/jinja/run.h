@@ -6,8 +6,8 @@
 #include <string>
 
 #include "text/jinja/scopes.h"
-#include "text/jinja/syntax.h"
-#include "text/jinja/text.h"
+#include "text/jinja/syntax/syntax.h"
+#include "text/jinja/values/text.h"
 
 namespace nodewright::jinja {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/value.h"
-#include "text/jinja/work.h"
+#include "text/jinja/values/value.h"
+#include "text/jinja/values/work.h"
 
 namespace nodewright::jinja {
 

@@ -9,21 +9,15 @@
 
 #include "base/json_file.h"
 #include "runtime/error.h"
-#include "text/tokenizer/piece_file.h"
-#include "text/tokenizer/tekken_file.h"
+#include "text/tokenizer/files/piece_file.h"
+#include "text/tokenizer/files/tekken_file.h"
+#include "text/tokenizer/load_error.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{256} << 20;  // bytes; keeps positions within Oniguruma's 32-bit ints
-
-[[noreturn]] void fail_load(const std::string& path, std::string detail) {
-  throw Error({.doing = "load tokenizer",
-               .object = path,
-               .detail = std::move(detail),
-               .advice = "check that the file is complete, or download it again"});
-}
 
 }  // namespace
 
@@ -44,11 +38,10 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
     std::string instead;
     for (const char* other : {"vocab.json", "vocab.txt"})
       if (std::filesystem::exists(path.parent_path() / other, unused)) instead = other;
-    throw Error({.doing = "load tokenizer",
-                 .object = path.string(),
-                 .detail = instead.empty() ? "there is no such file"
-                                           : fmt::format("there is no such file, only {}, which is not read", instead),
-                 .advice = "put it beside the weights; transformers writes it where it saves a fast tokenizer"});
+    fail_load(path.string(),
+              instead.empty() ? "there is no such file"
+                              : fmt::format("there is no such file, only {}, which is not read", instead),
+              "put it beside the weights; transformers writes it where it saves a fast tokenizer");
   }
   if (path.extension() == ".model") return Tokenizer(read_piece_file(path), path.string());
   if (path.filename().string().starts_with("tekken")) return Tokenizer(read_tekken_file(path), path.string());
@@ -130,7 +123,7 @@ const Tokenizer::Token& Tokenizer::token(TokenId id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() || !tokens_[id].exists) {
     throw Error({.doing = "decode token",
                  .object = std::to_string(id),
-                 .detail = fmt::format("no token has this id; the vocabulary has {}", tokens_.size()),
+                 .detail = fmt::format("no token has this id; the vocabulary has {} ids", tokens_.size()),
                  .advice = "check that the tokenizer belongs to the model"});
   }
   return tokens_[id];
@@ -185,7 +178,7 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
   std::unordered_set<std::string_view> seen;
   for (const auto& token : file.added_tokens) {
     const std::string name = in_quotes(token.content);
-    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token {} comes twice", name));
+    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token {} appears twice", name));
     const auto known = token_to_id(token.content);
     if (known && *known != token.id)
       fail_load(path, fmt::format("added token {} has id {}, but {} in the vocabulary", name, token.id, *known));
@@ -193,16 +186,19 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
     entry.special = token.special;
     if (token.normalized) set_decoded(entry, normalizer_.apply(token.content));  // as tokenizers 0.23 decodes it
   }
+  std::vector<AddedTokens::Spelled> raw, normalized;
   for (const bool special : {true, false}) {  // of two that look alike once normalized, the oracle takes a special one
     for (const auto& token : file.added_tokens) {
       if (token.special != special) continue;
       if (token.normalized) {
-        normalized_tokens_.add(token, normalizer_.apply(token.content));
+        normalized.emplace_back(normalizer_.apply(token.content), token);
       } else {
-        raw_tokens_.add(token, token.content);
+        raw.emplace_back(token.content, token);
       }
     }
   }
+  raw_tokens_ = AddedTokens(std::move(raw));
+  normalized_tokens_ = AddedTokens(std::move(normalized));
 }
 
 }  // namespace nodewright

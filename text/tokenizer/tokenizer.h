@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/pre_tokenizer.h"
-#include "text/tokenizer/token_decoder.h"
-#include "text/tokenizer/token_map.h"
-#include "text/tokenizer/tokenizer_file.h"
-#include "text/tokenizer/word_model.h"
+#include "text/tokenizer/files/tokenizer_file.h"
+#include "text/tokenizer/models/word_model.h"
+#include "text/tokenizer/steps/normalizer.h"
+#include "text/tokenizer/steps/pre_tokenizer.h"
+#include "text/tokenizer/steps/token_decoder.h"
+#include "text/tokenizer/tokens/added_tokens.h"
+#include "text/tokenizer/tokens/token_map.h"
 
 namespace nodewright {
 

@@ -1,5 +1,5 @@
 // Kinds of characters as the components of a tokenizer.json know them: tables of `tokenizers` 0.23, which come from
-// several versions of Unicode. What its regular expressions know is Oniguruma's (text/tokenizer/regex.h).
+// several versions of Unicode. What its regular expressions know is Oniguruma's (text/tokenizer/steps/regex.h).
 #pragma once
 
 #include <span>

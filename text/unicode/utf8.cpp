@@ -69,6 +69,12 @@ void append_utf8(char32_t code_point, std::string& text) {
   }
 }
 
+std::string in_utf8(char32_t code_point) {
+  std::string text;
+  append_utf8(code_point, text);
+  return text;
+}
+
 std::size_t append_complete_utf8(std::string_view bytes, std::string& text) {
   std::size_t begin = 0;  // of the valid bytes not yet appended
   std::size_t at = 0;
@@ -98,6 +104,26 @@ std::string to_valid_utf8(std::string_view bytes) {
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::size_t white_space_at_start(std::string_view text) {
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const Utf8Step step = read_utf8(text.substr(size));
+    if (!is_white_space(step.code_point)) break;
+    size += step.size;
+  }
+  return size;
+}
+
+std::size_t white_space_at_end(std::string_view text) {
+  const std::size_t size = text.size();
+  while (!text.empty()) {
+    const std::string_view character = last_character(text);
+    if (!is_white_space(read_utf8(character).code_point)) break;
+    text.remove_suffix(character.size());
+  }
+  return size - text.size();
 }
 
 }  // namespace nodewright

@@ -32,6 +32,9 @@ std::string_view last_character(std::string_view text);
 // Appends the UTF-8 form of a scalar value (no surrogate, at most U+10FFFF).
 void append_utf8(char32_t code_point, std::string& text);
 
+// The UTF-8 form of one scalar value.
+std::string in_utf8(char32_t code_point);
+
 // Appends every complete character of `bytes`, and U+FFFD for each invalid subpart. Returns the number of bytes used:
 // what remains, at most 3 bytes, is a truncated character.
 std::size_t append_complete_utf8(std::string_view bytes, std::string& text);
@@ -41,5 +44,9 @@ std::string to_valid_utf8(std::string_view bytes);
 
 // The Unicode property White_Space (PropList.txt), which is \s in the regular expressions of the Rust crate `regex`.
 bool is_white_space(char32_t code_point);
+
+// Bytes of the white space that valid UTF-8 starts with, or ends in.
+std::size_t white_space_at_start(std::string_view text);
+std::size_t white_space_at_end(std::string_view text);
 
 }  // namespace nodewright

@@ -195,6 +195,15 @@ std::string repeated(const std::string& part, int count) {
   return all;
 }
 
+TEST(ChatTemplate, FormatsNumbersAsPythonDoes) {
+  for (const auto& [source, text] : std::vector<std::pair<std::string, std::string>>{
+           {"{{ '{:05}|{:05}'.format(-3, 2.5) }}", "-0003|002.5"},
+           {"{{ '{:<05}|{:^07.2f}'.format(3, 1.5) }}", "30000|01.5000"},  // a zero fills where no other fill is named
+           {"{{ '{:*<05}|{:=+5}'.format(3, 3) }}", "3****|+   3"},
+       })
+    EXPECT_EQ(ChatTemplate(source, "t", {}, {}).render({}).text, text) << source;
+}
+
 // None of these may take long, much memory or much stack.
 TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   const std::string too_long = "the template runs for too long or makes too much", too_deep = "too deep";

@@ -14,7 +14,7 @@
 #include "tests/support/error_text.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/grammar/json_schema.h"
-#include "text/tokenizer/regex.h"
+#include "text/tokenizer/steps/regex.h"
 
 namespace nodewright {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/text_stream.h"
-#include "text/tokenizer/base64.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -27,17 +27,6 @@ std::vector<std::string> kinds_of_pipelines() {
   return kinds;
 }
 
-std::string read_bytes(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-// Its own bytes where a text of the goldens is no UTF-8.
-std::string text_in(const PipelineJson& one) {
-  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
-                                : one["text"].get<std::string>();
-}
-
 class Pipeline : public testing::TestWithParam<std::string> {
  protected:
   const fs::path folder_ = pipelines() / GetParam();
@@ -52,26 +41,12 @@ TEST(Pipelines, AreAllThere) { EXPECT_GE(kinds_of_pipelines().size(), 22u); }
 
 TEST_P(Pipeline, EncodesAsItsLibraryDoes) {
   ASSERT_GE(cases_["encode"].size(), 100u);
-  const bool has_special = fs::exists(folder_ / "tokenizer.json");  // the other libraries parse none in a text
-  for (const auto& one : cases_["encode"]) {
-    const PipelineIds plain = one["ids"];
-    const std::string text = text_in(one);
-    EXPECT_EQ(tokenizer_.encode(text), plain) << one;
-    if (!has_special) continue;
-    const PipelineIds parsed = one.value("parsed", plain);
-    const PipelineIds whole = one.value("whole", parsed);
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true}), parsed) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
-  }
+  expect_encoded(tokenizer_, cases_, fs::exists(folder_ / "tokenizer.json"));
 }
 
 TEST_P(Pipeline, DecodesAsItsLibraryDoes) {
   ASSERT_GE(cases_["decode"].size(), 90u);
-  for (const auto& one : cases_["decode"]) {
-    const PipelineIds ids = one["ids"];
-    EXPECT_EQ(tokenizer_.decode(ids, false), one["kept"].get<std::string>()) << one;
-    EXPECT_EQ(tokenizer_.decode(ids, true), one["skipped"].get<std::string>()) << one;
-  }
+  expect_decoded(tokenizer_, cases_);
 }
 
 TEST_P(Pipeline, StreamsWholeCharactersThatJoinToTheDecodedText) {
@@ -92,7 +67,7 @@ TEST_P(Pipeline, StreamsWholeCharactersThatJoinToTheDecodedText) {
 // A hundred mutations: each loads or gives one line that names the file, and what loads can be used.
 TEST_P(Pipeline, SurvivesADamagedFile) {
   const fs::path file = Tokenizer::file_in(folder_).value();
-  const std::string whole = read_bytes(file);
+  const std::string whole = read_text(file);
   const fs::path folder = fs::temp_directory_path() / ("nodewright-damaged-" + std::to_string(::getpid()));
   fs::create_directory(folder);
   const fs::path damaged_file = folder / file.filename();

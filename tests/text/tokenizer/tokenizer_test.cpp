@@ -9,8 +9,7 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/base64.h"
-#include "text/tokenizer/normal_text.h"
+#include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/normal_forms.h"
 
 namespace nodewright {
@@ -18,11 +17,6 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 using Json = nlohmann::json;
-
-std::string text_of(const Json& one) {
-  return one.contains("base64") ? from_base64(one["base64"].get<std::string>()).value()
-                                : one["text"].get<std::string>();
-}
 
 class GoldenTokenizer : public testing::TestWithParam<std::string> {
  protected:
@@ -35,24 +29,12 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTokenizer, testing::ValuesIn(kFamilies)
 
 TEST_P(GoldenTokenizer, EncodesAsTheLibraryDoes) {
   ASSERT_GE(cases_["encode"].size(), 250u);
-  for (const auto& one : cases_["encode"]) {
-    const Ids plain = one["ids"];
-    const Ids parsed = one.value("parsed", plain);
-    const Ids whole = one.value("whole", parsed);
-    const std::string text = text_of(one);
-    EXPECT_EQ(tokenizer_.encode(text), plain) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true}), parsed) << one;
-    EXPECT_EQ(tokenizer_.encode(text, {.parse_special = true, .add_special_tokens = true}), whole) << one;
-  }
+  expect_encoded(tokenizer_, cases_);
 }
 
 TEST_P(GoldenTokenizer, DecodesAsTheLibraryDoes) {
   ASSERT_GE(cases_["decode"].size(), 200u);
-  for (const auto& one : cases_["decode"]) {
-    const Ids ids = one["ids"];
-    EXPECT_EQ(tokenizer_.decode(ids, false), one["kept"].get<std::string>()) << one;
-    EXPECT_EQ(tokenizer_.decode(ids, true), one["skipped"].get<std::string>()) << one;
-  }
+  expect_decoded(tokenizer_, cases_);
 }
 
 TEST_P(GoldenTokenizer, NeverMakesASpecialTokenFromPlainText) {
