@@ -3,6 +3,7 @@
 #include <chrono>
 #include <exception>
 
+#include "graph/run/stopwatch.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -21,7 +22,7 @@ template <class Change>
 SleepChange EngineSleep::measured(const Change& change) {
   const auto start = std::chrono::steady_clock::now();
   SleepChange done{.free_before = free_bytes()};
-  change();
+  change(done);
   done.free_after = free_bytes();
   done.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return done;
@@ -31,11 +32,18 @@ SleepChange EngineSleep::sleep(SleepLevel level) {
   if (level == SleepLevel::awake)
     throw Error(
         {.doing = "put the engine to sleep", .detail = "the level is 0, expected 1 or 2", .fault = Fault::usage});
-  return measured([&] {
+  return measured([&](SleepChange& change) {
+    const bool was_on_device = model_.is_on_device();
+    Stopwatch watch;
+    const auto note = [&](const char* part) {
+      if (was_on_device) change.parts.push_back({part, watch.lap_ms() / 1e3});
+    };
     try {
       // First what may fail, while all is as it was.
       if (level_ == SleepLevel::awake && level == SleepLevel::weights_on_host) model_.copy_to_host();
+      note("copy_weights");
       engine_.sleep();
+      note("free_engine");
     } catch (const std::exception& error) {
       if (level_ == SleepLevel::awake) model_.forget_copy();
       fail_to("put the engine to sleep", error.what(), "");
@@ -43,29 +51,39 @@ SleepChange EngineSleep::sleep(SleepLevel level) {
     if (level_ < level) level_ = level;
     model_.leave_device();
     if (level_ == SleepLevel::weights_dropped) model_.forget_copy();
+    note("free_weights");
   });
 }
 
 SleepChange EngineSleep::wake() {
-  return measured([&] { bring_back(true); });
+  return measured([&](SleepChange& change) { bring_back(true, change); });
 }
 
 SleepChange EngineSleep::wake_weights() {
-  return measured([&] { bring_back(false); });
+  return measured([&](SleepChange& change) { bring_back(false, change); });
 }
 
-void EngineSleep::bring_back(bool engine_too) {
+void EngineSleep::bring_back(bool engine_too, SleepChange& change) {
   if (level_ == SleepLevel::awake) return;
   const bool were_back = model_.is_on_device();
+  Stopwatch watch;
+  const auto note = [&](const char* part, double ms) { change.parts.push_back({part, ms / 1e3}); };
   try {
     model_.return_to_device();
-    if (!engine_too) return model_.wait();
+    note("take_weights", watch.lap_ms());
+    if (!engine_too) {
+      model_.wait();
+      return note("await_weights", watch.lap_ms());
+    }
     engine_.wake();  // builds while they travel, and waits for them
+    const double waited_ms = engine_.slots().built().waited_ms;
+    note("build_engine", watch.lap_ms() - waited_ms);
+    note("await_weights", waited_ms);
   } catch (const std::exception& error) {
     if (!were_back) model_.leave_device();
     fail_to("wake the engine", error.what(), "make room for it, and wake it again: it sleeps on");
   }
-  model_.forget_copy();
+  model_.begin_forget_copy();
   level_ = SleepLevel::awake;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "models/decoder_model.h"
@@ -18,10 +19,15 @@ namespace nodewright {
 // In the order of what they give up. The numbers are vLLM's levels.
 enum class SleepLevel : uint8_t { awake = 0, weights_on_host = 1, weights_dropped = 2 };
 
-// What a change did to the device's memory, other processes' changes included.
+// What a change did to the device's memory, other processes' changes included, and where its time went.
 struct SleepChange {
+  struct Part {
+    std::string name;  // "copy_weights", "free_engine", "free_weights"; "take_weights", "build_engine", "await_weights"
+    double seconds = 0;
+  };
   uint64_t free_before = 0, free_after = 0;  // bytes, as the driver says
-  double seconds = 0;
+  double seconds = 0;                        // all of it
+  std::vector<Part> parts;                   // in their order; empty where nothing changed
 };
 
 // On the engine's thread.
@@ -34,7 +40,8 @@ class EngineSleep {
   // gives up more, and otherwise changes nothing. Throws Error where a request is admitted or host memory is short;
   // then the engine is as it was. `level` is 1 or 2.
   SleepChange sleep(SleepLevel level);
-  // Takes the memory again, with as many pages as before. Awake already, it changes nothing. Throws Error where memory
+  // Takes the memory again, with as many pages as before; the host's copy is freed behind it. Awake already, it changes
+  // nothing. Throws Error where memory
   // is short or the checkpoint cannot be read; then the engine sleeps on and may be woken again.
   SleepChange wake();
   // The weights alone, so that their memory is taken before the cache's; the engine sleeps on. Errors as wake().
@@ -46,7 +53,7 @@ class EngineSleep {
   template <class Change>
   SleepChange measured(const Change& change);
   uint64_t free_bytes();
-  void bring_back(bool engine_too);
+  void bring_back(bool engine_too, SleepChange& change);
   [[noreturn]] void fail_to(const char* doing, const std::string& why, const char* advice);
 
   Engine& engine_;

@@ -1,6 +1,7 @@
 #include "models/decoder_model.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "models/config/rope_frequencies.h"
@@ -91,7 +92,7 @@ void DecoderModel::begin_upload(Checkpoint checkpoint, std::vector<WeightSource>
 
 DecoderModel::~DecoderModel() {
   upload_.reset();
-  copy_.reset();
+  forget_copy();
 }
 DecoderModel::DecoderModel(DecoderModel&&) noexcept = default;
 DecoderModel& DecoderModel::operator=(DecoderModel&&) noexcept = default;
@@ -105,6 +106,7 @@ double DecoderModel::upload_ms() const { return upload_ ? upload_->ms() : upload
 
 void DecoderModel::copy_to_host() {
   if (copy_) return;
+  forget_copy();  // host memory has room for one
   wait();
   auto copy = std::make_unique<HostCopy>(*device_, weights_.bytes());
   copy->memory.pin();
@@ -114,7 +116,18 @@ void DecoderModel::copy_to_host() {
   copy_ = std::move(copy);
 }
 
-void DecoderModel::forget_copy() { copy_.reset(); }
+void DecoderModel::forget_copy() {
+  copy_.reset();
+  if (freeing_copy_.joinable()) freeing_copy_.join();
+}
+
+void DecoderModel::begin_forget_copy() {
+  if (!copy_) return;
+  try {
+    freeing_copy_ = std::jthread([copy = std::move(copy_)]() mutable { copy.reset(); });
+  } catch (const std::system_error&) {  // no thread is to be had: the copy went with the attempt
+  }
+}
 
 void DecoderModel::leave_device() {
   upload_.reset();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "models/config/model_config.h"
@@ -46,10 +47,14 @@ class DecoderModel {
   // While an engine sleeps (engine/sleep.h). One thread at a time, and nothing that reads the weights may be in flight;
   // what knows their addresses is of no use after leave_device().
 
-  // Copies the weights to pinned host memory, where they stay until forget_copy(). Throws Error where that is short,
-  // and keeps nothing then.
+  // Copies the weights to pinned host memory, where they stay until they are forgotten. Throws Error where that is
+  // short, and keeps nothing then.
   void copy_to_host();
+  // Returns when the copy's memory is free, also that of a copy which begin_forget_copy() gave up.
   void forget_copy();
+  // Returns at once and frees the copy on a thread of its own: unpinning takes longer the larger it is. There is never
+  // a second copy beside one that goes.
+  void begin_forget_copy();
   bool has_copy() const { return copy_ != nullptr; }
   // Gives the device memory of the weights back, whether or not there is a copy of them.
   void leave_device();
@@ -74,6 +79,7 @@ class DecoderModel {
   // Null after load(). First, as what else still fills the weights' memory: assigning ends it before that goes.
   std::unique_ptr<BackgroundUpload> upload_;
   std::unique_ptr<HostCopy> copy_;  // null: there is none
+  std::jthread freeing_copy_;       // of one that was given up
   Progress progress_;
   double upload_ms_ = 0;  // of load()
   Device* device_;

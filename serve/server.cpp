@@ -7,6 +7,7 @@
 
 #include "runtime/error.h"
 #include "serve/api/call_id.h"
+#include "serve/http/query_fields.h"
 #include "serve/page/page_files.h"
 #include "serve/sleep_calls.h"
 

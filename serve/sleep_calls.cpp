@@ -4,22 +4,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
+
+#include "serve/http/query_fields.h"
 
 namespace nodewright {
 namespace {
-
-// Of every field of the query with this name, as sent.
-std::vector<std::string_view> values_of(std::string_view query, std::string_view name) {
-  std::vector<std::string_view> values;
-  while (!query.empty()) {
-    const std::string_view field = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), field.size() + 1));
-    const size_t equals = field.find('=');
-    if (field.substr(0, equals) == name) values.push_back(equals == field.npos ? "" : field.substr(equals + 1));
-  }
-  return values;
-}
 
 [[noreturn]] void refuse(const char* name, std::string_view value, const char* expected) {
   throw ApiError(400, fmt::format("{} is {}, expected {}", name, value.empty() ? "empty" : value, expected), name);
@@ -29,11 +20,11 @@ std::vector<std::string_view> values_of(std::string_view query, std::string_view
 
 SleepOrder asked_sleep(std::string_view query) {
   SleepOrder order;
-  for (const std::string_view level : values_of(query, "level")) {
+  for (const std::string_view level : query_values(query, "level")) {
     if (level != "1" && level != "2") refuse("level", level, "1 (weights stay in host memory) or 2 (they are dropped)");
     order.level = level == "1" ? SleepLevel::weights_on_host : SleepLevel::weights_dropped;
   }
-  for (const std::string_view mode : values_of(query, "mode")) {
+  for (const std::string_view mode : query_values(query, "mode")) {
     if (mode != "wait" && mode != "abort") refuse("mode", mode, "wait (open requests end first) or abort");
     order.aborts = mode == "abort";
   }
@@ -41,7 +32,7 @@ SleepOrder asked_sleep(std::string_view query) {
 }
 
 SleepOrder asked_wake(std::string_view query) {
-  const std::vector<std::string_view> tags = values_of(query, "tags");
+  const std::vector<std::string_view> tags = query_values(query, "tags");
   for (const std::string_view tag : tags)
     if (tag != "weights" && tag != "kv_cache") refuse("tags", tag, "weights or kv_cache, or no tags for all");
   const bool weights_alone = !tags.empty() && std::ranges::count(tags, "weights") == std::ssize(tags);
@@ -50,12 +41,15 @@ SleepOrder asked_wake(std::string_view query) {
 
 std::string sleep_body(const SleepOutcome& outcome) {
   const SleepChange& change = outcome.change;
+  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
+  for (const SleepChange::Part& part : change.parts) parts[part.name] = part.seconds;
   return nlohmann::ordered_json{
       {"is_sleeping", outcome.level != SleepLevel::awake},
       {"level", static_cast<int>(outcome.level)},
       {"free_bytes", {{"before", change.free_before}, {"after", change.free_after}}},
       {"freed_bytes", static_cast<int64_t>(change.free_after) - static_cast<int64_t>(change.free_before)},
-      {"seconds", change.seconds}}
+      {"seconds", change.seconds},
+      {"seconds_of", std::move(parts)}}
       .dump();
 }
 

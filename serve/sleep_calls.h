@@ -14,8 +14,8 @@ namespace nodewright {
 SleepOrder asked_sleep(std::string_view query);
 SleepOrder asked_wake(std::string_view query);
 
-// The body of what is done: {"is_sleeping", "level", "free_bytes": {"before", "after"}, "freed_bytes", "seconds"}.
-// "freed_bytes" is below 0 where memory was taken.
+// The body of what is done: {"is_sleeping", "level", "free_bytes": {"before", "after"}, "freed_bytes", "seconds",
+// "seconds_of": {part: seconds}}. "freed_bytes" is below 0 where memory was taken.
 std::string sleep_body(const SleepOutcome& outcome);
 // Of any other outcome; `now`: what the loop's admission is.
 ApiError sleep_error(const SleepOutcome& outcome, const ApiError& now);

@@ -54,6 +54,7 @@ struct BuiltGraphs {
   size_t threads = 1;                        // that built
   double ms = 0;                             // of the steps' plans and graphs
   double choice_ms = 0;                      // of those of second choices; 0 without options.choices
+  double waited_ms = 0;                      // behind all of it, for weights that were still on their way
   uint64_t free_before = 0, free_after = 0;  // bytes of device memory
 };
 

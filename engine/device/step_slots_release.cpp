@@ -1,5 +1,6 @@
 // The memory of slots and cache, given back as a whole and taken again.
 #include "engine/device/step_slots.h"
+#include "graph/run/stopwatch.h"
 
 namespace nodewright {
 
@@ -22,7 +23,9 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
     memory_.graphs = released_.graphs;
     make_cache(model, options, released_pages_);
     build(model, options);
+    Stopwatch watch;
     model.wait();
+    built_.waited_ms = watch.lap_ms();
   } catch (...) {
     slots_.clear();
     cache_.reset();

@@ -77,13 +77,6 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
   truncate(body, call.parts.options, model_, prompt.tokens);
   call.parts.prompts.push_back(std::move(prompt));
   add_submissions(body, line, "messages", call.answer, call.parts);
-  if (!call.answer.tools.structure || !model_.tokenizer) return call;
-  for (AskedOutput& output : call.parts.submissions.front().asked.outputs) {
-    EndFunction& ends = output.choice.options.ends;
-    ends = end_after_calls(
-        std::move(ends), call.answer.tools,
-        TextStream(*model_.tokenizer, call.parts.options.skip_special, TextStart::behind_prompt, call.answer.shown));
-  }
   return call;
 }
 

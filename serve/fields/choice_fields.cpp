@@ -12,6 +12,8 @@
 #include "kernels_src/sampling/record_choice.h"
 #include "serve/fields/json_fields.h"
 #include "serve/fields/text_structure.h"
+#include "serve/tools/tool_call_text.h"
+#include "text/text_stream.h"
 
 namespace nodewright {
 
@@ -62,6 +64,10 @@ RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<in
     choice.options = structure->kind == TextStructure::Kind::rules ? constrained_to(context_free(structure->text), eos)
                                                                    : constrained_to(grammar(structure->text), eos);
   ChoiceOptions& options = choice.options;
+  if (answer.tools.structure)
+    options.ends =
+        end_after_calls(std::move(options.ends), answer.tools,
+                        TextStream(tokenizer_for("tool_choice"), true, TextStart::behind_prompt, answer.shown));
   const ChoiceOptions defaults = choice_of(sampling, config_.generation);
   options.repetition_penalty = defaults.repetition_penalty;
   options.presence_penalty = defaults.presence_penalty;

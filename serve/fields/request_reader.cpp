@@ -10,7 +10,7 @@
 
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
-#include "serve/tools/opened_arguments.h"
+#include "serve/tools/conversation.h"
 
 namespace nodewright {
 namespace {
@@ -21,47 +21,6 @@ HiddenStates hidden_states(const RequestJson& value) {
   for (const HiddenStates hidden : {HiddenStates::none, HiddenStates::last, HiddenStates::full})
     if (value.is_string() && value.get<std::string>() == name_of(hidden)) return hidden;
   throw std::invalid_argument(fmt::format(R"(hidden is {}, expected "none", "last" or "full")", shown(value)));
-}
-
-// The text of a message: a string, or the list of parts that OpenAI's clients send, of which only text is known here.
-std::string message_text(const RequestJson& content) {
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
-  if (content.is_array())
-    for (const RequestJson& part : content) {
-      const RequestJson type = part.is_object() ? part.value("type", RequestJson()) : RequestJson();
-      if (type != "text")
-        throw std::invalid_argument(
-            fmt::format("a message has a part of type {}, and only text is known", shown(type)));
-      text += (text.empty() ? "" : "\n") + string_of(part.value("text", RequestJson()), "the text of a message");
-    }
-  else
-    throw std::invalid_argument(
-        fmt::format("the content of a message is {}, expected a string or a list of parts", shown(content)));
-  return text;
-}
-
-// In OpenAI's form. Others are the template's to read.
-bool are_calls_of_functions(const RequestJson& calls) {
-  return calls.is_array() && std::ranges::all_of(calls, [](const RequestJson& call) {
-           return call.is_object() && call.contains("function") && call["function"].is_object();
-         });
-}
-
-RequestJson checked_messages(const RequestJson& messages) {
-  if (!messages.is_array() || messages.empty())
-    throw std::invalid_argument(fmt::format("messages is {}, expected a list of messages", shown(messages)));
-  RequestJson checked = messages;
-  for (RequestJson& message : checked) {
-    if (!message.is_object())
-      throw std::invalid_argument(fmt::format("messages holds {}, expected objects", shown(message)));
-    string_of(message.value("role", RequestJson()), "the role of a message");
-    const bool has_calls = !message.value("tool_calls", RequestJson()).is_null();
-    if (has_calls && are_calls_of_functions(message["tool_calls"])) open_arguments(message["tool_calls"]);
-    const bool calls_tools = has_calls && message.value("content", RequestJson()).is_null();
-    if (!calls_tools) message["content"] = message_text(message.value("content", RequestJson()));
-  }
-  return checked;
 }
 
 }  // namespace
@@ -136,16 +95,18 @@ std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields, ChatF
 
 std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields, ChatForm& answer) {
   RequestJson variables = defaults_.template_args;
-  variables["messages"] = checked_messages(*fields.find("messages"));
   variables["add_generation_prompt"] = true;
-  const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
-  if (tools != nullptr) variables["tools"] = *tools;
   if (const RequestJson* more = fields.find("chat_template_kwargs")) {
     if (!more->is_object())
       throw std::invalid_argument(fmt::format("chat_template_kwargs is {}, expected an object", shown(*more)));
+    if (more->contains("chat_template"))
+      throw std::invalid_argument("chat_template_kwargs brings a chat_template, and the checkpoint's is the only one");
     variables.update(*more);
   }
+  const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
+  if (tools != nullptr && !tools->empty()) variables["tools"] = *tools;
   const ChatTemplate& made = chat_template();
+  variables["messages"] = checked_conversation(*fields.find("messages"), made.source());
   const ToolFields of_tools{.tools = tools,
                             .choice = fields.find("tool_choice"),
                             .parallel = parallel == nullptr || flag_of(*parallel, "parallel_tool_calls"),

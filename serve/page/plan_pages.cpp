@@ -7,6 +7,7 @@
 
 #include "graph/graph_dump.h"
 #include "serve/api/api_error.h"
+#include "serve/http/query_fields.h"
 
 namespace nodewright {
 
@@ -30,15 +31,6 @@ std::string PlanPages::html(std::string_view query) const {
     throw ApiError(404, fmt::format("there is no graph of {} rows; there are {}", bucket, fmt::join(buckets_, ", ")),
                    "bucket");
   return to_html(found->second, timings_ && bucket == timed_ ? &*timings_ : nullptr, about_);
-}
-
-std::string_view query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view field = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), field.size() + 1));
-    if (field.starts_with(name) && field.substr(name.size()).starts_with('=')) return field.substr(name.size() + 1);
-  }
-  return {};
 }
 
 }  // namespace nodewright

@@ -36,7 +36,4 @@ class PlanPages {
   int timed_ = 0;
 };
 
-// The value of a query's field, as sent; empty where it has none.
-std::string_view query_value(std::string_view query, std::string_view name);
-
 }  // namespace nodewright

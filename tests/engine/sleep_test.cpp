@@ -2,61 +2,16 @@
 // nothing is lost where waking fails.
 #include "engine/sleep.h"
 
-#include <fstream>
-#include <map>
 #include <optional>
 
 #include "tests/engine/planted_checkpoint.h"
+#include "tests/engine/sleeper.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
 
 using namespace test;
-
-constexpr SleepLevel kLevels[] = {SleepLevel::weights_on_host, SleepLevel::weights_dropped};
-
-EngineOptions sleep_options() { return {.max_batch = 3, .buckets = {2, 8}, .max_context = 2 * kPageTokens}; }
-
-// A model, an engine of it, and both asleep or awake.
-struct Sleeper {
-  explicit Sleeper(const std::string& name, const EngineOptions& options = sleep_options(),
-                   const std::string& spec = test_device())
-      : loaded(name, spec, Observe::yes),
-        engine(loaded.device, loaded.kernels, loaded.model, options),
-        sleep(engine, loaded.model) {}
-
-  // Greedy ones, and one that is drawn with a seed.
-  std::map<RequestId, Tokens> served() {
-    std::map<RequestId, Tokens> outputs;
-    RequestId first = 0;
-    for (uint64_t i = 0; i < 4; ++i) {
-      const auto submitted = engine.submit({.prompt = some_tokens(5 + 20 * i, loaded.vocab(), i), .max_tokens = 12},
-                                           {.temperature = i == 1 ? 0.9f : 0.0f, .seed = 3});
-      EXPECT_TRUE(submitted.id) << submitted.reason;
-      if (first == 0) first = submitted.id.value_or(1);
-    }
-    while (engine.advance()) engine.pipeline().check();
-    engine.take_tokens();
-    for (const Resolution& end : engine.take_resolutions()) {
-      EXPECT_EQ(end.reason, EndReason::length) << end.message;
-      outputs[end.request - first] = end.outputs;
-    }
-    EXPECT_EQ(outputs.size(), 4u);
-    return outputs;
-  }
-  // Whether so many bytes of device memory are free; a GPU takes and gives memory in blocks of 2 MiB.
-  testing::AssertionResult has_free(uint64_t bytes) const {
-    const uint64_t free = loaded.device.free_bytes(), slack = test_device_is_cuda() ? uint64_t{4} << 20 : 0;
-    if (free + slack >= bytes && free <= bytes + slack) return testing::AssertionSuccess();
-    return testing::AssertionFailure() << free << " bytes are free, expected " << bytes;
-  }
-  size_t handles() const { return loaded.opened.interposer->live().size(); }
-
-  LoadedModel loaded;
-  Engine engine;
-  EngineSleep sleep;
-};
 
 class SleepOfEachFamily : public testing::TestWithParam<std::string> {};
 
@@ -256,12 +211,6 @@ TEST(Sleep, OutlivesACheckpointThatIsGoneForAWhile) {
   EXPECT_EQ(on.served(), expected);
 }
 
-uint64_t resident_pages() {
-  uint64_t size = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> size >> resident;
-  return resident;
-}
-
 TEST(Sleep, LeavesNothingBehindHoweverOften) {
   Sleeper on("llama/odd_sizes");
   const auto expected = on.served();
@@ -270,13 +219,36 @@ TEST(Sleep, LeavesNothingBehindHoweverOften) {
     on.sleep.wake();
   };
   for (const SleepLevel level : kLevels) cycle(level), cycle(level);
+  on.loaded.model.forget_copy();
   const size_t handles = on.handles();
   const uint64_t free = on.loaded.device.free_bytes(), resident = resident_pages();
   for (int i = 0; i < 100; ++i) cycle(kLevels[i % 2]);
+  on.loaded.model.forget_copy();
   EXPECT_EQ(on.handles(), handles) << on.loaded.opened.interposer->describe_live();
   EXPECT_TRUE(on.has_free(free));
   EXPECT_LT(resident_pages(), resident + (uint64_t{32} << 20) / 4096);
   EXPECT_EQ(on.served(), expected);
+}
+
+TEST(Sleep, TellsTheTimeOfItsParts) {
+  const auto names = [](const SleepChange& change) {
+    std::vector<std::string> parts;
+    double sum = 0;
+    for (const SleepChange::Part& part : change.parts) {
+      EXPECT_GE(part.seconds, 0) << part.name;
+      parts.push_back(part.name);
+      sum += part.seconds;
+    }
+    EXPECT_LE(sum, change.seconds);
+    return parts;
+  };
+  using Names = std::vector<std::string>;
+  Sleeper on("llama/odd_sizes");
+  EXPECT_EQ(names(on.sleep.wake()), Names{});
+  EXPECT_EQ(names(on.sleep.sleep(SleepLevel::weights_on_host)), (Names{"copy_weights", "free_engine", "free_weights"}));
+  EXPECT_EQ(names(on.sleep.sleep(SleepLevel::weights_on_host)), Names{});
+  EXPECT_EQ(names(on.sleep.wake_weights()), (Names{"take_weights", "await_weights"}));
+  EXPECT_EQ(names(on.sleep.wake()), (Names{"take_weights", "build_engine", "await_weights"}));
 }
 
 // Somebody else has the memory meanwhile.
@@ -308,9 +280,13 @@ TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
   for (const SleepLevel level : kLevels) {
     std::optional<Sleeper> on("llama/odd_sizes");
     const auto expected = on->served();
+    const auto wake = [&] {
+      on->sleep.wake();
+      on->loaded.model.forget_copy();  // its calls count, too
+    };
     const auto cycle = [&] {
       on->sleep.sleep(level);
-      on->sleep.wake();
+      wake();
     };
     const uint64_t first = on->loaded.opened.interposer->calls();
     cycle();
@@ -331,7 +307,7 @@ TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
       }
       if (on->engine.is_asleep()) {
         ++retried;
-        ASSERT_EQ(error_of([&] { on->sleep.wake(); }), "") << "call " << n;
+        ASSERT_EQ(error_of(wake), "") << "call " << n;
       }
       ASSERT_EQ(on->sleep.level(), SleepLevel::awake);
       ASSERT_EQ(on->handles(), handles) << "call " << n << ": " << interposer.describe_live();

@@ -47,11 +47,14 @@ TEST(SleepCalls, WakeAllOrTheWeightsAlone) {
 
 TEST(SleepCalls, AreToldTheMemoryThatChangedHands) {
   const auto body = nlohmann::json::parse(sleep_body(
-      {.level = SleepLevel::weights_dropped, .change = {.free_before = 100, .free_after = 900, .seconds = 0.25}}));
+      {.level = SleepLevel::weights_dropped,
+       .change = {.free_before = 100, .free_after = 900, .seconds = 0.25, .parts = {{"free_engine", 0.125}}}}));
   EXPECT_EQ(body, nlohmann::json::parse(R"({"is_sleeping": true, "level": 2, "free_bytes": {"before": 100,
-                                            "after": 900}, "freed_bytes": 800, "seconds": 0.25})"));
+                                            "after": 900}, "freed_bytes": 800, "seconds": 0.25,
+                                            "seconds_of": {"free_engine": 0.125}})"));
   EXPECT_EQ(nlohmann::json::parse(sleep_body({.change = {.free_before = 900, .free_after = 100}}))["freed_bytes"],
             -800);
+  EXPECT_EQ(nlohmann::json::parse(sleep_body({}))["seconds_of"], nlohmann::json::object());
   EXPECT_EQ(is_sleeping_body(SleepLevel::awake), R"({"is_sleeping":false})");
   EXPECT_EQ(is_sleeping_body(SleepLevel::weights_on_host), R"({"is_sleeping":true})");
 }

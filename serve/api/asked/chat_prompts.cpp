@@ -5,55 +5,12 @@
 #include <ctime>
 
 #include "runtime/error.h"
-#include "serve/tools/opened_arguments.h"
+#include "serve/tools/conversation.h"
 
 namespace nodewright {
 namespace {
 
 [[noreturn]] void refuse_messages(const std::string& why) { throw bad_request(why, "messages"); }
-
-std::string text_of_part(const RequestJson& part) {
-  if (part.is_string()) return part.get<std::string>();
-  const RequestJson type = part.is_object() ? part.value("type", RequestJson()) : RequestJson();
-  if (type != "text" && type != "input_text" && type != "output_text")
-    refuse_messages(fmt::format("messages holds a part of type {}, and text is the only one supported", shown(type)));
-  const RequestJson text = part.value("text", RequestJson());
-  if (!text.is_string())
-    refuse_messages(fmt::format("messages holds a part with the text {}, expected a string", shown(text)));
-  return text.get<std::string>();
-}
-
-// A string, or the parts that OpenAI's clients send, joined as vLLM does.
-std::string text_of_content(const RequestJson& content) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array())
-    refuse_messages(fmt::format("messages holds the content {}, expected a string or a list of parts", shown(content)));
-  std::string text;
-  for (const RequestJson& part : content) text += (&part == &content.front() ? "" : "\n") + text_of_part(part);
-  return text;
-}
-
-RequestJson checked_conversation(const RequestBody& body, bool knows_developer) {
-  const RequestJson* asked = body.array("messages");
-  if (asked == nullptr) refuse_messages("messages is missing");
-  if (asked->empty()) refuse_messages("messages is [], expected at least one message");
-  RequestJson messages = *asked;
-  for (RequestJson& message : messages) {
-    if (!message.is_object()) refuse_messages(fmt::format("messages holds {}, expected objects", shown(message)));
-    const RequestJson role = message.value("role", RequestJson());
-    if (!role.is_string()) refuse_messages(fmt::format("messages holds the role {}, expected a string", shown(role)));
-    if (role == "developer" && !knows_developer)
-      message["role"] = "system";  // its newer name, which few templates know
-    const bool calls_tools = message.contains("tool_calls") && !message["tool_calls"].is_null();
-    if (calls_tools)
-      refusing(body, "messages", [&] { open_arguments(message["tool_calls"]); });
-    else
-      message.erase("tool_calls");
-    const RequestJson content = message.value("content", RequestJson());
-    message["content"] = content.is_null() && role == "assistant" ? std::string() : text_of_content(content);
-  }
-  return messages;
-}
 
 // The prompt up to the end of what its last message says, as transformers cuts it.
 void leave_open(ChatPrompt& prompt, const std::string& last) {
@@ -103,7 +60,9 @@ ChatPrompt ChatPrompts::render(const RequestBody& body) const {
              generates = body.flag("add_generation_prompt", true);
   if (continues && generates)
     throw bad_request("continue_final_message needs add_generation_prompt false", "continue_final_message");
-  variables["messages"] = checked_conversation(body, source_.find("developer") != std::string::npos);
+  const RequestJson* messages = body.array("messages");
+  if (messages == nullptr) refuse_messages("messages is missing");
+  refusing(body, "messages", [&] { variables["messages"] = checked_conversation(*messages, source_); });
   variables["add_generation_prompt"] = generates;
   for (const char* name : {"tools", "documents"})
     if (const RequestJson* list = body.array(name); list != nullptr && !list->empty()) variables[name] = *list;

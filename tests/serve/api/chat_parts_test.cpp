@@ -153,6 +153,43 @@ TEST_F(ChatCalls, ThoughtsComeApartFromTheAnswer) {
   EXPECT_EQ(joined(stream(r1, forced, "\"a\""))["content"], "\"a\"");
 }
 
+// As of templates that begin the thought themselves: the answer has no <think>.
+TEST_F(ChatCalls, APromptThatEndsWithinThinkBeginsAThought) {
+  ScratchFolder folder;
+  write_chat_model(folder, "qwen");
+  folder.write(
+      "chat_template.jinja",
+      "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}"
+      "{{ '<think>\n' if enable_thinking is not defined or enable_thinking else '<think></think>' }}{% endif %}");
+  ServedCase thinking(folder.path(), 1024, {.reasoning = ReasoningParser::qwen3});
+  const std::string text = "Hm.</think>Yes.";
+  const auto message_of = [&](const Json& body) {
+    const auto made = thinking.api.chat(body.dump());
+    return Json::parse(FakeEngine(*made).run_all({.tokens = thinking.ids(text)}))["choices"][0]["message"];
+  };
+  const auto expect_thought = [&](const Json& body) {
+    SCOPED_TRACE(body.dump());
+    EXPECT_EQ(message_of(body)["reasoning_content"], "Hm.");
+    EXPECT_EQ(message_of(body)["content"], "Yes.");
+    std::string reasoning;
+    const std::vector<Json> chunks = stream(thinking, body, text);
+    for (const Json& chunk : chunks) reasoning += chunk["choices"][0]["delta"].value("reasoning_content", "");
+    EXPECT_EQ(reasoning, "Hm.");
+    EXPECT_EQ(joined(chunks)["content"], "Yes.");
+  };
+  expect_thought({{"messages", kUser}});
+  // What the body says is no prompt, whatever it ends with.
+  expect_thought({{"messages", kUser}, {"user", "</think>"}});
+  expect_thought({{"messages", {kUser[0], {{"role", "assistant"}, {"content", "<think>"}}}},
+                  {"add_generation_prompt", false},
+                  {"continue_final_message", true}});
+  for (Json body : {Json{{"messages", kUser}, {"chat_template_kwargs", {{"enable_thinking", false}}}},
+                    Json{{"messages", kUser}, {"add_generation_prompt", false}, {"user", "<think>"}}}) {
+    EXPECT_TRUE(message_of(body)["reasoning_content"].is_null()) << body;
+    EXPECT_EQ(message_of(body)["content"], text) << body;
+  }
+}
+
 TEST_F(ChatCalls, WhatOnlyLooksLikeACallStaysText) {
   const Json body{{"messages", kUser}, {"tools", Json::array({kWeather})}};
   for (const std::string text : {"a <tool_cal b", "<tool_call>not JSON</tool_call> and more", "ends with <tool",

@@ -1,7 +1,7 @@
-// Fields of a query, as /plan reads them.
-#include <gtest/gtest.h>
+// Fields of a query, as /plan, /sleep and /wake_up read them.
+#include "serve/http/query_fields.h"
 
-#include "serve/page/plan_pages.h"
+#include <gtest/gtest.h>
 
 namespace nodewright {
 namespace {
@@ -13,6 +13,7 @@ TEST(QueryValue, FieldsAreFoundByTheirWholeName) {
   EXPECT_EQ(query_value("buckets=9&bucket", "bucket"), "");
   EXPECT_EQ(query_value("", "bucket"), "");
   EXPECT_EQ(query_value("&&bucket=1&bucket=2&", "bucket"), "1");
+  EXPECT_EQ(query_values("tags=a&b=1&tags=&tags", "tags"), (std::vector<std::string_view>{"a", "", ""}));
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+#include "serve/http/query_fields.h"
+
+#include <algorithm>
+
+namespace nodewright {
+
+std::vector<std::string_view> query_values(std::string_view query, std::string_view name) {
+  std::vector<std::string_view> values;
+  while (!query.empty()) {
+    const std::string_view field = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), field.size() + 1));
+    const size_t equals = field.find('=');
+    if (field.substr(0, equals) == name) values.push_back(equals == field.npos ? "" : field.substr(equals + 1));
+  }
+  return values;
+}
+
+std::string_view query_value(std::string_view query, std::string_view name) {
+  const std::vector<std::string_view> values = query_values(query, name);
+  return values.empty() ? std::string_view() : values.front();
+}
+
+}  // namespace nodewright

@@ -1,0 +1,14 @@
+// The fields of a request's query, as sent: nothing is decoded.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace nodewright {
+
+// Of every field with this name, in their order; empty where there is no "=" behind it.
+std::vector<std::string_view> query_values(std::string_view query, std::string_view name);
+// The first of them; empty where it has none.
+std::string_view query_value(std::string_view query, std::string_view name);
+
+}  // namespace nodewright
