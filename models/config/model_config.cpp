@@ -28,8 +28,8 @@ void refuse_set(const ConfigFields& config, std::initializer_list<const char*> k
 
 // What else is asked for often enough to deserve a reason.
 constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
-    {"Qwen3MoeForCausalLM", "mixtures of experts are not supported"},
-    {"MixtralForCausalLM", "mixtures of experts are not supported"},
+    {"Qwen2MoeForCausalLM", "shared experts are not supported"},
+    {"DeepseekV3ForCausalLM", "shared experts and latent attention are not supported"},
     {"LlavaForConditionalGeneration", "vision towers are not supported"}};
 
 const Architecture& read_architecture(const ConfigFields& config) {
@@ -52,10 +52,11 @@ const Architecture& read_architecture(const ConfigFields& config) {
 void refuse_unsupported(const ConfigFields& config) {
   if (config.find("quantization_config"))
     config.refuse("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
-  refuse_set(config, {"num_experts", "num_local_experts"}, "mixtures of experts are not supported");
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
+  if (!c.has_experts())
+    refuse_set(config, {"num_experts", "num_local_experts"}, "this architecture is no mixture of experts");
   if (c.heads % c.kv_heads != 0)
     config.refuse(
         fmt::format("num_attention_heads is {}, expected a multiple of num_key_value_heads, {}", c.heads, c.kv_heads));

@@ -169,10 +169,11 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.gate_up);
     };
   } else {
-    const bool bare = rope_adds_bias(at, ops.subspan(1), travel);
+    const bool is_router = product.part == Part::router;
+    const bool bare = is_router || rope_adds_bias(at, ops.subspan(1), travel);
     lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
-    lowered.emit = [product, bare](const LoadedRun& run, Emission& e) {
-      emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
+    lowered.emit = [product, bare, is_router](const LoadedRun& run, Emission& e) {
+      emit_product(run, e, node_name(product), e.s.normed, product, is_router ? e.s.experts.logits : e.s.qkv);
       if (!bare) emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
     };
     if (!bare) add_bias_kernel(lowered, product, at.step.rows);

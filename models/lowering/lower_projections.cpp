@@ -80,7 +80,8 @@ void emit_normed(const LoadedRun& run, Emission& e, const Op& norm, const Op& pr
 }
 
 void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  emit_normed<NormProject>(run, e, norm, product, e.s.qkv, product.outputs);
+  emit_normed<NormProject>(run, e, norm, product, product.part == Part::router ? e.s.experts.logits : e.s.qkv,
+                           product.outputs);
 }
 
 void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {

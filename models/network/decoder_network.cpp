@@ -16,6 +16,12 @@ class Layer {
     return n_.attend(n_.append(qkv));
   }
   Value activate(Value x, Part norm) { return n_.activate(n_.product(n_.norm(x, norm), Part::gate_up)); }
+  // The same by the experts of each row, which the router chooses, and what they give together.
+  Value add_experts(Value x) {
+    const Value experts = n_.route(n_.product(n_.norm(x, Part::feed_forward_norm), Part::router));
+    const Value made = n_.expert_product(n_.norm(x, Part::feed_forward_norm), experts, Part::gate_up);
+    return n_.add(x, n_.expert_product(n_.activate(made), experts, Part::down));
+  }
   // What a block gives, added to the residual.
   Value add(Value x, Value y, Part matrix, Part post_norm) {
     y = n_.product(y, matrix);
@@ -36,7 +42,9 @@ Network network_of(const ModelConfig& config) {
   n.layers([&] {
     if (config.blocks == Blocks::sequential) {
       x = layer.add(x, layer.attend(layer.project(x)), Part::out, Part::attention_post_norm);
-      x = layer.add(x, layer.activate(x, Part::feed_forward_norm), Part::down, Part::feed_forward_post_norm);
+      x = config.has_experts()
+              ? layer.add_experts(x)
+              : layer.add(x, layer.activate(x, Part::feed_forward_norm), Part::down, Part::feed_forward_post_norm);
       return;
     }
     // Both blocks read the same residual, so both have read it before either adds to it.

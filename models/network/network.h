@@ -20,8 +20,9 @@ enum class Part : uint8_t {
   out,
   attention_post_norm,
   feed_forward_norm,
-  gate_up,  // gate and up in one matrix, or up alone
-  down,
+  router,   // of a mixture: a logit for each expert
+  gate_up,  // gate and up in one matrix, or up alone; of a mixture those of all experts
+  down,     // of a mixture likewise
   feed_forward_post_norm,
   final_norm,
   head,
@@ -29,17 +30,19 @@ enum class Part : uint8_t {
 std::string_view to_string(Part part);  // "attention_norm"
 
 enum class OpKind : uint8_t {
-  embed,      // rows of the embedding, scaled, and of the learned positions where there are such
-  norm,       // over the width of a row
-  product,    // with a matrix, and a bias where the matrix has one; of a normed value or of the residual itself
-  head_norm,  // over each head of queries and keys
-  rotate,     // queries and keys by their positions
-  append,     // keys and values to the cache
-  attend,     // queries to the cache, within the layer's window
-  activate,   // f(gate) * up, or f(up)
-  add,        // to the residual
-  hand_out,   // the hidden state, to whoever asks for it
-  choose,     // a token
+  embed,           // rows of the embedding, scaled, and of the learned positions where there are such
+  norm,            // over the width of a row
+  product,         // with a matrix, and a bias where the matrix has one; of a normed value or of the residual itself
+  route,           // the experts of a mixture that a row has, and how much each counts
+  expert_product,  // with the matrices of a row's experts; of what they share, or of what each has made
+  head_norm,       // over each head of queries and keys
+  rotate,          // queries and keys by their positions
+  append,          // keys and values to the cache
+  attend,          // queries to the cache, within the layer's window
+  activate,        // f(gate) * up, or f(up)
+  add,             // to the residual; of what experts have made the sum, as much as each counts
+  hand_out,        // the hidden state, to whoever asks for it
+  choose,          // a token
 };
 std::string_view to_string(OpKind kind);  // "head_norm"
 
@@ -52,10 +55,10 @@ struct Value {
 struct Op {
   OpKind kind = OpKind::embed;
   Value out, in;
-  Value to{};                     // of add: the residual
+  Value to{};                     // of add: the residual; of expert_product: the experts
   Part part = Part::embedding;    // the weight, of those that have one
   Norm norm = Norm::rms;          // of norms
-  int64_t cols = 0, outputs = 0;  // of a product
+  int64_t cols = 0, outputs = 0;  // of a product; of expert_product, of one expert
   bool bias = false;              // of a product
   bool gated = false;             // of an activation, and of the product before it
 };
@@ -74,6 +77,8 @@ class Recorder {
   Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
   Value norm(Value x, Part gain);
   Value product(Value x, Part matrix);
+  Value route(Value logits) { return record({.kind = OpKind::route, .in = logits}); }
+  Value expert_product(Value x, Value experts, Part matrix);
   Value head_norm(Value qkv) {
     return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
   }

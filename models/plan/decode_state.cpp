@@ -6,6 +6,7 @@
 
 #include "kernels_src/attention/attend.h"
 #include "kernels_src/attention/flash_decode.h"
+#include "kernels_src/experts/expert_shape.h"
 #include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/step/advance.h"
 #include "kernels_src/tile/tile_shape.h"
@@ -44,6 +45,20 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   return in;
 }
 
+void lay_out_experts(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape) {
+  ExpertState& e = s.experts;
+  const ExpertTileShape tiles{{shape.rows, config.experts.count, config.experts.chosen}};
+  const auto rows = static_cast<uint64_t>(shape.rows), pairs = static_cast<uint64_t>(tiles.pairs());
+  e.logits = arena.take<float>("router_logits", rows * static_cast<uint64_t>(config.experts.count));
+  e.chosen = arena.take<int32_t>("experts", pairs);
+  e.weights = arena.take<float>("expert_weights", pairs);
+  if (!shape.groups_by_expert()) return;
+  e.pairs = arena.take<int32_t>("expert_pairs", pairs);
+  e.jobs = arena.take<ExpertJob>("expert_jobs", static_cast<uint64_t>(tiles.most_jobs()));
+  e.n_jobs = arena.take<int32_t>("n_expert_jobs", 1);
+  e.given = arena.take<float>("given", pairs * round_up_8(config.hidden));
+}
+
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                          const Device& device) {
   s.rows = shape.rows;
@@ -55,16 +70,20 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (!shape.takes_rope_flash_decode(config))
     s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
-  s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
+  const uint64_t blocks = config.has_experts() ? static_cast<uint64_t>(config.experts.chosen) : 1;
+  s.activated = arena.take<bf16>("activated", n * blocks * round_up_8(config.intermediate));
+  if (config.has_experts()) lay_out_experts(arena, s, config, shape);
   if (shape.network.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   if (shape.may_leave_gained(config)) {
     s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
     const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
     s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks) * round_up_8(s.rows));
   }
-  if (shape.with_products()) {
+  if (shape.with_products() || (config.has_experts() && shape.groups_by_expert()))
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
-    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
+  if (shape.with_products()) {
+    if (!config.has_experts())
+      s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
 #include "models/plan/step_shape.h"
@@ -65,6 +66,17 @@ struct StepInputs {
   View<int32_t> stop_ids;    // [rows, kMostStopIds]
 };
 
+// Of a mixture's rows; what belongs to a pair of a row and one of its experts has number row * chosen + j.
+struct ExpertState {
+  View<float> logits;    // [rows, experts] of the router
+  View<int32_t> chosen;  // [rows, chosen]
+  View<float> weights;   // [rows, chosen]
+  View<int32_t> pairs;   // [rows * chosen] grouped by expert, in tiles; else this and what follows is empty
+  View<ExpertJob> jobs;
+  View<int32_t> n_jobs;  // [1]
+  View<float> given;     // [rows * chosen, hidden rounded up to 8] by each expert of a row
+};
+
 // Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
 struct DecodeState {
   int64_t rows = 0;
@@ -77,7 +89,8 @@ struct DecodeState {
   View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;              // [rows, heads, head_dim] rotated
   View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
-  View<bf16> activated;       // [rows, intermediate rounded up to 8]
+  View<bf16> activated;       // [rows, intermediate rounded up to 8]; of a mixture for each expert of a row
+  ExpertState experts;        // of a mixture
   View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
   View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
   View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it

@@ -67,7 +67,7 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
 }
 
 // At most, to make room for.
-constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
+constexpr size_t kNodesOfBlock = 14, kNodesAroundBlocks = 8;
 
 }  // namespace
 

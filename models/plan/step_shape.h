@@ -75,6 +75,8 @@ struct StepShape {
   bool may_leave_gained(const ModelConfig& config) const {
     return (may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0;
   }
+  // Whether a mixture's rows are grouped by expert: few rows have few experts in common.
+  bool groups_by_expert() const { return arithmetic != Arithmetic::matvec && rows >= kTilesFromRows; }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
   bool takes_flash_decode(const ModelConfig& config) const {
