@@ -21,7 +21,8 @@ NODEWRIGHT_DEVICE float logit_of(int rank) {
 
 NODEWRIGHT_KERNEL(choose_experts, ChooseExperts, kChooseExpertsThreads) {
   constexpr int kNone = 0x7fffffff;
-  release_behind_wait();  // not before: what the experts' kernel norms is settled for it
+  wait_for_inputs();
+  release_behind_wait();  // not before: what the kernel of the experts norms is settled for it
   const int lane = lane_of_warp();
   const int64_t row = blockIdx.x * (kChooseExpertsThreads / 32) + warp_of_block();
   if (row >= args.n_live.data[0]) return;

@@ -8,7 +8,7 @@
 
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
-#include "kernels_src/experts/expert_product.h"
+#include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/tile/span_product.cuh"
 
 namespace nodewright {

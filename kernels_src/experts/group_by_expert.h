@@ -22,5 +22,6 @@ struct GroupByExpert {
 };
 
 // Constants: kExperts, kChosen, kJobRows, kThreads.
+inline constexpr unsigned kExpertTilesThreads = 256;  // of the kernels that multiply jobs
 
 }  // namespace nodewright

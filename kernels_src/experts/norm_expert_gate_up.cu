@@ -39,6 +39,7 @@ NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
   auto* const h = reinterpret_cast<float*>(shared_memory());
   const int64_t row = blockIdx.y;
   norm_row(args, args.x.data + row * kStride, h, h + kStride);
+  wait_for_inputs();
   release_behind_wait();  // not before: the experts are settled for the kernel that multiplies what this one leaves
   __syncthreads();
   if (kSingleRow == 0 && row >= args.n_live.data[0]) return;

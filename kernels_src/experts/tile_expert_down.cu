@@ -1,4 +1,5 @@
 // y[p] = x[p] . W[e]^T on tensor cores, for every pair p of a row and an expert e that it has chosen.
+#include "kernels_src/experts/expert_down.h"
 #include "kernels_src/experts/expert_tiles.cuh"
 
 NODEWRIGHT_KERNEL(tile_expert_down, ExpertDown, kExpertTilesThreads) {

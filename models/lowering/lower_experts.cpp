@@ -1,6 +1,8 @@
 // Mixtures of experts: which of them a row has, and their products, row by row or grouped by expert in tiles.
 #include "kernels_src/experts/add_experts.h"
 #include "kernels_src/experts/choose_experts.h"
+#include "kernels_src/experts/expert_down.h"
+#include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/expert_shape.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/residual/norm_rows.h"

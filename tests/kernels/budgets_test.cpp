@@ -50,10 +50,10 @@ uint64_t blocks_of_sm(const Card& card, uint64_t registers, uint64_t threads, ui
 // What the kernels are built for. Two, so that the next kernel's first weights are requested while this one ends: those
 // that read weights row by row (MatvecShape::kBlocksPerSm), and the small ones around. One: tiles have an SM to
 // themselves (TileShape::launch_shape), attention fills its shared memory with keys (FlashDecodeShape), and a block
-// that walks a row of logits has nothing to request early.
+// that walks a row of logits, or all rows of a step, has nothing to request early.
 uint64_t least_blocks_of_sm(const ShippedKernel& kernel) {
-  static const std::set<std::string> kAlone = {"flash_decode", "rope_flash_decode", "attend_tiles",
-                                               "sample",       "shape_logits",      "record_choice"};
+  static const std::set<std::string> kAlone = {"flash_decode", "rope_flash_decode", "attend_tiles",   "sample",
+                                               "shape_logits", "record_choice",     "group_by_expert"};
   const std::string& name = kernel.request.name;
   if (kAlone.contains(name) || name.starts_with("tile_")) return 1;
   return 2;

@@ -46,13 +46,6 @@ inline ModelConfig qwen3_30b_a3b() {
   c.experts = {128, 8, true};
   return c;
 }
-inline ModelConfig mixtral_8x7b() {
-  ModelConfig c;
-  c.hidden = 4096, c.layers = 32, c.heads = 32, c.kv_heads = 8, c.head_dim = 128, c.intermediate = 14336,
-  c.vocab = 32000;
-  c.experts = {8, 2, true};
-  return c;
-}
 inline ModelConfig gemma3_1b() {
   ModelConfig c;
   c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
@@ -80,13 +73,8 @@ struct NamedModel {
   ModelConfig config;
 };
 inline std::vector<NamedModel> shipped_models() {
-  return {{"Llama-3.2-1B", llama_1b()},
-          {"Llama-3.2-3B", llama_3b()},
-          {"Qwen3-4B", qwen3_4b()},
-          {"Qwen3-30B-A3B", qwen3_30b_a3b()},
-          {"Mixtral-8x7B", mixtral_8x7b()},
-          {"gemma-3-1b", gemma3_1b()},
-          {"gpt2", gpt2_small()}};
+  return {{"Llama-3.2-1B", llama_1b()},       {"Llama-3.2-3B", llama_3b()}, {"Qwen3-4B", qwen3_4b()},
+          {"Qwen3-30B-A3B", qwen3_30b_a3b()}, {"gemma-3-1b", gemma3_1b()},  {"gpt2", gpt2_small()}};
 }
 
 // As the driver reports it. An SM is of the programming guide's technical specifications, 8.0 and 9.0.
