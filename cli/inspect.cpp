@@ -61,6 +61,8 @@ ordered_json config_json(const ModelConfig& c) {
           {"kv_heads", c.kv_heads},
           {"head_dim", c.head_dim},
           {"intermediate", c.intermediate},
+          {"experts", c.experts.count},
+          {"experts_per_token", c.experts.chosen},
           {"vocab", c.vocab},
           {"context", c.max_position},
           {"tied", c.tied},
@@ -212,6 +214,8 @@ std::string network_text(const ordered_json& r) {
   text += fmt::format("architecture  {}: {} layers, hidden {}, intermediate {}, vocabulary {}, context {}{}\n",
                       r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
                       number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
+  if (r["experts"] != 0)
+    text += fmt::format("experts       {} in each layer, {} of a token\n", number("experts"), number("experts_per_token"));
   text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
                       number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
                       r["rope"]["theta"].get<double>());

@@ -53,7 +53,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
   line.step_ms = spread_of(times);
   line.wall_ms = spread_of(walls);
   line.read_bytes_per_s = spread_of(reads);
-  line.weight_bytes = model.weights().bytes_per_token();
+  line.weight_bytes = model.weights().bytes_of_step(batch);
   line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(batch * (2 * context + steps - 1) * model.config().layers *
                                                        model.config().kv_width());
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
@@ -68,12 +68,13 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
 int64_t filling_rows(int64_t context) { return context < 512 ? DecoderOptions{}.prefill_rows : 512; }
 
 std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
-  const std::vector<int32_t> prompt = some_tokens(context - 1, vocab);
   std::vector<StepRow> rows;
   for (int64_t i = 0; i < decoder.options().bucket; ++i) {
+    // Each row has tokens of its own, so that those of a mixture have experts of their own.
+    const std::vector<int32_t> tokens = some_tokens(context, vocab, i * context);
     const int32_t sequence = decoder.open();
-    decoder.append(sequence, prompt);
-    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
+    decoder.append(sequence, std::span(tokens).first(static_cast<size_t>(context - 1)));
+    rows.push_back({.sequence = sequence, .token = tokens.back(), .sampling = {}});
   }
   return rows;
 }

@@ -65,15 +65,20 @@ struct ExpertTileShape : ExpertShape {
   }
   constexpr int64_t most_jobs() const { return std::min(experts, pairs()) + pairs() / job_rows(); }
   constexpr int64_t tile_rows() const { return job_rows() == 16 ? 8 : 16; }
-  // Columns of x that a block holds: 64 KiB of them, so that an SM holds two blocks.
-  constexpr int64_t piece_columns() const { return std::min((stride + 63) / 64 * 64, int64_t{32768} / job_rows()); }
+  // Columns of x that a block holds at once: all that fit 64 KiB, or half as many in each of two buffers, so that an SM
+  // holds two blocks.
+  constexpr int64_t piece_columns() const {
+    const int64_t all = (stride + 63) / 64 * 64, fits = 32768 / job_rows();
+    return all <= fits ? all : fits / 2;
+  }
+  constexpr int64_t buffers() const { return piece_columns() < stride ? 2 : 1; }
   constexpr ShapeConstants<3> tile_constants() const {
     return {{{"kJobRows", job_rows()}, {"kTileRows", tile_rows()}, {"kPieceColumns", piece_columns()}}};
   }
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
     const int64_t units = most_jobs() * ((outputs + tile_rows() - 1) / tile_rows());
     return launch_shape_1d(static_cast<unsigned>(std::min(units, 2 * sm_count)), kExpertTilesThreads,
-                           static_cast<unsigned>(job_rows() * (2 * piece_columns() + 64)));
+                           static_cast<unsigned>(buffers() * job_rows() * (2 * piece_columns() + 64)));
   }
 
   constexpr unsigned group_threads() const { return pairs() <= 1024 ? 256 : 1024; }

@@ -8,6 +8,7 @@
 
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
+#include "kernels_src/device/tensor.cuh"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/tile/span_product.cuh"
 
@@ -49,29 +50,46 @@ struct TileWords {
   }
 };
 
-// Columns [piece * kPieceColumns, ..) of the job's rows of x into `shared`, zero where there is nothing. x_row(pair).
-template <class Args, class XRow>
-NODEWRIGHT_DEVICE void stage_rows(const Args& args, const ExpertJob& job, int piece, unsigned char* shared,
-                                  XRow x_row) {
-  constexpr int kWords = static_cast<int>(kPieceColumns / 8);
-  NODEWRIGHT_UNROLL_BY(4)
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kWords; i += kThreadsOfBlock) {
-    const int row = i / kWords, at = i % kWords * 8, column = piece * static_cast<int>(kPieceColumns) + at;
-    uint4 word{0u, 0u, 0u, 0u};
-    if (row < job.count && column < kStride) {
-      const bf16* const from = args.x.data + x_row(args.pairs.data[job.first + row]) * args.x_stride + column;
-      word = load_16(from);
-      if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
-        const int left = static_cast<int>(kCols) - column;
-        const auto keep = [&](uint32_t pair, int k) {
-          return left >= k + 2 ? pair : left == k + 1 ? pair & 0xffffu : 0u;
-        };
-        word = uint4{keep(word.x, 0), keep(word.y, 2), keep(word.z, 4), keep(word.w, 6)};
-      }
+// A job's rows of x on their way to shared memory, piece after piece of their columns: all at once, or into two buffers
+// in turn.
+struct StagedRows {
+  static constexpr int kWords = static_cast<int>(kPieceColumns / 8);  // of a row
+  static constexpr int kBytes = kTokens * kRowBytes;
+
+  unsigned char* buffers;
+  AsyncCopies<(kTokens * kWords + kThreadsOfBlock - 1) / kThreadsOfBlock> copies;
+
+  NODEWRIGHT_DEVICE explicit StagedRows(unsigned char* shared) : buffers(shared) {}
+  NODEWRIGHT_DEVICE unsigned char* buffer(int stage) const { return buffers + (kPieces > 1 ? stage % 2 * kBytes : 0); }
+
+  // Zeros where there is no row or no column. x_row(pair).
+  template <class Args, class XRow>
+  NODEWRIGHT_DEVICE void request(const Args& args, const ExpertJob& job, int stage, XRow x_row) {
+    const int first = stage % kPieces * static_cast<int>(kPieceColumns);
+    NODEWRIGHT_UNROLL_BY(8)
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kWords; i += kThreadsOfBlock) {
+      const int row = i / kWords, at = i % kWords * 8;
+      const bool there = row < job.count && first + at < kStride;
+      const bf16* const from =
+          there ? args.x.data + x_row(args.pairs.data[job.first + row]) * args.x_stride + first + at : args.x.data;
+      copies.request(buffer(stage) + row * kRowBytes + at * 2, from, there);
     }
-    store_16(shared + row * kRowBytes + at * 2, word);
+    copies.close_group();
   }
-}
+  // All requested stages but the last kLeft are there, for every thread.
+  template <int kLeft>
+  NODEWRIGHT_DEVICE void wait(int stage) {
+    copies.template wait<kLeft>();
+    __syncthreads();
+    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+      const int last = static_cast<int>(kCols) / 8 * 8 - stage % kPieces * static_cast<int>(kPieceColumns);
+      if (last >= 0 && last < kPieceColumns && threadIdx.x < kTokens)
+        for (int i = kCols % 8; i < 8; ++i)
+          reinterpret_cast<bf16*>(buffer(stage) + threadIdx.x * kRowBytes)[last + i] = bf16{0};
+      __syncthreads();
+    }
+  }
+};
 
 // sums += the tile's products with the rows of x that are staged.
 NODEWRIGHT_DEVICE void multiply_piece(PairSums (&sums)[kPairs], TileWords& tile, const unsigned char* shared,
@@ -96,7 +114,7 @@ NODEWRIGHT_DEVICE void multiply_piece(PairSums (&sums)[kPairs], TileWords& tile,
 // past the last.
 template <class Args, class XRow, class Store>
 NODEWRIGHT_DEVICE void multiply_experts(const Args& args, XRow x_row, Store store) {
-  unsigned char* const shared = shared_memory();
+  StagedRows staged(shared_memory());
   release_dependents();
   wait_for_inputs();
   const OutputRange range = block_outputs(static_cast<int64_t>(args.n_jobs.data[0]) * kUnits);
@@ -105,20 +123,28 @@ NODEWRIGHT_DEVICE void multiply_experts(const Args& args, XRow x_row, Store stor
     const ExpertJob job = args.jobs.data[at / kUnits];
     const int first_of_job = at / kUnits * kUnits, end = min(range.last, first_of_job + kUnits);
     const bf16* const matrix = args.weight.data + static_cast<int64_t>(job.expert) * kOutputs * kStride;
-    for (int unit = at; unit < end; unit += kWarps) {
+    const int stages = kPieces > 1 ? (end - at + kWarps - 1) / kWarps * kPieces : 1;
+    __syncthreads();  // everybody has read what was staged before
+    staged.request(args, job, 0, x_row);
+    for (int unit = at, stage = 0; unit < end; unit += kWarps) {
       const int mine = unit + warp_of_block();
       const int row = mine < end ? (mine - first_of_job) * kRows : static_cast<int>(kOutputs);
       TileWords tile(matrix, row);
       PairSums sums[kPairs] = {};
-      for (int piece = 0; piece < kPieces; ++piece) {
+      for (int piece = 0; piece < kPieces; ++piece, ++stage) {
         NODEWRIGHT_UNROLL
         for (int i = 0; i < kSpansAhead; ++i) tile.request(i, piece * kSpansOfPiece + i);
-        if (kPieces > 1 || unit == at) {
-          __syncthreads();  // everybody has read what was there
-          stage_rows(args, job, piece, shared, x_row);
-          __syncthreads();
+        if (kPieces > 1) {
+          if (stage > 0) __syncthreads();  // everybody has read the piece before
+          if (stage + 1 < stages)
+            staged.request(args, job, stage + 1, x_row);
+          else
+            staged.copies.close_group();
+          staged.template wait<1>(stage);
+        } else if (unit == at) {
+          staged.template wait<0>(0);
         }
-        if (mine < end) multiply_piece(sums, tile, shared, piece);
+        if (mine < end) multiply_piece(sums, tile, staged.buffer(stage), piece);
       }
       if (mine >= end) continue;
       NODEWRIGHT_UNROLL_ON_DEVICE

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -61,12 +62,16 @@ class Image {
       const bool embedding = &source == &sources_.front();
       if (config_.learned_positions && source.name == "positions")
         bytes += source.row_bytes();
-      else if (config_.has_experts() && (source.name.ends_with(".gate_up") || source.name.ends_with(".down")))
-        bytes += source.bytes() / static_cast<uint64_t>(config_.experts.count) *
-                 static_cast<uint64_t>(config_.experts.chosen);
-      else if (!embedding || config_.tied)
+      else if ((!embedding || config_.tied) && !is_of_experts(source))
         bytes += source.bytes();
     }
+    if (!config_.has_experts()) return bytes;
+    return bytes + expert_bytes() / static_cast<uint64_t>(config_.experts.count) *
+                       static_cast<uint64_t>(config_.experts.chosen);
+  }
+  uint64_t expert_bytes() const {
+    uint64_t bytes = 0;
+    for (const Source& source : sources_) bytes += is_of_experts(source) ? source.bytes() : 0;
     return bytes;
   }
 
@@ -77,6 +82,9 @@ class Image {
     int64_t tensor_rows, from, rows, step = 1;
   };
   using Pieces = std::vector<Piece>;
+  bool is_of_experts(const Source& source) const {
+    return config_.has_experts() && (source.name.ends_with(".gate_up") || source.name.ends_with(".down"));
+  }
   static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
 
   void layer(const std::string& ours, const std::string& theirs) {
@@ -286,6 +294,11 @@ WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig
   return {{image.tensors().begin(), image.tensors().end()}, image.bytes(), image.bytes_per_token()};
 }
 
+uint64_t DecoderWeights::bytes_of_step(int64_t rows) const {
+  const double read = 1 - std::pow(1 - chosen_experts_, static_cast<double>(rows));  // of the experts
+  return bytes_per_token_ + static_cast<uint64_t>(static_cast<double>(expert_bytes_) * (read - chosen_experts_));
+}
+
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress, const UploadForm& form) {
   Places placed = place(device, checkpoint, config);
@@ -336,6 +349,9 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
   weights.bytes_per_token_ = image.bytes_per_token();
+  weights.expert_bytes_ = image.expert_bytes();
+  if (config.has_experts())
+    weights.chosen_experts_ = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
   return {std::move(weights), image.sources()};
 }
 

@@ -86,6 +86,9 @@ class DecoderWeights {
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
+  // What a step of so many rows reads: of a mixture the experts that its rows have, if each chooses evenly and by
+  // itself.
+  uint64_t bytes_of_step(int64_t rows) const;
 
  private:
   explicit DecoderWeights(DeviceBuffer buffer)
@@ -99,6 +102,8 @@ class DecoderWeights {
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;
+  uint64_t expert_bytes_ = 0;  // of all experts
+  double chosen_experts_ = 0;  // the part of them that a row has
 };
 
 // Weights, and what upload_weights is to read into their range(). The sources live as long as the checkpoint.
