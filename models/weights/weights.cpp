@@ -256,6 +256,10 @@ WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig
   return {{image.tensors().begin(), image.tensors().end()}, image.bytes(), image.bytes_per_token()};
 }
 
+std::vector<WeightSource> weight_sources(const Checkpoint& checkpoint, const ModelConfig& config) {
+  return Image(checkpoint, config).sources();
+}
+
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress, const UploadForm& form) {
   Places placed = place(device, checkpoint, config);
