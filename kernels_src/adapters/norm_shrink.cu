@@ -1,5 +1,5 @@
-// h[m, r] = s * sum_k A[id[m]][r, k] * norm(x[m])[k], in fp32, beside the product that norms x for itself. Block (b, m):
-// a range of ranks, row m.
+// h[m, r] = s * sum_k A[id[m]][r, k] * norm(x[m])[k], in fp32, beside the product that norms x for itself. Block (b,
+// m): a range of ranks, row m.
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_rows.cuh"
 #include "kernels_src/projection/normed_rows.cuh"

@@ -23,10 +23,8 @@ constexpr double kLargestAlpha = 1e6;
 constexpr const char* kDoingAdapter = "read the adapter";
 
 [[noreturn]] void refuse_adapter(const std::filesystem::path& path, std::string detail, std::string advice = {}) {
-  throw Error({.doing = kDoingAdapter,
-               .object = path.string(),
-               .detail = std::move(detail),
-               .advice = std::move(advice)});
+  throw Error(
+      {.doing = kDoingAdapter, .object = path.string(), .detail = std::move(detail), .advice = std::move(advice)});
 }
 
 // Compiled for a matcher without backtracking: a pattern of a file takes no more than linear time.
@@ -53,7 +51,8 @@ std::vector<std::string> texts(const ConfigFields& fields, const std::string& ke
     return list;
   }
   const bool are_texts = value->is_array() && std::ranges::all_of(*value, [](const json& v) { return v.is_string(); });
-  if (!are_texts) fields.refuse(fmt::format("{} is {}, expected text or a list of texts", key, in_quotes(value->dump())));
+  if (!are_texts)
+    fields.refuse(fmt::format("{} is {}, expected text or a list of texts", key, in_quotes(value->dump())));
   for (const json& one : *value) list.push_back(one.get<std::string>());
   return list;
 }
@@ -66,9 +65,9 @@ bool is_set(const json& value) {
 
 // Keys that change what is computed, and are refused where they are set.
 constexpr const char* kOtherMethods[] = {
-    "use_dora",       "lora_bias",  "modules_to_save",   "trainable_token_indices", "alora_invocation_tokens",
-    "use_qalora",     "use_bdlora", "layer_replication", "target_parameters",       "arrow_config",
-    "megatron_config", "kasa_config", "velora_config",   "monteclora_config"};
+    "use_dora",        "lora_bias",   "modules_to_save",   "trainable_token_indices", "alora_invocation_tokens",
+    "use_qalora",      "use_bdlora",  "layer_replication", "target_parameters",       "arrow_config",
+    "megatron_config", "kasa_config", "velora_config",     "monteclora_config"};
 
 void refuse_other_methods(const ConfigFields& fields) {
   const std::string type = fields.text("peft_type", "LORA");
@@ -98,8 +97,8 @@ std::vector<int64_t> layers_of(const ConfigFields& fields) {
   const bool are_numbers =
       value->is_array() && std::ranges::all_of(*value, [](const json& v) { return v.is_number_integer(); });
   if (!are_numbers && !value->is_number_integer())
-    fields.refuse(fmt::format("layers_to_transform is {}, expected an integer or a list of integers",
-                              in_quotes(value->dump())));
+    fields.refuse(
+        fmt::format("layers_to_transform is {}, expected an integer or a list of integers", in_quotes(value->dump())));
   return fields.token_ids("layers_to_transform");
 }
 
@@ -122,11 +121,11 @@ AdapterConfig AdapterConfig::read(const std::filesystem::path& folder) {
   if (c.targets_.empty() && !c.target_ && !c.all_linear_) fields.refuse("target_modules is missing or empty");
   c.excluded_ = texts(fields, "exclude_modules",
                       [&](const std::string& text) { c.excluding_ = compiled(c.path_, "exclude_modules", text); });
-  for (auto& [name, value] : patterns_of(fields, "rank_pattern", [](const ConfigFields& in, const std::string& key) {
+  for (auto& [name, value] : patterns_of(fields, "rank_pattern", [](const ConfigFields&in, const std::string&key) {
          return static_cast<double>(in.integer(key, 0, 1, kLargestRank));
        }))
     c.ranks_.push_back({std::move(name), value});
-  for (auto& [name, value] : patterns_of(fields, "alpha_pattern", [](const ConfigFields& in, const std::string& key) {
+  for (auto& [name, value] : patterns_of(fields, "alpha_pattern", [](const ConfigFields&in, const std::string&key) {
          return in.number(key, 0, -kLargestAlpha, kLargestAlpha, false);
        }))
     c.alphas_.push_back({std::move(name), value});
@@ -166,8 +165,8 @@ double AdapterConfig::scale_of(std::string_view module) const {
 // As check_target_module_exists of peft/tuners/tuners_utils.py (0.21).
 bool AdapterConfig::targets(std::string_view module) const {
   const auto names = [&](const std::vector<std::string>& list) {
-    return std::ranges::any_of(
-        list, [&](const std::string& one) { return module == one || module.ends_with("." + one); });
+    return std::ranges::any_of(list,
+                               [&](const std::string& one) { return module == one || module.ends_with("." + one); });
   };
   if (names(excluded_) || (excluding_ && std::regex_match(module.begin(), module.end(), *excluding_))) return false;
   if (all_linear_) return is_of_layers(module);

@@ -19,7 +19,8 @@ class AdapterConfig {
   // out of range or not supported: a peft_type other than LORA, use_dora, a bias, modules_to_save and the like.
   static AdapterConfig read(const std::filesystem::path& folder);
 
-  // Whether the adapter says that it changes this module, which is called as in the model: "model.layers.0.mlp.up_proj".
+  // Whether the adapter says that it changes this module, which is called as in the model:
+  // "model.layers.0.mlp.up_proj".
   bool targets(std::string_view module) const;
   int64_t rank_of(std::string_view module) const;
   // What B A is multiplied by: alpha over the rank or, with use_rslora, over its root.

@@ -1,8 +1,8 @@
 // Where the matrices of an adapter lie in the memory of a slot: the same for every adapter of a model, whatever its own
 // ranks, so that one graph serves all.
 //
-// Of each matrix of a layer that the kernels know as one (qkv, out, gate_up, down) a slot has A of each of its parts (q,
-// k, v; gate, up), one below the other, and one B whose row n belongs to output n; what an adapter lacks is zero.
+// Of each matrix of a layer that the kernels know as one (qkv, out, gate_up, down) a slot has A of each of its parts
+// (q, k, v; gate, up), one below the other, and one B whose row n belongs to output n; what an adapter lacks is zero.
 #pragma once
 
 #include <array>
@@ -35,14 +35,14 @@ constexpr size_t place_of(Part part) {
 
 // One matrix. Offsets are bytes from the start of a slot.
 struct AdapterMatrix {
-  int64_t cols = 0, stride = 0;      // of A; elements
-  int64_t outputs = 0;               // rows of B
-  int64_t parts = 1;                 // that have an A of their own
+  int64_t cols = 0, stride = 0;       // of A; elements
+  int64_t outputs = 0;                // rows of B
+  int64_t parts = 1;                  // that have an A of their own
   std::array<int64_t, 2> first = {};  // outputs that part 1 and part 2 begin with; where `alternates`, of no meaning
-  bool alternates = false;           // outputs 2i are of part 0, 2i + 1 of part 1
-  uint64_t a = 0;                    // [parts * rank, stride] bf16
-  uint64_t b = 0;                    // [outputs, rank] bf16
-  uint64_t scales = 0;               // [parts] float
+  bool alternates = false;            // outputs 2i are of part 0, 2i + 1 of part 1
+  uint64_t a = 0;                     // [parts * rank, stride] bf16
+  uint64_t b = 0;                     // [outputs, rank] bf16
+  uint64_t scales = 0;                // [parts] float
 
   int64_t part_of(int64_t output) const {
     if (alternates) return output % 2;

@@ -21,8 +21,8 @@ void AdapterSlots::upload(const Stream& stream, int64_t slot, const AdapterImage
 
 Weight<bf16> AdapterSlots::a(const AdapterMatrix& m) const {
   const auto rows = static_cast<uint64_t>(m.parts * layout_.limits().rank);
-  return weight_of<bf16>(buffer_).subview(
-      m.a / sizeof(bf16), last_slot_bytes() / sizeof(bf16) + rows * static_cast<uint64_t>(m.stride));
+  return weight_of<bf16>(buffer_).subview(m.a / sizeof(bf16),
+                                          last_slot_bytes() / sizeof(bf16) + rows * static_cast<uint64_t>(m.stride));
 }
 
 Weight<bf16> AdapterSlots::b(const AdapterMatrix& m) const {

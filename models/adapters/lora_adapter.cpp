@@ -43,8 +43,8 @@ std::map<std::string, BaseMatrix, std::less<>> matrices_of(const ModelConfig& co
       std::string_view name = without_prefix(part.tensor->name, config.names);
       name.remove_suffix(std::string_view(".weight").size());
       const std::vector<int64_t>& shape = part.tensor->shape;
-      matrices.try_emplace(std::string(name), part.transposed ? BaseMatrix{shape[1], shape[0]}
-                                                              : BaseMatrix{shape[0], shape[1]});
+      matrices.try_emplace(std::string(name),
+                           part.transposed ? BaseMatrix{shape[1], shape[0]} : BaseMatrix{shape[0], shape[1]});
     }
   }
   return matrices;
@@ -119,16 +119,16 @@ LoraAdapter LoraAdapter::open(const std::filesystem::path& folder, const ModelCo
       refuse_tensor(adapter.file_->path(), tensor.name, "the model's layers have no such matrix",
                     "adapters of the embedding or the head are not supported");
     if (!about.targets(name.module))
-      refuse_tensor(adapter.file_->path(), tensor.name, "target_modules of adapter_config.json does not name its module");
+      refuse_tensor(adapter.file_->path(), tensor.name,
+                    "target_modules of adapter_config.json does not name its module");
     called.try_emplace(std::string(module), name.module);
     AdapterModule& own = adapter.modules_[std::string(module)];
     (name.is_a ? own.a : own.b) = &tensor;
   }
   // A module that the file leaves out is called as one that it has, or as the model's own prefix says.
-  const bool others = !config.names.other_prefix.empty() &&
-                      std::ranges::any_of(called, [&](const auto& one) {
-                        return one.second.starts_with(config.names.other_prefix);
-                      });
+  const bool others = !config.names.other_prefix.empty() && std::ranges::any_of(called, [&](const auto& one) {
+    return one.second.starts_with(config.names.other_prefix);
+  });
   for (const auto& [module, matrix] : matrices) {
     const auto found = called.find(module);
     const std::string name =

@@ -16,8 +16,8 @@ inline constexpr int64_t kMostTokens = 1 << 24;  // of a vocabulary; several tim
 // transformers' optional fields.
 class ConfigFields {
  public:
-  // `prefix`: what stands before a key in messages, "rope_scaling." for a nested object. `doing`: completes "cannot ...".
-  // The object is borrowed.
+  // `prefix`: what stands before a key in messages, "rope_scaling." for a nested object. `doing`: completes "cannot
+  // ...". The object is borrowed.
   ConfigFields(const nlohmann::json& object, std::string path, std::string prefix = {},
                std::string doing = "read the model configuration")
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)), doing_(std::move(doing)) {}

@@ -52,8 +52,7 @@ void emit_norm_shrink(const LoadedRun& run, Emission& e, const Op& op) {
       std::holds_alternative<GainedResidual>(e.residual) ? Residual(PlainResidual{e.s.residual}) : e.residual;
   const bool deferred = std::holds_alternative<DeferredResidual>(from);
   const AdapterMatrix& m = adapter_matrix(e, op.part);
-  e.g.launch("shrink_" + std::string(to_string(op.part)),
-             run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0),
+  e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0),
              {.adapter = adapter_rows(e, op.part),
               .from = residual_in(from, e.norm(op.gain)),
               .h = shrunk(e, op.part),
@@ -117,12 +116,10 @@ Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel t
   const ShrinkShape shape = shrink_shape(at, op, at.config.hidden);
   const auto kernel = [&](bool post_norm) {
     return kernel_choice<NormShrink>(
-        {"norm_shrink",
-         shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
+        {"norm_shrink", shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
         shape.launch_shape());
   };
-  Lowered lowered{.operations = 1,
-                  .emit = [op](const LoadedRun& run, Emission& e) { emit_norm_shrink(run, e, op); }};
+  Lowered lowered{.operations = 1, .emit = [op](const LoadedRun& run, Emission& e) { emit_norm_shrink(run, e, op); }};
   // Of the first layer, where nothing has been added yet, and of the others.
   if (travel != Travel::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
   if (travel == Travel::deferred) lowered.kernels.push_back(kernel(true));
@@ -135,19 +132,16 @@ Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel
   const Op& op = ops[0];
   const int64_t cols = op.part == Part::out ? at.config.query_width() : at.config.intermediate;
   const ShrinkShape shape = shrink_shape(at, op, cols);
-  Lowered lowered{.operations = 1,
-                  .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})},
-                                                    shape.launch_shape())}};
+  Lowered lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};
   const bool before = is_added_before(travel, op.part);
   if (before) add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
   lowered.emit = [op, travel, before](const LoadedRun& run, Emission& e) {
     const View<bf16> x = e.input_of(op.part);
     const AdapterMatrix& m = adapter_matrix(e, op.part);
     e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<Shrink>(),
-               {.adapter = adapter_rows(e, op.part),
-                .x = x,
-                .h = shrunk(e, op.part),
-                .x_stride = m.stride},
+               {.adapter = adapter_rows(e, op.part), .x = x, .h = shrunk(e, op.part), .x_stride = m.stride},
                Traffic{bytes_of_slot(e, ranks_of(e.config, e.step, op.part), m.stride) + x.bytes(),
                        shrunk(e, op.part).bytes()});
     if (!before) return;

@@ -116,22 +116,22 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
   if (post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
   Lowered lowered{.operations = 3,
-                 .kernels = {kernel_choice<NormAdd>(
-                     {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
-                     norm_add_shape(static_cast<unsigned>(at.step.rows)))},
-                 .products = {product_of_layer(at, product, Element::f32, stride, 0)},
-                 .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
-                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
-                   if (e.adapters != nullptr) emit_expand(run, e, product.part, e.s.projected, stride, 1);
-                   e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
-                              {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
-                               .gain = e.post_gain(post_norm.part),
-                               .residual = e.s.residual,
-                               .n_live = e.s.inputs.n_live,
-                               .stride = stride,
-                               .eps = e.config.eps,
-                               .bias = e.matrix(product.part).bias});
-                 }};
+                  .kernels = {kernel_choice<NormAdd>(
+                      {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
+                      norm_add_shape(static_cast<unsigned>(at.step.rows)))},
+                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
+                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
+                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
+                    if (e.adapters != nullptr) emit_expand(run, e, product.part, e.s.projected, stride, 1);
+                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
+                               {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
+                                .gain = e.post_gain(post_norm.part),
+                                .residual = e.s.residual,
+                                .n_live = e.s.inputs.n_live,
+                                .stride = stride,
+                                .eps = e.config.eps,
+                                .bias = e.matrix(product.part).bias});
+                  }};
   add_expand_kernel(lowered, at, product, 1);
   return lowered;
 }

@@ -187,8 +187,7 @@ static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
   if (is_library_used(at, travel)) return kLibraryIsUsed;
-  std::vector<Constant> constants = {constant("kGated", activate.gated),
-                                     constant("kActivation", at.config.activation)};
+  std::vector<Constant> constants = {constant("kGated", activate.gated), constant("kActivation", at.config.activation)};
   const bool adapted = at.step.adapters.any();
   if (adapted) constants.push_back(rank_constant(at));
   const char* const name = adapted ? "adapted_gate_up" : "norm_gate_up";
@@ -196,8 +195,7 @@ static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
   const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles)
-      return one_kernel(tiled(at, name, product, unit, input, at.step.rows, constants, args_bytes));
+    if (tiles) return one_kernel(tiled(at, name, product, unit, input, at.step.rows, constants, args_bytes));
     return one_kernel(matvec(at, name, product, unit, input, at.step.rows, constants, args_bytes));
   };
   return by_residual(norm, product, travel, choose,

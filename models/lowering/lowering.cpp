@@ -44,8 +44,7 @@ std::string describe_run(std::span<const Op> ops) {
   std::string text;
   for (const Op& op : ops) {
     text += (text.empty() ? "" : " ") + std::string(to_string(op.kind));
-    if (op.kind == OpKind::product || op.kind == OpKind::norm || op.kind == OpKind::shrink ||
-        op.kind == OpKind::expand)
+    if (op.kind == OpKind::product || op.kind == OpKind::norm || op.kind == OpKind::shrink || op.kind == OpKind::expand)
       text += " " + std::string(to_string(op.part));
   }
   return text;

@@ -109,8 +109,8 @@ struct Emission {
   View<int32_t> delivered = {};  // where tokens go on the host, or empty
   LayerPlace layer = {};
   Residual residual = PlainResidual{};
-  View<ScoredToken> best = {};  // what the head has left of each part of the logits, or empty
-  View<float> logits = {};      // what the head has written
+  View<ScoredToken> best = {};             // what the head has left of each part of the logits, or empty
+  View<float> logits = {};                 // what the head has written
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
 
   const WeightMatrix& matrix(Part part) const;

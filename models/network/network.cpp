@@ -53,8 +53,8 @@ std::string_view to_string(Part part) {
 }
 
 std::string_view to_string(OpKind kind) {
-  constexpr std::string_view kNames[] = {"embed",  "norm",     "product", "head_norm", "rotate", "append",
-                                         "attend", "activate", "add",     "hand_out",  "choose", "shrink", "expand"};
+  constexpr std::string_view kNames[] = {"embed",    "norm", "product",  "head_norm", "rotate", "append", "attend",
+                                         "activate", "add",  "hand_out", "choose",    "shrink", "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -89,9 +89,9 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
   if (!shape.adapters.any()) return;
   for (const Part part : kAdaptedParts)
-    s.shrunk[place_of(part)] = arena.take<float>(
-        "shrunk." + std::string(to_string(part)),
-        n * static_cast<uint64_t>(AdapterLayout::parts_of(config, part) * shape.adapters.rank));
+    s.shrunk[place_of(part)] =
+        arena.take<float>("shrunk." + std::string(to_string(part)),
+                          n * static_cast<uint64_t>(AdapterLayout::parts_of(config, part) * shape.adapters.rank));
 }
 
 void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const DecodeLimits& limits) {

@@ -81,22 +81,22 @@ struct DecodeState {
   StepInputs inputs;       // device
   StepInputs host_inputs;  // pinned
   NamedRange inputs_range, host_inputs_range;
-  int64_t sampled_rows = 0;   // rows of logits
-  View<float> residual;       // [rows, hidden rounded up to 8], padding zero
-  View<float> mid_residual;   // the same between the two blocks of a layer, where post norms are folded; else empty
-  View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
-  View<float> q;              // [rows, heads, head_dim] rotated
-  View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
-  View<bf16> activated;       // [rows, intermediate rounded up to 8]
-  View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
-  View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
-  View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
-  View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
-  View<bf16> gate_up;         // [rows, gates and ups, rounded up to 8], of products; else empty
-  View<uint8_t> workspace;    // of products on a GPU
+  int64_t sampled_rows = 0;  // rows of logits
+  View<float> residual;      // [rows, hidden rounded up to 8], padding zero
+  View<float> mid_residual;  // the same between the two blocks of a layer, where post norms are folded; else empty
+  View<float> qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
+  View<float> q;             // [rows, heads, head_dim] rotated
+  View<bf16> attended;       // [rows, heads * head_dim rounded up to 8]
+  View<bf16> activated;      // [rows, intermediate rounded up to 8]
+  View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
+  View<bf16> normed;         // [rows, hidden rounded up to 8], of products; else empty
+  View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
+  View<float> squares;       // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
+  View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; else empty
+  View<uint8_t> workspace;   // of products on a GPU
   std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
-  View<float> logits;         // [sampled_rows, logits_stride]
-  int64_t logits_stride = 0;  // vocab rounded up to 8
+  View<float> logits;                                    // [sampled_rows, logits_stride]
+  int64_t logits_stride = 0;                             // vocab rounded up to 8
   View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;       // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;     // zero between launches

@@ -77,9 +77,9 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
   const ModelConfig& config = model.config();
   const DecoderWeights& w = model.weights();
   const bool chooses = purpose != DecodePurpose::prefill;
-  GraphBuilder g(device,
-                 (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows) + (adapters == nullptr ? "" : ".adapters"),
-                 {{"bucket", std::to_string(s.rows)}});
+  GraphBuilder g(
+      device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows) + (adapters == nullptr ? "" : ".adapters"),
+      {{"bucket", std::to_string(s.rows)}});
   declare_buffers(g, model, cache, s, purpose);
   if (adapters != nullptr) g.declare(adapters->range(), {.live_in = true});
   const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};

@@ -1,4 +1,5 @@
-// Rows with LoRA adapters against PEFT, and against themselves: alone, among others, in every mode, beside rows without.
+// Rows with LoRA adapters against PEFT, and against themselves: alone, among others, in every mode, beside rows
+// without.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -99,8 +100,7 @@ TEST_P(Adapters, ModesChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Adapters, testing::ValuesIn(kAdapters),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Golden, Adapters, testing::ValuesIn(kAdapters), [](const auto& info) { return info.param; });
 
 // Eight rows, four adapters of several ranks and two rows without one: each as it is alone, bit for bit.
 TEST(AdaptedBatch, RowsAreThoseOfEachAlone) {
