@@ -72,6 +72,7 @@ class Engine {
   // No request may name it from now on; those that have go on with it. False when no adapter is called so.
   bool unload_adapter(const std::string& name);
   std::vector<LoadedAdapter> adapters() const { return adapters_.list(); }
+  int most_adapters() const { return options_.max_adapters; }  // that the device holds at once
 
   // False when it had ended.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }
