@@ -117,7 +117,7 @@ LoraAdapter LoraAdapter::open(const std::filesystem::path& folder, const ModelCo
     const std::string_view module = without_prefix(name.module, config.names);
     if (!matrices.contains(module))
       refuse_tensor(adapter.file_->path(), tensor.name, "the model's layers have no such matrix",
-                    "adapters of the embedding or the head are not supported");
+                    "an adapter of this model; of embedding and head none is supported");
     if (!about.targets(name.module))
       refuse_tensor(adapter.file_->path(), tensor.name,
                     "target_modules of adapter_config.json does not name its module");

@@ -53,6 +53,21 @@ TEST_P(Adapters, LogitsAreThoseOfPeftInEveryForm) {
   }
 }
 
+TEST_P(Adapters, MergedIntoTheWeightsTheyGivePeftsLogits) {
+  LoadedModel loaded(base_of(GetParam()));
+  DecoderModel merged = DecoderModel::load(loaded.device, loaded.stream, golden_folder(base_of(GetParam())), {},
+                                           {.merged = {adapter_folder(GetParam())}});
+  std::swap(loaded.model, merged);
+  const std::string golden = "adapters/" + GetParam();
+  const std::vector<GoldenCase> cases = golden_cases_of(golden);
+  DecoderOptions options = decoder_options(1);
+  options.max_context = std::min<int64_t>(256, loaded.model.config().max_position);
+  Decoder decoder = loaded.decoder(options);
+  for (size_t i = 0; i < cases.size(); ++i)
+    EXPECT_LE(relative_error(forced_logits(decoder, loaded, cases[i].prompt, cases[i].continuation), cases[i].expected),
+              1.2 * parity_limit(golden, "one_row", i));  // weights of another rounding
+}
+
 // Of a row without an adapter, those of the graph without adapters, in a step in which another row has one.
 TEST_P(Adapters, LeaveRowsWithoutOneTheirBits) {
   LoadedModel loaded(base_of(GetParam()));
