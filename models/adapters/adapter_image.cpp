@@ -66,9 +66,10 @@ void fill(std::byte* slot, const LoraAdapter& adapter, const ModelConfig& config
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     std::map<std::string, ReadModule, std::less<>> read;  // of this layer: several pieces may be of one
     for (const Part part : kAdaptedParts) {
-      const std::string name = part == Part::gate_up && !config.gated ? "up" : std::string(to_string(part));
+      const auto source = sources.find("l" + std::to_string(layer) + "." + weight_name(config, part));
+      if (source == sources.end() || source->second->rows != AdapterLayout::outputs_of(config, part)) continue;
       MatrixImage image(slot, layout.of(layer, part), layout.limits().rank);
-      for (const WeightPart& piece : sources.at("l" + std::to_string(layer) + "." + name)->parts) {
+      for (const WeightPart& piece : source->second->parts) {
         std::string_view module = without_prefix(piece.tensor->name, config.names);
         module.remove_suffix(std::string_view(".weight").size());
         const AdapterModule* found = adapter.find(module);

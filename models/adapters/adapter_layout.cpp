@@ -8,19 +8,19 @@ namespace nodewright {
 namespace {
 
 AdapterMatrix matrix_of(const ModelConfig& c, Part part) {
-  AdapterMatrix m{.parts = AdapterLayout::parts_of(c, part)};
+  AdapterMatrix m{.outputs = AdapterLayout::outputs_of(c, part), .parts = AdapterLayout::parts_of(c, part)};
   switch (part) {
     case Part::qkv:
-      m.cols = c.hidden, m.outputs = c.qkv_width(), m.first = {c.query_width(), c.query_width() + c.kv_width()};
+      m.cols = c.hidden, m.first = {c.query_width(), c.query_width() + c.kv_width()};
       break;
     case Part::gate_up:
-      m.cols = c.hidden, m.outputs = (c.gated ? 2 : 1) * c.intermediate, m.alternates = c.gated;
+      m.cols = c.hidden, m.alternates = c.gated;
       break;
     case Part::out:
-      m.cols = c.query_width(), m.outputs = c.hidden;
+      m.cols = c.query_width();
       break;
     default:
-      m.cols = c.intermediate, m.outputs = c.hidden;
+      m.cols = c.intermediate;
       break;
   }
   if (m.parts == 1) m.first = {m.outputs, m.outputs};
@@ -32,6 +32,17 @@ AdapterMatrix matrix_of(const ModelConfig& c, Part part) {
 
 int64_t AdapterLayout::parts_of(const ModelConfig& config, Part part) {
   return part == Part::qkv ? 3 : part == Part::gate_up && config.gated ? 2 : 1;
+}
+
+int64_t AdapterLayout::outputs_of(const ModelConfig& config, Part part) {
+  switch (part) {
+    case Part::qkv:
+      return config.qkv_width();
+    case Part::gate_up:
+      return (config.gated ? 2 : 1) * config.intermediate;
+    default:
+      return config.hidden;
+  }
 }
 
 AdapterLayout::AdapterLayout(const ModelConfig& config, const AdapterLimits& limits) : limits_(limits) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/config/model_config.h"
@@ -27,6 +28,10 @@ constexpr AdapterLimits adapter_limits(int64_t slots, int64_t most_rank) {
 }
 
 inline constexpr std::array<Part, 4> kAdaptedParts = {Part::qkv, Part::out, Part::gate_up, Part::down};
+// As weights are called: "gate_up", and "up" without a gate.
+inline std::string weight_name(const ModelConfig& config, Part part) {
+  return part == Part::gate_up && !config.gated ? "up" : std::string(to_string(part));
+}
 constexpr size_t place_of(Part part) {
   size_t place = 0;
   while (kAdaptedParts[place] != part) ++place;
@@ -61,8 +66,9 @@ class AdapterLayout {
   uint64_t slot_bytes() const { return slot_bytes_; }  // a multiple of 256
   uint64_t bytes() const { return slot_bytes_ * static_cast<uint64_t>(limits_.slots); }
 
-  // Parts of a matrix of this configuration.
+  // Parts of a matrix of this configuration, and its rows.
   static int64_t parts_of(const ModelConfig& config, Part part);
+  static int64_t outputs_of(const ModelConfig& config, Part part);
 
  private:
   AdapterLimits limits_;

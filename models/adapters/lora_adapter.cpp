@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/json_file.h"
+#include "models/adapters/adapter_layout.h"
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/weights.h"
 #include "runtime/error.h"
@@ -38,7 +39,11 @@ std::map<std::string, BaseMatrix, std::less<>> matrices_of(const ModelConfig& co
   for (const WeightSource& source : weight_sources(any, config)) {
     const size_t dot = source.name.find('.');
     const std::string_view matrix = std::string_view(source.name).substr(dot == std::string::npos ? 0 : dot + 1);
-    if (matrix != "qkv" && matrix != "out" && matrix != "gate_up" && matrix != "up" && matrix != "down") continue;
+    // Not of a mixture of experts, whose matrices lie below each other.
+    const bool is_adapted = std::ranges::any_of(kAdaptedParts, [&](Part part) {
+      return matrix == weight_name(config, part) && source.rows == AdapterLayout::outputs_of(config, part);
+    });
+    if (!is_adapted) continue;
     for (const WeightPart& part : source.parts) {
       std::string_view name = without_prefix(part.tensor->name, config.names);
       name.remove_suffix(std::string_view(".weight").size());
