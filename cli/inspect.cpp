@@ -15,6 +15,7 @@
 #include "cli/tokenizer_outline.h"
 #include "engine/byte_size.h"
 #include "engine/engine.h"
+#include "models/adapters/adapter_layout.h"
 #include "models/config/model_config.h"
 #include "models/weights/model_summary.h"
 #include "runtime/device_selection.h"
@@ -142,6 +143,9 @@ void add_summary(const ModelSummary& summary, const ModelConfig& config, ordered
   report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
   report["window"] = summary.windowed_kv_bytes_per_token > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   report["windowed_kv_bytes_per_token"] = summary.windowed_kv_bytes_per_token;
+  const int64_t rank = EngineOptions{}.max_adapter_rank;
+  report["adapter_rank"] = rank;
+  report["adapter_bytes"] = AdapterLayout(config, adapter_limits(1, rank)).slot_bytes();
 }
 
 ordered_json inspect(const InspectOptions& options) {
@@ -235,6 +239,8 @@ std::string weights_text(const ordered_json& r) {
                   r["window"].is_null() ? ""
                                         : fmt::format(", {} of them only of the last {} tokens",
                                                       size_text(r["windowed_kv_bytes_per_token"]), number("window")));
+  text += fmt::format("adapters      {} for each of --max-adapters, at a rank of {}\n", size_text(r["adapter_bytes"]),
+                      number("adapter_rank"));
   return text;
 }
 

@@ -81,10 +81,7 @@ std::optional<int64_t> ConfigFields::token_id(const std::string& key, std::optio
 }
 
 void ConfigFields::refuse(std::string detail, std::string advice) const {
-  throw Error({.doing = "read the model configuration",
-               .object = path_,
-               .detail = std::move(detail),
-               .advice = std::move(advice)});
+  throw Error({.doing = doing_, .object = path_, .detail = std::move(detail), .advice = std::move(advice)});
 }
 
 void ConfigFields::wrong_type(const std::string& key, const json& value, std::string_view expected) const {

@@ -16,9 +16,11 @@ inline constexpr int64_t kMostTokens = 1 << 24;  // of a vocabulary; several tim
 // transformers' optional fields.
 class ConfigFields {
  public:
-  // `prefix`: what stands before a key in messages, "rope_scaling." for a nested object. The object is borrowed.
-  ConfigFields(const nlohmann::json& object, std::string path, std::string prefix = {})
-      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
+  // `prefix`: what stands before a key in messages, "rope_scaling." for a nested object. `doing`: completes "cannot
+  // ...". The object is borrowed.
+  ConfigFields(const nlohmann::json& object, std::string path, std::string prefix = {},
+               std::string doing = "read the model configuration")
+      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)), doing_(std::move(doing)) {}
 
   const nlohmann::json* find(const std::string& key) const;
   bool has(const std::string& key) const { return object_.contains(key); }  // even if null
@@ -46,6 +48,7 @@ class ConfigFields {
   const nlohmann::json& object_;
   std::string path_;
   std::string prefix_;
+  std::string doing_;
 };
 
 }  // namespace nodewright

@@ -40,13 +40,17 @@ constexpr LoweringRow kRows[] = {
     {"library product onto the residual", lower_product_add},
     {"library product", lower_product},
     {"gate", lower_gate},
+    {"norm_shrink", lower_norm_shrink},
+    {"shrink", lower_shrink},
+    {"expand", lower_expand},
 };
 
 std::string describe_run(std::span<const Op> ops) {
   std::string text;
   for (const Op& op : ops) {
     text += (text.empty() ? "" : " ") + std::string(to_string(op.kind));
-    if (op.kind == OpKind::product || op.kind == OpKind::norm) text += " " + std::string(to_string(op.part));
+    if (op.kind == OpKind::product || op.kind == OpKind::norm || op.kind == OpKind::shrink || op.kind == OpKind::expand)
+      text += " " + std::string(to_string(op.part));
   }
   return text;
 }

@@ -42,4 +42,9 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// lower_adapters.cpp
+Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel);
+
 }  // namespace nodewright

@@ -15,6 +15,8 @@ bool has_weight(OpKind kind) {
     case OpKind::expert_product:
     case OpKind::head_norm:
     case OpKind::hand_out:
+    case OpKind::shrink:
+    case OpKind::expand:
       return true;
     default:
       return false;
@@ -56,14 +58,21 @@ std::string_view to_string(Part part) {
 std::string_view to_string(OpKind kind) {
   constexpr std::string_view kNames[] = {"embed",     "norm",     "product", "route",  "expert_product",
                                          "head_norm", "rotate",   "append",  "attend", "activate",
-                                         "add",       "hand_out", "choose"};
+                                         "add",       "hand_out", "choose",  "shrink", "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-Value Recorder::norm(Value x, Part gain) {
+Norm Recorder::norm_of(Part gain) const {
   const bool in_front = gain == Part::attention_norm || gain == Part::feed_forward_norm;
-  const Norm norm = in_front && !config_.pre_norms ? Norm::none : config_.norm;
-  return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = norm});
+  return in_front && !config_.pre_norms ? Norm::none : config_.norm;
+}
+
+Value Recorder::norm(Value x, Part gain) {
+  return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = norm_of(gain)});
+}
+
+void Recorder::shrink(Value x, Part matrix, Part gain) {
+  if (adapted_) record({.kind = OpKind::shrink, .in = x, .part = matrix, .norm = norm_of(gain), .gain = gain});
 }
 
 Value Recorder::product(Value x, Part matrix) {

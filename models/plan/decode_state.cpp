@@ -36,6 +36,7 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   take(in.top_p, "top_p", n);
   take(in.seed, "seed", n);
   take(in.output_index, "output_index", n);
+  if (limits.adapters.any()) take(in.adapters, "adapters", n);
   if (limits.steps.several()) {
     take(in.steps_done, "steps_done", 1);
     take(in.left, "left", n);
@@ -105,6 +106,11 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
+  if (!shape.adapters.any()) return;
+  for (const Part part : kAdaptedParts)
+    s.shrunk[place_of(part)] =
+        arena.take<float>("shrunk." + std::string(to_string(part)),
+                          n * static_cast<uint64_t>(AdapterLayout::parts_of(config, part) * shape.adapters.rank));
 }
 
 void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const DecodeLimits& limits) {
@@ -131,7 +137,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
     Arena arena = Arena::measuring();
     DecodeState s;
-    lay_out_activations(arena, s, config, step_shape(network, limits, rows), device);
+    lay_out_activations(arena, s, config, with_adapters(step_shape(network, limits, rows), limits), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
@@ -228,7 +234,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
-  lay_out_activations(activations, s, config_, shape(rows), device_);
+  lay_out_activations(activations, s, config_, adapted_shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();

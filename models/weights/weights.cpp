@@ -299,6 +299,10 @@ uint64_t DecoderWeights::bytes_of_step(int64_t rows) const {
   return bytes_per_token_ + static_cast<uint64_t>(static_cast<double>(expert_bytes_) * (read - chosen_experts_));
 }
 
+std::vector<WeightSource> weight_sources(const Checkpoint& checkpoint, const ModelConfig& config) {
+  return Image(checkpoint, config).sources();
+}
+
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress, const UploadForm& form) {
   Places placed = place(device, checkpoint, config);

@@ -53,6 +53,10 @@ struct WeightFootprint {
 // From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
 
+// What DecoderWeights::place would have read, each at its offset in the buffer: which rows of which tensors become
+// which of ours. They live as long as the checkpoint. Throws Error as weight_footprint.
+std::vector<WeightSource> weight_sources(const Checkpoint& checkpoint, const ModelConfig& config);
+
 class DecoderWeights {
  public:
   // Reads, converts to bf16 (round to nearest even) and uploads every tensor; returns when all have arrived. Throws

@@ -225,6 +225,27 @@ TEST(KernelRules, HoldForOtherRows) {
   checked_budgets(kernels);
 }
 
+// Steps whose rows may have adapters, in tiles, row by row and around library products.
+TEST(KernelRules, HoldForAdapters) {
+  ShippedKernels kernels;
+  const auto add = [&](const Card& card, const ModelConfig& config, StepShape step) {
+    step.adapters = adapter_limits(8, 16);
+    add_step(kernels, card, config, step);
+  };
+  for (const int64_t rows : {1, 8, 32}) add(kH100, llama_3b(), shipped_step(kH100, llama_3b(), rows));
+  for (const int64_t rows : {1, 8}) {
+    add(kH100, gemma3_1b(), shipped_step(kH100, gemma3_1b(), rows));
+    add(kH100, gpt2_small(), shipped_step(kH100, gpt2_small(), rows));
+    add(kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
+  }
+  StepShape prompt{512, 16, Arithmetic::products};
+  add(kH100, llama_1b(), prompt);
+  add(kH100, gpt2_small(), prompt);
+  for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
+  EXPECT_GT(kernels.size(), 10u);
+  checked_budgets(kernels);
+}
+
 // The stamps are the same code in every form.
 TEST(KernelRules, HoldForTimedForms) {
   ShippedKernels plain, timed;

@@ -6,6 +6,9 @@
 #include <span>
 #include <string>
 
+#include "kernels_src/adapters/adapted_gate_up.h"
+#include "kernels_src/adapters/expand.h"
+#include "kernels_src/adapters/shrink.h"
 #include "kernels_src/attention/attend.h"
 #include "kernels_src/attention/attend_tiles.h"
 #include "kernels_src/attention/dense_attend.h"
@@ -66,6 +69,11 @@ inline std::map<std::string, uint64_t> args_bytes() {
           {"attend", sizeof(Attend)},
           {"attend_tiles", sizeof(AttendTiles)},
           {"norm_rows", sizeof(NormRows)},
+          {"shrink", sizeof(Shrink)},
+          {"norm_shrink", sizeof(NormShrink)},
+          {"expand", sizeof(Expand)},
+          {"adapted_gate_up", sizeof(AdaptedGateUp)},
+          {"adapted_gate", sizeof(AdaptedGate)},
           {"norm_hidden", sizeof(NormHidden)},
           {"gate", sizeof(Gate)},
           {"add_bias", sizeof(AddBias)},

@@ -107,7 +107,7 @@ inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {
-  return lower(network_of(config), {config, step, card.properties()});
+  return lower(network_of(config, step.adapters.any()), {config, step, card.properties()});
 }
 
 // A kernel compiled for a target, with all the ways in which cards of that target launch it.
