@@ -27,12 +27,15 @@ Access access_of(Role role) {
       return Access::frozen;
     case Role::out:
     case Role::condition:
+    case Role::peer_out:
       return Access::out;
     case Role::in_out:
     case Role::settled_in_out:
       return Access::inout;
     case Role::in:
     case Role::settled:
+    case Role::peer_in:
+    case Role::exchange_number:
     case Role::scalar:
       break;
   }
@@ -137,7 +140,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
 
   addressed_.clear();
   for (const FieldInfo& field : fields) {
-    if (field.role == Role::scalar) continue;
+    if (!is_memory(field.role)) continue;
     AddressedUse& use = addressed_.emplace_back(memory_use(node, field, arguments));
     if (use.bytes == 0 && !field.optional && field.role != Role::condition)
       refuse(node, fmt::format("field '{}' ({}) is empty", field.name, to_string(use.access)),

@@ -36,6 +36,12 @@ std::string_view to_string(Role role) {
       return "inout";
     case Role::condition:
       return "condition";
+    case Role::peer_out:
+      return "peer out";
+    case Role::peer_in:
+      return "peer in";
+    case Role::exchange_number:
+      return "exchange";
   }
   return "?";
 }
@@ -141,7 +147,7 @@ Json arguments_of(const PlanNode& node) {
   for (const FieldInfo& field : node.fields) {
     Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
     const std::byte* bytes = node.arguments.data() + field.offset;
-    if (field.role == Role::scalar)
+    if (!is_memory(field.role))
       argument["value"] = scalar_value(field.element, bytes);
     else if (field.role != Role::condition)
       argument["count"] = elements_of(node, field);
