@@ -150,7 +150,21 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     check_envelope(node, use, wide);
     use = wide;
   }
+  note_exchange(node);
   return add(std::move(node), addressed_, traffic, after);
+}
+
+// The number of the exchange that the node takes part in, if it does.
+void GraphBuilder::note_exchange(PlanNode& node) const {
+  const auto of_peer = [](const AddressedUse& use) { return use.peer != PeerUse::none && use.bytes != 0; };
+  const auto used = std::find_if(addressed_.begin(), addressed_.end(), of_peer);
+  if (used == addressed_.end()) return;
+  const auto number = std::find_if(node.fields.begin(), node.fields.end(),
+                                   [](const FieldInfo& field) { return field.role == Role::exchange_number; });
+  if (number == node.fields.end())
+    refuse(node, fmt::format("field '{}' is memory of packets, and no field is an ExchangeNumber", used->field),
+           "give the argument struct an ExchangeNumber field, as Exchange has one");
+  std::memcpy(&node.exchange.emplace(), node.arguments.data() + number->offset, sizeof(uint32_t));
 }
 
 PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
@@ -402,6 +416,7 @@ GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const 
                                    .access = access_of(field.role)},
                                   value.address, value.count);
   use.settled = field.role != Role::frozen && reads_before_wait(field.role);
+  use.peer = field.role == Role::peer_out ? PeerUse::out : field.role == Role::peer_in ? PeerUse::in : PeerUse::none;
   return use;
 }
 
@@ -440,7 +455,7 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
     index = buffer_below(use.address);
   const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
   if (below != nullptr && holds(index))
-    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled};
+    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled, use.peer};
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"

@@ -165,6 +165,7 @@ Json uses_of(const Plan& plan, const PlanNode& node) {
                                         {"bytes", use.bytes},
                                         {"access", nodewright::to_string(use.access)}});
     if (use.settled) json["settled"] = true;
+    if (use.peer != PeerUse::none) json["peer"] = use.peer == PeerUse::out ? "out" : "in";
   }
   return uses;
 }
@@ -218,6 +219,7 @@ Json json_of(const Plan& plan, const PlanNode& node) {
                {"uses", uses_of(plan, node)}};
   if (node.kind == NodeKind::kernel) {
     json["waits_for_inputs"] = node.waits_for_inputs;
+    if (node.exchange) json["exchange"] = *node.exchange;
     if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
     if (!node.kernel->request.name.empty()) json["request"] = nodewright::to_string(node.kernel->request);
     if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);

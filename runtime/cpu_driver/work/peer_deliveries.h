@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/cpu_driver/blocks/block_runner.h"
@@ -18,26 +21,31 @@ class PeerDeliveries {
  public:
   // Of a kernel on `device`; `sender` names it in reports.
   void send(int device, const std::string& sender, std::span<const PeerStore> stores);
-  bool empty() const { return on_their_way_.empty(); }
 
   // What the schedule delivers before something runs: all, nothing, or some.
   void deliver_some(State& state, CpuSchedule schedule, uint64_t random);
-  // One, where nothing else can go on. False: there is none.
-  bool deliver_one(State& state, CpuSchedule schedule, uint64_t random);
+  // Some, where nothing else can go on. False: there are none.
+  bool deliver_next(State& state, CpuSchedule schedule, uint64_t random);
   // Those of a device whose work the host or another stream may now count on.
   void deliver_all_of(State& state, int device);
   // After a failure.
-  void drop() { on_their_way_.clear(); }
+  void drop();
 
  private:
   struct OnItsWay {
-    PeerStore store;
+    uint64_t value;
     int device;
-    std::string sender;
+    std::shared_ptr<const std::string> sender;
+  };
+  // To one address, the oldest first, and where the address stands in addresses_.
+  struct Queue {
+    std::deque<OnItsWay> stores;
+    size_t place;
   };
   void deliver(State& state, size_t place);
 
-  std::vector<OnItsWay> on_their_way_;  // the oldest first
+  std::vector<uint64_t> addresses_;  // with stores on their way; the newest last, but for what deliver() moves
+  std::unordered_map<uint64_t, Queue> queues_;
 };
 
 }  // namespace nodewright::cpu

@@ -174,7 +174,7 @@ bool Executor::step(Lock& lock, const Demand& demand) {
   Stream* stream = choose(demand);
   if (stream == nullptr) return false;
   state_.host_may_help = false;
-  if (run_head(lock, *stream) || run_beside(lock, *stream) || state_.deliveries.deliver_one(state_, schedule, random_))
+  if (run_head(lock, *stream) || run_beside(lock, *stream) || state_.deliveries.deliver_next(state_, schedule, random_))
     blocked_since_ms_ = 0;
   else if (state_.host_may_help || demand.one_step)
     wait_a_moment(lock);
