@@ -1,6 +1,8 @@
 // What a kernel of decode_kernels.cu takes: one struct for all of them, read by both compilers.
 #pragma once
 
+#include "bench/two_gpus/abort_words.h"
+
 // What a product does with its sums.
 enum DecodeEnding : int {
   kPlain,     // y = sum
@@ -21,8 +23,8 @@ struct DecodeArguments {
   unsigned long long* out_packets;       // [rows, outputs] in the peer
   const unsigned long long* in_packets;  // the same here
   const unsigned* step;                  // number of the launch
-  unsigned* abort_word;                  // pinned; 0: go on
-  unsigned* stamps;                      // [blocks] ns from the last push to the last arrival, or null
+  AbortWords abort;
+  unsigned* stamps;  // [blocks] ns from the last push to the last arrival, or null
   int outputs, rows, x_stride;
   int ending;                      // DecodeEnding
   int gathers, starts_early;       // 0 or 1; early: the next kernel may start before this one's wait returns

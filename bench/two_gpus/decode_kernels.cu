@@ -52,8 +52,8 @@ __device__ __forceinline__ void receive(const DecodeArguments& a, int count, uns
     for (int j = 0; j < 4; ++j)
       if (const int i = first + j * blockDim.x; i < count) {
         const float theirs =
-            arrived(packet[j], epoch) ? value_of(packet[j]) : take(a.in_packets + index(i), epoch, a.abort_word);
-        done(i, residual[j] + (own(i) + theirs));
+            arrived(packet[j], epoch) ? value_of(packet[j]) : take(a.in_packets + index(i), epoch, a.abort);
+        done(i, __fadd_rn(residual[j], __fadd_rn(own(i), theirs)));  // what was pushed, not a product added unrounded
       }
   }
 }
@@ -86,7 +86,7 @@ __device__ __forceinline__ void load_x(const DecodeArguments& a, __nv_bfloat16* 
 __device__ __forceinline__ void finish(const DecodeArguments& a, const float* part, int r0, int r1) {
   const int width = r1 - r0, count = a.rows * width;
   const auto index = [&](int i) { return (i / width) * a.outputs + r0 + i % width; };
-  const auto own = [&](int i) { return part[i % width] * (1 + (i / width) * (1.0f / 64)); };
+  const auto own = [&](int i) { return __fmul_rn(part[i % width], 1 + (i / width) * (1.0f / 64)); };
   const unsigned epoch = *static_cast<const volatile unsigned*>(a.step) * 64 + a.index + 1;
   auto* y = static_cast<__nv_bfloat16*>(a.y);
   for (int i = threadIdx.x; i < count; i += blockDim.x) {

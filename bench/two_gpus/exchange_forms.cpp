@@ -51,7 +51,7 @@ struct Step {
 
   void product(const char* name, int k, int outputs, DecodeArguments a) {
     a.weights = reinterpret_cast<void*>(own.weights + weight), weight += 2L * k * outputs;
-    a.step = reinterpret_cast<unsigned*>(own.step), a.abort_word = pair.abort_word;
+    a.step = reinterpret_cast<unsigned*>(own.step), a.abort = pair.abort(d);
     a.outputs = outputs, a.rows = rows, a.starts_early = early;
     const CUfunction kernel = pair.kernel(d, name);
     MUST(cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kRing));
@@ -80,7 +80,7 @@ struct Step {
     if (stamped) a.stamps = reinterpret_cast<unsigned*>(own.stamps) + k * kBlocks;
     product(name, inner, kHidden, a);
     if (form != 3) return;
-    a.own = a.partial, a.step = reinterpret_cast<unsigned*>(own.step), a.abort_word = pair.abort_word;
+    a.own = a.partial, a.step = reinterpret_cast<unsigned*>(own.step), a.abort = pair.abort(d);
     a.outputs = kHidden, a.rows = rows;
     void* arguments[] = {&a};
     chain.add(pair.kernel(d, "exchange_node"), std::min(kBlocks, 12 * rows), 256, 0, arguments);

@@ -22,8 +22,8 @@ void measure_flight(const Pair& pair, CUdeviceptr (&packets)[2]) {
     unsigned first_epoch = 1 + sample * rounds;
     const double from = microseconds();
     for (int rank = 0; rank < 2; ++rank) {
-      unsigned* abort_word = pair.abort_word;
-      void* arguments[] = {&packets[1 - rank], &packets[rank], &rank, &rounds, &first_epoch, &abort_word};
+      AbortWords abort = pair.abort(rank);
+      void* arguments[] = {&packets[1 - rank], &packets[rank], &rank, &rounds, &first_epoch, &abort};
       pair.launch(rank, pair.kernel(rank, "ping_pong"), 1, 1, arguments);
     }
     pair.synchronize();

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/two_gpus/abort_words.h"
+
 #define MUST(call) two_gpus::must((call), #call, __FILE__, __LINE__)
 
 namespace two_gpus {
@@ -35,6 +37,7 @@ struct Pair {
   CUstream stream[2];
   CUmodule module[2];
   unsigned* abort_word;  // pinned, portable
+  CUdeviceptr near[2];   // a word of each GPU
   std::string gpu;       // "name", its driver version, as two JSON members
 
   explicit Pair(const char* cubin) {
@@ -52,6 +55,7 @@ struct Pair {
     for (int d = 0; d < 2; ++d) use(d), MUST(cuCtxEnablePeerAccess(context[1 - d], 0));
     MUST(cuMemHostAlloc(reinterpret_cast<void**>(&abort_word), 64,
                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    for (int d = 0; d < 2; ++d) near[d] = memory(d, 64);
     *abort_word = 0;
     MUST(cuDeviceGetName(name, sizeof name, 0));
     MUST(cuDriverGetVersion(&driver));
@@ -75,6 +79,11 @@ struct Pair {
   }
   void synchronize() const {
     for (int d = 0; d < 2; ++d) use(d), MUST(cuStreamSynchronize(stream[d]));
+  }
+  AbortWords abort(int d) const { return {abort_word, reinterpret_cast<unsigned*>(near[d])}; }
+  void clear_abort() const {
+    *abort_word = 0;
+    for (int d = 0; d < 2; ++d) use(d), MUST(cuMemsetD8(near[d], 0, 4)), MUST(cuCtxSynchronize());
   }
   // 0, or why the kernels gave up: 1 the host's word, 2 a poll that lasted too long.
   unsigned aborted() const { return *const_cast<volatile unsigned*>(abort_word); }

@@ -3,11 +3,11 @@
 
 // One thread a GPU: rank 0 sends the number of the round, rank 1 answers. <<<1, 1>>>
 extern "C" __global__ void ping_pong(unsigned long long* peer, const unsigned long long* own, int rank, int rounds,
-                                     unsigned first_epoch, unsigned* abort_word) {
+                                     unsigned first_epoch, AbortWords abort) {
   for (int round = 0; round < rounds; ++round) {
     const unsigned epoch = first_epoch + round;
     if (rank == 0) push(peer, 1.0f, epoch);
-    if (take(own, epoch, abort_word) == 0) return;
+    if (take(own, epoch, abort) == 0) return;
     if (rank == 1) push(peer, 1.0f, epoch);
   }
 }
@@ -24,7 +24,7 @@ extern "C" __global__ void peer_stores(unsigned long long* peer, long packets, i
 // index + 1. With `waited`, thread 0 of block 0 leaves at waited[*step % 2^17] how many ns its first packet took.
 extern "C" __global__ void exchange(const float* x, float* x_next, unsigned long long* peer,
                                     const unsigned long long* own, int count, const unsigned* step, unsigned index,
-                                    unsigned* abort_word, unsigned* waited) {
+                                    AbortWords abort, unsigned* waited) {
   let_next_start();
   wait_for_previous();
   const unsigned now = *static_cast<const volatile unsigned*>(step), epoch = now * 64 + index + 1;
@@ -32,7 +32,7 @@ extern "C" __global__ void exchange(const float* x, float* x_next, unsigned long
   const float mine = index == 0 ? 1.0f : at < count ? x[at] : 0;
   if (at < count) push(peer + (index & 1) * count + at, mine, epoch);
   const unsigned long long from = nanoseconds();
-  if (at < count) x_next[at] = mine + take(own + (index & 1) * count + at, epoch, abort_word);
+  if (at < count) x_next[at] = mine + take(own + (index & 1) * count + at, epoch, abort);
   if (waited && at == 0) waited[now % (1u << 17)] = static_cast<unsigned>(nanoseconds() - from);
 }
 

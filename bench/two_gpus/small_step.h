@@ -30,7 +30,7 @@ class SmallStep {
   // After an abandoned step: one number for the next step of both ranks, beyond all before, and a clear abort word. The
   // packets stay as they are. Numbers go on at a multiple of kLogged, where a log of waits begins.
   void recover() {
-    *pair.abort_word = 0;
+    pair.clear_abort();
     next_ += kLogged;
     for (int d = 0; d < 2; ++d) pair.use(d), MUST(cuMemcpyHtoD(step_[d], &next_, 4)), MUST(cuCtxSynchronize());
   }
@@ -60,8 +60,8 @@ class SmallStep {
     for (unsigned k = 0; k < kExchanges; ++k) {
       int count = kCount;
       CUdeviceptr from = k & 1 ? y_[d] : x_[d], to = k & 1 ? x_[d] : y_[d], waits = k == 0 ? waits_[d] : 0;
-      unsigned* abort_word = pair.abort_word;
-      void* arguments[] = {&from, &to, &packets_[1 - d], &packets_[d], &count, &step_[d], &k, &abort_word, &waits};
+      AbortWords abort = pair.abort(d);
+      void* arguments[] = {&from, &to, &packets_[1 - d], &packets_[d], &count, &step_[d], &k, &abort, &waits};
       chain.add(pair.kernel(d, "exchange"), kCount / 256, 256, 0, arguments);
     }
     void* arguments[] = {&step_[d]};
