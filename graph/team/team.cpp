@@ -84,9 +84,10 @@ ExchangeMemory::ExchangeMemory(Team& team, std::string name, ExchangeSize size)
   aborted_.as<uint32_t>()[0] = 0;
   for (size_t rank = 0; rank < team.size(); ++rank) {
     packets_.emplace_back(team.device(rank), fmt::format("{}@{}", name_, rank), 2 * team.size() * size_.packets);
-    numbers_.emplace_back(team.device(rank), fmt::format("{}.launch@{}", name_, rank), 1);
+    words_.emplace_back(team.device(rank), fmt::format("{}.words@{}", name_, rank), 2);
   }
   clear();
+  recover();
 }
 
 // Epoch 0 is of no exchange.
@@ -107,8 +108,11 @@ NamedRange ExchangeMemory::packet_range(size_t receiver) const {
 }
 
 View<uint32_t> ExchangeMemory::abort_word() const { return {aborted_.as<uint32_t>().data(), 1}; }
-NamedRange ExchangeMemory::abort_range() const {
-  return {aborted_.name(), reinterpret_cast<uint64_t>(aborted_.data()), aborted_.bytes(), "input"};
+std::vector<NamedRange> ExchangeMemory::word_ranges(size_t rank) const {
+  const View<uint32_t> launch = launch_number(rank), seen = seen_word(rank);
+  return {{fmt::format("{}.launch@{}", name_, rank), launch.address(), launch.bytes(), "input"},
+          {fmt::format("{}.seen@{}", name_, rank), seen.address(), seen.bytes(), "state"},
+          {aborted_.name(), reinterpret_cast<uint64_t>(aborted_.data()), aborted_.bytes(), "input"}};
 }
 
 uint32_t ExchangeMemory::next_launch(const TeamStream& streams) {
@@ -124,6 +128,10 @@ uint32_t ExchangeMemory::next_launch(const TeamStream& streams) {
 
 void ExchangeMemory::give_up() { std::atomic_ref(aborted_.as<uint32_t>()[0]).store(1); }
 bool ExchangeMemory::given_up() const { return std::atomic_ref(aborted_.as<uint32_t>()[0]).load() != 0; }
-void ExchangeMemory::recover() { std::atomic_ref(aborted_.as<uint32_t>()[0]).store(0); }
+void ExchangeMemory::recover() {
+  std::atomic_ref(aborted_.as<uint32_t>()[0]).store(0);
+  for (const DeviceArray<uint32_t>& words : words_)
+    fill_device(words.device(), words.address(), std::byte{0}, words.bytes(), words.name());
+}
 
 }  // namespace nodewright

@@ -75,9 +75,12 @@ class ExchangeMemory {
   // The first `count` packets of what `sender` sends to `receiver` in exchange `number`, in the receiver's memory.
   View<Packet> packets(size_t receiver, size_t sender, uint32_t number, uint64_t count) const;
   NamedRange packet_range(size_t receiver) const;  // all packets that a rank receives, "partial@1"
-  View<uint32_t> launch_number(size_t rank) const { return numbers_.at(rank).view(); }  // [1]
-  View<uint32_t> abort_word() const;  // [1], pinned: the same for all ranks
-  NamedRange abort_range() const;     // for declare()
+  // The words that a rank's kernels read, [1] each: the number of the launch; the abort word, in pinned memory and the
+  // same for all ranks; and, in the rank's memory, whether a kernel has seen that set.
+  View<uint32_t> launch_number(size_t rank) const { return words_.at(rank).view().subview(0, 1); }
+  View<uint32_t> abort_word() const;
+  View<uint32_t> seen_word(size_t rank) const { return words_.at(rank).view().subview(1, 1); }
+  std::vector<NamedRange> word_ranges(size_t rank) const;  // of these three, for declare()
 
   // The next launch's number, from 1. Waits for `streams` and clears the packets where numbers start anew.
   uint32_t next_launch(const TeamStream& streams);
@@ -86,7 +89,7 @@ class ExchangeMemory {
   // Ends every wait of kernels that run or will: what they compute from then on is NaN. The streams go on.
   void give_up();
   bool given_up() const;
-  // Once all ranks have ended: later launches wait again.
+  // Once all ranks have ended: later launches wait again. Throws Error when a device does not take it.
   void recover();
 
  private:
@@ -95,9 +98,9 @@ class ExchangeMemory {
   Team* team_;
   std::string name_;
   ExchangeSize size_;
-  std::vector<DeviceArray<Packet>> packets_;    // by rank: [2, senders, size.packets]
-  std::vector<DeviceArray<uint32_t>> numbers_;  // by rank: [1]
-  PinnedBuffer aborted_;                        // [1]
+  std::vector<DeviceArray<Packet>> packets_;  // by rank: [2, senders, size.packets]
+  std::vector<DeviceArray<uint32_t>> words_;  // by rank: [2] launch number, seen
+  PinnedBuffer aborted_;                      // [1]
   uint32_t next_ = 1;
 };
 

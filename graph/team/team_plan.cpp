@@ -22,10 +22,7 @@ namespace {
 void declare_exchanges(const ExchangeMemory& memory, size_t rank, GraphBuilder& g) {
   for (size_t other = 0; other < memory.team().size(); ++other)
     g.declare(memory.packet_range(other), {.live_in = other == rank, .live_out = other != rank});
-  const View<uint32_t> launch = memory.launch_number(rank);
-  g.declare({fmt::format("{}.launch@{}", memory.name(), rank), launch.address(), launch.bytes(), "input"},
-            {.live_in = true});
-  g.declare(memory.abort_range(), {.live_in = true});
+  for (const NamedRange& word : memory.word_ranges(rank)) g.declare(word, {.live_in = true});
 }
 
 }  // namespace
@@ -51,6 +48,7 @@ Exchange TeamRank::exchange(uint64_t count) {
   }
   e.launch = memory_.launch_number(index_);
   e.aborted = memory_.abort_word();
+  e.seen = memory_.seen_word(index_);
   e.number = {next_++};
   e.most = memory_.size().most;
   e.rank = static_cast<uint32_t>(index_);

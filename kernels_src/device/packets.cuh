@@ -8,9 +8,16 @@
 
 namespace nodewright {
 
-// Looks at a packet before the first look at the abort word, some 45 us, and between later ones, some 10 ms: a look at
-// a packet in local memory takes about 0.7 us on an H100 (the wait of 0.6 to 0.75 us in a chain of small nodes).
-constexpr uint32_t kFirstLook = 64, kLookEvery = 1u << 14;
+// How a thread learns that the host has given up an exchange. The host's word is behind PCIe: where all threads of a
+// device look there at once, the looks take milliseconds, the peer waits so long that its threads look, too, and each
+// keeps the other waiting (two H200, driver 580.159.04, bench/results/2026-11-26-h200x2-exchange.txt: 25 to 35 ms a step
+// instead of 1.3). So each thread looks there at a moment of its own, once in 2^14 looks at its packet, some 10 ms, and
+// not before 2^10; what one has found is in a word of the device, at which all look in every 64th.
+struct AbortWords {
+  const uint32_t* host;  // pinned memory
+  uint32_t* device;      // of this device
+};
+constexpr uint32_t kLookNear = 64, kLookFarFrom = 1u << 10, kLookFar = 1u << 14;
 
 NODEWRIGHT_DEVICE uint64_t packet_bits(Packet packet) {
   return static_cast<uint64_t>(packet.epoch) << 32 | packet.bits;
@@ -40,27 +47,33 @@ NODEWRIGHT_DEVICE Packet look(const Packet* at) {
 #endif
 }
 
-// Whether the host has given up the exchange.
-NODEWRIGHT_DEVICE bool is_aborted(const uint32_t* abort_word) {
 #ifdef __CUDACC_RTC__
+NODEWRIGHT_DEVICE bool is_set(const uint32_t* at) {
   uint32_t word;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(abort_word) : "memory");
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
   return word != 0;
-#else
-  return *static_cast<const volatile uint32_t*>(abort_word) != 0;
-#endif
 }
 
-// The value at `at` once it carries `epoch`; `packet` is what a first look has seen there. NaN when the exchange is
-// given up.
-NODEWRIGHT_DEVICE float take(const Packet* at, Packet packet, uint32_t epoch, const uint32_t* abort_word) {
+NODEWRIGHT_DEVICE bool is_given_up(uint32_t looks, const AbortWords& words) {
+  if (looks % kLookNear != 0) return false;
+  if (is_set(words.device)) return true;
+  const uint32_t moment = (blockIdx.x * blockDim.x + threadIdx.x) * kLookNear;
+  if (looks < kLookFarFrom || (looks + moment) % kLookFar != 0 || !is_set(words.host)) return false;
+  atomicExch(words.device, 1u);
+  return true;
+}
+#endif
+
+// The value at `at` once it carries `epoch`; `packet` is what a first look has seen there. NaN when the exchange is given
+// up.
+NODEWRIGHT_DEVICE float take(const Packet* at, Packet packet, uint32_t epoch, const AbortWords& words) {
 #ifdef __CUDACC_RTC__
   for (uint32_t looks = 1; packet.epoch != epoch; packet = look(at), ++looks)
-    if ((looks == kFirstLook || looks % kLookEvery == 0) && is_aborted(abort_word)) return __uint_as_float(0x7fffffffu);
+    if (is_given_up(looks, words)) return __uint_as_float(0x7fffffffu);
 #else
   for (; packet.epoch != epoch; packet = look(at)) {
-    if (is_aborted(abort_word)) return __uint_as_float(0x7fffffffu);
-    emulation::hooks.wait_for_packet(at, packet_bits(packet), epoch, abort_word);
+    if (*static_cast<const volatile uint32_t*>(words.host) != 0) return __uint_as_float(0x7fffffffu);
+    emulation::hooks.wait_for_packet(at, packet_bits(packet), epoch, words.host);
   }
 #endif
   return __uint_as_float(packet.bits);

@@ -40,7 +40,8 @@ NODEWRIGHT_DEVICE void send(const Exchange& e, int64_t i, float value, uint32_t 
 }
 
 // The sum over all ranks of element `i`, of which this rank has sent `mine`: ((rank 0's + rank 1's) + rank 2's) and so
-// on. Looks at all ranks' packets before it waits for the first.
+// on. Looks at all ranks' packets before it waits for the first. Never fused with what `mine` comes of, or the ranks'
+// bits would differ.
 template <int Ranks>
 NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint32_t epoch) {
   Packet packets[Ranks] = {};
@@ -49,11 +50,11 @@ NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint3
   int added = 0;
   const int own = static_cast<int>(e.rank);
   for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
-    const float theirs = take(from + i, packets[rank], epoch, e.aborted.data);
-    if (added == own) sum = added++ == 0 ? mine : sum + mine;
-    sum = added++ == 0 ? theirs : sum + theirs;
+    const float theirs = take(from + i, packets[rank], epoch, {e.aborted.data, e.seen.data});
+    if (added == own) sum = added++ == 0 ? mine : __fadd_rn(sum, mine);
+    sum = added++ == 0 ? theirs : __fadd_rn(sum, theirs);
   });
-  return added == own ? sum + mine : sum;
+  return added == own ? __fadd_rn(sum, mine) : sum;
 }
 
 }  // namespace nodewright

@@ -43,7 +43,7 @@ NODEWRIGHT_KERNEL(peer_sum, PeerSum, 64) {
     if (i == 0) push(args.out.data + args.n - 1, 0.0f, args.epoch);
     const Packet flag = look(args.in.data + args.n - 1);
     if (i < args.n - 1) {
-      take(args.in.data + args.n - 1, flag, args.epoch, args.aborted.data);
+      take(args.in.data + args.n - 1, flag, args.epoch, {args.aborted.data, nullptr});
       args.y.data[i] = mine + __uint_as_float(look(args.in.data + i).bits);
     }
     return;
@@ -53,7 +53,7 @@ NODEWRIGHT_KERNEL(peer_sum, PeerSum, 64) {
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
   if (i < args.n) {
-    const float theirs = take(args.in.data + i, look(args.in.data + i), args.epoch, args.aborted.data);
+    const float theirs = take(args.in.data + i, look(args.in.data + i), args.epoch, {args.aborted.data, nullptr});
     if (planted == 6) push(args.out.data + i, mine, args.epoch);  // takes before it pushes
     args.y.data[i] = mine + theirs;
   }
