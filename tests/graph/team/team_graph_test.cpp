@@ -107,6 +107,8 @@ TEST(TeamGraphOnCpuDriver, OneRankAloneIsADeadlockThatNamesItsNode) {
   OpenedTeam opened(2, {});
   opened.write_inputs();
   TeamGraph graph(*opened.memory, plan_team(*opened.memory, "chain", opened.chain(2)));
+  const uint32_t number = 1;
+  write_view<uint32_t>(*opened.devices[0], opened.memory->launch_number(0), std::span(&number, 1), "number");
   graph.rank(0).launch(opened.streams->rank(0));
   try {
     opened.streams->rank(0).synchronize();
