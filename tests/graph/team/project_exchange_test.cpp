@@ -4,8 +4,8 @@
 
 #include <bit>
 
-#include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/projection/project.h"
+#include "kernels_src/projection/project_exchange_shape.h"
 #include "tests/graph/team/team_fixture.h"
 
 namespace nodewright {
@@ -153,7 +153,7 @@ std::vector<float> on_one_device(OpenedTeam& opened, const MatvecShape& shape, b
 }
 
 void compare(OpenedTeam& opened, int64_t rows, bool scaled) {
-  MatvecShape shape{rows, kCols, kCols, kOutputs, 1};
+  const MatvecShape shape = project_exchange_shape({rows, kCols, kCols, kOutputs, 1});
   const std::vector<float> expected = on_one_device(opened, shape, scaled);
   const std::vector<std::vector<float>> results = exchanged(opened, shape, scaled);
   for (size_t rank = 0; rank < results.size(); ++rank)
