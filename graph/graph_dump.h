@@ -34,11 +34,11 @@ std::string to_dot(const Plan& plan);
 // graph/edges/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds" is
 // {"runs": [{"first", "count", "times"}], "bodies": {node id: [the same for each plan inside it]}}: from node `first`,
 // `times` blocks of `count` nodes that are the same (graph/edges/plan_fold.h).
-// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "request" (the kernel with its
-// constants) where a KernelCache made it, "attributes" {"cluster", "cooperative", "priority",
-// "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments": [{"field", "role", "type",
-// "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has
-// "copy":
+// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "exchange" (its number) where it
+// takes part in one, "request" (the kernel with its constants) where a KernelCache made it, "attributes" {"cluster",
+// "cooperative", "priority", "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments":
+// [{"field", "role", "type", "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither
+// for conditions. A copy has "copy":
 // {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
 // "conditional":
 // {"type", "default_value", "reset_each_launch"}; a values node "values": ["32 bits >= 0x3"]; a semaphore's

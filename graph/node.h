@@ -77,8 +77,8 @@ struct Buffer {
   uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
 
-// Whether a use is of packets between devices: out, written in another device's memory; in, written here by another
-// device, which no edge orders.
+// Whether a use is of packets between devices. none: of other memory. out: it writes them into another device's memory.
+// in: it reads what another device writes here meanwhile, which no edge orders.
 enum class PeerUse : uint8_t { none, out, in };
 
 // One range that one node touches.

@@ -69,7 +69,7 @@ class ExchangeMemory {
   // Throws Error when a device has not enough memory, 16 bytes for each packet and other rank, or `size` is none.
   ExchangeMemory(Team& team, std::string name, ExchangeSize size);
 
-  Team& team() const { return *team_; }
+  Team& team() const { return *team_; }               // whose memory it is
   const std::string& name() const { return name_; }   // for plans and errors
   const ExchangeSize& size() const { return size_; }  // as asked for
   // The first `count` packets of what `sender` sends to `receiver` in exchange `number`, in the receiver's memory.
