@@ -200,6 +200,10 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
     const AddressedUse own = elements_use(node, use, use.address, use.count);
     addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
     check_envelope(node, own, addressed_.back());
+    if (use.peer != PeerUse::none && !how.exchange)
+      refuse(node, fmt::format("argument '{}' is memory of packets, and the launch names no exchange", use.field),
+             "set ForeignLaunch::exchange to its number in the plan");
+    if (use.peer != PeerUse::none) node.exchange = how.exchange;
   }
   return add(std::move(node), addressed_, how.traffic, how.after);
 }
@@ -428,7 +432,7 @@ GraphBuilder::AddressedUse GraphBuilder::elements_use(const PlanNode& node, cons
            fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", use.field, count,
                        use.element_bytes, address),
            "pass a view of a declared buffer");
-  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes};
+  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes, false, use.peer};
 }
 
 void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const {

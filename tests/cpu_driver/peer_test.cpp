@@ -134,6 +134,16 @@ TEST_F(PeerTest, AQueryOfAWaitingKernelIsNoDeadlock) {
   EXPECT_EQ(std::vector<float>(64, 21.0f), result(0, 64));
 }
 
+TEST_F(PeerTest, LaunchesThatRunAtOnceWaitForTheirPeersLater) {
+  CpuDriverOptions options;
+  options.deferred = false;
+  begin(options);
+  for (uint32_t epoch = 1; epoch <= 3; ++epoch)
+    for (int d = 0; d < 2; ++d) ASSERT_OK(launch_rank(d, 200, epoch));
+  for (int d = 0; d < 2; ++d) ASSERT_OK(wait(d));
+  EXPECT_EQ(std::vector<float>(200, 21.0f), result(0, 200));
+}
+
 TEST_F(PeerTest, TheWrongEpochIsADeadlockOfBoth) {
   ASSERT_OK(launch_rank(0, 64, 4));
   ASSERT_OK(launch_rank(1, 64, 6));

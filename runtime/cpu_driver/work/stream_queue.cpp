@@ -83,7 +83,10 @@ CompletionRef Executor::enqueue(Lock& lock, const std::shared_ptr<Stream>& strea
   stream->last = done;
   stream->queue.push_back(std::move(operation));
   if (stream->queue.size() == 1) busy_.push_back(stream);
-  if (!state_.options.deferred) wait_for(lock, done);
+  if (!state_.options.deferred && !done->done) {
+    const auto demand = make_demand({.target = done, .at_launch = true});
+    met_.wait(lock, [&] { return demand->met; });
+  }
   return done;
 }
 
@@ -178,6 +181,8 @@ bool Executor::step(Lock& lock, const Demand& demand) {
     blocked_since_ms_ = 0;
   else if (state_.host_may_help || demand.one_step)
     wait_a_moment(lock);
+  else if (demand.at_launch)
+    return false;
   else
     report_deadlock();
   return true;

@@ -95,6 +95,7 @@ class Executor {
   struct Demand {
     CompletionRef target;  // null: everything
     bool one_step = false;
+    bool at_launch = false;  // of the caller that launches: whatever it waits for may be launched next
     bool met = false;
     bool given_up = false;  // nobody waits for it
   };

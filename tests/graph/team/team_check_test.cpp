@@ -2,6 +2,7 @@
 #include "graph/team/team_check.h"
 
 #include "graph/graph_dump.h"
+#include "runtime/foreign_kernel.h"
 #include "tests/graph/team/team_fixture.h"
 
 namespace nodewright {
@@ -181,6 +182,38 @@ TEST_F(TeamCheckOnCpuDriver, AnExchangeInAChildIsFound) {
     g.child("child", std::move(inner).finish());
   });
   expect(plan, TeamRule::top_level, 0, "a", "it stands in 'inner'");
+}
+
+// Its stand-in is never run: one of the host cannot wait for another device.
+TEST_F(TeamCheckOnCpuDriver, AForeignKernelMaySendAndTake) {
+  const auto nothing = [](const float*, Packet*, const Packet*) {};
+  std::vector<ForeignKernel> kernels;
+  for (auto& device : opened_.devices) kernels.push_back(load_kernel(*device, {}, "theirs", nothing));
+  const auto add_foreign = [&](GraphBuilder& g, const TeamRank& rank, const std::string& name, uint32_t number,
+                               std::optional<uint32_t> said) {
+    const size_t own = rank.index(), other = 1 - own;
+    g.launch(name, kernels[own],
+             ForeignLaunch{.shape = launch_shape_1d(1, 32), .waits_for_inputs = true, .exchange = said},
+             updates<"x">(opened_.x[own]), sends<"to">(opened_.memory->packets(other, own, number, 600)),
+             takes<"from">(opened_.memory->packets(own, other, number, 600)));
+  };
+  const TeamPlan plan = plan_team(*opened_.memory, "foreign", [&](GraphBuilder& g, TeamRank& rank) {
+    declare(g, rank);
+    for (uint32_t number : {0, 1}) add_foreign(g, rank, "theirs" + std::to_string(number), number, number);
+  });
+  ASSERT_EQ(plan.exchanges.size(), 4u);
+  EXPECT_EQ(describe(plan, plan.exchanges[2]), "theirs1@0 => theirs1@1 (exchange 1, partial@1[9600,14400))");
+  EXPECT_NE(to_text(plan).find(">>to=partial@1[0,4800) <<from=partial@0[4800,9600)"), std::string::npos)
+      << to_text(plan);
+  try {
+    plan_team(*opened_.memory, "foreign", [&](GraphBuilder& g, TeamRank& rank) {
+      declare(g, rank);
+      add_foreign(g, rank, "theirs", 0, std::nullopt);
+    });
+    FAIL() << "it names no exchange";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("argument 'to' is memory of packets"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(TeamCheckOnCpuDriver, ExchangesThatTheMemoryHasNoRoomForAreRefused) {
