@@ -39,6 +39,8 @@ class TeamCheck {
       check_order(rank);
     }
     check_meetings();
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      for (size_t other = rank + 1; other < ranks_.size(); ++other) check_apart(rank, other);
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       check_slots(rank);
       check_paths(rank);
@@ -176,6 +178,39 @@ class TeamCheck {
       }
   }
 
+  // Buffers that overlap, mostly those of packets and of the abort word, have their uses compared.
+  void check_apart(size_t rank, size_t other) {
+    const Plan &a = plan_.ranks[rank], &b = plan_.ranks[other];
+    for (uint32_t i = 0; i < a.buffers.size(); ++i)
+      for (uint32_t j = 0; j < b.buffers.size(); ++j) {
+        const NamedRange &x = a.buffers[i].range, &y = b.buffers[j].range;
+        const bool is_memory = x.address < kConditionBase && !is_allocated(x.address);
+        if (is_memory && x.address < y.address + y.bytes && y.address < x.address + x.bytes)
+          compare_uses(rank, i, other, j);
+      }
+  }
+
+  void compare_uses(size_t rank, uint32_t buffer, size_t other, uint32_t other_buffer) {
+    const Plan &a = plan_.ranks[rank], &b = plan_.ranks[other];
+    const auto each_use = [](const Plan& plan, uint32_t of, auto f) {
+      for (const PlanNode& node : plan.nodes)
+        for (const Use& use : node.uses)
+          if (use.buffer == of) f(node, use, plan.buffers[of].range.address + use.offset);
+    };
+    each_use(a, buffer, [&](const PlanNode& node, const Use& use, uint64_t address) {
+      each_use(b, other_buffer, [&](const PlanNode& second, const Use& with, uint64_t at) {
+        const bool packets = use.peer != PeerUse::none && with.peer != PeerUse::none;
+        if (packets || (!writes(use.access) && !writes(with.access)) || address >= at + with.bytes ||
+            at >= address + use.bytes)
+          return;
+        report(TeamRule::apart, rank, node.name,
+               fmt::format("field '{}' ({}) and '{}' of rank {} (field '{}': {}) share {}", use.field,
+                           to_string(use.access), second.name, other, with.field, to_string(with.access),
+                           describe_range(a, use.buffer, use.offset, use.bytes)));
+      });
+    });
+  }
+
   void check_wave(size_t rank) {
     const Device& device = *plan_.ranks[rank].device;
     const ContextGuard current(device);
@@ -224,6 +259,8 @@ std::string_view to_string(TeamRule rule) {
       return "edges lead from each exchange to the next";
     case TeamRule::even_count:
       return "an even number of exchanges a launch";
+    case TeamRule::apart:
+      return "ranks share no memory that one of them writes, but packets";
     case TeamRule::one_wave:
       return "all blocks of an exchange run at once";
   }

@@ -21,6 +21,7 @@ enum class TeamRule : uint8_t {
   two_slots,  // exchange k + 1, and of the next launch exchange 0, uses other memory than exchange k
   ordered,    // on every rank edges lead from where k is taken to where k + 1 is sent: its slot of k - 1 is free then
   even_count,  // a launch has an even number of exchanges, so that every launch begins with the same slot
+  apart,       // no rank writes memory that another one touches, but for packets
   one_wave,    // all blocks of a kernel that takes fit on the device at once: each may wait for any of the peer's
 };
 // "the same order on all ranks": a rule as errors call it.

@@ -165,6 +165,17 @@ TEST_F(TeamCheckOnCpuDriver, TwoWavesAreFound) {
   expect(plan, TeamRule::one_wave, 1, "b", "it has 5 blocks, and 4 fit on 4 SMs");
 }
 
+TEST_F(TeamCheckOnCpuDriver, MemoryOfAnotherRankIsFound) {
+  const TeamPlan plan = unchecked([&](GraphBuilder& g, TeamRank& rank) {
+    declare(g, rank);
+    add(g, rank, "a", rank.exchange(600));
+    add(g, rank, "b", rank.exchange(600), true);
+    if (rank.index() == 1) g.declare(opened_.z[0], {.live_out = true});
+    g.fill("clear", opened_.z[0].view(), 0.0f);
+  });
+  expect(plan, TeamRule::apart, 0, "b", "field 'y' (out) and 'clear' of rank 1 (field 'to': out) share z@0[0,2400)");
+}
+
 TEST_F(TeamCheckOnCpuDriver, AKernelThatMayNotWaitIsFound) {
   TeamPlan plan = plan_team(*opened_.memory, "chain", opened_.chain(2));
   plan.ranks[1].nodes[1].waits_for_inputs = false;

@@ -96,6 +96,40 @@ TEST(TeamGraphOnCpuDriver, AFailedLaunchEndsTheOthersAndCanBeFollowedByGoodOnes)
   EXPECT_GE(failures, 8);
 }
 
+// Every driver call between the devices and the first launch.
+TEST(TeamGraphOnCpuDriver, EachDriverCallOfAStartMayFailAndLeavesNothingBehind) {
+  OpenedTeam opened(2, {});
+  Interposer interposer(*opened.driver);
+  const auto start = [&] {
+    Team team({opened.devices[0].get(), opened.devices[1].get()});
+    ExchangeMemory memory(team, "other", {.packets = OpenedTeam::kValues, .most = 4});
+    TeamGraph graph(memory, plan_team(memory, "start", opened.chain(2)));
+  };
+  start();  // kernels are loaded, and peers have access
+  const auto live = [&] {
+    return interposer.live_count(HandleKind::device_memory) + interposer.live_count(HandleKind::host_memory) +
+           interposer.live_count(HandleKind::stream) + interposer.live_count(HandleKind::graph) +
+           interposer.live_count(HandleKind::graph_exec);
+  };
+  const uint64_t before = live(), from = interposer.calls();
+  start();
+  const uint64_t calls = interposer.calls() - from;
+  ASSERT_EQ(live(), before);
+  int failures = 0;
+  for (uint64_t n = 0; n < calls; ++n) {
+    interposer.fail_call(n, CUDA_ERROR_OUT_OF_MEMORY);
+    try {
+      start();
+    } catch (const Error&) {
+      ++failures;
+    }
+    interposer.fail_none();
+    EXPECT_EQ(live(), before) << "call " << n << " of " << calls;
+  }
+  EXPECT_GE(failures, 30) << "of " << calls << " calls; those of destructors have no errors";
+  start();
+}
+
 TEST(TeamGraphOnCpuDriver, AGraphOfAnotherTeamsSizeIsRefused) {
   OpenedTeam opened(2, {});
   TeamPlan plan = plan_team(*opened.memory, "chain", opened.chain(2));
