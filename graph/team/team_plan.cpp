@@ -25,6 +25,13 @@ void declare_exchanges(const ExchangeMemory& memory, size_t rank, GraphBuilder& 
   for (const NamedRange& word : memory.word_ranges(rank)) g.declare(word, {.live_in = true});
 }
 
+// "56 exchanges, 1376256 B sent"
+std::string exchanges_of(const TeamPlan& plan) {
+  uint64_t bytes = 0;
+  for (const ExchangeEdge& exchange : plan.exchanges) bytes += exchange.bytes;
+  return fmt::format("{} exchanges, {} B sent", plan.exchanges.empty() ? 0 : plan.exchanges.back().number + 1, bytes);
+}
+
 }  // namespace
 
 Exchange TeamRank::exchange(uint64_t count) {
@@ -77,11 +84,7 @@ std::string describe(const TeamPlan& plan, const ExchangeEdge& exchange) {
 }
 
 std::string to_text(const TeamPlan& plan, bool all_ranks) {
-  uint64_t bytes = 0;
-  for (const ExchangeEdge& exchange : plan.exchanges) bytes += exchange.bytes;
-  const uint32_t count = plan.exchanges.empty() ? 0 : plan.exchanges.back().number + 1;
-  std::string text =
-      fmt::format("team {}: {} ranks, {} exchanges, {} B sent\n", plan.name, plan.ranks.size(), count, bytes);
+  std::string text = fmt::format("team {}: {} ranks, {}\n", plan.name, plan.ranks.size(), exchanges_of(plan));
   for (const ExchangeEdge& exchange : plan.exchanges) text += "  " + describe(plan, exchange) + "\n";
   for (size_t rank = 0; rank < (all_ranks ? plan.ranks.size() : 1); ++rank) text += to_text(plan.ranks[rank]);
   return text;
@@ -99,6 +102,11 @@ std::string to_json(const TeamPlan& plan) {
                                  {"offset", e.offset},
                                  {"bytes", e.bytes}});
   return json.dump();
+}
+
+std::string to_html(const TeamPlan& plan, size_t rank) {
+  return to_html(plan.ranks.at(rank), nullptr,
+                 {{"rank", fmt::format("{} of {}", rank, plan.ranks.size())}, {"exchanged", exchanges_of(plan)}});
 }
 
 }  // namespace nodewright

@@ -69,4 +69,7 @@ std::string to_text(const TeamPlan& plan, bool all_ranks = false);
 // node], "buffer", "offset", "bytes"}]}
 std::string to_json(const TeamPlan& plan);
 
+// A page for a browser of one rank's plan, as graph_dump.h has it: nodes show what they send and take.
+std::string to_html(const TeamPlan& plan, size_t rank = 0);
+
 }  // namespace nodewright

@@ -61,6 +61,9 @@ TEST_F(TeamCheckOnCpuDriver, ADumpShowsWhatIsExchangedBetweenRanks) {
   EXPECT_NE(text.find("<<exchange.from1=partial@0[4800,9600)"), std::string::npos) << text;
   EXPECT_EQ(text.find("chain@1"), std::string::npos);
   EXPECT_NE(to_text(plan, true).find("plan chain@1"), std::string::npos);
+  const std::string page = to_html(plan, 1);
+  EXPECT_NE(page.find("2 exchanges, 19200 B sent"), std::string::npos);
+  EXPECT_NE(page.find(R"("access":"out","peer":"out")"), std::string::npos);
   EXPECT_NE(
       to_json(plan).find(R"("exchanges":[{"number":0,"from":[0,"l0.sum"],"to":[1,"l0.sum"],"buffer":"partial@1")"),
       std::string::npos);
