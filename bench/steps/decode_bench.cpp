@@ -23,8 +23,8 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                    .policy = options.policy,
                    .products_from = options.products_from,
                    .steps = options.steps,
-                   .adapters = adapter_limits(adapter_rank > 0 ? std::min<int64_t>(batch, 8) : 0, adapter_rank),
-                   .tuning = options.tuning});
+                   .tuning = options.tuning,
+                   .adapters = adapter_limits(adapter_rank > 0 ? std::min<int64_t>(batch, 8) : 0, adapter_rank)});
   // Every launch begins at `context` keys; wall-clock launches move on from there and end before max_context.
   const int64_t steps = options.steps.most;
   std::vector<LaunchRow> rows;
