@@ -2,8 +2,6 @@
 #pragma once
 
 #include "kernels_src/args.h"
-#include "kernels_src/launch_shape.h"
-#include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/residual/residual.h"
 
 namespace nodewright {
@@ -34,27 +32,6 @@ struct NormShrink {
   float eps;        // added to the mean square, or to the variance
 };
 
-// Constants: those of projection/matvec.cuh for one row of x a block, kRank.
-struct ShrinkShape {
-  int64_t rows = 1, cols = 0, stride = 0;
-  int64_t ranks = 0;  // rows of A
-  bool normed = false;
-
-  static constexpr int64_t kRanksOfBlock = 8;  // of more rows than one
-
-  constexpr MatvecShape matvec() const {
-    MatvecShape shape{3, cols, stride, ranks, 1, normed};  // any odd number: a block has one row of x
-    shape.tuning.batch = std::min(shape.batch(), kRanksOfBlock);
-    shape.of_block = kRanksOfBlock;
-    return shape;
-  }
-  constexpr ShapeConstants<7> constants() const { return matvec().constants(); }
-  constexpr LaunchShape launch_shape() const {
-    const int64_t blocks = rows == 1 ? ranks : ranks / kRanksOfBlock;
-    return {{static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1},
-            {static_cast<unsigned>(matvec().threads()), 1, 1},
-            matvec().shared_bytes()};
-  }
-};
+// Constants and launch shape: shrink_shape.h.
 
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 // it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does.
 #include "kernels_src/adapters/expand.h"
 #include "kernels_src/adapters/shrink.h"
+#include "kernels_src/adapters/shrink_shape.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 

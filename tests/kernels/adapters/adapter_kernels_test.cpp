@@ -3,6 +3,7 @@
 
 #include "kernels_src/adapters/expand.h"
 #include "kernels_src/adapters/shrink.h"
+#include "kernels_src/adapters/shrink_shape.h"
 #include "kernels_src/residual/norm.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
