@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 NODEWRIGHT_ARGS(CountDown, {
@@ -303,6 +304,41 @@ void two_devices(Driver& driver) {
   expect(Machine(second), view_of<float>(b), 2.0f, "two devices");
 }
 
+void sum_over_devices(Driver& driver) {
+  int count = 0;
+  driver.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount", "count", "devices");
+  if (count < 2) {
+    std::puts("sum over devices: skipped, there is one");
+    return;
+  }
+  Device first(driver, 0), second(driver, 1);
+  const Machine of_first(first), of_second(second);
+  const std::vector<const Machine*> on = {&of_first, &of_second};
+  std::vector<std::unique_ptr<KernelCache>> caches;
+  std::vector<Kernel<AllReduce>> sum;
+  for (Device* device : {&first, &second}) {
+    caches.push_back(std::make_unique<KernelCache>(*device));
+    sum.push_back(caches.back()->kernel<AllReduce>({.name = "all_reduce", .constants = {{"kRanks", 2}}},
+                                                   all_reduce_shape(kCount, 4)));
+  }
+  // Recipe: A sum over devices
+  Team team({&first, &second});
+  ExchangeMemory memory(team, "partial", {.packets = kCount, .most = 2});
+  const auto describe_rank = [&](GraphBuilder& g, TeamRank& rank) {  // called once a rank
+    const Machine& own = *on[rank.index()];
+    g.declare(own.x_buffer, {.live_in = true});
+    g.declare(own.y_buffer, {.live_out = true});
+    g.launch("sum", sum[rank.index()], {.x = own.x, .y = own.y, .exchange = rank.exchange(kCount)});
+    g.launch("again", sum[rank.index()], {.x = own.y, .y = own.x, .exchange = rank.exchange(kCount)});
+  };
+  TeamGraph graph(memory, plan_team(memory, "sums", describe_rank));
+  const TeamStream streams(team, "sums");
+  graph.launch(streams);
+  streams.synchronize();
+  // End.
+  expect(of_second, of_second.y, 2.0f, "a sum over devices");
+}
+
 void read_a_dump(Device& device) {
   const Machine on(device);
   const Plan plan = two_fills_and_saxpy(on);
@@ -335,6 +371,7 @@ int main(int argc, char** argv) try {
   patch_a_scalar(device);
   time_nodes(device);
   two_devices(*opened.driver);
+  sum_over_devices(*opened.driver);
   read_a_dump(device);
   return 0;
 } catch (const Error& error) {

@@ -233,14 +233,22 @@ NODEWRIGHT_KERNEL(many, Many, 64) {
     int64_t each;
   };
   constexpr int64_t kEach = 200;
+  CpuDriverOptions options;
+  options.schedule = CpuSchedule::reverse;  // nothing arrives before it must
+  begin(options);
   use(1);
   Packet* to = allocate<Packet>(64 * kEach);
   use(0);
   const CUfunction many = load("many", text);
-  ASSERT_OK(launch(many, 1, 64, Many{{to, 64 * kEach}, kEach}));
-  ASSERT_OK(wait(0));
-  use(1);
-  for (const Packet& packet : download(to, 64 * kEach)) ASSERT_EQ(3u, packet.epoch);
+  for (const CUstream stream : {streams_[0], CU_STREAM_LEGACY}) {
+    use(1);
+    ASSERT_OK(api().cuMemsetD8(reinterpret_cast<CUdeviceptr>(to), 0, 64 * kEach * sizeof(Packet)));
+    use(0);
+    ASSERT_OK(launch(many, 1, 64, Many{{to, 64 * kEach}, kEach}, 0, stream));
+    ASSERT_OK(api().cuStreamSynchronize(stream));
+    use(1);
+    for (const Packet& packet : download(to, 64 * kEach)) ASSERT_EQ(3u, packet.epoch);
+  }
 }
 
 }  // namespace

@@ -30,14 +30,15 @@ namespace {
   X(cuDeviceGet, 2000) X(cuDeviceGetCount, 2000) X(cuDeviceGetName, 2000) X(cuDeviceGetAttribute, 2000)         \
   X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)               \
   X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuCtxSynchronize, 2000)           \
-  X(cuCtxGetStreamPriorityRange, 5050) X(cuMemGetInfo, 3020)                                                    \
+  X(cuCtxGetStreamPriorityRange, 5050)                                                                          \
   X(cuDeviceCanAccessPeer, 4000) X(cuDeviceGetP2PAttribute, 8000) X(cuCtxEnablePeerAccess, 4000)                \
-  X(cuCtxDisablePeerAccess, 4000) X(cuMemcpyPeerAsync, 4000)                                                    \
+  X(cuCtxDisablePeerAccess, 4000) X(cuMemGetInfo, 3020)                                                         \
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
   X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
   X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020)                                                            \
   X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
+  X(cuMemcpyPeerAsync, 4000)                                                                                    \
   X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD32Async, 3020)              \
   X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D16Async, 3020) X(cuMemsetD2D32Async, 3020)                            \
   X(cuStreamCreate, 2000) X(cuStreamDestroy, 4000) X(cuStreamSynchronize, 2000) X(cuStreamQuery, 2000)          \

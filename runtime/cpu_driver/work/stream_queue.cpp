@@ -245,9 +245,11 @@ void Executor::wait_a_moment(Lock& lock) {
 
 void Executor::finish_head(Stream& stream) {
   Operation& head = stream.queue.front();
-  // Whoever counts on the operation's end counts on its stores. Work of the null stream runs on no one device.
-  if (stream.context != nullptr && state_.sticky == CUDA_SUCCESS)
-    state_.deliveries.deliver_all_of(state_, device_of(stream.context));
+  // Whoever counts on the operation's end counts on its stores. The null stream is every device's.
+  if (state_.sticky == CUDA_SUCCESS)
+    for (int device = 0; device < state_.options.devices; ++device)
+      if (stream.context == nullptr || device == device_of(stream.context))
+        state_.deliveries.deliver_all_of(state_, device);
   complete(*head.done);
   for (const CompletionRef& record : head.records)
     if (!record->done) complete(*record);  // a failed run did not come to it
