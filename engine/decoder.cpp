@@ -91,6 +91,7 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   start = Clock::now();
   step_plan_ = decoder_plan(device, model, step_kernels, cache_, step_state_, DecodePurpose::step, options.policy);
   step_run_.emplace(step_plan_, options.mode, stream);
+  last_step_run_ = &*step_run_;
   prefill_run_.emplace(
       decoder_plan(device, model, prefill_kernels, cache_, prefill_state_, DecodePurpose::prefill, options.policy),
       options.mode, stream);
@@ -258,7 +259,8 @@ std::span<const std::vector<int32_t>> Decoder::launch(std::span<const LaunchRow>
   for (const LaunchRow& row : rows) sequences_[static_cast<size_t>(row.first.sequence)].has_next = false;
   const bool adapted =
       std::ranges::any_of(rows, [this](const LaunchRow& row) { return at(row.first.sequence).adapter >= 0; });
-  run(adapted ? *adapted_step_run_ : *step_run_);
+  last_step_run_ = adapted ? &*adapted_step_run_ : &*step_run_;
+  run(*last_step_run_);
 
   for (size_t i = 0; i < rows.size(); ++i) {
     std::vector<int32_t>& chosen = of_launch_[i];

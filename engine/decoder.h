@@ -101,7 +101,7 @@ class Decoder {
   void read_logits(int64_t row, std::span<float> logits) const;
 
   // Submits the last step's launch again, as it was, without waiting: for measuring. Rewrites the same positions.
-  void relaunch() { step_run_->launch(); }
+  void relaunch() { last_step_run_->launch(); }
 
   // Fills with NaN bytes everything that no live row may look at: activations, the input block, pages nobody owns.
   void poison();
@@ -155,6 +155,7 @@ class Decoder {
   Plan step_plan_;
   std::optional<PlanRun> step_run_, prefill_run_;
   std::optional<AdapterSlots> adapters_;                           // with options_.adapters, and
+  PlanRun* last_step_run_ = nullptr;                               // that was launched
   std::optional<PlanRun> adapted_step_run_, adapted_prefill_run_;  // of rows that have some
   bool unfinished_ = false;  // a launch failed, and some of it may still be to run
   Stats stats_;

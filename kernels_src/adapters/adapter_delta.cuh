@@ -6,15 +6,15 @@
 
 namespace nodewright {
 
-// `h`: the kRank values of the output's part. After the wait.
-template <int64_t kOfRank>
-NODEWRIGHT_DEVICE float adapter_delta(const bf16* b, const float* h) {
+// `word(j)`: elements 8j to 8j + 7 of B's row; `h`: the kRank values of the output's part. After the wait.
+template <int64_t kOfRank, class Word>
+NODEWRIGHT_DEVICE float adapter_sum(Word word, const float* h) {
   static_assert(kOfRank % 8 == 0, "ranks are padded to whole loads");
   float sum = 0.0f;
-  NODEWRIGHT_UNROLL_BY(2)
+  NODEWRIGHT_UNROLL_BY(8)
   for (int j = 0; j < static_cast<int>(kOfRank); j += 8) {
     float w[8];
-    unpack_8(load_frozen_16(b + j), w);
+    unpack_8(word(j / 8), w);
     const float4 low = load_fp32_4(h + j), high = load_fp32_4(h + j + 4);
     sum = fmaf(w[0], low.x, sum), sum = fmaf(w[1], low.y, sum);
     sum = fmaf(w[2], low.z, sum), sum = fmaf(w[3], low.w, sum);
@@ -22,6 +22,10 @@ NODEWRIGHT_DEVICE float adapter_delta(const bf16* b, const float* h) {
     sum = fmaf(w[6], high.z, sum), sum = fmaf(w[7], high.w, sum);
   }
   return sum;
+}
+template <int64_t kOfRank>
+NODEWRIGHT_DEVICE float adapter_delta(const bf16* b, const float* h) {
+  return adapter_sum<kOfRank>([b](int j) { return load_frozen_16(b + 8 * j); }, h);
 }
 
 // v + that of output `output`, one of `part` of `parts`; of a row without an adapter v, bit for bit.

@@ -1,17 +1,25 @@
 // y[m, n] += kScale * sum_j B[id[m]][n, j] * h[m, part(n), j], in fp32. Block (b, m): outputs 256 b on of row m, one a
-// thread. A row without an adapter is left as it is.
+// thread, whose row of B is on its way before the wait. A row without an adapter is left as it is.
 #include "kernels_src/adapters/adapter_delta.cuh"
 #include "kernels_src/adapters/expand.h"
 
 NODEWRIGHT_KERNEL(expand, Expand, kExpandThreads) {
+  constexpr int kWords = static_cast<int>(kRank / 8), kEarly = kWords <= 8 ? kWords : 0;  // more have no registers
   const int64_t row = blockIdx.y, n = static_cast<int64_t>(blockIdx.x) * kExpandThreads + threadIdx.x;
+  const int live = load_settled(args.n_live.data), id = load_settled(args.adapter.ids.data + row);
+  const int slot = row < live && n < args.outputs ? id : -1;  // what stands behind the rows that count is anything
+  const bf16* const b = args.adapter.b.data + (slot < 0 ? 0 : slot * args.adapter.slot_elements + n * kRank);
+  uint4 words[kEarly > 0 ? kEarly : 1];
+  NODEWRIGHT_UNROLL
+  for (int j = 0; j < kEarly; ++j) words[j] = slot < 0 ? uint4{0u, 0u, 0u, 0u} : load_frozen_16(b + 8 * j);
   release_dependents();
   wait_for_inputs();
-  if (row >= args.n_live.data[0] || n >= args.outputs) return;
-  const int slot = args.adapter.ids.data[row];
   if (slot < 0) return;
   const int64_t part = n < args.second ? 0 : n < args.third ? 1 : 2;
+  const float* const h = args.adapter.h.data + (row * args.parts + part) * kRank;
   float* const y = args.y.data + row * args.y_stride + n;
-  *y += scaled_by<kScale>(adapter_delta<kRank>(args.adapter.b.data + slot * args.adapter.slot_elements + n * kRank,
-                                               args.adapter.h.data + (row * args.parts + part) * kRank));
+  if constexpr (kEarly > 0)
+    *y += scaled_by<kScale>(adapter_sum<kRank>([&](int j) { return words[j]; }, h));
+  else
+    *y += scaled_by<kScale>(adapter_delta<kRank>(b, h));
 }

@@ -9,11 +9,11 @@ namespace nodewright {
 struct Expand {
   InOut<float> y;  // [rows, y_stride]; each element is touched by one thread
   AdapterIn adapter;
-  In<int32_t> n_live;     // [1] rows that count
-  int64_t outputs;        // elements of a row of y
-  int64_t y_stride;       // elements between two rows of y
-  int64_t parts;          // of the matrix
-  int64_t second, third;  // outputs that part 1 and part 2 begin with
+  Settled<int32_t> n_live;  // [1] rows that count
+  int64_t outputs;          // elements of a row of y
+  int64_t y_stride;         // elements between two rows of y
+  int64_t parts;            // of the matrix
+  int64_t second, third;    // outputs that part 1 and part 2 begin with
 };
 
 // Constants: kRank; kScale, what B h is multiplied by, as the bits of a float; 0: 1.
