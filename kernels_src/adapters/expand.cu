@@ -18,8 +18,7 @@ NODEWRIGHT_KERNEL(expand, Expand, kExpandThreads) {
   const int64_t part = n < args.second ? 0 : n < args.third ? 1 : 2;
   const float* const h = args.adapter.h.data + (row * args.parts + part) * kRank;
   float* const y = args.y.data + row * args.y_stride + n;
-  if constexpr (kEarly > 0)
-    *y += scaled_by<kScale>(adapter_sum<kRank>([&](int j) { return words[j]; }, h));
-  else
-    *y += scaled_by<kScale>(adapter_delta<kRank>(b, h));
+  const float before = *y;
+  const float sum = kEarly > 0 ? adapter_sum<kRank>([&](int j) { return words[j]; }, h) : adapter_delta<kRank>(b, h);
+  *y = before + scaled_by<kScale>(sum);
 }

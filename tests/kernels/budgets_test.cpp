@@ -215,7 +215,8 @@ TEST(KernelRules, HoldForOtherRows) {
     std::set<int64_t> tuned = {16};
     for (const auto& [rows, step] : shipped_tuning({kH200.driver_name, model_sizes(model.config)}).steps)
       tuned.insert(rows);
-    EXPECT_EQ(tuned.contains(1), model.name != std::string("gpt2")) << "a tuning of " << model_sizes(model.config);
+    const bool untuned = std::set<std::string>{"gpt2", "Qwen3-30B-A3B"}.contains(model.name);
+    EXPECT_NE(tuned.contains(1), untuned) << "a tuning of " << model_sizes(model.config);
     for (const int64_t rows : tuned) add_step(kernels, kH200, model.config, shipped_step(kH200, model.config, rows));
   }
   for (const ModelConfig& config : {llama_1b(), gemma3_1b()})

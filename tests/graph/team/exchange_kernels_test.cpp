@@ -24,7 +24,7 @@ BuiltKernel build(const Nvrtc& nvrtc, const KernelRequest& request, int cc_major
   for (const EmbeddedSource& header : program.headers)
     source.headers.push_back({std::string(header.path), std::string(header.text)});
   std::vector<std::string> options = nvrtc_options(cc_major, 0);
-  options.emplace_back("--ptxas-options=-v");
+  for (const char* option : {"--ptxas-options=-v", "--no-cache"}) options.emplace_back(option);  // a cache has no log
   const NvrtcResult made = nvrtc.compile(source, options);
   return {read_cubin(made.cubin, request.name).at(0), made.log, waits_of(program)};
 }
