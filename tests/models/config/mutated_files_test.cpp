@@ -14,6 +14,7 @@ namespace nodewright {
 namespace {
 
 using nlohmann::json;
+using test::source_dir;
 using Random = std::mt19937_64;
 
 struct Mutant {
@@ -200,24 +201,30 @@ Refusals read_mutants(const std::vector<json>& wholes, int mutants, const std::s
   return refusals;
 }
 
-std::vector<json> contents_of(const std::vector<std::filesystem::path>& files) {
+// Those that `read` takes as they are.
+std::vector<json> contents_of(const std::vector<std::filesystem::path>& files, const std::string& name,
+                              const std::function<void(const std::filesystem::path&)>& read) {
+  const ScratchFolder folder;
   std::vector<json> wholes;
-  for (const auto& file : files) wholes.push_back(json::parse(read_text(file)));
+  for (const auto& file : files) {
+    folder.write(name, nodewright::read_text(file));
+    if (error_of([&] { read(folder.path()); }).empty()) wholes.push_back(json::parse(nodewright::read_text(file)));
+  }
   return wholes;
 }
 
 TEST(MutatedFiles, OfReleasedConfigsGiveOneClearLine) {
-  const auto files = files_in("tests/golden/configs", ".json");
-  ASSERT_GT(files.size(), 30u);
+  const auto wholes = contents_of(files_in("tests/golden/configs", ".json"), "config.json", read_model_config);
+  ASSERT_GT(wholes.size(), 30u);
   const ScratchFolder folder;
-  const Refusals r = read_mutants(contents_of(files), 20, "config.json", read_model_config, folder);
+  const Refusals r = read_mutants(wholes, 20, "config.json", read_model_config, folder);
   EXPECT_GT(r.refused, r.all / 4);
   EXPECT_LT(r.refused, r.all);
 }
 
 TEST(MutatedFiles, OfGenerationDefaultsGiveOneClearLine) {
   const ScratchFolder folder;
-  folder.write("config.json", read_text(source_dir() / "tests/golden/configs/llama-3.2-1b.json"));
+  folder.write("config.json", nodewright::read_text(source_dir() / "tests/golden/configs/llama-3.2-1b.json"));
   const json all = json::parse(R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0.05,
     "repetition_penalty": 1.05, "min_new_tokens": 2, "suppress_tokens": [3, 4], "bad_words_ids": [[5], [6, 7]],
     "eos_token_id": [128001, 128008], "pad_token_id": 0, "num_beams": 1, "max_length": 4096,
@@ -228,17 +235,17 @@ TEST(MutatedFiles, OfGenerationDefaultsGiveOneClearLine) {
 }
 
 TEST(MutatedFiles, OfTokenizersGiveOneClearLine) {
-  std::vector<std::filesystem::path> files = files_in("tests/golden/pipelines", "tokenizer.json");
-  ASSERT_GT(files.size(), 15u);
-  const ScratchFolder folder;
   const auto read = [](const std::filesystem::path& in) { Tokenizer::from_file(in / "tokenizer.json").encode("Aé 1"); };
-  const Refusals r = read_mutants(contents_of(files), 15, "tokenizer.json", read, folder);
+  const auto wholes = contents_of(files_in("tests/golden/pipelines", "tokenizer.json"), "tokenizer.json", read);
+  ASSERT_GT(wholes.size(), 15u);
+  const ScratchFolder folder;
+  const Refusals r = read_mutants(wholes, 15, "tokenizer.json", read, folder);
   EXPECT_GT(r.refused, r.all / 4);
   EXPECT_LT(r.refused, r.all);
 }
 
 TEST(MutatedFiles, OfTokenizersConfigurationsGiveOneClearLine) {
-  json config = json::parse(read_text(source_dir() / "models/demo/tokenizer_config.json"));
+  json config = json::parse(nodewright::read_text(source_dir() / "models/demo/tokenizer_config.json"));
   config["bos_token"] = {{"content", "<s>"}, {"lstrip", false}};
   config["chat_template"] = {{{"name", "default"}, {"template", "{{ messages[0].content }}"}}};
   const ScratchFolder folder;
