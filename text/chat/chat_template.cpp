@@ -44,10 +44,13 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 std::optional<std::string> token_in(const Json& config, const char* name, const std::filesystem::path& file) {
   const auto found = config.find(name);
   if (found == config.end() || found->is_null()) return std::nullopt;
-  const auto content = found->is_object() ? found->find("content") : found;
-  if (content == found->end() || !content->is_string())
+  const Json none;
+  const Json& content = found->is_string()                                 ? *found
+                        : found->is_object() && found->contains("content") ? (*found)["content"]
+                                                                           : none;
+  if (!content.is_string())
     fail(file, fmt::format("{} is {}, not a string or an object with 'content'", name, found->type_name()));
-  return content->get<std::string>();
+  return content.get<std::string>();
 }
 
 // "chat_template": a string, or a list of {"name", "template"}.

@@ -283,7 +283,7 @@ TEST(ModelConfig, TellsEveryFaultOfBothFilesInTheOrderOfReading) {
 }
 
 TEST(ModelConfig, TellsNoFaultThatMayFollowFromAnother) {
-  EXPECT_TRUE(faults_of({}, "{}").empty());
+  EXPECT_TRUE(faults_of(json::object(), "{}").empty());
   const std::vector<std::string> one = faults_of({{"num_attention_heads", 7}});  // not a multiple of 8
   ASSERT_EQ(one.size(), 1u);
   expect_words(one[0], {"num_attention_heads is 7"});
