@@ -18,6 +18,9 @@ FAMILIES = [
     ("Qwen2ForCausalLM", "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen", "biases of q, k and v", "qwen2/*",
      ["qwen2.5-1.5b", "qwen2.5-7b"]),
     ("Qwen3ForCausalLM", "Qwen3", "q and k normed by head", "qwen3/*", ["qwen3-4b"]),
+    ("Qwen3MoeForCausalLM", "Qwen3-30B-A3B", "experts, q and k normed by head", "qwen3_moe/*", ["qwen3-30b-a3b"]),
+    ("OlmoeForCausalLM", "OLMoE", "experts, q and k normed over all heads", "olmoe/*", ["olmoe-1b-7b"]),
+    ("MixtralForCausalLM", "Mixtral", "experts", "mixtral/*", []),
     ("Phi3ForCausalLM", "Phi-3 mini, Phi-4, Phi-4-mini", "fused tensors, heads that turn in part, longrope", "phi3/*",
      ["phi-4-mini", "phi-4"]),
     ("GraniteForCausalLM", "Granite 3", "four multipliers", "granite/*", ["granite-3.1-2b"]),
@@ -63,17 +66,21 @@ def table():
     with open(os.path.join(ROOT, "tests", "golden", "parity.json")) as file:
         parity = json.load(file)["percent"]
     results = os.path.join(ROOT, "bench", "results")
-    name = sorted(n for n in os.listdir(results) if n.endswith("-families.json"))[-1]
-    with open(os.path.join(results, name)) as file:
-        found = json.load(file)
+    models, about = {}, []
+    for kind in ("families", "mixtures"):
+        name = sorted(n for n in os.listdir(results) if n.endswith("-%s.json" % kind))[-1]
+        with open(os.path.join(results, name)) as file:
+            found = json.load(file)
+        models.update(found["models"])
+        about.append("%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name))
     lines = ["| `architectures` | released as | what it has | error, CPU driver | tokens/s of one row, 1024 keys (share of "
              "the read bandwidth) |", "|---|---|---|---|---|"]
     for architectures, released, features, pattern, shapes in FAMILIES:
         names = ", ".join("`%s`" % architecture for architecture in architectures.split(", "))
         lines.append("| %s | %s | %s | %s on `%s` | %s |" % (names, released, features, errors(parity, pattern), pattern,
-                                                          speeds(found["models"], shapes)))
-    about = "%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name)
-    return "\n".join(lines) + "\n\nTokens/s are of released shapes with drawn weights (`--load-format dummy`) on one %s.\n" % about
+                                                          speeds(models, shapes)))
+    return "\n".join(lines) + ("\n\nTokens/s are of released shapes with drawn weights (`--load-format dummy`) on one of each:\n%s.\n"
+                              % ";\n".join(about))
 
 
 def main():

@@ -14,10 +14,10 @@ inline double us_of(const std::function<void()>& work) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Any tokens do: the time of a step does not depend on them.
-inline std::vector<int32_t> some_tokens(int64_t count, int64_t vocab) {
+// Any tokens do: the time of a step does not depend on them, but for the experts that rows have.
+inline std::vector<int32_t> some_tokens(int64_t count, int64_t vocab, int64_t first = 0) {
   std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((i * 7919 + 1) % vocab));
+  for (int64_t i = first; i < first + count; ++i) tokens.push_back(static_cast<int32_t>((i * 7919 + 1) % vocab));
   return tokens;
 }
 

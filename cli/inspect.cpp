@@ -15,6 +15,7 @@
 #include "cli/tokenizer_outline.h"
 #include "engine/byte_size.h"
 #include "engine/engine.h"
+#include "models/adapters/adapter_layout.h"
 #include "models/config/model_config.h"
 #include "models/weights/model_summary.h"
 #include "runtime/device_selection.h"
@@ -61,6 +62,8 @@ ordered_json config_json(const ModelConfig& c) {
           {"kv_heads", c.kv_heads},
           {"head_dim", c.head_dim},
           {"intermediate", c.intermediate},
+          {"experts", c.experts.count},
+          {"experts_per_token", c.experts.chosen},
           {"vocab", c.vocab},
           {"context", c.max_position},
           {"tied", c.tied},
@@ -140,6 +143,9 @@ void add_summary(const ModelSummary& summary, const ModelConfig& config, ordered
   report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
   report["window"] = summary.windowed_kv_bytes_per_token > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   report["windowed_kv_bytes_per_token"] = summary.windowed_kv_bytes_per_token;
+  const int64_t rank = EngineOptions{}.max_adapter_rank;
+  report["adapter_rank"] = rank;
+  report["adapter_bytes"] = AdapterLayout(config, adapter_limits(1, rank)).slot_bytes();
 }
 
 ordered_json inspect(const InspectOptions& options) {
@@ -212,6 +218,8 @@ std::string network_text(const ordered_json& r) {
   text += fmt::format("architecture  {}: {} layers, hidden {}, intermediate {}, vocabulary {}, context {}{}\n",
                       r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
                       number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
+  if (r["experts"] != 0)
+    text += fmt::format("experts       {} in each layer, {} of a token\n", number("experts"), number("experts_per_token"));
   text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
                       number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
                       r["rope"]["theta"].get<double>());
@@ -231,6 +239,8 @@ std::string weights_text(const ordered_json& r) {
                   r["window"].is_null() ? ""
                                         : fmt::format(", {} of them only of the last {} tokens",
                                                       size_text(r["windowed_kv_bytes_per_token"]), number("window")));
+  text += fmt::format("adapters      {} for each of --max-adapters, at a rank of {}\n", size_text(r["adapter_bytes"]),
+                      number("adapter_rank"));
   return text;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/interruption.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "runtime/buffers/host_heap.h"
@@ -43,7 +44,8 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
-  const LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
+  LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
+  for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   if (loading == Loading::begun && !options.trace)
     return DecoderModel::begin_load(device, options.model, progress, load);
   return DecoderModel::load(device, stream, options.model, progress, load);

@@ -27,6 +27,7 @@ struct SessionOptions {
   int64_t bucket = 1;
   int64_t max_context = 0;  // 0: what the command needs
   std::string load_format = "auto";
+  std::vector<std::string> merged;  // NAME=DIR of adapters that become part of the weights
   LaunchSteps steps;
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr

@@ -28,6 +28,11 @@ const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& 
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("sequences", options.sequences, 1, 65536);
   check_option("steps per launch", options.steps.most, 1, kMostStepsOfLaunch);
+  if (options.adapters.any() && options.steps.several())
+    throw Error({.doing = "use option",
+                 .object = "steps per launch",
+                 .detail = fmt::format("it is {}, and sequences with adapters take 1", options.steps.most),
+                 .fault = Fault::usage});
   return options;
 }
 
@@ -38,7 +43,8 @@ DecodeLimits limits_of(const DecoderOptions& options) {
           .products_from = options.products_from,
           .numerics = options.numerics,
           .steps = options.steps,
-          .tuning = options.tuning};
+          .tuning = options.tuning,
+          .adapters = options.adapters};
 }
 
 }  // namespace
@@ -47,9 +53,14 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
                                                    const DeviceProperties& device) {
   const DecodeLimits limits = limits_of(checked(options, config));
   std::vector<KernelRequest> requests;
-  for (int64_t rows : {options.bucket, options.prefill_rows})
-    for (KernelRequest& r : decoder_kernel_requests(config, step_shape(config, limits, rows), device))
-      requests.push_back(std::move(r));
+  const auto add = [&](const StepShape& shape) {
+    for (KernelRequest& r : decoder_kernel_requests(config, shape, device)) requests.push_back(std::move(r));
+  };
+  for (int64_t rows : {options.bucket, options.prefill_rows}) {
+    const StepShape shape = step_shape(config, limits, rows);
+    add(shape);
+    if (options.adapters.any()) add(with_adapters(shape, limits));
+  }
   return requests;
 }
 
@@ -83,6 +94,16 @@ Decoder::Decoder(Device& device, const Stream& stream, KernelCache& kernels, con
   prefill_run_.emplace(
       decoder_plan(device, model, prefill_kernels, cache_, prefill_state_, DecodePurpose::prefill, options.policy),
       options.mode, stream);
+  if (options.adapters.any()) {
+    adapters_.emplace(device, config_, options.adapters);
+    const auto build = [&](const DecodeState& state, int64_t rows, DecodePurpose purpose, auto& built) {
+      const DecoderKernels bound = decoder_kernels(kernels, config_, slot_.adapted_shape(rows));
+      built.emplace(decoder_plan(device, model, bound, cache_, state, purpose, options.policy, &*adapters_),
+                    options.mode, stream);
+    };
+    build(step_state_, options.bucket, DecodePurpose::step, adapted_step_run_);
+    build(prefill_state_, options.prefill_rows, DecodePurpose::prefill, adapted_prefill_run_);
+  }
   stats_.build_ms = ms_since(start);
   const uint64_t free_after = device.free_bytes();
   stats_.graph_bytes = free_before > free_after ? free_before - free_after : 0;
@@ -96,12 +117,14 @@ const Decoder::Sequence& Decoder::at(int32_t sequence) const {
   return sequences_[static_cast<size_t>(sequence)];
 }
 
-int32_t Decoder::open() {
+int32_t Decoder::open(int32_t adapter) {
+  check_option("adapter", adapter, -1, options_.adapters.slots - 1);
   const auto found = std::find_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return !s.is_open; });
   if (found == sequences_.end())
     throw Error({.doing = "open a sequence", .detail = fmt::format("all {} are open", sequences_.size())});
   *found = {};
   found->is_open = true;
+  found->adapter = adapter;
   return static_cast<int32_t>(found - sequences_.begin());
 }
 
@@ -145,7 +168,12 @@ void Decoder::fill_row(const DecodeState& state, int64_t row, int32_t id, int64_
                        const Sampling& sampling) {
   const Sequence& s = sequences_[static_cast<size_t>(id)];
   write_row(state.host_inputs, row,
-            {.token = token, .position = position, .sequence = id, .output = s.outputs, .sampling = sampling});
+            {.token = token,
+             .position = position,
+             .sequence = id,
+             .output = s.outputs,
+             .adapter = s.adapter,
+             .sampling = sampling});
 }
 
 // Nothing is in flight.
@@ -183,7 +211,7 @@ void Decoder::append(int32_t sequence, std::span<const int32_t> tokens) {
     prefill_state_.host_inputs.n_sampled.data[0] = 0;
     for (size_t i = 0; i < chunk.size(); ++i)
       fill_row(prefill_state_, static_cast<int64_t>(i), sequence, s.length + static_cast<int64_t>(i), chunk[i], {});
-    run(*prefill_run_);
+    run(s.adapter >= 0 ? *adapted_prefill_run_ : *prefill_run_);
     s.length += static_cast<int64_t>(chunk.size());
     tokens = tokens.subspan(chunk.size());
   }
@@ -228,7 +256,9 @@ std::span<const std::vector<int32_t>> Decoder::launch(std::span<const LaunchRow>
   if (options_.steps.several()) in.steps_done.data[0] = 0;
   std::ranges::fill(std::span(step_state_.host_tokens.data, step_state_.host_tokens.count), kNothingChosen);
   for (const LaunchRow& row : rows) sequences_[static_cast<size_t>(row.first.sequence)].has_next = false;
-  run(*step_run_);
+  const bool adapted =
+      std::ranges::any_of(rows, [this](const LaunchRow& row) { return at(row.first.sequence).adapter >= 0; });
+  run(adapted ? *adapted_step_run_ : *step_run_);
 
   for (size_t i = 0; i < rows.size(); ++i) {
     std::vector<int32_t>& chosen = of_launch_[i];

@@ -54,6 +54,8 @@ struct DecoderOptions {
   LaunchSteps steps;  // of a launch of the decode graph
 
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
+
+  AdapterLimits adapters = {};  // that sequences may have; not with several steps a launch
 };
 
 // What a Decoder will ask the cache for: to be prepared for several of them in parallel first. Throws Error when
@@ -68,8 +70,11 @@ class Decoder {
   Decoder(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
           const DecoderOptions& options);
 
-  // A new, empty sequence. Throws Error when `sequences` are open.
-  int32_t open();
+  // A new, empty sequence, with the adapter in that slot or none. Throws Error when `sequences` are open, and where
+  // there is no such slot.
+  int32_t open(int32_t adapter = -1);
+  // The slots of options().adapters, to be filled over the decoder's stream while no sequence of theirs is open.
+  AdapterSlots& adapters() { return *adapters_; }
   // Its pages are free again. Throws Error when it is not open.
   void close(int32_t sequence);
   int64_t length(int32_t sequence) const { return at(sequence).length; }
@@ -125,6 +130,7 @@ class Decoder {
     bool has_next = false;  // the device holds the token that its last step chose
     std::vector<int32_t> pages;
     size_t told = 0;  // of those, the first, that the device knows
+    int32_t adapter = -1;
   };
 
   const Sequence& at(int32_t sequence) const;
@@ -148,6 +154,8 @@ class Decoder {
   DecodeState step_state_, prefill_state_;
   Plan step_plan_;
   std::optional<PlanRun> step_run_, prefill_run_;
+  std::optional<AdapterSlots> adapters_;                           // with options_.adapters, and
+  std::optional<PlanRun> adapted_step_run_, adapted_prefill_run_;  // of rows that have some
   bool unfinished_ = false;  // a launch failed, and some of it may still be to run
   Stats stats_;
   std::vector<int32_t> chosen_;

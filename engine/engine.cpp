@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_file.h"
 #include "engine/engine_parts.h"
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
@@ -17,6 +18,7 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
       scheduling_(scheduling()),
       seed_(options.seed ? *options.seed : random_seed()),
       slots_(device, kernels, model, slot_options(options_, model.config())),
+      adapters_(device, options_.max_adapters),
       pipeline_(KvPool(pool_options(options_, model.config(), slots_.cache().pages())),
                 {.max_context = options.max_context,
                  .depth = options.depth,
@@ -27,6 +29,10 @@ Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, 
 SchedulerOptions Engine::scheduling() const {
   SchedulerOptions options = scheduling_options(options_);
   if (options_.speculate > 0) options.drafts = [this](const Request& request) { return drafts_of(request); };
+  if (options_.max_adapters > 0)
+    options.may_admit = [this](const Request& request) {
+      return adapters_.may_place(request.spec().adapter_id, adapters_in_use());
+    };
   return options;
 }
 
@@ -48,6 +54,8 @@ std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampl
   if (spec.constrained && !choice.follows_outputs()) return "it is constrained, and nothing gives its masks";
   if (choice.needs_choices() && !options_.choices)
     return "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices";
+  if (!spec.adapter.empty() && adapters_.find(spec.adapter) == 0)
+    return fmt::format("no adapter {} is loaded", in_quotes(spec.adapter));
   if (spec.hidden > options_.hidden)
     return fmt::format(
         "it asks for {} hidden states, and the engine's graphs give {}: they are to be built with hidden "
@@ -61,8 +69,13 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
     return {std::nullopt, std::move(reason)};
   spec.constrained = choice.follows_outputs();
   spec.scores_prompt = choice.prompt_logprobs >= 0;
+  const int32_t adapter = spec.adapter_id = adapters_.find(spec.adapter);
   PipelineState::Submitted submitted = pipeline_.submit(std::move(spec));
   if (!submitted.id) return submitted;
+  if (adapter != 0) {
+    adapters_.opened(adapter);
+    adapter_of_.emplace(*submitted.id, adapter);
+  }
   Sampling& own = sampling_.emplace(*submitted.id, sampling).first->second;
   if (!own.seed) own.seed = derived_seed(seed_, static_cast<uint64_t>(*submitted.id));
   if (choice.needs_choices() || choice.ends) choices_.emplace(*submitted.id, std::move(choice));
@@ -96,7 +109,7 @@ bool Engine::advance() {
       tell_pages();
       return false;
     case Selection::Action::admit:
-      pipeline_.admit();
+      admit();
       break;
     case Selection::Action::preempt:
       pipeline_.preempt();
@@ -132,6 +145,10 @@ std::vector<Resolution> Engine::take_resolutions() {
     scores_.forget(resolution.request);
     told_hidden_.erase(resolution.request);
     drafter_.forget(resolution.request);
+    if (const auto found = adapter_of_.find(resolution.request); found != adapter_of_.end()) {
+      adapters_.closed(found->second);
+      adapter_of_.erase(found);
+    }
   }
   return resolutions;
 }

@@ -12,13 +12,16 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/adapters/adapter_table.h"
 #include "engine/device/hidden_rows.h"
 #include "engine/device/step_slots.h"
 #include "engine/engine_options.h"
@@ -59,6 +62,18 @@ class Engine {
     std::string reason;
   };
   SubmittedAll submit_n(RequestSpec spec, const Sampling& sampling, std::vector<ChoiceOptions> choices);
+  // LoRA adapters (engine_adapters.cpp); only with EngineOptions::max_adapters.
+
+  // Reads a folder of PEFT into memory, ready to be loaded. From any thread: it takes the time of reading and rounding
+  // all of it. Throws Error as LoraAdapter::open and AdapterImage do.
+  std::shared_ptr<const AdapterImage> read_adapter(const std::filesystem::path& folder) const;
+  // Requests may name it from now on. Throws Error where the name is empty or taken.
+  void load_adapter(const std::string& name, std::shared_ptr<const AdapterImage> image);
+  // No request may name it from now on; those that have go on with it. False when no adapter is called so.
+  bool unload_adapter(const std::string& name);
+  std::vector<LoadedAdapter> adapters() const { return adapters_.list(); }
+  int most_adapters() const { return options_.max_adapters; }  // that the device holds at once
+
   // False when it had ended.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }
 
@@ -112,6 +127,9 @@ class Engine {
   std::vector<int32_t> drafts_of(const Request& request) const;
   std::string why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const;
 
+  std::vector<int32_t> adapters_in_use() const;
+  void admit();
+
   void launch(const StepPlan& plan);
   void dispatch(const InFlightStep& step);
   void ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row);
@@ -147,9 +165,11 @@ class Engine {
   SchedulerOptions scheduling_;
   uint64_t seed_;
   StepSlots slots_;
+  AdapterTable adapters_;
   PipelineState pipeline_;
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
+  std::map<RequestId, int32_t> adapter_of_;                 // of those that have one and whose end was not taken
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
   PromptScores scores_;
   std::vector<CommittedToken> tokens_;

@@ -61,10 +61,15 @@ void Engine::dispatch(const InFlightStep& step) {
   const StepInputs& in = slots_.inputs(step.slot, step.plan.bucket);
   const int64_t sampled = step.plan.chosen();
   int64_t next_sampled = 0, next_other = sampled;
+  bool adapted = false;
   scores_.begin(step.slot);
   for (const RowPlan& row : step.plan.rows) {
     const Request& request = *pipeline_.find(row.request);
     RowInputs inputs{.sequence = request.sequence(), .output = row.output, .sampling = sampling_.at(row.request)};
+    if (const int32_t adapter = request.spec().adapter_id; adapter != 0) {
+      inputs.adapter = adapters_.use(adapter, slots_);
+      adapted = true;
+    }
     // With the end of its prompt, before anything in flight has chosen for it, and so counted.
     if (row.samples && row.first < request.prefill_end()) set_counts(request);
     for (inputs.position = row.first; inputs.position < row.first + row.tokens; ++inputs.position) {
@@ -97,6 +102,7 @@ void Engine::dispatch(const InFlightStep& step) {
                  .prompt = step.plan.kind == StepKind::prefill,
                  .chooses_again = std::ranges::any_of(step.plan.rows,
                                                       [&](const RowPlan& row) { return chooses_again(row.request); }),
+                 .adapted = adapted,
                  .hidden = hidden,
                  .scored = scores_.rows(step.slot)});
 }

@@ -53,6 +53,11 @@ struct EngineOptions {
   int64_t products_from = kProductsFromRows;
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;
+  // LoRA adapters that the device holds at once, each with a slot of its own up to that rank: memory, and a second
+  // graph a bucket for steps in which a request has one. More may be loaded; the one that was used least recently makes
+  // room.
+  int max_adapters = 0;  // 0: requests have none
+  int max_adapter_rank = 16;
   // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
   // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
   int speculate = 0;

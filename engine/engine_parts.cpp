@@ -27,6 +27,9 @@ constexpr int kMostDrafts = 16;
 // Past so many rows a step no longer reads weights alone: a draft is not nearly free there.
 constexpr int64_t kDraftRows = 64;
 
+// Slots, each of which takes memory, and dimensions, beyond which an adapter is no longer small.
+constexpr int kMostAdapters = 1024, kMostAdapterRank = 512;
+
 // The most tokens that decode steps may have, and those for which there are graphs by default.
 int64_t drafted_rows_of(const EngineOptions& options) { return int64_t{options.max_batch} * (1 + options.speculate); }
 int decode_rows_of(const EngineOptions& options) {
@@ -74,6 +77,8 @@ const EngineOptions& checked_options(const EngineOptions& options, const ModelCo
   check_option("max context", options.max_context, 1, config.max_position);
   check_option("pages", options.pages, 0, INT32_MAX);
   check_option("speculate", options.speculate, 0, kMostDrafts);
+  check_option("max adapters", options.max_adapters, 0, kMostAdapters);
+  check_option("max adapter rank", options.max_adapter_rank, 1, kMostAdapterRank);
   check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
   if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
@@ -138,7 +143,8 @@ StepSlotsOptions slot_options(const EngineOptions& options, const ModelConfig& c
           .policy = options.policy,
           .built = options.built,
           .products_from = options.products_from,
-          .prefill = options.prefill};
+          .prefill = options.prefill,
+          .adapters = adapter_limits(options.max_adapters, options.max_adapter_rank)};
 }
 
 int eager_rows_of(const EngineOptions& options) {

@@ -12,16 +12,25 @@
 namespace nodewright {
 namespace {
 
+void same(const char* name, int64_t is, int64_t was) {
+  if (is != was)
+    throw Error({.doing = "replace weights",
+                 .object = name,
+                 .detail = fmt::format("it is {}, and the engine was made for {}", is, was),
+                 .advice = "an engine of its own for a model of another shape",
+                 .fault = Fault::usage});
+}
+
+// The adapters that are loaded must fit, too.
+void check_same_matrices(const ModelConfig& now, const ModelConfig& next) {
+  same("hidden", next.hidden, now.hidden);
+  same("heads", next.heads, now.heads);
+  same("intermediate", next.intermediate, now.intermediate);
+  same("gated", next.gated, now.gated);
+}
+
 // What the cache holds, and what requests were checked against, must fit the new weights.
 void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t max_context) {
-  const auto same = [](const char* name, int64_t is, int64_t was) {
-    if (is != was)
-      throw Error({.doing = "replace weights",
-                   .object = name,
-                   .detail = fmt::format("it is {}, and the engine was made for {}", is, was),
-                   .advice = "an engine of its own for a model of another shape",
-                   .fault = Fault::usage});
-  };
   same("layers", next.layers, now.layers);
   same("kv heads", next.kv_heads, now.kv_heads);
   same("head_dim", next.head_dim, now.head_dim);
@@ -67,6 +76,7 @@ void Engine::rebuild_graphs(const GraphOptions& graphs) {
 void Engine::replace_weights(const DecoderModel& model) {
   demand_paused("replace weights");
   check_same_shape(model_->config(), model.config(), options_.max_context);
+  if (options_.max_adapters > 0) check_same_matrices(model_->config(), model.config());
   model_ = &model;
   rebuild(PipelineState::Rebuilt::weights);
 }
@@ -94,6 +104,7 @@ void Engine::wake() {
   if (pipeline_.mode() == PipelineMode::failed)
     throw Error({.doing = "wake", .object = "engine", .detail = pipeline_.describe()});
   slots_.restore(*model_, slot_options(options_, model_->config()));
+  adapters_.lose_slots();
   pipeline_.resume(PipelineState::Rebuilt::graphs);
 }
 

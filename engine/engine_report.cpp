@@ -45,9 +45,12 @@ std::string start_report(const BuiltGraphs& built, const MemoryUse& memory) {
   text += fmt::format("graphs    {} in {} slots: {} nodes, {:.1f} ms on {} threads; {} free before, {} after\n", graphs,
                       kSlots, nodes, built.ms, built.threads, byte_size_text(built.free_before), change_words(built));
   if (built.choice_ms > 0) text += fmt::format("choices   the graphs of second choices: {:.1f} ms\n", built.choice_ms);
-  return text + fmt::format("memory    {}: {} of weights, {} of state, about {} of graphs, {} of key/value pages\n",
+  const std::string adapters =
+      memory.adapters > 0 ? fmt::format(", {} of adapters", byte_size_text(memory.adapters)) : "";
+  return text + fmt::format("memory    {}: {} of weights, {} of state, about {} of graphs, {} of key/value pages{}\n",
                             byte_size_text(memory.total()), byte_size_text(memory.weights),
-                            byte_size_text(memory.state), byte_size_text(memory.graphs), byte_size_text(memory.pages));
+                            byte_size_text(memory.state), byte_size_text(memory.graphs), byte_size_text(memory.pages),
+                            adapters);
 }
 
 std::string serving_report(const Engine& engine) {

@@ -27,12 +27,15 @@ Access access_of(Role role) {
       return Access::frozen;
     case Role::out:
     case Role::condition:
+    case Role::peer_out:
       return Access::out;
     case Role::in_out:
     case Role::settled_in_out:
       return Access::inout;
     case Role::in:
     case Role::settled:
+    case Role::peer_in:
+    case Role::exchange_number:
     case Role::scalar:
       break;
   }
@@ -137,7 +140,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
 
   addressed_.clear();
   for (const FieldInfo& field : fields) {
-    if (field.role == Role::scalar) continue;
+    if (!is_memory(field.role)) continue;
     AddressedUse& use = addressed_.emplace_back(memory_use(node, field, arguments));
     if (use.bytes == 0 && !field.optional && field.role != Role::condition)
       refuse(node, fmt::format("field '{}' ({}) is empty", field.name, to_string(use.access)),
@@ -147,7 +150,21 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     check_envelope(node, use, wide);
     use = wide;
   }
+  note_exchange(node);
   return add(std::move(node), addressed_, traffic, after);
+}
+
+// The number of the exchange that the node takes part in, if it does.
+void GraphBuilder::note_exchange(PlanNode& node) const {
+  const auto of_peer = [](const AddressedUse& use) { return use.peer != PeerUse::none && use.bytes != 0; };
+  const auto used = std::find_if(addressed_.begin(), addressed_.end(), of_peer);
+  if (used == addressed_.end()) return;
+  const auto number = std::find_if(node.fields.begin(), node.fields.end(),
+                                   [](const FieldInfo& field) { return field.role == Role::exchange_number; });
+  if (number == node.fields.end())
+    refuse(node, fmt::format("field '{}' is memory of packets, and no field is an ExchangeNumber", used->field),
+           "give the argument struct an ExchangeNumber field, as Exchange has one");
+  std::memcpy(&node.exchange.emplace(), node.arguments.data() + number->offset, sizeof(uint32_t));
 }
 
 PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
@@ -183,6 +200,10 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
     const AddressedUse own = elements_use(node, use, use.address, use.count);
     addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
     check_envelope(node, own, addressed_.back());
+    if (use.peer != PeerUse::none && !how.exchange)
+      refuse(node, fmt::format("argument '{}' is memory of packets, and the launch names no exchange", use.field),
+             "set ForeignLaunch::exchange to its number in the plan");
+    if (use.peer != PeerUse::none) node.exchange = how.exchange;
   }
   return add(std::move(node), addressed_, how.traffic, how.after);
 }
@@ -399,6 +420,7 @@ GraphBuilder::AddressedUse GraphBuilder::memory_use(const PlanNode& node, const 
                                    .access = access_of(field.role)},
                                   value.address, value.count);
   use.settled = field.role != Role::frozen && reads_before_wait(field.role);
+  use.peer = field.role == Role::peer_out ? PeerUse::out : field.role == Role::peer_in ? PeerUse::in : PeerUse::none;
   return use;
 }
 
@@ -410,7 +432,7 @@ GraphBuilder::AddressedUse GraphBuilder::elements_use(const PlanNode& node, cons
            fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", use.field, count,
                        use.element_bytes, address),
            "pass a view of a declared buffer");
-  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes};
+  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes, false, use.peer};
 }
 
 void GraphBuilder::check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const {
@@ -437,7 +459,7 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
     index = buffer_below(use.address);
   const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
   if (below != nullptr && holds(index))
-    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled};
+    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled, use.peer};
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"

@@ -317,6 +317,7 @@ class GraphBuilder {
     Access access = Access::in;
     uint64_t align_bytes = 1;
     bool settled = false;
+    PeerUse peer = PeerUse::none;
   };
   // `rows` rows of `bytes` bytes, `pitch` bytes apart: one end of a copy, the target of a fill.
   struct Rows {
@@ -391,6 +392,7 @@ class GraphBuilder {
   void check_allowed_in_body(const PlanNode& node) const;
   void find_earlier(const PlanNode& node, std::span<const NodeId> after);
   void order_with_loops(const PlanNode& node);
+  void note_exchange(PlanNode& node) const;
   Use locate(const PlanNode& node, const AddressedUse& use);
   bool declare_live_buffer(uint64_t address, uint64_t bytes);
   void forget_buffers_from(size_t first);

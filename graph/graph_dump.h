@@ -17,7 +17,7 @@ namespace nodewright {
 enum class Fold : uint8_t { none, layers };
 
 // A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen, <~ in or inout that
-// may be read before the wait), and what it follows.
+// may be read before the wait, >>packets for another device, <<packets from another), and what it follows.
 // A plan inside a node stands below the node, indented, with the buffers that the outer plan does not know.
 // Folded, a line "15 × same block: l1 .. l15" stands for the layers left out and says what the first of them follows; a
 // buffer that each of them has under its own name is shown once.
@@ -29,17 +29,16 @@ std::string to_dot(const Plan& plan);
 // {"name", "facts", "hash" (graph/edges/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
-// "access"}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about": the facts, "folds", "timings": as
-// graph/plan_timings.h has them, or null}
-// "peak" and "needed" are those of graph/edges/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds"
-// is
+// "access", and "peer" ("out", "in") of packets}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about":
+// the facts, "folds", "timings": as graph/plan_timings.h has them, or null} "peak" and "needed" are those of
+// graph/edges/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds" is
 // {"runs": [{"first", "count", "times"}], "bodies": {node id: [the same for each plan inside it]}}: from node `first`,
 // `times` blocks of `count` nodes that are the same (graph/edges/plan_fold.h).
-// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "request" (the kernel with its
-// constants) where a KernelCache made it, "attributes" {"cluster", "cooperative", "priority",
-// "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments": [{"field", "role", "type",
-// "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither for conditions. A copy has
-// "copy":
+// A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "exchange" (its number) where it
+// takes part in one, "request" (the kernel with its constants) where a KernelCache made it, "attributes" {"cluster",
+// "cooperative", "priority", "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments":
+// [{"field", "role", "type", "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither
+// for conditions. A copy has "copy":
 // {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
 // "conditional":
 // {"type", "default_value", "reset_each_launch"}; a values node "values": ["32 bits >= 0x3"]; a semaphore's

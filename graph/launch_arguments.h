@@ -4,6 +4,7 @@
 //
 // An argument is a scalar, a struct that can hold no pointer, or one of
 //   reads(view), writes(view), updates(view), frozen(weight)   a pointer to the view's first element (graph/uses.h)
+//   sends(view), takes(view)                                   the same, of packets between devices
 //   opaque(pointer)                                            a pointer that the kernel does not use in this launch
 //   with_uses(value, reads(x), ...)                            a struct that holds pointers, and what is done there
 //   value<"name">(scalar)                                      a scalar that dumps and patches call by name
@@ -38,6 +39,8 @@ struct ForeignLaunch {
   // The author's word that every thread executes griddepcontrol.wait (cudaGridDependencySynchronize) before it touches
   // memory and before it ends: then edges into the node may be programmatic. Otherwise they are full.
   bool waits_for_inputs = false;
+  // Of a kernel that sends() or takes(): which exchange of its plan that is.
+  std::optional<uint32_t> exchange = {};
 };
 
 // What an argument is, by its type alone: nvcc does not match specialisations of types with names in them. scalar:
@@ -95,6 +98,7 @@ struct ArgumentUse {
   uint64_t widest_address = 0, widest_count = 0;  // what patches may reach
   uint64_t element_bytes = 1, align_bytes = 1;    // of one element
   Access access = Access::in;                     // what the kernel does there
+  PeerUse peer = PeerUse::none;                   // packets: whose
 };
 
 // Why an argument of this type is refused, if it is: none, a raw_pointer or a bare_view without a role, not_bytes (a
@@ -114,11 +118,13 @@ inline constexpr bool kIsView<DeviceBuffer> = true;
 template <>
 inline constexpr bool kIsView<PinnedBuffer> = true;
 
-constexpr Role role_of(Access access) {
-  return access == Access::frozen ? Role::frozen
-         : access == Access::in   ? Role::in
-         : access == Access::out  ? Role::out
-                                  : Role::in_out;
+constexpr Role role_of(Access access, PeerUse peer) {
+  return peer == PeerUse::out       ? Role::peer_out
+         : peer == PeerUse::in      ? Role::peer_in
+         : access == Access::frozen ? Role::frozen
+         : access == Access::in     ? Role::in
+         : access == Access::out    ? Role::out
+                                    : Role::in_out;
 }
 
 // Text made while compiling.
@@ -175,7 +181,8 @@ struct InnerName {
 template <class Use>
 ArgumentUse argument_use(std::string_view field, const Use& use) {
   using T = typename Use::element;
-  return {field, use.address, use.count, use.widest_address, use.widest_count, sizeof(T), alignof(T), Use::kAccess};
+  return {field,     use.address, use.count,    use.widest_address, use.widest_count,
+          sizeof(T), alignof(T),  Use::kAccess, Use::kPeer};
 }
 
 // A scalar or a struct without pointers.
@@ -207,7 +214,7 @@ struct Argument<P, kIndex> {
   using T = typename P::element;
   using Passed = uint64_t;
   using Patch = std::conditional_t<P::kAccess == Access::frozen, Weight<T>, View<T>>;
-  static constexpr Role kRole = role_of(P::kAccess);
+  static constexpr Role kRole = role_of(P::kAccess, P::kPeer);
   static constexpr size_t kElementBytes = sizeof(T);
   static constexpr ElementType kElement = element_type<T>();
   static constexpr size_t kUses = 1;

@@ -77,6 +77,10 @@ struct Buffer {
   uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
 
+// Whether a use is of packets between devices. none: of other memory. out: it writes them into another device's memory.
+// in: it reads what another device writes here meanwhile, which no edge orders.
+enum class PeerUse : uint8_t { none, out, in };
+
 // One range that one node touches.
 struct Use {
   std::string_view field;  // of the argument struct; "to" and "from" for copies and fills; for a child or a conditional
@@ -84,8 +88,9 @@ struct Use {
   uint32_t buffer = 0;     // index into Plan::buffers
   uint64_t offset = 0;     // bytes from the start of the buffer
   uint64_t bytes = 0;      // never 0
-  Access access = Access::in;  // what the node does there
-  bool settled = false;        // perhaps read before the wait: writers must have completed when the node starts
+  Access access = Access::in;    // what the node does there
+  bool settled = false;          // perhaps read before the wait: writers must have completed when the node starts
+  PeerUse peer = PeerUse::none;  // packets: of exchange PlanNode::exchange
 };
 
 // Bytes really moved (bytes_read, bytes_written), which may be fewer than the ranges declared (one row of an embedding,
@@ -216,6 +221,7 @@ struct PlanNode {
   KernelAttributes attributes;
   std::pmr::vector<std::byte> arguments;  // the argument struct as it was when the node was added
   std::span<const FieldInfo> fields;      // of the argument struct; static
+  std::optional<uint32_t> exchange;       // that the node takes part in, where a use is a peer's
 
   CopyParameters copy;                 // memcpy
   FillParameters fill;                 // memset

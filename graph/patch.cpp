@@ -50,7 +50,10 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
   if (field.role == Role::condition)
     refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
                  "let the kernel set another value");
-  if (field.role == Role::scalar) return;
+  if (field.role == Role::exchange_number)
+    refuse_patch(node, fmt::format("field '{}' is the number of an exchange, which its peers count on", field.name),
+                 "build the team's plans anew");
+  if (!is_memory(field.role)) return;
   RoleField wanted;
   std::memcpy(&wanted, value, sizeof wanted);
   if (wanted.count == 0 && !field.optional)

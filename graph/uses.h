@@ -49,11 +49,12 @@ struct DeclaredUse {
 };
 
 // `count` elements of T at `address`, what the node does with them, and the name that reports call them by; "" for
-// their place in the list. element, kAccess and kField are the type's parameters.
-template <class T, Access kDoes, FixedName kName>
+// their place in the list. element, kAccess, kField and kPeer are the type's parameters.
+template <class T, Access kDoes, FixedName kName, PeerUse kBetween = PeerUse::none>
 struct MemoryArgument {
   using element = T;
   static constexpr Access kAccess = kDoes;
+  static constexpr PeerUse kPeer = kBetween;
   static constexpr std::string_view kField = kName.view();
 
   uint64_t address = 0, count = 0;
@@ -99,6 +100,16 @@ auto writes(const DeviceArray<T>& array) {
 template <FixedName kName = "", class T>
 auto updates(const DeviceArray<T>& array) {
   return updates<kName>(array.view());
+}
+// Packets in another device's memory that a kernel writes, and packets here that another device writes meanwhile, in
+// the exchange that ForeignLaunch::exchange names: PeerOut and PeerIn of kernels_src/args.h.
+template <FixedName kName = "">
+auto sends(const View<Packet>& view) {
+  return MemoryArgument<Packet, Access::out, kName, PeerUse::out>::of(view);
+}
+template <FixedName kName = "">
+auto takes(const View<Packet>& view) {
+  return MemoryArgument<Packet, Access::in, kName, PeerUse::in>::of(view);
 }
 // Read; nothing in the plan writes it.
 template <FixedName kName = "", class T>

@@ -78,6 +78,36 @@ struct InOut {
   uint64_t count;     // elements
 };
 
+// Eight bytes that say themselves when they have arrived: a value and the number of the exchange that it is for,
+// written and read by one access of system scope each (device/packets.cuh).
+struct alignas(8) Packet {
+  uint32_t bits;   // of a float
+  uint32_t epoch;  // grows from exchange to exchange, over all launches
+};
+
+// Memory of another device that a kernel writes with push(), and never reads. What arrives there says so itself: no
+// edge leads from one device to another.
+template <class T>
+struct PeerOut {
+  using element = T;  // of the memory, Packet
+  T* data;            // device address, of the other device
+  uint64_t count;     // elements
+};
+
+// Memory of this device that other devices write with push() while the kernel runs; it is read with take(), behind
+// wait_for_inputs().
+template <class T>
+struct PeerIn {
+  using element = T;  // of the memory, Packet
+  const T* data;      // device address
+  uint64_t count;     // elements
+};
+
+// Which exchange of its plan a launch takes part in, from 0. A struct with PeerOut or PeerIn fields has one.
+struct ExchangeNumber {
+  uint32_t value;  // from 0
+};
+
 // Memory that a launch may leave out: `.bias = {}` or no word of it. Every other memory field is refused where it is
 // empty. In the kernel it is the role that it holds, with data null and count 0 when it was left out.
 template <class Role>

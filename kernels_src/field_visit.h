@@ -14,7 +14,22 @@
 
 namespace nodewright {
 
-enum class Role : uint8_t { scalar, frozen, settled, in, out, in_out, settled_in_out, condition };
+enum class Role : uint8_t {
+  scalar,
+  frozen,
+  settled,
+  in,
+  out,
+  in_out,
+  settled_in_out,
+  condition,
+  peer_out,
+  peer_in,
+  exchange_number,  // a scalar
+};
+
+// Whether the field is memory, or a condition, which counts as memory.
+constexpr bool is_memory(Role role) { return role != Role::scalar && role != Role::exchange_number; }
 
 // Whether a kernel may read such a field before it has waited for the nodes before it.
 constexpr bool reads_before_wait(Role role) {
@@ -56,6 +71,21 @@ struct RoleOf<InOut<T>> {
   static constexpr Role role = Role::in_out;
   static constexpr size_t element_bytes = sizeof(T);
 };
+template <class T>
+struct RoleOf<PeerOut<T>> {
+  static constexpr Role role = Role::peer_out;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
+struct RoleOf<PeerIn<T>> {
+  static constexpr Role role = Role::peer_in;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <>
+struct RoleOf<ExchangeNumber> {
+  static constexpr Role role = Role::exchange_number;
+  static constexpr size_t element_bytes = 0;
+};
 template <class R>
 struct RoleOf<Optional<R>> : RoleOf<R> {};
 template <>
@@ -94,6 +124,8 @@ constexpr ElementType element_type() {
     return element_type<typename T::element>();
   } else if constexpr (std::is_enum_v<T>) {
     return element_type<std::underlying_type_t<T>>();
+  } else if constexpr (std::is_same_v<T, ExchangeNumber>) {
+    return element_type<decltype(T::value)>();
   } else if constexpr (std::is_same_v<T, bool>) {
     return boolean;
   } else if constexpr (std::is_integral_v<T>) {
@@ -352,9 +384,10 @@ constexpr size_t count_visited() {
 // stands for its own fields, named as in the source: "from.x".
 template <KernelArgs A, class Function>
 void for_each_field(const A& args, Function&& f) {
-  static_assert(!holds_raw_pointers<A>(),
-                "a field is a raw pointer, or a struct that may hold one, and says nothing about what the kernel does "
-                "there: make it Frozen<T>, In<T>, Out<T>, InOut<T>, Settled<T> or SettledInOut<T>");
+  static_assert(
+      !holds_raw_pointers<A>(),
+      "a field is a raw pointer, or a struct that may hold one, and says nothing about what the kernel does "
+      "there: make it Frozen<T>, In<T>, Out<T>, InOut<T>, Settled<T>, SettledInOut<T>, PeerOut<T> or PeerIn<T>");
   field_visit_detail::visit_fields<field_visit_detail::OutsideOfAll>(args, 0, f);
 }
 

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "models/adapters/merged_adapters.h"
 #include "models/config/rope_frequencies.h"
 #include "models/weights/background_upload.h"
 #include "models/weights/checkpoint.h"
@@ -68,9 +69,13 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
                                 const Progress& progress, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   ModelConfig config = read_model_config(folder);
-  DecoderWeights weights =
-      DecoderWeights::load(device, stream, checkpoint_of(folder, options.draws_weights), config, progress);
-  DecoderModel model(device, folder, std::move(config), std::move(weights), options);
+  const Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
+  std::shared_ptr<const MergedAdapters> merged = merged_of(options, config);
+  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
+  if (merged) merged->attach(placed.sources);
+  upload_weights(device, stream, placed.sources, placed.weights.range(), progress);
+  DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
+  model.merged_ = std::move(merged);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
@@ -79,14 +84,21 @@ DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::pat
                                       const LoadOptions& options) {
   ModelConfig config = read_model_config(folder);
   Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
+  std::shared_ptr<const MergedAdapters> merged = merged_of(options, config);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
+  model.merged_ = std::move(merged);
   model.progress_ = progress;
   model.begin_upload(std::move(checkpoint), std::move(placed.sources));
   return model;
 }
 
+std::shared_ptr<const MergedAdapters> DecoderModel::merged_of(const LoadOptions& options, const ModelConfig& config) {
+  return options.merged.empty() ? nullptr : std::make_shared<const MergedAdapters>(options.merged, config);
+}
+
 void DecoderModel::begin_upload(Checkpoint checkpoint, std::vector<WeightSource> sources) {
+  if (merged_) merged_->attach(sources);
   upload_ = std::make_unique<BackgroundUpload>(*device_, std::move(checkpoint), std::move(sources), weights_.range());
 }
 

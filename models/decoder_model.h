@@ -17,11 +17,13 @@
 namespace nodewright {
 
 class BackgroundUpload;
+class MergedAdapters;
 
 struct LoadOptions {
   int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
                         // 0: the model's
-  bool draws_weights = false;  // no tensor is read: values are drawn for the shapes of config.json
+  bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
+  std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
 };
 
 class DecoderModel {
@@ -73,9 +75,11 @@ class DecoderModel {
  private:
   DecoderModel(Device& device, std::filesystem::path folder, ModelConfig config, DecoderWeights weights,
                const LoadOptions& options);
+  static std::shared_ptr<const MergedAdapters> merged_of(const LoadOptions& options, const ModelConfig& config);
   void begin_upload(Checkpoint checkpoint, std::vector<WeightSource> sources);
   struct HostCopy;
 
+  std::shared_ptr<const MergedAdapters> merged_;  // null: none. Before what uploads them
   // Null after load(). First, as what else still fills the weights' memory: assigning ends it before that goes.
   std::unique_ptr<BackgroundUpload> upload_;
   std::unique_ptr<HostCopy> copy_;  // null: there is none

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "serve/adapter_calls.h"
 #include "serve/api/call_id.h"
 #include "serve/http/query_fields.h"
 #include "serve/page/page_files.h"
@@ -64,7 +65,7 @@ struct Server::Route {
   bool takes_time;  // more than an I/O thread has
   bool needs_model;
   void (*act)(Server& server, Asked& asked);
-  bool is_of_sleep = false;  // there only with ServerOptions::offers_sleep
+  bool ServerOptions::*offered = nullptr;  // there only where this is true; null: always
 };
 
 const std::vector<Server::Route>& Server::routes() {
@@ -91,11 +92,16 @@ const std::vector<Server::Route>& Server::routes() {
       {"GET", "/tokenizer_info", false, true, true,
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenizer_info()); }},
       {"POST", "/sleep", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_sleep(a.request.query)); },
-       true},
+       &ServerOptions::offers_sleep},
       {"POST", "/wake_up", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_wake(a.request.query)); },
-       true},
+       &ServerOptions::offers_sleep},
       {"GET", "/is_sleeping", false, false, true,
-       [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.loop_.sleep_level())); }, true},
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.loop_.sleep_level())); },
+       &ServerOptions::offers_sleep},
+      {"POST", "/v1/load_lora_adapter", false, true, true,
+       [](Server& s, Asked& a) { s.load_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters},
+      {"POST", "/v1/unload_lora_adapter", false, true, true,
+       [](Server& s, Asked& a) { s.unload_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters},
       {"POST", "/tokenize", false, true, true,
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenize(a.request.body)); }},
       {"POST", "/detokenize", false, true, true,
@@ -145,8 +151,9 @@ void Server::stop() {
   workers_.stop();
 }
 
-void Server::serve(OpenAiApi& api, PlanPages plans) {
+void Server::serve(OpenAiApi& api, PlanPages plans, ReadAdapter read_adapter) {
   plans_ = std::move(plans);
+  read_adapter_ = std::move(read_adapter);
   api_ = &api;
 }
 
@@ -158,7 +165,7 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   asked->arrived = std::chrono::steady_clock::now();
   std::string allowed;
   for (const Route& route : routes()) {
-    if (route.path != asked->request.path || (route.is_of_sleep && !options_.offers_sleep)) continue;
+    if (route.path != asked->request.path || (route.offered != nullptr && !(options_.*route.offered))) continue;
     const bool is_head = asked->request.method == "HEAD" && route.method == "GET";
     if (route.method == asked->request.method || is_head) return dispatch(route, std::move(asked));
     allowed = route.method;
@@ -235,6 +242,31 @@ void Server::order(const Asked& asked, SleepOrder order) {
     answer(asked, sleep_error(outcome, not_accepted(loop_.admission())));
   };
   loop_.order(std::move(order));
+}
+
+// Read here; the engine's thread takes it between two steps, and answers.
+void Server::load_adapter(const Asked& asked, const ServedModel& model) {
+  const AskedAdapter adapter = asked_load(model, asked.request.body);
+  std::shared_ptr<const AdapterImage> image;
+  try {
+    image = read_adapter_(adapter.folder);
+  } catch (const Error& error) {
+    throw bad_request(error.what(), "lora_path");
+  }
+  loop_.change({adapter.name, std::move(image), [this, asked, adapter, &model](const std::string& problem) {
+                  if (!problem.empty()) return answer(asked, bad_request(problem, "lora_name"));
+                  model.adapters->add(adapter.name, adapter.folder);
+                  answer(asked, 200, "text/plain", loaded_text(adapter.name));
+                }});
+}
+
+void Server::unload_adapter(const Asked& asked, const ServedModel& model) {
+  const std::string name = asked_unload(model, asked.request.body);
+  loop_.change({name, nullptr, [this, asked, name, &model](const std::string& problem) {
+                  if (!problem.empty()) return answer(asked, {404, problem, "lora_name"});
+                  model.adapters->remove(name);
+                  answer(asked, 200, "text/plain", unloaded_text(name));
+                }});
 }
 
 void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@ struct ServerOptions {
   size_t workers = 2;                 // threads that parse and tokenize
   size_t most_waiting = 4096;         // calls that wait for one of them
   bool offers_sleep = false;          // there are /sleep, /wake_up and /is_sleeping
+  bool changes_adapters = false;      // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
   AccessLog log;                      // on any thread; may be empty
 };
 
@@ -35,7 +38,9 @@ class Server {
   ~Server();
 
   // From now on calls are taken, and /plan shows `plans`. `api` must outlive this; once.
-  void serve(OpenAiApi& api, PlanPages plans = {});
+  // `read_adapter`: of a folder, on any thread; only with ServerOptions::changes_adapters.
+  using ReadAdapter = std::function<std::shared_ptr<const AdapterImage>(const std::filesystem::path& folder)>;
+  void serve(OpenAiApi& api, PlanPages plans = {}, ReadAdapter read_adapter = {});
   uint16_t port() const { return http_.port(); }
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
@@ -62,6 +67,8 @@ class Server {
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);
   void order(const Asked& asked, SleepOrder order);
+  void load_adapter(const Asked& asked, const ServedModel& model);
+  void unload_adapter(const Asked& asked, const ServedModel& model);
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
   void answer(const Asked& asked, const ApiError& error);
@@ -70,7 +77,8 @@ class Server {
   EngineLoop& loop_;
   ServeMetrics& metrics_;
   AccessLog log_;
-  PlanPages plans_;  // written before api_ is
+  PlanPages plans_;           // written before api_ is
+  ReadAdapter read_adapter_;  // the same
   std::atomic<OpenAiApi*> api_ = nullptr;
   // A link cannot carry a key: who has one is told this, and /plan takes it instead.
   const std::string plan_ticket_;

@@ -22,11 +22,16 @@ class DecodeStep:
     that change views of one. One launch at the start of a step sets them all, so that every step is the same.
     """
 
-    def __init__(self, folder, batch, context, device, dtype=torch.bfloat16):
+    def __init__(self, folder, batch, context, device, dtype=torch.bfloat16, draws_weights=False):
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.batch, self.context, self.device = batch, context, torch.device(device)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+        if draws_weights:  # of config.json alone
+            config = transformers.AutoConfig.from_pretrained(folder)
+            with self.device:
+                model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+        else:
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
         self.model = model.to(self.device).eval()
         config = self.model.config
         generator = torch.Generator(device=self.device).manual_seed(1)
@@ -172,13 +177,16 @@ def main():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu times the eager step only")
     parser.add_argument("--samples", type=int, default=20, help="of each figure; medians are reported")
     parser.add_argument("--steps", type=int, default=20, help="back to back in a sample")
+    parser.add_argument("--load-format", default="auto", choices=["auto", "dummy"],
+                        help="dummy: weights are drawn for config.json alone")
     parser.add_argument("--compile", action="store_true", help="torch.compile as well (minutes)")
     parser.add_argument("--out", help="JSON file; standard output otherwise")
     options = parser.parse_args()
     if options.batch < 1 or options.context < 2 or options.samples < 1 or options.steps < 1:
         parser.error("--batch, --samples and --steps are at least 1, --context at least 2")
 
-    step = DecodeStep(options.model, options.batch, options.context, options.device)
+    step = DecodeStep(options.model, options.batch, options.context, options.device,
+                      draws_weights=options.load_format == "dummy")
     made, left_out = variants(step, options.compile)
     check_agreement(step, made)
     result = {"model": os.path.basename(os.path.normpath(options.model)), "batch": options.batch,

@@ -12,7 +12,7 @@ namespace {
 
 DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                         const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
-                        int64_t max_context, RunMode mode) {
+                        int64_t adapter_rank, int64_t max_context, RunMode mode) {
   Decoder decoder(device, stream, kernels, model,
                   {.bucket = batch,
                    .prefill_rows = filling_rows(context),
@@ -23,6 +23,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                    .policy = options.policy,
                    .products_from = options.products_from,
                    .steps = options.steps,
+                   .adapters = adapter_limits(adapter_rank > 0 ? std::min<int64_t>(batch, 8) : 0, adapter_rank),
                    .tuning = options.tuning});
   // Every launch begins at `context` keys; wall-clock launches move on from there and end before max_context.
   const int64_t steps = options.steps.most;
@@ -31,7 +32,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
     rows.push_back({.first = row, .most = steps});
   decoder.launch(rows);
 
-  DecodeBenchLine line{.batch = batch, .context = context, .mode = mode};
+  DecodeBenchLine line{.adapter_rank = adapter_rank, .batch = batch, .context = context, .mode = mode};
   Event start(device, "bench.start", true), end(device, "bench.end", true);
   std::vector<double> times, reads, walls;
   for (int i = -2; i < options.samples; ++i) {  // two rounds warm up
@@ -53,7 +54,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
   line.step_ms = spread_of(times);
   line.wall_ms = spread_of(walls);
   line.read_bytes_per_s = spread_of(reads);
-  line.weight_bytes = model.weights().bytes_per_token();
+  line.weight_bytes = model.weights().bytes_of_step(batch);
   line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(batch * (2 * context + steps - 1) * model.config().layers *
                                                        model.config().kv_width());
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
@@ -68,12 +69,14 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
 int64_t filling_rows(int64_t context) { return context < 512 ? DecoderOptions{}.prefill_rows : 512; }
 
 std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
-  const std::vector<int32_t> prompt = some_tokens(context - 1, vocab);
   std::vector<StepRow> rows;
   for (int64_t i = 0; i < decoder.options().bucket; ++i) {
-    const int32_t sequence = decoder.open();
-    decoder.append(sequence, prompt);
-    rows.push_back({.sequence = sequence, .token = 1, .sampling = {}});
+    // Each row has tokens of its own, so that those of a mixture have experts of their own.
+    const std::vector<int32_t> tokens = some_tokens(context, vocab, i * context);
+    const int64_t adapters = decoder.options().adapters.slots;
+    const int32_t sequence = decoder.open(adapters > 0 ? static_cast<int32_t>(i % adapters) : -1);
+    decoder.append(sequence, std::span(tokens).first(static_cast<size_t>(context - 1)));
+    rows.push_back({.sequence = sequence, .token = tokens.back(), .sampling = {}});
   }
   return rows;
 }
@@ -90,10 +93,12 @@ std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, 
   std::vector<DecodeBenchLine> lines;
   for (int64_t batch : options.batches)
     for (int64_t context : options.contexts)
-      for (RunMode mode : options.modes) {
-        lines.push_back(measure(device, stream, kernels, model, options, ceiling, batch, context, max_context, mode));
-        told(lines.back());
-      }
+      for (int64_t rank : options.adapter_ranks)
+        for (RunMode mode : options.modes) {
+          lines.push_back(
+              measure(device, stream, kernels, model, options, ceiling, batch, context, rank, max_context, mode));
+          told(lines.back());
+        }
   return lines;
 }
 

@@ -15,6 +15,7 @@ namespace nodewright {
 
 struct DecodeBenchOptions {
   std::vector<int64_t> batches{1}, contexts{1024};
+  std::vector<int64_t> adapter_ranks{0};  // of the adapters that all rows have, up to 8 different ones; 0: none
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
   int64_t products_from = kProductsFromRows;  // rows from which on steps are library products; 0: never
@@ -28,6 +29,7 @@ struct DecodeBenchOptions {
 };
 
 struct DecodeBenchLine {
+  int64_t adapter_rank = 0;
   int64_t batch = 0, context = 0;  // rows; keys that a launch's first step attends to in each, its own included
   RunMode mode = RunMode::explicit_;
   Spread step_ms;             // device time a step, back to back
@@ -40,9 +42,8 @@ struct DecodeBenchLine {
   double build_ms = 0;
 };
 
-// Opens a sequence for every row of `decoder`'s bucket and puts context - 1 tokens into each. Stepping the rows that
-// are returned attends to `context` keys. Which tokens they are does not matter: the time of a step depends on lengths
-// only.
+// Opens a sequence for every row of `decoder`'s bucket, each with one of its adapters where it has some, and puts
+// context - 1 tokens into each. Stepping the rows that are returned attends to `context` keys.
 // DecoderOptions::prefill_rows that fill long contexts soon.
 int64_t filling_rows(int64_t context);
 std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab);

@@ -17,7 +17,7 @@ namespace {
 
 struct DecodeOptions {
   SessionOptions session;
-  std::vector<int64_t> batches{1}, contexts{1024};
+  std::vector<int64_t> batches{1}, contexts{1024}, adapter_ranks{0};
   std::vector<std::string> modes{"explicit"};
   std::vector<std::string> sampling;  // empty: greedy steps beside the read bandwidth
   int samples = 20, steps = 20;
@@ -28,6 +28,7 @@ struct DecodeOptions {
 nlohmann::ordered_json line_json(const DecodeBenchLine& line) {
   return {{"batch", line.batch},
           {"context", line.context},
+          {"adapter_rank", line.adapter_rank},
           {"mode", std::string(to_string(line.mode))},
           {"step_ms", spread_json(line.step_ms)},
           {"wall_ms", spread_json(line.wall_ms)},
@@ -114,6 +115,8 @@ int bench_decode_command(const DecodeOptions& options) {
   }
   check_at_least("--batch", options.batches, 1);
   check_at_least("--context", options.contexts, 2);
+  check_at_least("--adapter-rank", options.adapter_ranks, 0);
+  bench.adapter_ranks = options.adapter_ranks;
   bench.policy = edge_policy(options.session.edges);
   bench.numerics = numerics_of(options.session.numerics);
   bench.max_context = options.session.max_context;
@@ -124,15 +127,15 @@ int bench_decode_command(const DecodeOptions& options) {
   if (!options.sampling.empty()) return bench_sampling_command(options, bench);
   Session session(options.session);
   bench.tuning = session.tuning();
-  fmt::print("{:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "mode", "step ms", "min",
-             "wall ms", "TB/s read", "share");
-  const auto lines = bench_decode(session.device(), session.stream(), session.kernels(), session.model(), bench,
-                                  [](const DecodeBenchLine& l) {
-                                    fmt::print("{:>5} {:>7} {:>9} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.3f} {:>5.1f}%\n",
-                                               l.batch, l.context, to_string(l.mode), l.step_ms.median, l.step_ms.least,
-                                               l.wall_ms.median, l.read_bytes_per_s.median / 1e12, l.share * 100);
-                                    std::fflush(stdout);
-                                  });
+  fmt::print("{:>5} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "adapter", "mode",
+             "step ms", "min", "wall ms", "TB/s read", "share");
+  const auto lines = bench_decode(
+      session.device(), session.stream(), session.kernels(), session.model(), bench, [](const DecodeBenchLine& l) {
+        fmt::print("{:>5} {:>7} {:>7} {:>9} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.3f} {:>5.1f}%\n", l.batch, l.context,
+                   l.adapter_rank, to_string(l.mode), l.step_ms.median, l.step_ms.least, l.wall_ms.median,
+                   l.read_bytes_per_s.median / 1e12, l.share * 100);
+        std::fflush(stdout);
+      });
   if (options.record.out.empty()) return 0;
   nlohmann::ordered_json file = decode_record(options, session);
   file["steps_per_launch"] = options.session.steps.most;
@@ -153,6 +156,11 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
       ->delimiter(',')
       ->capture_default_str();
   decode->add_option("--context", options->contexts, "keys a row attends to, one or more")
+      ->delimiter(',')
+      ->capture_default_str();
+  decode
+      ->add_option("--adapter-rank", options->adapter_ranks,
+                   "rank of a LoRA adapter that each row has, one or more; 0: none")
       ->delimiter(',')
       ->capture_default_str();
   decode->add_option("--modes,--mode", options->modes, "how the plan is run, one or more")

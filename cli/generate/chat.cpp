@@ -12,6 +12,7 @@
 #include "cli/generate/conversation.h"
 #include "cli/generate/line_editor.h"
 #include "cli/interruption.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/choice_flags.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -172,10 +173,12 @@ int chat(const ChatOptions& options) {
   const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(options.session.model);
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
+  check_adapters(options.engine, options.session, config);
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
   ChoiceReader choices(config, tokenizer);
   const ChoiceOptions choice = read_choice(choices, options.choice, options.sampling, eos).options;
   stop_ids_of(options.choice, eos, config.vocab);  // what is wrong is told before anything is loaded
+  only_adapter(options.engine);
   tell_ignored(config.generation);
 
   Session session(options.session, Loading::begun);
@@ -191,7 +194,8 @@ int chat(const ChatOptions& options) {
                              .eos = eos,
                              .choice = options.choice,
                              .sampling = options.sampling,
-                             .template_args = std::move(template_args)});
+                             .template_args = std::move(template_args),
+                             .adapter = only_adapter(options.engine)});
   if (isatty(STDIN_FILENO) != 0)
     fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
                folder_name(options.session.model), session.device().name());
@@ -218,6 +222,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   add_session_options(*command, options->session);
   add_mode_option(*command, options->session);
   add_engine_options(*command, options->engine);
+  add_adapter_options(*command, options->engine, options->session);
   command->callback([options, &chosen] { chosen = [options] { return chat(*options); }; });
 }
 

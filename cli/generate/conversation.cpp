@@ -67,7 +67,8 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
   };
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_tokens = options_.max_tokens,
-                   .stop_ids = stop_ids_of(options_.choice, options_.eos, config_.vocab)};
+                   .stop_ids = stop_ids_of(options_.choice, options_.eos, config_.vocab),
+                   .adapter = options_.adapter};
   const RequestOutcome outcome = serve_one(
       engine_, std::move(spec), sampling, std::move(choice.options), [&](int32_t token) { write(text.push(token)); },
       stopped);

@@ -22,6 +22,7 @@ struct ConversationOptions {
   const ChoiceFlags& choice;
   const SamplingOptions& sampling;  // what the choice takes of it
   RequestJson template_args = {};   // variables of the template; null: none
+  std::string adapter = {};         // of all answers; empty: none
 };
 
 class Conversation {

@@ -15,6 +15,7 @@
 #include "cli/generate/one_request.h"
 #include "cli/generate/several_steps.h"
 #include "cli/interruption.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/choice_flags.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -142,11 +143,13 @@ int generate(const GenerateOptions& options) {
 
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
+  check_adapters(options.engine, options.session, config);
   const std::vector<int32_t> eos =
       options.ignore_eos ? std::vector<int32_t>{} : std::vector<int32_t>(config.eos.begin(), config.eos.end());
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_tokens = options.max_tokens,
-                   .stop_ids = stop_ids_of(options.choice, eos, config.vocab)};
+                   .stop_ids = stop_ids_of(options.choice, eos, config.vocab),
+                   .adapter = only_adapter(options.engine)};
   ChoiceReader choices(config, tokenizer);
   RequestChoice choice = read_choice(choices, options.choice, options.sampling, eos);
   const Sampling sampling = sampling_of(options.sampling, config.generation);
@@ -211,6 +214,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   add_session_options(*command, options->session);
   add_mode_option(*command, options->session);
   add_engine_options(*command, options->engine);
+  add_adapter_options(*command, options->engine, options->session);
   add_steps_options(*command, options->session);
   command->callback([options, &chosen] { chosen = [options] { return generate(*options); }; });
 }

@@ -36,6 +36,7 @@ void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choi
                                                      {"--step-tokens", engine.step_tokens.has_value()},
                                                      {"--products-from", engine.products_from.has_value()},
                                                      {"--prefill", engine.prefill != "graph"},
+                                                     {"--adapter", !engine.adapters.empty()},
                                                      {"--schedule", engine.schedule != "mixed"},
                                                      {"--pages", options.pages > 0},
                                                      {"--step-timeout", options.step_timeout_ms > 0},

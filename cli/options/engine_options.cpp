@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/bench/bench_record.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/report/step_log.h"
@@ -184,6 +185,7 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   engine.prefix_cache = !settings.no_prefix_cache;
   engine.depth = settings.no_pipelining ? 1 : kSlots;
   engine.tuning = session.tuning();
+  engine.max_adapters = adapter_slots(settings);
   engine.mode = run_mode(options.mode);
   engine.policy = edge_policy(options.edges);
   engine.numerics = numerics_of(options.numerics);
@@ -203,6 +205,8 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
     };
   auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);
   progress->wipe();
+  for (const NamedFolder& one : named_folders("--adapter", settings.adapters))
+    made->load_adapter(one.name, made->read_adapter(one.folder));
   if (log) log->write(head_of_log(engine, options, session, *made));
   return made;
 }

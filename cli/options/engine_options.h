@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/session.h"
 #include "engine/engine.h"
@@ -20,8 +21,11 @@ struct EngineSettings {
   std::optional<int64_t> products_from;
   std::string prefill = "graph", schedule = "mixed", memory_limit;
   bool no_prefix_cache = false, no_pipelining = false;
-  std::filesystem::path log;   // of each step; empty: none
-  std::function<bool()> logs;  // whether a step that is committed now is written to it; empty: every one is
+  std::filesystem::path log;          // of each step; empty: none
+  std::vector<std::string> adapters;  // NAME=DIR each (cli/options/adapter_options.h)
+  std::optional<int> max_adapters;
+  bool loads_adapters = false;  // others may come while it serves
+  std::function<bool()> logs;   // whether a step that is committed now is written to it; empty: every one is
 };
 
 // --step-tokens, --schedule, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages,
@@ -40,7 +44,8 @@ struct EngineNeeds {
 // Prompt tokens that go through the layers at once where the command serves one prompt on one sequence.
 int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens);
 
-// Builds it, with a progress bar on stderr when that is a terminal. Steps that run without a graph are told there, too.
+// Builds it and loads the adapters of the command line, with a progress bar on stderr when that is a terminal. Steps
+// that run without a graph are told there, too.
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
                                     const EngineNeeds& needs);
 

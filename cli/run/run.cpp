@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/interruption.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -131,6 +132,7 @@ int run_requests(const RunOptions& options) {
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
+  check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
   const RequestDefaults of_lines{.model = options.session.model,
                                  .sampling = options.sampling,
@@ -175,6 +177,7 @@ void add_run(CLI::App& app, Action& chosen) {
       ->check(whole_number<int, 1>)
       ->capture_default_str();
   add_engine_options(*command, options->engine);
+  add_adapter_options(*command, options->engine, options->session);
   command
       ->add_option("--reserve", options->reserve,
                    "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -92,6 +93,7 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   EngineSettings settings = options.engine;
   settings.engine.max_batch = options.max_batch.value_or(on_cpu ? kRowsOnCpu : kRows);
   settings.engine.reserve = Reserve::prompt;
+  settings.loads_adapters = options.server.changes_adapters;
   if (!on_cpu && settings.memory_limit.empty() && settings.engine.pages == 0) settings.memory_limit = kMemoryShare;
   return settings;
 }
@@ -112,6 +114,17 @@ ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                              .template_args = template_args_of(options.template_args),
                              .parsers = answer_parsers_of(options.parsers)},
                 .created = static_cast<int64_t>(std::time(nullptr))});
+}
+
+// A request's "model" is one or the other.
+void check_names(const EngineSettings& settings, const ServedModel& model) {
+  for (const NamedFolder& adapter : named_folders("--adapter", settings.adapters))
+    if (std::ranges::count(model.names, adapter.name) > 0)
+      throw Error({.doing = "use --adapter",
+                   .object = adapter.name,
+                   .detail = "the model is called so",
+                   .advice = "another name, or --served-model-name",
+                   .fault = Fault::usage});
 }
 
 void print_ready(const Engine& engine, const ServedModel& model, const std::string& device, int rows) {
@@ -135,9 +148,11 @@ int serve(ServeOptions options) {
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_model_config(options.session.model);
   check_pairs(options.engine, options.session, config.max_position);
+  check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
 
   ServedModel model = served_model(options, config, tokenizer);
+  check_names(options.engine, model);
   ServeMetrics metrics(model.names.front());
   EngineFeeds feeds(options.feeds, metrics);
   EngineLoop loop(metrics, feeds.told_by({.most_open = static_cast<size_t>(options.most_open)}));
@@ -171,7 +186,9 @@ int serve(ServeOptions options) {
   OpenAiApi api(std::move(model));
   ShownModel shown = shown_model(options.session, session, *engine, api, settings.engine.max_batch, options.plan_times);
   metrics.serves(std::move(shown.card));
-  server.serve(api, std::move(shown.plans));
+  for (const LoadedAdapter& one : engine->adapters()) api.model().adapters->add(one.name, one.folder);
+  server.serve(api, std::move(shown.plans),
+               [&engine](const std::filesystem::path& folder) { return engine->read_adapter(folder); });
   loop.accept();
   print_ready(*engine, api.model(), session.device().name(), settings.engine.max_batch);
   EngineSleep sleep(*engine, session.model());
@@ -220,6 +237,8 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
   command.add_flag("--plan-times", options.plan_times,
                    "time the nodes of the largest decode graph before serving, for its page at /plan");
+  command.add_flag("--allow-adapter-updates", options.server.changes_adapters,
+                   "POST /v1/load_lora_adapter and /v1/unload_lora_adapter change the adapters while it serves");
   command.add_flag("--enable-sleep,--enable-sleep-mode", options.server.offers_sleep,
                    "POST /sleep frees the device's memory until POST /wake_up");
   command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
@@ -248,6 +267,7 @@ void add_serve(CLI::App& app, Action& chosen) {
                    fmt::format("outputs computed at once (default: {}, on the CPU driver {})", kRows, kRowsOnCpu))
       ->check(whole_number<int, 1>);
   add_engine_options(*command, options->engine);
+  add_adapter_options(*command, options->engine, options->session);
   command->get_option("--memory-limit")
       ->description(fmt::format("of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
                                 "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",

@@ -205,8 +205,8 @@ void KvPool::append(int32_t sequence, std::span<const int32_t> tokens) {
 
 void KvPool::offer_full_page(Sequence& s) {
   int32_t& mine = s.table[static_cast<size_t>(s.offered)];
-  const int32_t parent = s.offered == 0 ? -1 : s.table[static_cast<size_t>(s.offered - 1)];
-  const uint64_t hash = options_.hash(parent < 0 ? 0 : pages_.at(parent).hash, s.tail);
+  const int32_t parent = s.offered == 0 ? SharedPages::root(s.adapter) : s.table[static_cast<size_t>(s.offered - 1)];
+  const uint64_t hash = options_.hash(parent < 0 ? root_hash(s.adapter) : pages_.at(parent).hash, s.tail);
   const int32_t equal = pages_.find(hash, parent, s.tail);
   // Where all its pages are promised and no more, another launch may need one before `mine` is free.
   if (equal >= 0 && options_.window > 0 && s.promised < window_pages(options_) && launched_ > completed_ + 1) {

@@ -25,7 +25,8 @@
 
 namespace nodewright {
 
-// Hash of a page's tokens and of all before them, `parent` being the hash of the page before it (0 for the first).
+// Hash of a page's tokens and of all before them, `parent` being the hash of the page before it (for the first the
+// number of the adapter, 0 without one).
 using PageHash = uint64_t (*)(uint64_t parent, std::span<const int32_t> tokens);
 uint64_t chained_page_hash(uint64_t parent, std::span<const int32_t> tokens);
 
@@ -74,6 +75,7 @@ class KvPool {
   // The pages that one prompt begins with, remembered: asking again looks only at what has changed since.
   struct Found {
     bool searches = true;          // false: all of the prompt is to be computed
+    int32_t adapter = 0;           // whose keys and values they are: pages are found under the same alone; 0: none
     std::vector<int32_t> pages;    // offered, each behind the one before it
     std::vector<uint64_t> offers;  // by which they were
     std::vector<uint64_t> hashes;  // of the prompt's pages, as far as they were looked for
@@ -176,6 +178,7 @@ class KvPool {
   struct Sequence {
     bool is_open = false;
     bool is_closing = false;
+    int32_t adapter = 0;        // as Found's
     bool offers = true;         // until what it holds stops being reproducible from its tokens
     int64_t known = 0;          // tokens
     int64_t offered = 0;        // leading pages of the table that are offered, each the parent of the next
@@ -216,6 +219,7 @@ class KvPool {
   int64_t promised() const;
   int64_t held(const Sequence& s) const { return static_cast<int64_t>(s.table.size()) - s.dropped + s.retiring; }
   void drop_before(int32_t sequence, int64_t first);
+  static uint64_t root_hash(int32_t adapter) { return static_cast<uint64_t>(adapter); }
   int32_t take_page();
   void forget_from(Sequence& sequence, int64_t first);
   void offer_full_page(Sequence& sequence);

@@ -24,7 +24,7 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
   Sequence* const closed = closed_sequence();
   if (closed == nullptr || !found.fits) return std::nullopt;
   Sequence& s = *closed;
-  s = {.is_open = true, .offers = options_.prefix_cache};
+  s = {.is_open = true, .adapter = all.adapter, .offers = options_.prefix_cache};
   s.offered = found.pages;
   s.known = s.offered * options_.page_tokens;
   s.table.assign(all.pages.begin(), all.pages.begin() + found.pages);
@@ -70,8 +70,10 @@ void KvPool::look_up(std::span<const int32_t> prompt, Found& found) const {
   const auto page_tokens = static_cast<size_t>(options_.page_tokens);
   for (size_t at = found.pages.size(); (at + 1) * page_tokens <= prompt.size(); ++at) {
     const auto tokens = prompt.subspan(at * page_tokens, page_tokens);
-    if (at == found.hashes.size()) found.hashes.push_back(options_.hash(at == 0 ? 0 : found.hashes[at - 1], tokens));
-    const int32_t next = pages_.find(found.hashes[at], at == 0 ? -1 : found.pages[at - 1], tokens);
+    if (at == found.hashes.size())
+      found.hashes.push_back(options_.hash(at == 0 ? root_hash(found.adapter) : found.hashes[at - 1], tokens));
+    const int32_t next =
+        pages_.find(found.hashes[at], at == 0 ? SharedPages::root(found.adapter) : found.pages[at - 1], tokens);
     if (next < 0) return;
     found.pages.push_back(next);
     found.offers.push_back(pages_.at(next).offer);
@@ -154,7 +156,7 @@ std::optional<KvPool::Opened> KvPool::fork(int32_t like, std::span<const int32_t
   if (closed == nullptr || !found.fits) return std::nullopt;
   const Sequence& from = at(like);
   Sequence& s = *closed;
-  s = {.is_open = true, .offers = options_.prefix_cache && from.offered >= found.pages};
+  s = {.is_open = true, .adapter = from.adapter, .offers = options_.prefix_cache && from.offered >= found.pages};
   s.offered = std::min(from.offered, found.pages);
   s.known = found.start;
   if (s.offers) s.tail.assign(prompt.begin() + found.pages * options_.page_tokens, prompt.end() - 1);

@@ -2,10 +2,11 @@
 
 namespace nodewright {
 
-void PageEventLog::store(uint64_t page, std::optional<uint64_t> parent, std::span<const int32_t> tokens) {
+void PageEventLog::store(uint64_t page, std::optional<uint64_t> parent, std::span<const int32_t> tokens,
+                         int32_t adapter) {
   const bool continues = !events_.empty() && events_.back().kind == PageEvent::Kind::stored && parent &&
                          events_.back().pages.back() == *parent;
-  if (!continues) events_.push_back({.kind = PageEvent::Kind::stored, .parent = parent});
+  if (!continues) events_.push_back({.kind = PageEvent::Kind::stored, .parent = parent, .adapter = adapter});
   events_.back().pages.push_back(page);
   events_.back().tokens.insert(events_.back().tokens.end(), tokens.begin(), tokens.end());
 }

@@ -20,13 +20,14 @@ struct PageEvent {
   std::vector<uint64_t> pages;     // hashes; stored: each continues the one before it. Removed: continuations first
   std::optional<uint64_t> parent;  // stored: what the first of them continues; none: it begins prompts
   std::vector<int32_t> tokens;     // stored: of all of them, page after page
+  int32_t adapter = 0;             // stored: whose keys and values they have; 0: none
   bool operator==(const PageEvent&) const = default;
 };
 
 // Successive pages of a prompt become one event, and so do successive removals. A value, and not thread-safe.
 class PageEventLog {
  public:
-  void store(uint64_t page, std::optional<uint64_t> parent, std::span<const int32_t> tokens);
+  void store(uint64_t page, std::optional<uint64_t> parent, std::span<const int32_t> tokens, int32_t adapter = 0);
   void remove(uint64_t page);
   void clear();
   // Since the last call, oldest first.

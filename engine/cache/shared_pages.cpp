@@ -69,11 +69,12 @@ void SharedPages::offer(int32_t index, int32_t parent, uint64_t hash, std::span<
   p.is_offered = true;
   p.offer = ++offered_;
   p.parent = parent;
+  p.adapter = parent >= 0 ? page(parent).adapter : -1 - parent;
   p.hash = hash;
   p.tokens.assign(tokens.begin(), tokens.end());
   if (parent >= 0) link(index);
   offers_.emplace(hash, index);
-  if (log_) log_->store(hash, parent >= 0 ? std::optional(page(parent).hash) : std::nullopt, tokens);
+  if (log_) log_->store(hash, parent >= 0 ? std::optional(page(parent).hash) : std::nullopt, tokens, p.adapter);
 }
 
 // Of an offered page without continuations.

@@ -23,7 +23,8 @@ class SharedPages {
   struct Page {
     int32_t owners = 0;         // tables that hold it, those of closing sequences included
     bool is_offered = false;    // the rest has meaning only then
-    int32_t parent = -1;        // offered page before it; -1: it begins the prompt
+    int32_t parent = -1;        // offered page before it; root(): it begins the prompt
+    int32_t adapter = 0;        // whose keys and values it has; 0: none
     int32_t continuations = 0;  // offered pages whose parent it is: a list that begins with
     int32_t continuation = -1;  // and goes on with their
     int32_t next = -1, previous = -1;
@@ -53,7 +54,9 @@ class SharedPages {
   void own(int32_t page);
   void disown(int32_t page);
 
-  // An owned page is full of these tokens, behind `parent`, which is on offer (-1: they begin the prompt).
+  // What stands for the parent of a page that begins a prompt, computed with that adapter; 0: without one. Below 0.
+  static constexpr int32_t root(int32_t adapter) { return -1 - adapter; }
+  // An owned page is full of these tokens, behind `parent`, which is on offer (root(): they begin the prompt).
   void offer(int32_t page, int32_t parent, uint64_t hash, std::span<const int32_t> tokens);
   // The page on offer of these tokens behind the same page, not only of an equal hash; or -1.
   int32_t find(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;

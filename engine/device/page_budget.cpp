@@ -11,8 +11,8 @@ namespace nodewright {
 namespace {
 
 std::string list_of(const MemoryUse& use) {
-  return fmt::format("weights take {} bytes, inputs and activations {}, graphs about {}", use.weights, use.state,
-                     use.graphs);
+  return fmt::format("weights take {} bytes, inputs and activations {}, graphs about {}{}", use.weights, use.state,
+                     use.graphs, use.adapters > 0 ? fmt::format(", slots of adapters {}", use.adapters) : "");
 }
 
 uint64_t left_of(uint64_t bytes, uint64_t taken) { return bytes > taken ? bytes - taken : 0; }

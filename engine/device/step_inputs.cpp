@@ -15,6 +15,7 @@ void write_row(const StepInputs& in, int64_t row, const RowInputs& inputs) {
   in.top_k.data[row] = inputs.sampling.top_k;
   in.top_p.data[row] = inputs.sampling.top_p;
   in.seed.data[row] = inputs.sampling.seed.value_or(0);
+  if (in.adapters.count > 0) in.adapters.data[row] = inputs.adapter;
   in.output_index.data[row] = static_cast<int32_t>(inputs.output);
 }
 

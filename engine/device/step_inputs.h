@@ -25,6 +25,7 @@ struct RowInputs {
   int64_t position = 0;  // of that token
   int32_t sequence = 0;  // index into last_token and block_table
   int64_t output = 0;    // which output of its sequence the next token is
+  int32_t adapter = -1;  // slot of its adapter; -1: none
   Sampling sampling;
 };
 

@@ -34,7 +34,8 @@ DecodeLimits limits_of(const StepSlotsOptions& options) {
           .numerics = options.numerics,
           .most_sampled = options.most_sampled,
           .hidden = options.hidden,
-          .tuning = options.tuning};
+          .tuning = options.tuning,
+          .adapters = options.adapters};
 }
 
 // Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
@@ -58,6 +59,7 @@ StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& m
       copies_(device, "tokens") {
   bind_kernels(model, options);
   make_slots(model, options);
+  make_adapters(model, options);
   memory_.graphs = prepare_graphs(model, options);
   for (int64_t layer = 0; layer < model.config().layers; ++layer)
     group_of_layer_.push_back(model.config().page_group(layer));
@@ -106,10 +108,16 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
 
 void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
   std::vector<KernelRequest> requests;
-  for (const auto& [bucket, rows] : plans_of(options))
-    for (KernelRequest& request :
-         decoder_kernel_requests(model.config(), shape_of(model, options, rows), device_.properties()))
-      requests.push_back(std::move(request));
+  const DecodeLimits limits = limits_of(options);
+  const auto add = [&](const StepShape& shape) {
+    std::ranges::move(decoder_kernel_requests(model.config(), shape, device_.properties()),
+                      std::back_inserter(requests));
+  };
+  for (const auto& [bucket, rows] : plans_of(options)) {
+    const StepShape shape = shape_of(model, options, rows);
+    add(shape);
+    if (limits.adapters.any()) add(with_adapters(shape, limits));
+  }
   if (options.choices) {
     std::ranges::move(
         score_kernel_requests(model.config(), score_limits_of(device_, model, options), device_.properties()),
@@ -122,8 +130,13 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   bound_.clear();
-  for (const auto& [bucket, rows] : plans_of(options))
-    bound_.emplace(bucket, decoder_kernels(kernels_, model.config(), shape_of(model, options, rows)));
+  bound_adapted_.clear();
+  for (const auto& [bucket, rows] : plans_of(options)) {
+    const StepShape shape = shape_of(model, options, rows);
+    bound_.emplace(bucket, decoder_kernels(kernels_, model.config(), shape));
+    if (limits.adapters.any())
+      bound_adapted_.emplace(bucket, decoder_kernels(kernels_, model.config(), with_adapters(shape, limits)));
+  }
 }
 
 // From the plans themselves, over a cache of one page. The pages that there will be are what is left of the memory.
@@ -143,6 +156,9 @@ uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOpt
     Stopwatch watch;
     if (!device_.driver().is_cpu()) libraries.load(step);
     built_.products_ms += watch.lap_ms();
+    if (options.adapters.any())
+      add(decoder_plan(device_, model, bound_adapted_.at(bucket), smallest, state, DecodePurpose::serve, options.policy,
+                       adapters_.get()));
     if (!options.choices) continue;
     const ChoiceState choice = slots_[0].choices->state(rows);
     add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
@@ -204,7 +220,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
     buckets.push_back(bucket);
     for (Slot& slot : slots_) slot.graphs[bucket].state = slot.memory->state(rows);
   }
-  const auto mode_of = [&](int bucket) { return bucket == 0 ? RunMode::eager : options.mode; };
+  const auto mode_of = [&](int bucket) { return mode_of_bucket(options, bucket); };
   built_.graphs.resize(buckets.size() * slots_.size());
   built_.threads = building_threads(options);
   built_.free_before = device_.free_bytes();
@@ -226,6 +242,7 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
         graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
       graph.run = std::make_unique<PlanRun>(std::move(plan), mode_of(bucket), compute_);
       if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
+      if (options.adapters.any()) build_adapted(model, options, bucket, graph, built);
       built.ms = of_graph.lap_ms();
       const std::lock_guard lock(mutex);
       built.built = ++count;
@@ -281,10 +298,11 @@ void StepSlots::launch(const Launch& launch) {
     }
   slot.tables->submit(launch.tables);
   if (clock_ != nullptr) clock_->begin(compute_);
-  if (launch.prompt && graph.prompt_run)
-    graph.prompt_run->launch();
+  const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
+  if (launch.prompt && prompt_run)
+    prompt_run->launch();
   else
-    graph.run->launch();
+    (launch.adapted ? graph.adapted_run : graph.run)->launch();
   launch_slices(slot, graph, launch.scored);
   if (clock_ != nullptr) clock_->end(compute_);
 }

@@ -33,7 +33,7 @@ namespace nodewright {
 struct BuiltBucket {
   int slot = 0;
   int bucket = 0;            // rows; 0: the plan of eager_rows
-  size_t nodes = 0;          // 0 when eager
+  size_t nodes = 0;          // 0 when eager; with adapters those of both graphs
   uint64_t bytes = 0;        // of device memory, as estimate_exec() says; 0 when eager
   double ms = 0;             // of the thread that built it
   int built = 0, total = 0;  // graphs so far, with this one, and in the end
@@ -64,7 +64,8 @@ struct MemoryUse {
   uint64_t state = 0;   // inputs, activations and outputs of all slots
   uint64_t graphs = 0;  // estimated
   uint64_t pages = 0;
-  uint64_t total() const { return weights + state + graphs + pages; }
+  uint64_t adapters = 0;  // their slots
+  uint64_t total() const { return weights + state + graphs + pages + adapters; }
 };
 
 struct StepSlotsOptions {
@@ -89,6 +90,7 @@ struct StepSlotsOptions {
   // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   PrefillForm prefill = PrefillForm::graph;
+  AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
 };
 
 class StepSlots {
@@ -128,6 +130,7 @@ class StepSlots {
     std::span<const TablePages> tables = {};  // of sequences whose pages have changed since the last launch
     bool prompt = false;                      // it has prompt tokens
     bool chooses_again = true;                // sample() may be told so: logits are kept
+    bool adapted = false;                     // rows have adapters; else the inputs' say nothing
     int32_t hidden = 0;                       // rows, the first, whose hidden states come back with the tokens
     std::span<const ScoredRow> scored = {};   // told with the tokens; only with options.choices
   };
@@ -169,6 +172,12 @@ class StepSlots {
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot);
 
+  Device& device() const { return device_; }
+  // Of options.adapters. Stay where they are, and keep what they hold, until release(); zero behind restore().
+  AdapterSlots& adapters() { return *adapters_; }
+  // What is launched from now on waits for the event.
+  void wait_for(const Event& event) { compute_.wait(event); }
+
   KvCache& cache() { return *cache_; }
   const KvCache& cache() const { return *cache_; }
   const MemoryUse& memory() const { return memory_; }
@@ -180,6 +189,8 @@ class StepSlots {
     ChoiceState choice;
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
     std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
+    std::unique_ptr<PlanRun> adapted_run;      // of rows with adapters; only with options.adapters, as
+    std::unique_ptr<PromptRun> adapted_prompt_run;
   };
   struct Slice {
     ScoreState state;
@@ -205,20 +216,28 @@ class StepSlots {
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
+  void make_adapters(const DecoderModel& model, const StepSlotsOptions& options);
+  static RunMode mode_of_bucket(const StepSlotsOptions& options, int bucket) {
+    return bucket == 0 ? RunMode::eager : options.mode;
+  }
   void make_cache(const DecoderModel& model, const StepSlotsOptions& options, int64_t pages);
   void bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
   uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options);
   int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
   void build(const DecoderModel& model, const StepSlotsOptions& options);
+  void build_adapted(const DecoderModel& model, const StepSlotsOptions& options, int bucket, Graph& graph,
+                     BuiltBucket& built);
   void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
   void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
   size_t slices_of(const Slot& slot, size_t scored) const;
 
   Device& device_;
   KernelCache& kernels_;
-  std::unique_ptr<KvCache> cache_;  // null while released
-  BoundKernels bound_;              // stay while released, and so the library's choices for products
+  std::unique_ptr<KvCache> cache_;          // null while released
+  std::unique_ptr<AdapterSlots> adapters_;  // null while released, and without options.adapters
+  BoundKernels bound_adapted_;              // as bound_, of rows with adapters
+  BoundKernels bound_;                      // stay while released, and so the library's choices for products
   MemoryUse memory_;
   MemoryUse released_;          // memory_ as it was before release()
   int64_t released_pages_ = 0;  // of group 0

@@ -12,6 +12,7 @@ void StepSlots::release() {
   released_pages_ = cache_->pages();
   slots_.clear();
   cache_.reset();
+  adapters_.reset();
   memory_ = {};
 }
 
@@ -20,6 +21,7 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
   try {
     built_ = {};
     make_slots(model, options);
+    make_adapters(model, options);
     memory_.graphs = released_.graphs;
     make_cache(model, options, released_pages_);
     build(model, options);
@@ -29,6 +31,7 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
   } catch (...) {
     slots_.clear();
     cache_.reset();
+    adapters_.reset();
     memory_ = {};
     throw;
   }

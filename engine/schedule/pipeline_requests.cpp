@@ -72,7 +72,8 @@ const Request* PipelineState::shares_with(const Request& request) const {
 PipelineState::FirstWaiting& PipelineState::first_waiting() const {
   const Request& first = requests_.at(waiting_.front());
   if (first_waiting_.id != first.id() || static_cast<int64_t>(first_waiting_.tokens.size()) != first.known_tokens())
-    first_waiting_ = {first.id(), first.tokens(), {.searches = !first.spec().computes_all()}};
+    first_waiting_ = {
+        first.id(), first.tokens(), {.searches = !first.spec().computes_all(), .adapter = first.spec().adapter_id}};
   return first_waiting_;
 }
 

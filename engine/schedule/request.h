@@ -38,6 +38,8 @@ struct RequestSpec {
   // A request submitted before with the same prompt. This one is admitted when that prompt is computed, and shares its
   // pages, a copy of the last one; as any other where that request has ended. 0: none.
   RequestId like = 0;
+  std::string adapter;     // name of a loaded LoRA adapter; empty: none
+  int32_t adapter_id = 0;  // of that adapter, for as long as it is loaded; set by the engine; 0: none
   // Whether it asks for something of every token, so that none may come from the prefix cache.
   bool computes_all() const { return scores_prompt || hidden == HiddenStates::full; }
 };

@@ -21,6 +21,9 @@ struct SchedulerOptions {
   // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
   // for. Depends on the request alone. Empty: none.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
+  // Whether the device may take one more request, the first that waits: its adapter has a slot, or may be given one.
+  // Depends on the request and on those admitted alone; one of those makes room when it ends. Empty: always.
+  std::function<bool(const Request&)> may_admit = {};
   int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that choose
   // Tokens of a step with a prompt's, the rows that decode included; all of those take part, and one token of a prompt.
   int64_t step_tokens = std::numeric_limits<int64_t>::max();

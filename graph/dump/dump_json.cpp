@@ -36,6 +36,12 @@ std::string_view to_string(Role role) {
       return "inout";
     case Role::condition:
       return "condition";
+    case Role::peer_out:
+      return "peer out";
+    case Role::peer_in:
+      return "peer in";
+    case Role::exchange_number:
+      return "exchange";
   }
   return "?";
 }
@@ -141,7 +147,7 @@ Json arguments_of(const PlanNode& node) {
   for (const FieldInfo& field : node.fields) {
     Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
     const std::byte* bytes = node.arguments.data() + field.offset;
-    if (field.role == Role::scalar)
+    if (!is_memory(field.role))
       argument["value"] = scalar_value(field.element, bytes);
     else if (field.role != Role::condition)
       argument["count"] = elements_of(node, field);
@@ -159,6 +165,7 @@ Json uses_of(const Plan& plan, const PlanNode& node) {
                                         {"bytes", use.bytes},
                                         {"access", nodewright::to_string(use.access)}});
     if (use.settled) json["settled"] = true;
+    if (use.peer != PeerUse::none) json["peer"] = use.peer == PeerUse::out ? "out" : "in";
   }
   return uses;
 }
@@ -212,6 +219,7 @@ Json json_of(const Plan& plan, const PlanNode& node) {
                {"uses", uses_of(plan, node)}};
   if (node.kind == NodeKind::kernel) {
     json["waits_for_inputs"] = node.waits_for_inputs;
+    if (node.exchange) json["exchange"] = *node.exchange;
     if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
     if (!node.kernel->request.name.empty()) json["request"] = nodewright::to_string(node.kernel->request);
     if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);

@@ -12,6 +12,7 @@ namespace nodewright {
 namespace {
 
 std::string_view sign(const Use& use) {
+  if (use.peer != PeerUse::none) return use.peer == PeerUse::out ? ">>" : "<<";
   switch (use.access) {
     case Access::frozen:
       return "=";

@@ -38,7 +38,7 @@ void AllocatedMemory::place_arguments(const PlanNode& node, std::span<std::byte>
 
 // A memory field and a pointer of a foreign kernel both begin with the address.
 void AllocatedMemory::place_field(const FieldInfo& field, std::byte* value) const {
-  if (field.role == Role::scalar || field.role == Role::condition) return;
+  if (!is_memory(field.role) || field.role == Role::condition) return;
   uint64_t address = 0;
   std::memcpy(&address, value, sizeof address);
   address = address_of(address);

@@ -110,9 +110,10 @@ function timing_facts(node) {
 }
 
 const kSigns = { frozen: "frozen", in: "in", out: "out", inout: "in out" };
-const role_element = access =>
+const kPeerSigns = { out: "sends", in: "takes" };  // packets between devices
+const role_element = (access, peer) =>
   make("span", { class: `role ${writes(access) ? "writes" : access in kSigns ? "reads" : ""}` },
-       kSigns[access] ?? access);
+       kPeerSigns[peer] ?? kSigns[access] ?? access);
 const buffer_link = (node, name, range) =>
   [go(node.scope.buffers.get(name), name), " ", make("span", { class: "range mono" }, range)];
 
@@ -134,12 +135,13 @@ function arguments_table(node) {
   const use_of = new Map(node.uses.map(use => [use.field, use]));
   const fields = node.arguments ?? node.uses.map(use => ({ field: use.field, role: use.access, type: "" }));
   if (fields.length === 0) return make("p", { class: "none" }, "none");
-  const is_empty = ({ field, role }) => !use_of.has(field) && role !== "scalar" && role !== "condition";
+  const is_value = role => role === "scalar" || role === "exchange";
+  const is_empty = ({ field, role }) => !use_of.has(field) && !is_value(role) && role !== "condition";
   const left_out = fields.filter(is_empty);
   return [table_of(["", "Field", "Type", "Value"], fields.filter(one => !is_empty(one)).map(one => {
     const { field, role, type, value } = one, use = use_of.get(field);
-    const shown = role === "scalar" ? (value === null ? "not printed" : String(value)) : "nobody's";
-    return [role_element(use?.access ?? role), make("code", {}, field), make("code", {}, type),
+    const shown = is_value(role) ? (value === null ? "not printed" : String(value)) : "nobody's";
+    return [role_element(use?.access ?? role, use?.peer), make("code", {}, field), make("code", {}, type),
             use ? buffer_link(node, use.buffer, range_of(use)) : make("code", {}, shown)];
   })), left_out.length > 0 && make("p", { class: "none" }, `left empty: ${left_out.map(one => one.field).join(", ")}`)];
 }
@@ -193,7 +195,7 @@ function buffer_panel(buffer) {
     ]),
     section("Writers and readers, in order", buffer.uses.length === 0 ? make("p", { class: "none" }, "none")
       : list_of(buffer.uses, ({ node, use }) => make("li", { "data-access": use.access },
-        role_element(use.access), " ",
+        role_element(use.access, use.peer), " ",
         go(node, node.name, { keep_marks: true }),
         " ", make("span", { class: "range mono" }, `${use.field} ${range_of(use)}`),
         use.bytes < buffer.bytes && make("div", { class: "strip" }, make("i", {

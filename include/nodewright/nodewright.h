@@ -5,6 +5,7 @@
 //   <nodewright/graph/graph_exec.h>      the plan as an explicit CUDA graph; patch.h changes it between launches
 //   <nodewright/graph/node_timer.h>      what each node takes, without a profiler
 //   <nodewright/graph/graph_dump.h>      the plan as text, DOT, JSON and a page
+//   <nodewright/graph/team/team_graph.h> a plan and a graph a device, which exchange values while they run
 #pragma once
 
 #include <nodewright/version.h>
@@ -22,9 +23,15 @@
 #include "graph/plan_run.h"
 #include "graph/plan_timings.h"
 #include "graph/product_operands.h"
+#include "graph/team/team.h"
+#include "graph/team/team_check.h"
+#include "graph/team/team_graph.h"
+#include "graph/team/team_plan.h"
 #include "graph/timing_trace.h"
 #include "graph/uses.h"
 #include "kernels_src/args.h"
+#include "kernels_src/exchange/all_reduce.h"
+#include "kernels_src/exchange/exchange.h"
 #include "kernels_src/launch_shape.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/context_guard.h"

@@ -79,6 +79,19 @@ NODEWRIGHT_DEVICE void unpack_8(uint4 v, float (&f)[8]) {
   f[4] = low_bf16(v.z), f[5] = high_bf16(v.z), f[6] = low_bf16(v.w), f[7] = high_bf16(v.w);
 }
 
+// sum += w . x over 8 elements, in order.
+NODEWRIGHT_DEVICE float dot_8(uint4 w, const float (&x)[8], float sum) {
+  sum = fmaf(low_bf16(w.x), x[0], sum);
+  sum = fmaf(high_bf16(w.x), x[1], sum);
+  sum = fmaf(low_bf16(w.y), x[2], sum);
+  sum = fmaf(high_bf16(w.y), x[3], sum);
+  sum = fmaf(low_bf16(w.z), x[4], sum);
+  sum = fmaf(high_bf16(w.z), x[5], sum);
+  sum = fmaf(low_bf16(w.w), x[6], sum);
+  sum = fmaf(high_bf16(w.w), x[7], sum);
+  return sum;
+}
+
 // 16 bytes of memory that an earlier node wrote, or that this one writes; 16-byte aligned.
 NODEWRIGHT_DEVICE uint4 load_16(const void* address) {
 #ifndef __CUDACC_RTC__

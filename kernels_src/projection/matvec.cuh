@@ -54,19 +54,6 @@ struct InputSlice {
   float x[kTile][kChunks][8];
 };
 
-// sum += w . x over 8 elements, in order.
-NODEWRIGHT_DEVICE float dot_8(uint4 w, const float (&x)[8], float sum) {
-  sum = fmaf(low_bf16(w.x), x[0], sum);
-  sum = fmaf(high_bf16(w.x), x[1], sum);
-  sum = fmaf(low_bf16(w.y), x[2], sum);
-  sum = fmaf(high_bf16(w.y), x[3], sum);
-  sum = fmaf(low_bf16(w.z), x[4], sum);
-  sum = fmaf(high_bf16(w.z), x[5], sum);
-  sum = fmaf(low_bf16(w.w), x[6], sum);
-  sum = fmaf(high_bf16(w.w), x[7], sum);
-  return sum;
-}
-
 // Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
 // sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
 template <class Store>

@@ -17,7 +17,7 @@ const json* ConfigFields::find(const std::string& key) const {
 }
 
 ConfigFields ConfigFields::inside(const json& object, std::string prefix) const {
-  ConfigFields fields(object, path_, faults_);
+  ConfigFields fields(object, path_, doing_, faults_);
   fields.prefix_ = std::move(prefix);
   return fields;
 }
@@ -109,10 +109,7 @@ void ConfigFields::fault(std::string detail, std::string advice) const {
 }
 
 void ConfigFields::refuse(std::string detail, std::string advice) const {
-  throw Error({.doing = "read the model configuration",
-               .object = path_,
-               .detail = std::move(detail),
-               .advice = std::move(advice)});
+  throw Error({.doing = doing_, .object = path_, .detail = std::move(detail), .advice = std::move(advice)});
 }
 
 void ConfigFields::wrong_type(const std::string& key, const json& value, std::string_view expected) const {

@@ -18,9 +18,10 @@ inline constexpr int64_t kMostTokens = 1 << 24;  // of a vocabulary; several tim
 // there, and the answer is that of an absent key. Null counts as absent, as it does for transformers' optional fields.
 class ConfigFields {
  public:
-  // The object and the list of faults are borrowed.
-  ConfigFields(const nlohmann::json& object, std::string path, std::vector<Error>* faults = nullptr)
-      : object_(object), path_(std::move(path)), faults_(faults) {}
+  // `doing`: completes "cannot ...". The object and the list of faults are borrowed.
+  ConfigFields(const nlohmann::json& object, std::string path, std::string doing = "read the model configuration",
+               std::vector<Error>* faults = nullptr)
+      : object_(object), path_(std::move(path)), doing_(std::move(doing)), faults_(faults) {}
   // Of an object inside this one. `prefix`: what stands before a key in messages, "rope_scaling.".
   ConfigFields inside(const nlohmann::json& object, std::string prefix) const;
 
@@ -54,6 +55,7 @@ class ConfigFields {
   const nlohmann::json& object_;
   std::string path_;
   std::string prefix_;
+  std::string doing_;
   std::vector<Error>* faults_;  // null: the first is thrown
 };
 

@@ -31,8 +31,8 @@ void refuse_set(const ConfigFields& config, std::initializer_list<const char*> k
 
 // What else is asked for often enough to deserve a reason.
 constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
-    {"Qwen3MoeForCausalLM", "mixtures of experts are not supported"},
-    {"MixtralForCausalLM", "mixtures of experts are not supported"},
+    {"Qwen2MoeForCausalLM", "shared experts are not supported"},
+    {"DeepseekV3ForCausalLM", "shared experts and latent attention are not supported"},
     {"LlavaForConditionalGeneration", "vision towers are not supported"}};
 
 const Architecture& read_architecture(const ConfigFields& config) {
@@ -55,10 +55,11 @@ const Architecture& read_architecture(const ConfigFields& config) {
 void refuse_unsupported(const ConfigFields& config) {
   if (config.find("quantization_config"))
     config.fault("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
-  refuse_set(config, {"num_experts", "num_local_experts"}, "mixtures of experts are not supported");
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
+  if (!c.has_experts())
+    refuse_set(config, {"num_experts", "num_local_experts"}, "this architecture is no mixture of experts");
   if (c.heads % c.kv_heads != 0)
     config.refuse(
         fmt::format("num_attention_heads is {}, expected a multiple of num_key_value_heads, {}", c.heads, c.kv_heads));
@@ -78,7 +79,7 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
 ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>* faults) {
   const std::filesystem::path path = folder / "config.json";
   const json object = read_json_object(path, "read the model configuration", kLargestConfig);
-  const ConfigFields config(object, path.string(), faults);
+  const ConfigFields config(object, path.string(), "read the model configuration", faults);
 
   const Architecture& architecture = read_architecture(config);
   refuse_unsupported(config);
@@ -96,7 +97,7 @@ void read_generation(const std::filesystem::path& path, std::vector<Error>* faul
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) return;
   const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
-  const ConfigFields fields(object, path.string(), faults);
+  const ConfigFields fields(object, path.string(), "read the model configuration", faults);
   if (fields.has("eos_token_id")) c.eos = fields.token_ids("eos_token_id");
   c.generation = read_generation_defaults(fields);
 }

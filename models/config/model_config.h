@@ -55,6 +55,13 @@ enum class Blocks : uint8_t {
   parallel_one_norm,  // that residual under the norm of attention
 };
 
+// Of a mixture: each row has some experts of its own in place of one feed-forward block.
+struct Experts {
+  int64_t count = 0;        // that a layer has; 0: it is no mixture
+  int64_t chosen = 0;       // that a row has, those with the largest logits
+  bool normalised = false;  // the weights of the chosen sum to one; else they are parts of the softmax over all
+};
+
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
   TensorNames names;         // of the checkpoint
@@ -63,7 +70,8 @@ struct ModelConfig {
   int64_t heads = 0;         // query heads
   int64_t kv_heads = 0;      // key and value heads; divides heads
   int64_t head_dim = 0;      // even; heads * head_dim need not equal hidden
-  int64_t intermediate = 0;  // width of the feed-forward layer
+  int64_t intermediate = 0;  // width of the feed-forward layer, of a mixture that of one expert
+  Experts experts;
   int64_t vocab = 0;         // rows of the embedding and of the head
   int64_t max_position = 0;  // longest context, in tokens
   float eps = 0;             // of the norms, added to the mean square or variance
@@ -99,6 +107,7 @@ struct ModelConfig {
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;
 
+  bool has_experts() const { return experts.count > 0; }
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }

@@ -13,7 +13,7 @@ namespace nodewright {
 namespace {
 
 LoweredStep lowered_step(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
-  return lower(network_of(config), {config, step, device});
+  return lower(network_of(config, step.adapters.any()), {config, step, device});
 }
 
 KernelChoice advance_choice(const StepShape& step) {

@@ -1,4 +1,5 @@
 // Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
+#include "kernels_src/adapters/adapted_gate_up.h"
 #include "kernels_src/projection/add_bias.h"
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/residual/norm_add.h"
@@ -114,22 +115,25 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
   if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
   if (post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
-  return Lowered{.operations = 3,
-                 .kernels = {kernel_choice<NormAdd>(
-                     {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
-                     norm_add_shape(static_cast<unsigned>(at.step.rows)))},
-                 .products = {product_of_layer(at, product, Element::f32, stride, 0)},
-                 .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
-                   emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
-                   e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
-                              {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
-                               .gain = e.post_gain(post_norm.part),
-                               .residual = e.s.residual,
-                               .n_live = e.s.inputs.n_live,
-                               .stride = stride,
-                               .eps = e.config.eps,
-                               .bias = e.matrix(product.part).bias});
-                 }};
+  Lowered lowered{.operations = 3,
+                  .kernels = {kernel_choice<NormAdd>(
+                      {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", product.bias)}},
+                      norm_add_shape(static_cast<unsigned>(at.step.rows)))},
+                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
+                  .emit = [product, post_norm, stride](const LoadedRun& run, Emission& e) {
+                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.projected);
+                    if (e.adapters != nullptr) emit_expand(run, e, product.part, e.s.projected, stride, 1);
+                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(),
+                               {.x = e.s.projected.subview(0, as_written(e.s.rows, stride, product.outputs)),
+                                .gain = e.post_gain(post_norm.part),
+                                .residual = e.s.residual,
+                                .n_live = e.s.inputs.n_live,
+                                .stride = stride,
+                                .eps = e.config.eps,
+                                .bias = e.matrix(product.part).bias});
+                  }};
+  add_expand_kernel(lowered, at, product, 1);
+  return lowered;
 }
 
 // y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or behind.
@@ -169,10 +173,11 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
       emit_product(run, e, node_name(product), e.s.normed, product, e.s.gate_up);
     };
   } else {
-    const bool bare = rope_adds_bias(at, ops.subspan(1), travel);
+    const bool is_router = product.part == Part::router, adapted = begins(ops.subspan(1), {OpKind::expand});
+    const bool bare = is_router || rope_adds_bias(at, ops.subspan(adapted ? 2 : 1), travel);
     lowered.products = {product_of_layer(at, product, Element::f32, product.outputs, 0)};
-    lowered.emit = [product, bare](const LoadedRun& run, Emission& e) {
-      emit_product(run, e, node_name(product), e.s.normed, product, e.s.qkv);
+    lowered.emit = [product, bare, is_router](const LoadedRun& run, Emission& e) {
+      emit_product(run, e, node_name(product), e.s.normed, product, is_router ? e.s.experts.logits : e.s.qkv);
       if (!bare) emit_bias(run, e, node_name(product) + "_bias", product, e.s.qkv, product.outputs);
     };
     if (!bare) add_bias_kernel(lowered, product, at.step.rows);
@@ -183,23 +188,30 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
 // activated = f(gate) * up, or f(up), and the product's bias before.
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::activate})) return {};
-  const bool gated = ops[0].gated;
+  const bool gated = ops[0].gated, adapted = at.step.adapters.any();
   const int64_t cols = (gated ? 2 : 1) * at.config.intermediate, stride = row_stride(cols);
+  std::vector<Constant> constants = {constant("kActivation", at.config.activation), constant("kGated", gated),
+                                     constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)};
+  const LaunchShape shape = gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated);
+  if (adapted) constants.push_back(rank_constant(at));
   return Lowered{.operations = 1,
-                 .kernels = {kernel_choice<Gate>(
-                     {"gate",
-                      {constant("kActivation", at.config.activation), constant("kGated", gated),
-                       constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)}},
-                     gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated))},
-                 .emit = [gated, cols, stride](const LoadedRun& run, Emission& e) {
-                   e.g.launch(gated ? "gate" : "activate", run.kernel<Gate>(),
-                              {.x = e.s.gate_up.subview(0, as_written(e.s.rows, stride, cols)),
-                               .y = e.s.activated,
-                               .n_live = e.s.inputs.n_live,
-                               .outputs = e.config.intermediate,
-                               .x_stride = stride,
-                               .y_stride = e.matrix(Part::down).stride,
-                               .bias = e.matrix(Part::gate_up).bias});
+                 .kernels = {adapted ? kernel_choice<AdaptedGate>({"adapted_gate", constants}, shape)
+                                     : kernel_choice<Gate>({"gate", constants}, shape)},
+                 .emit = [gated, adapted, cols, stride](const LoadedRun& run, Emission& e) {
+                   const auto launch = [&]<class Args>(Args args) {
+                     args.x = e.s.gate_up.subview(0, as_written(e.s.rows, stride, cols));
+                     args.y = e.s.activated;
+                     args.n_live = e.s.inputs.n_live;
+                     args.outputs = e.config.intermediate;
+                     args.x_stride = stride;
+                     args.y_stride = e.matrix(Part::down).stride;
+                     args.bias = e.matrix(Part::gate_up).bias;
+                     e.g.launch(gated ? "gate" : "activate", run.kernel<Args>(), args);
+                   };
+                   if (adapted)
+                     launch(AdaptedGate{.adapter = adapter_in(e, Part::gate_up)});
+                   else
+                     launch(Gate{});
                  }};
 }
 

@@ -2,6 +2,7 @@
 // row by row.
 #include <algorithm>
 
+#include "kernels_src/adapters/adapted_gate_up.h"
 #include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/projection/norm_gate_up.h"
 #include "kernels_src/projection/norm_project.h"
@@ -67,24 +68,28 @@ void emit_normed(const LoadedRun& run, Emission& e, const Op& norm, const Op& pr
                  int64_t y_stride) {
   const WeightMatrix& w = e.matrix(product.part);
   const View<float> next = e.other_residual();
-  e.g.launch(node_name(product), run.kernel<Args>(kernel_for(run, e.residual)),
-             {.from = residual_in(e.residual, e.norm(norm.part), next),
-              .weight = w.data,
-              .bias = w.bias,
-              .y = y,
-              .n_live = e.s.inputs.n_live,
-              .outputs = w.rows,
-              .y_stride = y_stride,
-              .eps = e.config.eps});
+  Args args{.from = residual_in(e.residual, e.norm(norm.part), next),
+            .weight = w.data,
+            .bias = w.bias,
+            .y = y,
+            .n_live = e.s.inputs.n_live,
+            .outputs = w.rows,
+            .y_stride = y_stride,
+            .eps = e.config.eps};
+  if constexpr (std::is_same_v<Args, AdaptedGateUp>) args.adapter = adapter_in(e, product.part);
+  e.g.launch(node_name(product), run.kernel<Args>(kernel_for(run, e.residual)), args);
   e.settle_residual(next);
 }
 
 void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  emit_normed<NormProject>(run, e, norm, product, e.s.qkv, product.outputs);
+  emit_normed<NormProject>(run, e, norm, product, product.part == Part::router ? e.s.experts.logits : e.s.qkv,
+                           product.outputs);
 }
 
 void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  emit_normed<NormGateUp>(run, e, norm, product, e.s.activated, e.matrix(Part::down).stride);
+  const int64_t stride = e.matrix(Part::down).stride;
+  if (e.adapters != nullptr) return emit_normed<AdaptedGateUp>(run, e, norm, product, e.s.activated, stride);
+  emit_normed<NormGateUp>(run, e, norm, product, e.s.activated, stride);
 }
 
 void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Travel travel) {
@@ -183,14 +188,16 @@ static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel
   if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
   const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
   if (is_library_used(at, travel)) return kLibraryIsUsed;
-  const std::vector<Constant> constants = {constant("kGated", activate.gated),
-                                           constant("kActivation", at.config.activation)};
+  std::vector<Constant> constants = {constant("kGated", activate.gated), constant("kActivation", at.config.activation)};
+  const bool adapted = at.step.adapters.any();
+  if (adapted) constants.push_back(rank_constant(at));
+  const char* const name = adapted ? "adapted_gate_up" : "norm_gate_up";
+  const uint64_t args_bytes = adapted ? sizeof(AdaptedGateUp) : sizeof(NormGateUp);
   if (!tiles && travel == Travel::gained) return kOnlyInTiles;
   const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
   const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles)
-      return one_kernel(tiled(at, "norm_gate_up", product, unit, input, at.step.rows, constants, sizeof(NormGateUp)));
-    return one_kernel(matvec(at, "norm_gate_up", product, unit, input, at.step.rows, constants, sizeof(NormGateUp)));
+    if (tiles) return one_kernel(tiled(at, name, product, unit, input, at.step.rows, constants, args_bytes));
+    return one_kernel(matvec(at, name, product, unit, input, at.step.rows, constants, args_bytes));
   };
   return by_residual(norm, product, travel, choose,
                      {.operations = 3, .emit = [norm, product](const LoadedRun& run, Emission& e) {

@@ -14,6 +14,11 @@ namespace {
 // library's, tiles before rows.
 constexpr LoweringRow kRows[] = {
     {"embed", lower_embed},
+    {"route", lower_route},
+    {"tile_expert_gate_up", lower_tile_expert_gate_up},
+    {"norm_expert_gate_up", lower_norm_expert_gate_up},
+    {"tile_expert_down", lower_tile_expert_down},
+    {"expert_down_add", lower_expert_down_add},
     {"tile_norm_gate_up", lower_tile_norm_gate_up},
     {"norm_gate_up", lower_norm_gate_up},
     {"tile_norm_project", lower_tile_norm_project},
@@ -35,13 +40,17 @@ constexpr LoweringRow kRows[] = {
     {"library product onto the residual", lower_product_add},
     {"library product", lower_product},
     {"gate", lower_gate},
+    {"norm_shrink", lower_norm_shrink},
+    {"shrink", lower_shrink},
+    {"expand", lower_expand},
 };
 
 std::string describe_run(std::span<const Op> ops) {
   std::string text;
   for (const Op& op : ops) {
     text += (text.empty() ? "" : " ") + std::string(to_string(op.kind));
-    if (op.kind == OpKind::product || op.kind == OpKind::norm) text += " " + std::string(to_string(op.part));
+    if (op.kind == OpKind::product || op.kind == OpKind::norm || op.kind == OpKind::shrink || op.kind == OpKind::expand)
+      text += " " + std::string(to_string(op.part));
   }
   return text;
 }
@@ -121,6 +130,7 @@ bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds) {
 }
 
 const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part) {
+  static const ProjectionTuning kUntuned;
   switch (part) {
     case Part::qkv:
       return tuning.qkv;
@@ -130,6 +140,8 @@ const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part) {
       return tuning.gate_up;
     case Part::down:
       return tuning.down;
+    case Part::router:
+      return kUntuned;
     default:
       return tuning.head;
   }
@@ -186,6 +198,8 @@ const WeightMatrix& Emission::matrix(Part part) const {
       return layer.weights->gate_up;
     case Part::down:
       return layer.weights->down;
+    case Part::router:
+      return layer.weights->router;
     case Part::embedding:
       return weights.embedding();
     default:

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
+#include "kernels_src/adapters/adapter_in.h"
 #include "kernels_src/residual/residual.h"
+#include "models/adapters/adapter_slots.h"
 #include "models/network/network.h"
 #include "models/plan/decode_state.h"
 #include "models/plan/step_shape.h"
@@ -93,6 +95,7 @@ struct LayerPlace {
   View<int32_t> table;                    // of its page group
   Weight<float> frequencies;              // empty where positions are learned
   int64_t window = 0;                     // keys attended; 0: all
+  int64_t index = 0;
 };
 
 // Where a lowering adds its nodes.
@@ -106,8 +109,9 @@ struct Emission {
   View<int32_t> delivered = {};  // where tokens go on the host, or empty
   LayerPlace layer = {};
   Residual residual = PlainResidual{};
-  View<ScoredToken> best = {};  // what the head has left of each part of the logits, or empty
-  View<float> logits = {};      // what the head has written
+  View<ScoredToken> best = {};             // what the head has left of each part of the logits, or empty
+  View<float> logits = {};                 // what the head has written
+  const AdapterSlots* adapters = nullptr;  // of rows that may have some
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm
@@ -192,6 +196,15 @@ Constant cap_constant(const char* name, float cap);
 // Of a projection that makes logits, or other values.
 std::vector<Constant> logit_constants(const ModelConfig& config);
 std::vector<Constant> unscaled_constants();
+
+// Where rows may have adapters: what they add to a product, behind it where something else stands between it and its
+// expand operation. Nothing elsewhere.
+void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale);
+// `kernel`: its place among the run's.
+void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, int64_t y_stride, size_t kernel);
+// What the activation behind gate_up adds itself.
+AdapterIn adapter_in(const Emission& e, Part part);
+inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.adapters.rank}; }
 
 // The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});

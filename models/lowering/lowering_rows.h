@@ -23,6 +23,13 @@ Attempt lower_project_add(const Situation& at, std::span<const Op> ops, Travel t
 Attempt lower_tile_project(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// lower_experts.cpp
+Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_norm_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_expert_down(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Travel travel);
+
 // lower_attention.cpp
 Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel);
@@ -34,5 +41,10 @@ Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel t
 Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel travel);
+
+// lower_adapters.cpp
+Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel);
 
 }  // namespace nodewright

@@ -12,8 +12,11 @@ bool has_weight(OpKind kind) {
     case OpKind::embed:
     case OpKind::norm:
     case OpKind::product:
+    case OpKind::expert_product:
     case OpKind::head_norm:
     case OpKind::hand_out:
+    case OpKind::shrink:
+    case OpKind::expand:
       return true;
     default:
       return false;
@@ -27,6 +30,7 @@ std::string line_of(const Op& op) {
   if (op.in.id != 0) add(fmt::format("v{}", op.in.id));
   if (has_weight(op.kind)) add(std::string(to_string(op.part)));
   std::string line = fmt::format("v{} = {}({})", op.out.id, to_string(op.kind), inputs);
+  if (op.kind == OpKind::expert_product) line += fmt::format(" [{} -> {}] each", op.cols, op.outputs);
   if (op.kind == OpKind::product) line += fmt::format(" [{} -> {}]{}", op.cols, op.outputs, op.bias ? " + bias" : "");
   if (op.kind == OpKind::activate && op.gated) line += " gated";
   return line + "\n";
@@ -42,6 +46,7 @@ std::string_view to_string(Part part) {
                                          "out",
                                          "attention_post_norm",
                                          "feed_forward_norm",
+                                         "router",
                                          "gate_up",
                                          "down",
                                          "feed_forward_post_norm",
@@ -51,15 +56,23 @@ std::string_view to_string(Part part) {
 }
 
 std::string_view to_string(OpKind kind) {
-  constexpr std::string_view kNames[] = {"embed",  "norm",     "product", "head_norm", "rotate", "append",
-                                         "attend", "activate", "add",     "hand_out",  "choose"};
+  constexpr std::string_view kNames[] = {"embed",     "norm",     "product", "route",  "expert_product",
+                                         "head_norm", "rotate",   "append",  "attend", "activate",
+                                         "add",       "hand_out", "choose",  "shrink", "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-Value Recorder::norm(Value x, Part gain) {
+Norm Recorder::norm_of(Part gain) const {
   const bool in_front = gain == Part::attention_norm || gain == Part::feed_forward_norm;
-  const Norm norm = in_front && !config_.pre_norms ? Norm::none : config_.norm;
-  return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = norm});
+  return in_front && !config_.pre_norms ? Norm::none : config_.norm;
+}
+
+Value Recorder::norm(Value x, Part gain) {
+  return record({.kind = OpKind::norm, .in = x, .part = gain, .norm = norm_of(gain)});
+}
+
+void Recorder::shrink(Value x, Part matrix, Part gain) {
+  if (adapted_) record({.kind = OpKind::shrink, .in = x, .part = matrix, .norm = norm_of(gain), .gain = gain});
 }
 
 Value Recorder::product(Value x, Part matrix) {
@@ -78,10 +91,22 @@ Value Recorder::product(Value x, Part matrix) {
     case Part::down:
       op.cols = config_.intermediate, op.outputs = config_.hidden, op.bias = config_.biases.down;
       break;
+    case Part::router:
+      op.cols = config_.hidden, op.outputs = config_.experts.count;
+      break;
     default:  // the head
       op.cols = config_.hidden, op.outputs = config_.vocab;
       break;
   }
+  return record(op);
+}
+
+Value Recorder::expert_product(Value x, Value experts, Part matrix) {
+  Op op{.kind = OpKind::expert_product, .in = x, .to = experts, .part = matrix};
+  if (matrix == Part::gate_up)
+    op.cols = config_.hidden, op.outputs = 2 * config_.intermediate, op.gated = true;
+  else
+    op.cols = config_.intermediate, op.outputs = config_.hidden;
   return record(op);
 }
 

@@ -20,8 +20,9 @@ enum class Part : uint8_t {
   out,
   attention_post_norm,
   feed_forward_norm,
-  gate_up,  // gate and up in one matrix, or up alone
-  down,
+  router,   // of a mixture: a logit for each expert
+  gate_up,  // gate and up in one matrix, or up alone; of a mixture those of all experts
+  down,     // of a mixture likewise
   feed_forward_post_norm,
   final_norm,
   head,
@@ -29,17 +30,21 @@ enum class Part : uint8_t {
 std::string_view to_string(Part part);  // "attention_norm"
 
 enum class OpKind : uint8_t {
-  embed,      // rows of the embedding, scaled, and of the learned positions where there are such
-  norm,       // over the width of a row
-  product,    // with a matrix, and a bias where the matrix has one; of a normed value or of the residual itself
-  head_norm,  // over each head of queries and keys
-  rotate,     // queries and keys by their positions
-  append,     // keys and values to the cache
-  attend,     // queries to the cache, within the layer's window
-  activate,   // f(gate) * up, or f(up)
-  add,        // to the residual
-  hand_out,   // the hidden state, to whoever asks for it
-  choose,     // a token
+  embed,           // rows of the embedding, scaled, and of the learned positions where there are such
+  norm,            // over the width of a row
+  product,         // with a matrix, and a bias where the matrix has one; of a normed value or of the residual itself
+  route,           // the experts of a mixture that a row has, and how much each counts
+  expert_product,  // with the matrices of a row's experts; of what they share, or of what each has made
+  head_norm,       // over each head of queries and keys
+  rotate,          // queries and keys by their positions
+  append,          // keys and values to the cache
+  attend,          // queries to the cache, within the layer's window
+  activate,        // f(gate) * up, or f(up)
+  add,             // to the residual; of what experts have made the sum, as much as each counts
+  hand_out,        // the hidden state, to whoever asks for it
+  choose,          // a token
+  shrink,          // rows to the few dimensions of their adapters, in front of the norm or product that reads the same
+  expand,          // from there onto what the product of `part` has given; of gate_up the activation does so itself
 };
 std::string_view to_string(OpKind kind);  // "head_norm"
 
@@ -52,10 +57,11 @@ struct Value {
 struct Op {
   OpKind kind = OpKind::embed;
   Value out, in;
-  Value to{};                     // of add: the residual
+  Value to{};                     // of add: the residual; of expert_product: the experts
   Part part = Part::embedding;    // the weight, of those that have one
   Norm norm = Norm::rms;          // of norms
-  int64_t cols = 0, outputs = 0;  // of a product
+  Part gain = Part::embedding;    // of shrink: of the norm that stands before its matrix; embedding: none does
+  int64_t cols = 0, outputs = 0;  // of a product; of expert_product, of one expert
   bool bias = false;              // of a product
   bool gated = false;             // of an activation, and of the product before it
 };
@@ -69,11 +75,15 @@ struct Network {
 // Records the operations of a network. Each function names what it computes and returns its value.
 class Recorder {
  public:
-  explicit Recorder(const ModelConfig& config) : config_(config), ops_(&network_.first) {}
+  // `adapted`: rows may have adapters, each its own.
+  explicit Recorder(const ModelConfig& config, bool adapted = false)
+      : config_(config), adapted_(adapted), ops_(&network_.first) {}
 
   Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
   Value norm(Value x, Part gain);
   Value product(Value x, Part matrix);
+  Value route(Value logits) { return record({.kind = OpKind::route, .in = logits}); }
+  Value expert_product(Value x, Value experts, Part matrix);
   Value head_norm(Value qkv) {
     return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
   }
@@ -83,6 +93,11 @@ class Recorder {
   Value activate(Value x) { return record({.kind = OpKind::activate, .in = x, .gated = config_.gated}); }
   Value add(Value residual, Value y) { return record({.kind = OpKind::add, .in = y, .to = residual}); }
   void hand_out(Value x, Part gain) { record({.kind = OpKind::hand_out, .in = x, .part = gain, .norm = config_.norm}); }
+  // Where rows have adapters; nothing elsewhere. `x`: what `matrix` multiplies, or its norm does.
+  void shrink(Value x, Part matrix, Part gain);
+  void expand(Part matrix) {
+    if (adapted_) record({.kind = OpKind::expand, .part = matrix});
+  }
   void choose(Value logits) { record({.kind = OpKind::choose, .in = logits}); }
 
   // What `one_layer` records is recorded once and stands for all layers.
@@ -96,6 +111,7 @@ class Recorder {
   Network take() { return std::move(network_); }
 
  private:
+  Norm norm_of(Part gain) const;
   Value record(Op op) {
     op.out = {++values_};
     ops_->push_back(op);
@@ -103,13 +119,15 @@ class Recorder {
   }
 
   const ModelConfig& config_;
+  bool adapted_;
   Network network_;
   std::vector<Op>* ops_;
   int values_ = 0;
 };
 
 // The network of the configuration (models/network/decoder_network.cpp).
-Network network_of(const ModelConfig& config);
+// `adapted`: rows may have adapters.
+Network network_of(const ModelConfig& config, bool adapted = false);
 
 // Whether the output of a block is normed before it is added to the residual.
 bool has_post_norms(const Network& network);

@@ -6,6 +6,7 @@
 
 #include "kernels_src/attention/attend.h"
 #include "kernels_src/attention/flash_decode.h"
+#include "kernels_src/experts/expert_shape.h"
 #include "kernels_src/projection/matvec_shape.h"
 #include "kernels_src/step/advance.h"
 #include "kernels_src/tile/tile_shape.h"
@@ -35,6 +36,7 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   take(in.top_p, "top_p", n);
   take(in.seed, "seed", n);
   take(in.output_index, "output_index", n);
+  if (limits.adapters.any()) take(in.adapters, "adapters", n);
   if (limits.steps.several()) {
     take(in.steps_done, "steps_done", 1);
     take(in.left, "left", n);
@@ -42,6 +44,20 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
     take(in.stop_ids, "stop_ids", n * static_cast<uint64_t>(kMostStopIds));
   }
   return in;
+}
+
+void lay_out_experts(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape) {
+  ExpertState& e = s.experts;
+  const ExpertTileShape tiles{{shape.rows, config.experts.count, config.experts.chosen}};
+  const auto rows = static_cast<uint64_t>(shape.rows), pairs = static_cast<uint64_t>(tiles.pairs());
+  e.logits = arena.take<float>("router_logits", rows * static_cast<uint64_t>(config.experts.count));
+  e.chosen = arena.take<int32_t>("experts", pairs);
+  e.weights = arena.take<float>("expert_weights", pairs);
+  if (!shape.groups_by_expert()) return;
+  e.pairs = arena.take<int32_t>("expert_pairs", pairs);
+  e.jobs = arena.take<ExpertJob>("expert_jobs", static_cast<uint64_t>(tiles.most_jobs()));
+  e.n_jobs = arena.take<int32_t>("n_expert_jobs", 1);
+  e.given = arena.take<float>("given", pairs * round_up_8(config.hidden));
 }
 
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
@@ -55,16 +71,20 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (!shape.takes_rope_flash_decode(config))
     s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
-  s.activated = arena.take<bf16>("activated", n * round_up_8(config.intermediate));
+  const uint64_t blocks = config.has_experts() ? static_cast<uint64_t>(config.experts.chosen) : 1;
+  s.activated = arena.take<bf16>("activated", n * blocks * round_up_8(config.intermediate));
+  if (config.has_experts()) lay_out_experts(arena, s, config, shape);
   if (shape.network.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   if (shape.may_leave_gained(config)) {
     s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
     const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
     s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks) * round_up_8(s.rows));
   }
-  if (shape.with_products()) {
+  if (shape.with_products() || (config.has_experts() && shape.groups_by_expert()))
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
-    s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
+  if (shape.with_products()) {
+    if (!config.has_experts())
+      s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
@@ -86,6 +106,11 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
+  if (!shape.adapters.any()) return;
+  for (const Part part : kAdaptedParts)
+    s.shrunk[place_of(part)] =
+        arena.take<float>("shrunk." + std::string(to_string(part)),
+                          n * static_cast<uint64_t>(AdapterLayout::parts_of(config, part) * shape.adapters.rank));
 }
 
 void lay_out_kept(Arena& arena, DecodeState& s, const ModelConfig& config, const DecodeLimits& limits) {
@@ -112,7 +137,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
   for (int64_t rows = 1; rows <= limits.rows; ++rows) {
     Arena arena = Arena::measuring();
     DecodeState s;
-    lay_out_activations(arena, s, config, step_shape(network, limits, rows), device);
+    lay_out_activations(arena, s, config, with_adapters(step_shape(network, limits, rows), limits), device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
@@ -209,7 +234,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
-  lay_out_activations(activations, s, config_, shape(rows), device_);
+  lay_out_activations(activations, s, config_, adapted_shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();

@@ -3,6 +3,7 @@
 // bucket's views are its own layout of the same buffers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
 #include "models/plan/step_shape.h"
@@ -32,12 +34,18 @@ struct DecodeLimits {
   HiddenStates hidden = HiddenStates::none;
   LaunchSteps steps;
   std::shared_ptr<const Tuning> tuning;  // or none
+  AdapterLimits adapters = {};           // that rows may have; not with launches of several steps
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
 
 // How a step of `rows` rows within the limits is computed.
 StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int64_t rows);
+// The same of a step in which rows have adapters.
+inline StepShape with_adapters(StepShape shape, const DecodeLimits& limits) {
+  shape.adapters = limits.adapters;
+  return shape;
+}
 inline StepShape step_shape(const ModelConfig& config, const DecodeLimits& limits, int64_t rows) {
   return step_shape(network_form(network_of(config)), limits, rows);
 }
@@ -58,11 +66,25 @@ struct StepInputs {
   View<uint64_t> seed;         // [rows]
   View<int32_t> output_index;  // [rows] which output of its sequence the next token is
 
+  // Where rows may have adapters, else empty.
+  View<int32_t> adapters;  // [rows] slot of the row's adapter, or -1: none
+
   // Of a launch of several steps (kernels_src/step/advance.h), else empty.
   View<int32_t> steps_done;  // [1] 0
   View<int32_t> left;        // [rows] tokens that the row may still choose
   View<int32_t> caller_row;  // [rows] 0, 1, ...
   View<int32_t> stop_ids;    // [rows, kMostStopIds]
+};
+
+// Of a mixture's rows; what belongs to a pair of a row and one of its experts has number row * chosen + j.
+struct ExpertState {
+  View<float> logits;    // [rows, experts] of the router
+  View<int32_t> chosen;  // [rows, chosen]
+  View<float> weights;   // [rows, chosen]
+  View<int32_t> pairs;   // [rows * chosen] grouped by expert, in tiles; else this and what follows is empty
+  View<ExpertJob> jobs;
+  View<int32_t> n_jobs;  // [1]
+  View<float> given;     // [rows * chosen, hidden rounded up to 8] by each expert of a row
 };
 
 // Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
@@ -71,21 +93,23 @@ struct DecodeState {
   StepInputs inputs;       // device
   StepInputs host_inputs;  // pinned
   NamedRange inputs_range, host_inputs_range;
-  int64_t sampled_rows = 0;   // rows of logits
-  View<float> residual;       // [rows, hidden rounded up to 8], padding zero
-  View<float> mid_residual;   // the same between the two blocks of a layer, where post norms are folded; else empty
-  View<float> qkv;            // [rows, (heads + 2 kv_heads) * head_dim]
-  View<float> q;              // [rows, heads, head_dim] rotated
-  View<bf16> attended;        // [rows, heads * head_dim rounded up to 8]
-  View<bf16> activated;       // [rows, intermediate rounded up to 8]
-  View<float> projected;      // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
-  View<bf16> normed;          // [rows, hidden rounded up to 8], of products; else empty
-  View<bf16> gained;          // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
-  View<float> squares;        // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
-  View<bf16> gate_up;         // [rows, gates and ups, rounded up to 8], of products; else empty
-  View<uint8_t> workspace;    // of products on a GPU
-  View<float> logits;         // [sampled_rows, logits_stride]
-  int64_t logits_stride = 0;  // vocab rounded up to 8
+  int64_t sampled_rows = 0;  // rows of logits
+  View<float> residual;      // [rows, hidden rounded up to 8], padding zero
+  View<float> mid_residual;  // the same between the two blocks of a layer, where post norms are folded; else empty
+  View<float> qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
+  View<float> q;             // [rows, heads, head_dim] rotated
+  View<bf16> attended;       // [rows, heads * head_dim rounded up to 8]
+  View<bf16> activated;      // [rows, intermediate rounded up to 8]; of a mixture for each expert of a row
+  ExpertState experts;       // of a mixture
+  View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
+  View<bf16> normed;         // [rows, hidden rounded up to 8], of products; else empty
+  View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
+  View<float> squares;       // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
+  View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; else empty
+  View<uint8_t> workspace;   // of products on a GPU
+  std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
+  View<float> logits;                                    // [sampled_rows, logits_stride]
+  int64_t logits_stride = 0;                             // vocab rounded up to 8
   View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;       // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;     // zero between launches
@@ -117,6 +141,8 @@ class DecodeSlot {
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
   StepShape shape(int64_t rows) const { return step_shape(network_, limits_, rows); }
+  // The same views serve steps in which rows have adapters, where the limits have some.
+  StepShape adapted_shape(int64_t rows) const { return with_adapters(shape(rows), limits_); }
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
   // Where every bucket's activations lie, each in its own layout.

@@ -63,27 +63,31 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
           cache.layer(l),
           s.table_of_group(model.config().page_group(l)),
           model.frequencies(l),
-          model.config().window_of(l)};
+          model.config().window_of(l),
+          l};
 }
 
 // At most, to make room for.
-constexpr size_t kNodesOfBlock = 10, kNodesAroundBlocks = 8;
+constexpr size_t kNodesOfBlock = 17, kNodesAroundBlocks = 8;
 
 }  // namespace
 
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
-                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy) {
+                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy, const AdapterSlots* adapters) {
   const ModelConfig& config = model.config();
   const DecoderWeights& w = model.weights();
   const bool chooses = purpose != DecodePurpose::prefill;
-  GraphBuilder g(device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows),
-                 {{"bucket", std::to_string(s.rows)}});
+  GraphBuilder g(
+      device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows) + (adapters == nullptr ? "" : ".adapters"),
+      {{"bucket", std::to_string(s.rows)}});
   declare_buffers(g, model, cache, s, purpose);
+  if (adapters != nullptr) g.declare(adapters->range(), {.live_in = true});
   const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
   g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(config.layers) + kNodesAroundBlocks);
 
   const auto step = [&](GraphBuilder& builder, View<int32_t> delivered) {
     Emission e{builder, config, k.shape, w, s, chooses, delivered};
+    e.adapters = adapters;
     e.layer.next_gain = w.layers().front().attention_norm.gain;
     for (const DecoderKernels::Run& run : k.first) run.emit(e);
     for (int64_t l = 0; l < config.layers; ++l) {

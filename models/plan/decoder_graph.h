@@ -7,6 +7,7 @@
 #pragma once
 
 #include "graph/graph_builder.h"
+#include "models/adapters/adapter_slots.h"
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
 #include "models/lowering/decoder_kernels.h"
@@ -19,10 +20,12 @@ namespace nodewright {
 // last layer.
 enum class DecodePurpose : uint8_t { step, serve, prefill };
 
-// A plan named "decode.b<rows>" or "prefill.b<rows>". Everything is borrowed and must outlive its runs. Throws Error
-// naming the node that cannot be.
+// A plan named "decode.b<rows>" or "prefill.b<rows>", and where rows may have adapters "decode.b<rows>.adapters".
+// Everything is borrowed and must outlive its runs. `adapters`: of kernels that were chosen for them, else null. Throws
+// Error naming the node that cannot be.
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
-                  const DecodeState& state, DecodePurpose purpose, EdgePolicy policy);
+                  const DecodeState& state, DecodePurpose purpose, EdgePolicy policy,
+                  const AdapterSlots* adapters = nullptr);
 
 // A node that attends: where a piecewise run is cut.
 bool is_attention(const PlanNode& node);

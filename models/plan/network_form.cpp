@@ -12,7 +12,7 @@ NetworkForm network_form(const Network& network) {
     const bool multiplies = op.kind == OpKind::product, bare = multiplies && residuals.contains(op.in.id);
     form.tiles |= in_layer && multiplies && !bare;
     form.products &= !bare;
-    form.gained &= op.kind != OpKind::norm || op.norm == Norm::rms;
+    form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };
   for (const Op& op : network.first) look_at(op, false);
   for (const Op& op : network.layer) look_at(op, true);

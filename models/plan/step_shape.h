@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels_src/attention/flash_decode.h"
+#include "models/adapters/adapter_layout.h"
 #include "models/config/model_config.h"
 #include "models/plan/hidden_states.h"
 #include "models/plan/network_form.h"
@@ -49,6 +50,7 @@ struct StepShape {
   LaunchSteps steps;
   StepTuning tuning;
   NetworkForm network;
+  AdapterLimits adapters = {};  // that rows may have, each its own
   bool with_products() const { return arithmetic == Arithmetic::products; }
   // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
@@ -75,6 +77,8 @@ struct StepShape {
   bool may_leave_gained(const ModelConfig& config) const {
     return (may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0;
   }
+  // Whether a mixture's rows are grouped by expert: few rows have few experts in common.
+  bool groups_by_expert() const { return arithmetic != Arithmetic::matvec && rows >= kTilesFromRows; }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
   bool takes_flash_decode(const ModelConfig& config) const {

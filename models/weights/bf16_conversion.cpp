@@ -55,4 +55,16 @@ void convert_to_bf16(Dtype dtype, const std::byte* from, bf16* to, int64_t count
   }
 }
 
+void convert_to_floats(Dtype dtype, const std::byte* from, float* to, int64_t count) {
+  if (dtype == Dtype::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, from + i * 2, sizeof(bits));
+    to[i] = dtype == Dtype::kF16 ? float_of_half(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
+}
+
 }  // namespace nodewright

@@ -21,7 +21,7 @@ constexpr std::array<Kind, 6> kKinds = {{{"embedding", {"embed_tokens.", "wte."}
                                          {"head", {"lm_head."}},
                                          {"norms", {"norm.", "ln_"}},
                                          {"attention", {"attn."}},
-                                         {"feed-forward", {"mlp."}}}};
+                                         {"feed-forward", {"mlp.", "_moe."}}}};
 constexpr std::array<std::string_view, 7> kOrder = {"embedding", "positions", "attention", "feed-forward",
                                                     "norms",     "head",      "other"};
 

@@ -86,6 +86,13 @@ void zero_gaps(const Window& window, std::byte* chunk) {
   }
 }
 
+// Rounds a row of the tensor, as floats, with what is added to it.
+void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::vector<float>& row, bf16* to) {
+  std::vector<float> sum(row.size());
+  for (const WeightDelta& delta : *part.deltas) delta.add_to(tensor_row, row, sum);
+  convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(row.data()), to, static_cast<int64_t>(row.size()));
+}
+
 // Reads columns [begin, end) of a transposed tensor row by row, and puts each where it is a row. Each row of the file
 // is one read of a few KB: reading all of it for every task would move a wide matrix many times.
 void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
@@ -100,7 +107,15 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
     if (col < source.cols) {
       const int64_t first = col * part.rows + task.begin;
       tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * element_bytes, scratch);
-      convert_to_bf16(tensor.dtype, scratch.data(), converted.data(), count);
+      if (part.deltas == nullptr) {
+        convert_to_bf16(tensor.dtype, scratch.data(), converted.data(), count);
+      } else {
+        std::vector<float> values(static_cast<size_t>(count));
+        convert_to_floats(tensor.dtype, scratch.data(), values.data(), count);
+        for (const WeightDelta& delta : *part.deltas)
+          for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += delta.at(task.begin + i, col);
+        convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), converted.data(), count);
+      }
     } else {
       std::fill(converted.begin(), converted.end(), bf16{0});
     }
@@ -119,7 +134,13 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   for (int64_t row = task.begin; row < task.end; ++row) {
     std::byte* const place = chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
     const std::span to(reinterpret_cast<bf16*>(place), static_cast<size_t>(source.stride));
-    drawn.row(part.from + row * part.from_step, to.first(static_cast<size_t>(source.cols)));
+    const int64_t tensor_row = part.from + row * part.from_step;
+    drawn.row(tensor_row, to.first(static_cast<size_t>(source.cols)));
+    if (part.deltas != nullptr) {
+      std::vector<float> values(static_cast<size_t>(source.cols));
+      convert_to_floats(Dtype::kBF16, place, values.data(), source.cols);
+      round_with_deltas(part, tensor_row, values, to.data());
+    }
     std::ranges::fill(to.subspan(static_cast<size_t>(source.cols)), bf16{0});
   }
 }
@@ -140,8 +161,8 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
     return chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
   };
 
-  const bool as_stored =
-      tensor.dtype == Dtype::kBF16 && part.step == 1 && part.from_step == 1 && source.stride == source.cols;
+  const bool as_stored = part.deltas == nullptr && tensor.dtype == Dtype::kBF16 && part.step == 1 &&
+                         part.from_step == 1 && source.stride == source.cols;
   if (as_stored) return tensor.file->read(offset_of(task.begin), {place(task.begin), bytes});
 
   scratch.resize(bytes);
@@ -154,8 +175,14 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
           std::span(scratch).subspan(static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, tensor_row_bytes));
   for (int64_t row = task.begin; row < task.end; ++row) {
     auto* to = reinterpret_cast<bf16*>(place(row));
-    convert_to_bf16(tensor.dtype, scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, to,
-                    source.cols);
+    const std::byte* const stored = scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes;
+    if (part.deltas == nullptr) {
+      convert_to_bf16(tensor.dtype, stored, to, source.cols);
+    } else {
+      std::vector<float> values(static_cast<size_t>(source.cols));
+      convert_to_floats(tensor.dtype, stored, values.data(), source.cols);
+      round_with_deltas(part, part.from + row * part.from_step, values, to);
+    }
     std::fill(to + source.cols, to + source.stride, bf16{0});
   }
 }

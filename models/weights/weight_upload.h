@@ -11,6 +11,7 @@
 
 #include "kernels_src/args.h"
 #include "models/weights/safetensors.h"
+#include "models/weights/weight_delta.h"
 #include "runtime/memory.h"
 #include "runtime/stream.h"
 
@@ -23,6 +24,7 @@ struct WeightPart {
   int64_t rows, first, step;
   bool transposed = false;
   int64_t from = 0, from_step = 1;
+  const std::vector<WeightDelta>* deltas = nullptr;  // added to the tensor before it is rounded; null: nothing
 };
 
 // One named range of the device buffer and the tensors it is made of.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -53,16 +54,24 @@ class Image {
   const std::set<const TensorInfo*>& tensors() const { return used_; }  // by name, as the checkpoint holds them
   uint64_t bytes() const { return bytes_; }
 
-  // A token reads one row of the embedding and of the positions, and all of the embedding where it is the head.
+  // A token reads one row of the embedding and of the positions, all of the embedding where it is the head, and of the
+  // experts its own.
   uint64_t bytes_per_token() const {
     uint64_t bytes = sources_.front().row_bytes();
     for (const Source& source : sources_) {
       const bool embedding = &source == &sources_.front();
       if (config_.learned_positions && source.name == "positions")
         bytes += source.row_bytes();
-      else if (!embedding || config_.tied)
+      else if ((!embedding || config_.tied) && !is_of_experts(source))
         bytes += source.bytes();
     }
+    if (!config_.has_experts()) return bytes;
+    return bytes + expert_bytes() / static_cast<uint64_t>(config_.experts.count) *
+                       static_cast<uint64_t>(config_.experts.chosen);
+  }
+  uint64_t expert_bytes() const {
+    uint64_t bytes = 0;
+    for (const Source& source : sources_) bytes += is_of_experts(source) ? source.bytes() : 0;
     return bytes;
   }
 
@@ -73,6 +82,9 @@ class Image {
     int64_t tensor_rows, from, rows, step = 1;
   };
   using Pieces = std::vector<Piece>;
+  bool is_of_experts(const Source& source) const {
+    return config_.has_experts() && (source.name.ends_with(".gate_up") || source.name.ends_with(".down"));
+  }
   static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
 
   void layer(const std::string& ours, const std::string& theirs) {
@@ -88,6 +100,10 @@ class Image {
     product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
     norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
+    if (c.has_experts()) {
+      experts(ours, theirs);
+      return;
+    }
     if (c.gated)
       gate_up(ours + "gate_up", theirs);
     else
@@ -185,6 +201,24 @@ class Image {
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }
 
+  // The matrices of a mixture's experts, one below the other, each as that of one block.
+  void experts(const std::string& ours, const std::string& theirs) {
+    const ModelConfig& c = config_;
+    const TensorNames& n = names_;
+    matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
+    Source gates{ours + "gate_up", 0, 0, c.hidden, padded(c.hidden), {}};
+    Pieces downs;
+    for (int64_t i = 0; i < c.experts.count; ++i) {
+      const std::string expert = fmt::format("{}{}.{}.", theirs, n.experts, i);
+      for (const int64_t kind : {0, 1})
+        append(gates, {expert + (kind == 0 ? n.gate : n.up), c.intermediate, 0, c.intermediate}, ".weight",
+               2 * i * c.intermediate + kind, 2);
+      downs.push_back({expert + n.down, c.hidden, 0, c.hidden});
+    }
+    add(std::move(gates));
+    matrix(ours + "down", c.intermediate, downs);
+  }
+
   // One row, the pieces one after the other: as a column, so that each is a run of rows.
   void vector(std::string name, const Pieces& pieces, const char* ending = ".weight") {
     rows(std::move(name), 1, 1, pieces, ending);
@@ -199,16 +233,20 @@ class Image {
   void rows(std::string name, int64_t cols, int64_t stride, const Pieces& pieces, const std::string& ending,
             int64_t step = 1, bool transposed = false) {
     Source source{std::move(name), 0, 0, cols, stride, {}};
-    for (const Piece& piece : pieces) {
-      std::vector<int64_t> shape{piece.tensor_rows};
-      if (stride > 1) shape.insert(transposed ? shape.begin() : shape.end(), cols);
-      const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
-      used_.insert(&info);
-      const int64_t first = step == 1 ? source.rows : static_cast<int64_t>(source.parts.size());
-      source.parts.push_back({&info, piece.rows, first, step, transposed, piece.from, piece.step});
-      source.rows += piece.rows;
-    }
+    for (const Piece& piece : pieces)
+      append(source, piece, ending, step == 1 ? source.rows : static_cast<int64_t>(source.parts.size()), step,
+             transposed);
     add(std::move(source));
+  }
+  // The piece's rows at first, first + step, ...
+  void append(Source& source, const Piece& piece, const std::string& ending, int64_t first, int64_t step,
+              bool transposed = false) {
+    std::vector<int64_t> shape{piece.tensor_rows};
+    if (source.stride > 1) shape.insert(transposed ? shape.begin() : shape.end(), source.cols);
+    const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
+    used_.insert(&info);
+    source.parts.push_back({&info, piece.rows, first, step, transposed, piece.from, piece.step});
+    source.rows += piece.rows;
   }
 
   static int64_t padded(int64_t cols) { return (cols + kStrideElements - 1) / kStrideElements * kStrideElements; }
@@ -256,6 +294,15 @@ WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig
   return {{image.tensors().begin(), image.tensors().end()}, image.bytes(), image.bytes_per_token()};
 }
 
+uint64_t DecoderWeights::bytes_of_step(int64_t rows) const {
+  const double read = 1 - std::pow(1 - chosen_experts_, static_cast<double>(rows));  // of the experts
+  return bytes_per_token_ + static_cast<uint64_t>(static_cast<double>(expert_bytes_) * (read - chosen_experts_));
+}
+
+std::vector<WeightSource> weight_sources(const Checkpoint& checkpoint, const ModelConfig& config) {
+  return Image(checkpoint, config).sources();
+}
+
 DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkpoint& checkpoint,
                                     const ModelConfig& config, const Progress& progress, const UploadForm& form) {
   Places placed = place(device, checkpoint, config);
@@ -297,6 +344,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
                                .out = matrix(prefix + "out"),
                                .attention_post_norm = vector(prefix + "attention_post_norm"),
                                .feed_forward_norm = norm(prefix + "feed_forward_norm"),
+                               .router = matrix(prefix + "router"),
                                .gate_up = matrix(prefix + (config.gated ? "gate_up" : "up")),
                                .down = matrix(prefix + "down"),
                                .feed_forward_post_norm = vector(prefix + "feed_forward_post_norm")});
@@ -305,6 +353,9 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
   weights.bytes_per_token_ = image.bytes_per_token();
+  weights.expert_bytes_ = image.expert_bytes();
+  if (config.has_experts())
+    weights.chosen_experts_ = static_cast<double>(config.experts.chosen) / static_cast<double>(config.experts.count);
   return {std::move(weights), image.sources()};
 }
 

@@ -36,6 +36,8 @@ struct LayerWeights {
   WeightMatrix out;                     // [hidden, heads * head_dim]
   Weight<bf16> attention_post_norm;     // [hidden]
   NormWeights feed_forward_norm;        // [hidden]
+  WeightMatrix router;                  // [experts, hidden] of a mixture; gate_up and down are its experts' matrices,
+                                        // one below the other
   WeightMatrix gate_up;                 // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
                                         // gate [intermediate, hidden]
   WeightMatrix down;                    // [hidden, intermediate]
@@ -50,6 +52,10 @@ struct WeightFootprint {
 };
 // From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
+
+// What DecoderWeights::place would have read, each at its offset in the buffer: which rows of which tensors become
+// which of ours. They live as long as the checkpoint. Throws Error as weight_footprint.
+std::vector<WeightSource> weight_sources(const Checkpoint& checkpoint, const ModelConfig& config);
 
 class DecoderWeights {
  public:
@@ -84,6 +90,9 @@ class DecoderWeights {
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
+  // What a step of so many rows reads: of a mixture the experts that its rows have, if each chooses evenly and by
+  // itself.
+  uint64_t bytes_of_step(int64_t rows) const;
 
  private:
   explicit DecoderWeights(DeviceBuffer buffer)
@@ -97,6 +106,8 @@ class DecoderWeights {
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;
+  uint64_t expert_bytes_ = 0;  // of all experts
+  double chosen_experts_ = 0;  // the part of them that a row has
 };
 
 // Weights, and what upload_weights is to read into their range(). The sources live as long as the checkpoint.

@@ -19,12 +19,14 @@ constexpr size_t kRememberedFrees = 1024;
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-std::string text(const DeviceMemory::Block& block) {
+// `several`: memory of more than one device is in use, and the text says whose.
+std::string text(const DeviceMemory::Block& block, bool several) {
   char place[64];
   snprintf(place, sizeof place, " (0x%llx, %llu bytes)", static_cast<unsigned long long>(block.address),
            static_cast<unsigned long long>(block.bytes));
   const std::string name = block.name.empty() ? std::to_string(block.serial) : "'" + block.name + "'";
-  return (block.kind == DeviceMemory::Kind::device ? "buffer " : "pinned buffer ") + name + place;
+  if (block.kind == DeviceMemory::Kind::pinned) return "pinned buffer " + name + place;
+  return "buffer " + name + (several ? " of device " + std::to_string(block.device) : "") + place;
 }
 
 }  // namespace
@@ -79,6 +81,7 @@ std::optional<uint64_t> DeviceMemory::reserve(uint64_t bytes, int device, bool o
   const uint64_t span = place(pages + 2 * kPage);
   if (span == 0) return {};
   const uint64_t address = span + kPage + pages - round_up(bytes, kAlignment);
+  several_ |= device != 0;
   blocks_[address] = {.address = address,
                       .bytes = bytes,
                       .kind = Kind::device,
@@ -158,7 +161,7 @@ std::string DeviceMemory::describe(uint64_t address) const {
   if (address < kPage) return "a null pointer";
   if (!contains(address)) return "outside all device memory";
   const auto offset_text = [&](const Block& block) {
-    return std::to_string(address - block.address) + " of " + text(block);
+    return std::to_string(address - block.address) + " of " + text(block, several_);
   };
   const auto holder = [&](const std::map<uint64_t, Block>& blocks) -> const Block* {
     auto after = blocks.upper_bound(address);
@@ -175,8 +178,8 @@ std::string DeviceMemory::describe(uint64_t address) const {
   const uint64_t beyond = below != nullptr ? address - (below->address + below->bytes) : ~0ull;
   const uint64_t before = above != nullptr ? above->address - address : ~0ull;
   if (below == nullptr && above == nullptr) return "in unused device memory";
-  if (beyond <= before) return std::to_string(beyond) + " bytes beyond the end of " + text(*below);
-  return std::to_string(before) + " bytes before " + text(*above);
+  if (beyond <= before) return std::to_string(beyond) + " bytes beyond the end of " + text(*below, several_);
+  return std::to_string(before) + " bytes before " + text(*above, several_);
 }
 
 }  // namespace nodewright::cpu

@@ -69,6 +69,7 @@ class DeviceMemory {
 
   uint64_t base_ = 0, reserved_ = 0, capacity_, next_ = 0, serial_ = 0;
   std::array<uint64_t, kMostCpuDevices> used_{};  // by device
+  bool several_ = false;                          // another device than the first has had memory
   std::map<uint64_t, Block> blocks_;              // by address
   std::map<uint64_t, Block> freed_;               // the last ones, for reports
 };

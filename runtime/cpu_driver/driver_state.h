@@ -15,6 +15,7 @@
 #include "runtime/cpu_driver/graphs/conditional.h"
 #include "runtime/cpu_driver/graphs/graph_objects.h"
 #include "runtime/cpu_driver/handles.h"
+#include "runtime/cpu_driver/work/peer_deliveries.h"
 #include "runtime/cpu_driver/work/stream_queue.h"
 #include "runtime/cpu_driver/work/work.h"
 
@@ -32,6 +33,8 @@ struct State {
   bool initialised = false;
   std::array<int, kMostCpuDevices> retained{};  // primary contexts
   std::unique_ptr<DeviceMemory> memory;
+  std::array<std::array<bool, kMostCpuDevices>, kMostCpuDevices> peers{};  // [device][other]: may use its memory
+  PeerDeliveries deliveries;
   std::map<uint64_t, uint64_t> registered;  // host memory of the program that is page-locked: begin, end
   std::unique_ptr<Executor> executor;
   std::shared_ptr<Stream> null_stream;
@@ -48,8 +51,9 @@ struct State {
   std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
 
   CUresult sticky = CUDA_SUCCESS;
-  std::string report;       // of the sticky error
-  std::string waiting_for;  // what the work that was last found to wait waits for
+  std::string report;          // of the sticky error
+  bool host_may_help = false;  // some of what was last found to wait waits for a value or a semaphore, not for packets
+  std::string waiting_for;     // what the work that was last found to wait waits for
   uint64_t launches = 0;
 
   // The first error after dispatch stays until the last context is gone.
@@ -57,6 +61,17 @@ struct State {
 
   bool is_retained(CUcontext context) const;  // a primary context of this driver that somebody holds
   bool any_retained() const;
+
+  // The device's context is gone, and with it who may use whose memory.
+  void forget_peers(int device) {
+    peers[static_cast<size_t>(device)].fill(false);
+    for (auto& other : peers) other[static_cast<size_t>(device)] = false;
+  }
+  // Its own memory, pinned memory, and that of devices whose peer access is on.
+  bool may_access(int device, const DeviceMemory::Block& block) const {
+    return block.kind == DeviceMemory::Kind::pinned || block.device == device ||
+           peers[static_cast<size_t>(device)][static_cast<size_t>(block.device)];
+  }
 
   // The stream of a handle, null for the legacy default stream. Null, and the reason as a refusal: no such stream, or
   // one of another context than the current.

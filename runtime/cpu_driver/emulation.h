@@ -13,7 +13,7 @@
 namespace nodewright::emulation {
 
 // Changes with every change of the structs below; the driver refuses other images.
-inline constexpr uint32_t kAbiVersion = 6;
+inline constexpr uint32_t kAbiVersion = 7;
 
 struct Index3 {
   unsigned x, y, z;
@@ -38,7 +38,7 @@ struct ThreadView {
 // Runs once per warp collective, when the last lane has arrived: lanes[i] is what lane i brought, null outside `mask`.
 using WarpBody = void (*)(void* const* lanes, uint32_t mask);
 
-enum class Access : uint32_t { read, write, atomic, frozen_read };
+enum class Access : uint32_t { read, write, atomic, frozen_read, peer_write, peer_read };
 
 // The driver's side, copied into the image when it is loaded.
 struct Hooks {
@@ -53,6 +53,10 @@ struct Hooks {
   void (*cluster_wait)(int line);
   // What lies in block `rank` of the cluster where `own` lies in the running block; both in dynamic shared memory.
   unsigned char* (*shared_of_block)(int rank, const void* own, size_t bytes, Access access);
+  // Eight bytes for another device: on their way when it returns, there when the schedule delivers them.
+  void (*store_in_peer)(void* address, uint64_t value);
+  // Returns when *address is no longer `seen`, or when *abort_word is not 0. `epoch`, for reports: what is waited for.
+  void (*wait_for_packet)(const void* address, uint64_t seen, uint32_t epoch, const uint32_t* abort_word);
 };
 
 struct FieldRecord {
@@ -346,6 +350,19 @@ NODEWRIGHT_UNCHECKED inline T exchange_until_done(T* address, Change change) {
     T next = change(seen);
     if (__atomic_compare_exchange(address, &seen, &next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return seen;
   }
+}
+
+// ---- packets: device/packets.cuh ----
+
+NODEWRIGHT_UNCHECKED inline void store_in_peer(void* address, uint64_t value) {
+  check(address, sizeof value, Access::peer_write);
+  require_aligned(address, sizeof value);
+  hooks.store_in_peer(address, value);
+}
+NODEWRIGHT_UNCHECKED inline uint64_t load_from_peer(const void* address) {
+  check(address, sizeof(uint64_t), Access::peer_read);
+  require_aligned(address, sizeof(uint64_t));
+  return __atomic_load_n(static_cast<const uint64_t*>(address), __ATOMIC_RELAXED);
 }
 
 }  // namespace nodewright::emulation

@@ -112,9 +112,11 @@ std::unique_ptr<KernelImage> KernelImage::load(const void* code) {
   image->waits = descriptor->waits_begin != descriptor->waits_end;
   std::vector<emulation::FieldRecord> records(64);
   records.resize(descriptor->fields(records.data(), static_cast<uint32_t>(records.size())));
-  for (const emulation::FieldRecord& record : records)
-    image->fields.push_back(
-        {record.name, record.offset, record.bytes, static_cast<Role>(record.role), record.element_bytes});
+  for (const emulation::FieldRecord& record : records) {
+    const auto role = static_cast<Role>(record.role);
+    image->fields.push_back({record.name, record.offset, record.bytes, role, record.element_bytes});
+    image->meets_peers |= role == Role::peer_out || role == Role::peer_in;
+  }
   const Extent extent = mapped_extent(image->library_);
   image->mapped_begin = extent.begin;
   image->mapped_end = extent.end;

@@ -33,6 +33,7 @@ class KernelImage {
   std::vector<CpuKernelParameter> parameters;  // of a shared object: its one argument struct
   uint32_t args_bytes = 0, max_threads = 0;
   bool waits = false, checked = false;
+  bool meets_peers = false;  // has a PeerOut or PeerIn field
   std::vector<KernelField> fields;
   uint64_t mapped_begin = 0, mapped_end = 0;  // of the loaded object
 

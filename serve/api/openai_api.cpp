@@ -130,6 +130,7 @@ AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, 
   refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens, answer); });
   asked.stream = options.stream;
   asked.spec.max_tokens = most;
+  asked.spec.adapter = asked_adapter(model_, body);
   if (const auto least = body.integer("min_tokens", 0, UINT32_MAX); least && *least > most)
     throw bad_request(fmt::format("min_tokens is {}, and {} is {}", *least, options.max_tokens_field, most),
                       "min_tokens");

@@ -36,11 +36,26 @@ ServedModel named(ServedModel model) {
 
 void check_model(const ServedModel& model, const RequestBody& body) {
   const std::optional<std::string> name = body.string("model");
-  if (!name || std::ranges::count(model.names, *name) > 0) return;
-  throw ApiError(404,
-                 fmt::format("the model {} does not exist; this server has {}", shown(RequestJson(*name)),
-                             fmt::join(model.names, ", ")),
+  if (!name || std::ranges::count(model.names, *name) > 0 || model.adapters->has(*name)) return;
+  std::string all = fmt::format("{}", fmt::join(model.names, ", "));
+  for (const ServedAdapter& adapter : model.adapters->list()) all += ", " + adapter.name;
+  throw ApiError(404, fmt::format("the model {} does not exist; this server has {}", shown(RequestJson(*name)), all),
                  "model");
+}
+
+std::string asked_adapter(const ServedModel& model, const RequestBody& body) {
+  std::string name, said_by;
+  for (const char* field : {"model", "lora_path", "adapter"}) {
+    const std::optional<std::string> value = body.string(field);
+    if (!value || (field == std::string_view("model") && std::ranges::count(model.names, *value) > 0)) continue;
+    if (!model.adapters->has(*value))
+      throw ApiError(404, fmt::format("no adapter {} is loaded", shown(RequestJson(*value))), field);
+    if (!name.empty() && name != *value)
+      throw bad_request(fmt::format("{} asks for the adapter {}, and {} for {}", said_by, name, field, *value), field);
+    name = *value;
+    said_by = field;
+  }
+  return name;
 }
 
 std::string model_list(const ServedModel& model) {
@@ -52,6 +67,14 @@ std::string model_list(const ServedModel& model) {
                     {"owned_by", "nodewright"},
                     {"root", model.folder.string()},
                     {"parent", nullptr},
+                    {"max_model_len", model.max_model_len}});
+  for (const ServedAdapter& adapter : model.adapters->list())
+    list.push_back({{"id", adapter.name},
+                    {"object", "model"},
+                    {"created", adapter.created},
+                    {"owned_by", "nodewright"},
+                    {"root", adapter.folder.string()},
+                    {"parent", model.names.front()},
                     {"max_model_len", model.max_model_len}});
   return RequestJson{{"object", "list"}, {"data", list}}.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
 }

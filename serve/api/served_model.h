@@ -3,18 +3,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/config/model_config.h"
 #include "serve/api/asked/request_body.h"
+#include "serve/api/served_adapters.h"
 #include "serve/fields/request_reader.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
 
-// Immutable; `config` and `tokenizer` must outlive whatever has one.
+// Immutable but for its adapters; `config` and `tokenizer` must outlive whatever has one.
 struct ServedModel {
   const ModelConfig& config;
   const std::optional<Tokenizer>& tokenizer;
@@ -23,13 +25,18 @@ struct ServedModel {
   int64_t max_model_len = 0;       // tokens of prompt and outputs
   RequestDefaults defaults;        // max_tokens counts for nothing: both endpoints have their own
   int64_t created = 0;             // seconds since 1970
+  std::shared_ptr<ServedAdapters> adapters = std::make_shared<ServedAdapters>();
 };
 
 // `model` with a name. Throws Error where there is none to be had.
 ServedModel named(ServedModel model);
 
-// Throws ApiError 404 where the body's "model" is none of the names; none says the first.
+// Throws ApiError 404 where the body's "model" is none of the names and no adapter's; none says the first.
 void check_model(const ServedModel& model, const RequestBody& body);
+
+// The adapter that the body asks for by "model", "lora_path" (SGLang's word) or "adapter"; empty: none. Throws ApiError
+// 404 where there is no such adapter, and 400 where two of them differ.
+std::string asked_adapter(const ServedModel& model, const RequestBody& body);
 
 // The answer of /v1/models.
 std::string model_list(const ServedModel& model);

@@ -10,10 +10,12 @@ constexpr const char* kMedium = "GPU";  // where pages are; also the CPU driver'
 nlohmann::json event_array(const PageEvent& event, int64_t page_tokens) {
   nlohmann::json parent;
   if (event.parent) parent = *event.parent;
+  nlohmann::json adapter;  // vLLM's lora_id
+  if (event.adapter != 0) adapter = event.adapter;
   switch (event.kind) {
     case PageEvent::Kind::stored:
       return nlohmann::json::array(
-          {"BlockStored", event.pages, parent, event.tokens, page_tokens, nullptr, kMedium, nullptr});
+          {"BlockStored", event.pages, parent, event.tokens, page_tokens, adapter, kMedium, nullptr});
     case PageEvent::Kind::removed:
       return nlohmann::json::array({"BlockRemoved", event.pages, kMedium});
     case PageEvent::Kind::cleared:

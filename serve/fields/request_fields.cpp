@@ -44,7 +44,8 @@ const std::vector<std::vector<std::string>> kFieldNames = {{"id", "custom_id"},
                                                            {"frequency_penalty"},
                                                            {"logprobs"},
                                                            {"prompt_logprobs"},
-                                                           {"hidden"}};
+                                                           {"hidden"},
+                                                           {"adapter"}};
 
 std::string first_name_of(const std::string& written) {
   for (const std::vector<std::string>& names : kFieldNames)

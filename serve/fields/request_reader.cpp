@@ -57,6 +57,7 @@ AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, st
     eos.clear();
   spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
   if (const RequestJson* hidden = fields.find("hidden")) spec.hidden = hidden_states(*hidden);
+  if (const RequestJson* adapter = fields.find("adapter")) spec.adapter = string_of(*adapter, "adapter");
   const SamplingOptions words = sampling_of_request(fields, number);
   const Sampling sampling = sampling_of(words, config_.generation);
   for (int64_t k = 0; k < outputs; ++k) {

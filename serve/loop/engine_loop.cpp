@@ -119,19 +119,23 @@ std::string EngineLoop::serve(Engine& engine) {
 bool EngineLoop::take_calls(Engine& engine, bool wait) {
   std::vector<Call> calls;
   std::vector<Ticket> cancelled;
-  bool aborted = false;
+  std::vector<AdapterOrder> adapter_orders;
+  bool aborted = false, ended = false;
   {
     std::unique_lock lock(mutex_);
     const auto is_something = [&] {
-      return !calls_.empty() || !cancelled_.empty() || !new_orders_.empty() || draining_;
+      return !calls_.empty() || !cancelled_.empty() || !new_orders_.empty() || !adapter_orders_.empty() || draining_;
     };
     if (wait && !is_something()) came_.wait(lock, is_something);
     calls.swap(calls_);
     cancelled.swap(cancelled_);
+    adapter_orders.swap(adapter_orders_);
     std::ranges::move(std::exchange(new_orders_, {}), std::back_inserter(orders_));
     aborted = aborted_;
-    if (draining_ && calls.empty() && open_ == 0) return false;
+    ended = draining_ && calls.empty() && open_ == 0;
   }
+  follow_adapter_orders(engine, std::move(adapter_orders));
+  if (ended) return false;
   for (Call& call : calls) submit(engine, std::move(call));
   if (aborted || !cancelled.empty()) cancel_open(engine, cancelled, aborted);
   return true;

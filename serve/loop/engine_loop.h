@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "serve/loop/adapter_order.h"
 #include "serve/loop/delivery.h"
 #include "serve/loop/sleep_order.h"
 #include "serve/loop/submission.h"
@@ -76,6 +77,10 @@ class EngineLoop {
   void order(SleepOrder order);
   SleepLevel sleep_level() const;  // of the engine now
 
+  // Loads or unloads an adapter of the engine, on its thread between two steps: `order.told` is called there, or at
+  // once where the loop is not serving.
+  void change(AdapterOrder order);
+
   // Takes no more, and run() returns when everything has ended. With abort() what is open is cancelled.
   void drain();
   void abort();
@@ -123,6 +128,9 @@ class EngineLoop {
   void tell(const SleepOrder& order, SleepOutcome outcome);
   void refuse_orders();
 
+  // engine_loop_adapters.cpp
+  void follow_adapter_orders(Engine& engine, std::vector<AdapterOrder> orders);
+
   ServeMetrics& metrics_;
   LoopOptions options_;
 
@@ -134,6 +142,7 @@ class EngineLoop {
   size_t open_ = 0;
   bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
   std::vector<SleepOrder> new_orders_;
+  std::vector<AdapterOrder> adapter_orders_;
   bool rests_ = false;  // a sleep is ordered or done, and no wake has ended it
   SleepLevel sleep_level_ = SleepLevel::awake;
 

@@ -95,6 +95,12 @@ void EngineLoop::refuse_orders() {
     std::ranges::move(std::exchange(new_orders_, {}), std::back_inserter(orders_));
   }
   for (const SleepOrder& order : std::exchange(orders_, {})) tell(order, {.end = SleepEnd::not_now});
+  std::vector<AdapterOrder> adapters;
+  {
+    const std::lock_guard lock(mutex_);
+    adapters.swap(adapter_orders_);
+  }
+  for (const AdapterOrder& order : adapters) order.told("the server takes no more calls");
 }
 
 }  // namespace nodewright

@@ -1,5 +1,8 @@
 #include "serve/metrics/serve_metrics.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -103,6 +106,18 @@ void ServeMetrics::see(const Engine& engine) {
   seen.graph_build_ms = built.ms + built.choice_ms;
   seen.graphs = std::ssize(built.graphs);
   seen.memory = engine.slots().memory();
+  seen.at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  seen.max_adapters = engine.most_adapters();
+  if (seen.max_adapters > 0) {
+    const auto names_of = [&](const auto& ids) {
+      std::set<std::string> names;
+      for (const RequestId id : ids)
+        if (const std::string& name = pipeline.find(id)->spec().adapter; !name.empty()) names.insert(name);
+      return names;
+    };
+    seen.running_adapters = names_of(pipeline.admitted());
+    seen.waiting_adapters = names_of(pipeline.waiting());
+  }
   const std::lock_guard lock(mutex_);
   seen_ = std::move(seen);
 }
@@ -149,6 +164,12 @@ void ServeMetrics::add_engine(MetricText& out) const {
   for (const auto& [state, level] : states)
     out.gauge("vllm:engine_sleep_state", "1 for the state that the engine is in", sleep_level_ == level ? 1 : 0,
               {{"sleep_state", state}});
+  if (seen_.max_adapters > 0)
+    out.gauge("vllm:lora_requests_info", "When the adapters of running and waiting requests were seen, Unix seconds",
+              seen_.at,
+              {{"max_lora", std::to_string(seen_.max_adapters)},
+               {"running_lora_adapters", fmt::format("{}", fmt::join(seen_.running_adapters, ","))},
+               {"waiting_lora_adapters", fmt::format("{}", fmt::join(seen_.waiting_adapters, ","))}});
   out.counter("vllm:prompt_tokens_total", "Prompt tokens that went through the layers",
               number(seen_.stats.prompt_tokens));
   out.counter("vllm:generation_tokens_total", "Tokens that were generated", number(seen_.stats.output_tokens));
@@ -203,6 +224,8 @@ void ServeMetrics::add_graphs(MetricText& out) const {
   out.gauge("nodewright_memory_bytes", "Device memory, by use", number(seen_.memory.weights), {{"use", "weights"}});
   out.gauge("nodewright_memory_bytes", "", number(seen_.memory.pages), {{"use", "kv_pages"}});
   out.gauge("nodewright_memory_bytes", "", number(seen_.memory.state), {{"use", "state"}});
+  if (seen_.memory.adapters > 0)
+    out.gauge("nodewright_memory_bytes", "", number(seen_.memory.adapters), {{"use", "adapters"}});
   out.histogram("nodewright_step_seconds", "From a step's launch, or the end of the one before, to its tokens",
                 step_seconds_);
   out.histogram("nodewright_delivery_seconds", "From a step's tokens until their events wait for their sockets",

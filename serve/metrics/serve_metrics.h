@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,9 @@ class ServeMetrics {
     double graph_build_ms = 0;
     int64_t graphs = 0;
     MemoryUse memory;
+    double at = 0;                                             // Unix seconds
+    int max_adapters = 0;                                      // 0: there are none
+    std::set<std::string> running_adapters, waiting_adapters;  // names, of requests
   };
 
   void add_engine(MetricText& out) const;

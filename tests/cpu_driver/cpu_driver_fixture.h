@@ -65,9 +65,10 @@ inline const std::map<std::string, std::string>& source_files() {
   static const auto files = [] {
     std::map<std::string, std::string> all;
     const std::filesystem::path root = NODEWRIGHT_SOURCE_DIR;
-    for (const char* path : {"kernels_src/args.h", "kernels_src/block_stamps.h", "kernels_src/field_visit.h",
-                             "kernels_src/device/cluster.cuh", "kernels_src/device/dialect.cuh",
-                             "kernels_src/device/numeric.cuh", "runtime/cpu_driver/emulation.h"}) {
+    for (const char* path :
+         {"kernels_src/args.h", "kernels_src/block_stamps.h", "kernels_src/field_visit.h",
+          "kernels_src/device/cluster.cuh", "kernels_src/device/dialect.cuh", "kernels_src/device/numeric.cuh",
+          "kernels_src/device/packets.cuh", "runtime/cpu_driver/emulation.h"}) {
       std::ifstream file(root / path);
       std::ostringstream text;
       text << file.rdbuf();
@@ -172,12 +173,14 @@ class CpuDriverTest : public testing::Test {
 
   template <class A>
   CUgraphNode add_kernel(CUgraph graph, CUfunction function, unsigned grid, unsigned block, A args,
-                         std::vector<CUgraphNode> after = {}, std::vector<CUgraphEdgeData> edges = {}) {
+                         std::vector<CUgraphNode> after = {}, std::vector<CUgraphEdgeData> edges = {},
+                         unsigned shared_bytes = 0) {
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_KERNEL;
     params.kernel.func = function;
     params.kernel.gridDimX = grid;
     params.kernel.blockDimX = block;
+    params.kernel.sharedMemBytes = shared_bytes;
     params.kernel.gridDimY = params.kernel.gridDimZ = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
     void* pointers[] = {&args};
     params.kernel.kernelParams = pointers;

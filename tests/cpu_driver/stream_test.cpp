@@ -7,15 +7,15 @@
 namespace nodewright {
 namespace {
 
-struct AddOne {
+struct StreamAddOne {
   In<float> x;
   Out<float> y;
   int64_t n;
 };
 
-const std::string kAddOne = R"(
-namespace nodewright { struct AddOne { In<float> x; Out<float> y; int64_t n; }; }
-NODEWRIGHT_KERNEL(add_one, AddOne, 64) {
+const std::string kStreamAddOne = R"(
+namespace nodewright { struct StreamAddOne { In<float> x; Out<float> y; int64_t n; }; }
+NODEWRIGHT_KERNEL(add_one, StreamAddOne, 64) {
   wait_for_inputs();
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += gridDim.x * blockDim.x)
     args.y.data[i] = args.x.data[i] + 1.0f;
@@ -23,7 +23,7 @@ NODEWRIGHT_KERNEL(add_one, AddOne, 64) {
 
 class StreamTest : public CpuDriverTest {
  protected:
-  AddOne args(const float* x, float* y) { return {{x, 64}, {y, 64}, 64}; }
+  StreamAddOne args(const float* x, float* y) { return {{x, 64}, {y, 64}, 64}; }
 
   float* pinned(float value) {
     void* memory = nullptr;
@@ -48,7 +48,7 @@ TEST_F(StreamTest, NothingRunsBeforeASynchronisingCallAndPinnedSourcesAreReadThe
   float* x = allocate<float>(64);
   float* y = allocate<float>(64);
   ASSERT_OK(api().cuMemcpyHtoDAsync(at(x), host, 256, stream_));
-  ASSERT_OK(launch(load("add_one", kAddOne), 1, 64, args(x, y)));
+  ASSERT_OK(launch(load("add_one", kStreamAddOne), 1, 64, args(x, y)));
   host[0] = 5.0f;  // too early: the copy has not run
   EXPECT_TRUE(std::isnan(download(y, 1)[0])) << "a synchronous copy does not wait for a non-blocking stream";
   EXPECT_EQ(CUDA_ERROR_NOT_READY, api().cuStreamQuery(stream_)) << "a query runs one operation: the copy";
@@ -121,7 +121,7 @@ TEST_F(StreamTest, AMissingEventBetweenStreamsShowsInTheReverseSchedule) {
     if (with_event) {
       ASSERT_OK(api().cuStreamWaitEvent(stream_, event, 0));
     }
-    ASSERT_OK(launch(load("add_one", kAddOne), 1, 64, args(x, y)));
+    ASSERT_OK(launch(load("add_one", kStreamAddOne), 1, 64, args(x, y)));
     ASSERT_OK(synchronize());
     EXPECT_EQ(with_event, download(y, 1)[0] == 2.0f);
     ASSERT_OK(api().cuStreamSynchronize(other));
@@ -190,7 +190,7 @@ TEST_F(StreamTest, CallsWithoutACurrentContextAreRefused) {
 }
 
 TEST_F(StreamTest, SeveralThreadsMayCallAtOnce) {
-  const CUfunction add_one = load("add_one", kAddOne);
+  const CUfunction add_one = load("add_one", kStreamAddOne);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
@@ -216,7 +216,7 @@ TEST_F(StreamTest, SeveralThreadsMayCallAtOnce) {
 }
 
 TEST_F(StreamTest, ACaptureTurnsLaunchesCopiesAndFillsIntoNodes) {
-  const CUfunction add_one = load("add_one", kAddOne);
+  const CUfunction add_one = load("add_one", kStreamAddOne);
   float* host = pinned(3.0f);
   float* x = allocate<float>(64);
   float* y = allocate<float>(64);
@@ -229,7 +229,7 @@ TEST_F(StreamTest, ACaptureTurnsLaunchesCopiesAndFillsIntoNodes) {
   CUlaunchAttribute programmatic{};
   programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   programmatic.value.programmaticStreamSerializationAllowed = 1;
-  AddOne second = args(y, x);
+  StreamAddOne second = args(y, x);
   void* params[] = {&second};
   const CUlaunchConfig config{1, 1, 1, 64, 1, 1, 0, stream_, &programmatic, 1};
   ASSERT_OK(api().cuLaunchKernelEx(&config, add_one, params, nullptr));
@@ -265,7 +265,7 @@ TEST_F(StreamTest, ACaptureTurnsLaunchesCopiesAndFillsIntoNodes) {
 }
 
 TEST_F(StreamTest, ACaptureForksAndJoinsThroughEventsAndMustJoin) {
-  const CUfunction add_one = load("add_one", kAddOne);
+  const CUfunction add_one = load("add_one", kStreamAddOne);
   CUstream other = nullptr;
   CUevent forked = nullptr, joined = nullptr;
   ASSERT_OK(api().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));

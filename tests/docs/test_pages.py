@@ -10,7 +10,7 @@ PAGE = ROOT / "docs/troubleshooting.md"
 
 
 def sources():
-    files = [path for folder in ("graph", "runtime", "engine", "serve") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
+    files = [path for folder in ("graph", "runtime", "models", "engine", "serve") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
     text = "\n".join(path.read_text() for path in files)
     return re.sub(r'"\s*\n\s*"', "", text)  # literals that the compiler joins
 

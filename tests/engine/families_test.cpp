@@ -106,6 +106,10 @@ const std::vector<PlantedKey> kPlantedKeys = {
     {"stablelm/partial", "partial_rotary_factor", 0.25},
     {"cohere/parallel", "logit_scale", 0.26},
     {"cohere2/hybrid", "sliding_window", 17},
+    {"qwen3_moe/normed", "norm_topk_prob", false},
+    {"qwen3_moe/normed", "num_experts_per_tok", 2},
+    {"olmoe/wide_norms", "norm_topk_prob", true},
+    {"mixtral/two_of_four", "num_experts_per_tok", 1},
 };
 
 class PlantedKeys : public testing::TestWithParam<size_t> {};

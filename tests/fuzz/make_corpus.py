@@ -122,6 +122,22 @@ def config_seeds():
     yield "zero_then_nothing", b"\0"
 
 
+# --- adapter_config.json ----------------------------------------------------------------------------------------------
+ADAPTER = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "down_proj"], "bias": "none"}
+
+
+def adapter_seeds():
+    yield "list", dump(ADAPTER)
+    yield "regex", dump({**ADAPTER, "target_modules": r".*\.layers\.[0-9]+\..*(q|v)_proj", "use_rslora": True})
+    yield "all_linear", dump({**ADAPTER, "target_modules": "all-linear", "exclude_modules": ["k_proj"]})
+    yield "patterns", dump({**ADAPTER, "rank_pattern": {"q_proj": 4, r"layers\.0\.mlp": 2}, "alpha_pattern": {"^down": 1}})
+    yield "layers", dump({**ADAPTER, "layers_to_transform": [0, 11], "layers_pattern": "layers"})
+    yield "dora", dump({**ADAPTER, "use_dora": True})
+    yield "extremes", dump({**ADAPTER, "r": 2**63, "lora_alpha": 1e308})
+    yield "repeats", dump({**ADAPTER, "target_modules": "(a{1,50}){1,50}(b*)*c"})
+    yield "nested", dump({**ADAPTER, "target_modules": "(" * 200 + ")" * 200})
+
+
 # --- tokenizer.json ---------------------------------------------------------------------------------------------------
 
 def byte_alphabet():
@@ -373,7 +389,7 @@ def body_seeds():
     yield "deep", b'{"prompt":' + b"[" * 80
 
 
-SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
+SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "adapter": adapter_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
          "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds}
 
 

@@ -50,10 +50,10 @@ uint64_t blocks_of_sm(const Card& card, uint64_t registers, uint64_t threads, ui
 // What the kernels are built for. Two, so that the next kernel's first weights are requested while this one ends: those
 // that read weights row by row (MatvecShape::kBlocksPerSm), and the small ones around. One: tiles have an SM to
 // themselves (TileShape::launch_shape), attention fills its shared memory with keys (FlashDecodeShape), and a block
-// that walks a row of logits has nothing to request early.
+// that walks a row of logits, or all rows of a step, has nothing to request early.
 uint64_t least_blocks_of_sm(const ShippedKernel& kernel) {
-  static const std::set<std::string> kAlone = {"flash_decode", "rope_flash_decode", "attend_tiles",
-                                               "sample",       "shape_logits",      "record_choice"};
+  static const std::set<std::string> kAlone = {"flash_decode", "rope_flash_decode", "attend_tiles",   "sample",
+                                               "shape_logits", "record_choice",     "group_by_expert"};
   const std::string& name = kernel.request.name;
   if (kAlone.contains(name) || name.starts_with("tile_")) return 1;
   return 2;
@@ -220,6 +220,27 @@ TEST(KernelRules, HoldForOtherRows) {
   }
   for (const ModelConfig& config : {llama_1b(), gemma3_1b()})
     add_step(kernels, kA100, config, shipped_step(kA100, config, 16));
+  for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
+  EXPECT_GT(kernels.size(), 10u);
+  checked_budgets(kernels);
+}
+
+// Steps whose rows may have adapters, in tiles, row by row and around library products.
+TEST(KernelRules, HoldForAdapters) {
+  ShippedKernels kernels;
+  const auto add = [&](const Card& card, const ModelConfig& config, StepShape step) {
+    step.adapters = adapter_limits(8, 16);
+    add_step(kernels, card, config, step);
+  };
+  for (const int64_t rows : {1, 8, 32}) add(kH100, llama_3b(), shipped_step(kH100, llama_3b(), rows));
+  for (const int64_t rows : {1, 8}) {
+    add(kH100, gemma3_1b(), shipped_step(kH100, gemma3_1b(), rows));
+    add(kH100, gpt2_small(), shipped_step(kH100, gpt2_small(), rows));
+    add(kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
+  }
+  StepShape prompt{512, 16, Arithmetic::products};
+  add(kH100, llama_1b(), prompt);
+  add(kH100, gpt2_small(), prompt);
   for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
   EXPECT_GT(kernels.size(), 10u);
   checked_budgets(kernels);

@@ -6,11 +6,21 @@
 #include <span>
 #include <string>
 
+#include "kernels_src/adapters/adapted_gate_up.h"
+#include "kernels_src/adapters/expand.h"
+#include "kernels_src/adapters/shrink.h"
 #include "kernels_src/attention/attend.h"
 #include "kernels_src/attention/attend_tiles.h"
 #include "kernels_src/attention/dense_attend.h"
 #include "kernels_src/attention/rope_append.h"
 #include "kernels_src/attention/rope_flash_decode.h"
+#include "kernels_src/experts/add_experts.h"
+#include "kernels_src/experts/choose_experts.h"
+#include "kernels_src/experts/expert_down.h"
+#include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/expert_gate_up.h"
+#include "kernels_src/experts/group_by_expert.h"
+#include "kernels_src/experts/norm_expert_gate_up.h"
 #include "kernels_src/projection/add_bias.h"
 #include "kernels_src/projection/gate.h"
 #include "kernels_src/projection/layer_norm_project.h"
@@ -59,9 +69,21 @@ inline std::map<std::string, uint64_t> args_bytes() {
           {"attend", sizeof(Attend)},
           {"attend_tiles", sizeof(AttendTiles)},
           {"norm_rows", sizeof(NormRows)},
+          {"shrink", sizeof(Shrink)},
+          {"norm_shrink", sizeof(NormShrink)},
+          {"expand", sizeof(Expand)},
+          {"adapted_gate_up", sizeof(AdaptedGateUp)},
+          {"adapted_gate", sizeof(AdaptedGate)},
           {"norm_hidden", sizeof(NormHidden)},
           {"gate", sizeof(Gate)},
           {"add_bias", sizeof(AddBias)},
+          {"choose_experts", sizeof(ChooseExperts)},
+          {"group_by_expert", sizeof(GroupByExpert)},
+          {"norm_expert_gate_up", sizeof(NormExpertGateUp)},
+          {"expert_down_add", sizeof(ExpertDownAdd)},
+          {"expert_gate_up", sizeof(ExpertGateUp)},
+          {"expert_down", sizeof(ExpertDown)},
+          {"add_experts", sizeof(AddExperts)},
           {"sample", sizeof(Sample)},
           {"shape_logits", sizeof(ShapeLogits)},
           {"record_choice", sizeof(RecordChoice)},

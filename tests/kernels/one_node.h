@@ -93,7 +93,7 @@ template <KernelArgs A>
 void run_node(const Kernel<A>& kernel, const A& args) {
   GraphBuilder g(machine().device, "one_node");
   for_each_field(args, [&]<class F>(const FieldInfo& info, const F& field) {
-    if constexpr (RoleOf<F>::role != Role::scalar) {
+    if constexpr (is_memory(RoleOf<F>::role)) {
       if (field.count == 0) return;  // an optional field that was left out
       g.declare({std::string(info.name), reinterpret_cast<uint64_t>(field.data),
                  field.count * sizeof(typename F::element), RoleOf<F>::role == Role::frozen ? "weight" : "activation"},

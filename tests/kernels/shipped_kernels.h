@@ -38,6 +38,14 @@ inline ModelConfig qwen3_4b() {
   c.head_norm = HeadNorm::head;
   return c;
 }
+inline ModelConfig qwen3_30b_a3b() {
+  ModelConfig c;
+  c.hidden = 2048, c.layers = 48, c.heads = 32, c.kv_heads = 4, c.head_dim = 128, c.intermediate = 768,
+  c.vocab = 151936;
+  c.head_norm = HeadNorm::head;
+  c.experts = {128, 8, true};
+  return c;
+}
 inline ModelConfig gemma3_1b() {
   ModelConfig c;
   c.hidden = 1152, c.layers = 26, c.heads = 4, c.kv_heads = 1, c.head_dim = 256, c.intermediate = 6912,
@@ -65,11 +73,8 @@ struct NamedModel {
   ModelConfig config;
 };
 inline std::vector<NamedModel> shipped_models() {
-  return {{"Llama-3.2-1B", llama_1b()},
-          {"Llama-3.2-3B", llama_3b()},
-          {"Qwen3-4B", qwen3_4b()},
-          {"gemma-3-1b", gemma3_1b()},
-          {"gpt2", gpt2_small()}};
+  return {{"Llama-3.2-1B", llama_1b()},       {"Llama-3.2-3B", llama_3b()}, {"Qwen3-4B", qwen3_4b()},
+          {"Qwen3-30B-A3B", qwen3_30b_a3b()}, {"gemma-3-1b", gemma3_1b()},  {"gpt2", gpt2_small()}};
 }
 
 // As the driver reports it. An SM is of the programming guide's technical specifications, 8.0 and 9.0.
@@ -102,7 +107,7 @@ inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {
-  return lower(network_of(config), {config, step, card.properties()});
+  return lower(network_of(config, step.adapters.any()), {config, step, card.properties()});
 }
 
 // A kernel compiled for a target, with all the ways in which cards of that target launch it.

@@ -7,7 +7,7 @@ import os
 
 import torch
 
-GAIN_SPREAD, RESIDUAL_PART, LOGIT_STD, SCORE_STD = 0.3, 0.7, 4.0, 2.0
+GAIN_SPREAD, RESIDUAL_PART, LOGIT_STD, SCORE_STD, ROUTER_STD = 0.3, 0.7, 4.0, 2.0, 2.0
 
 # Grouped heads, heads * head_dim that is not hidden where the family allows it, no size a multiple of 64.
 SIZES = dict(hidden_size=60, intermediate_size=100, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
@@ -66,7 +66,15 @@ FAMILIES = {
     "cohere/parallel": ("CohereConfig", dict(SIZES, logit_scale=0.25, tie_word_embeddings=True)),
     "cohere2/hybrid": ("Cohere2Config", dict(SIZES, num_hidden_layers=4, sliding_window=16, logit_scale=0.25,
                                              tie_word_embeddings=True)),
+    # Experts: 3 of 7, whose weights are made to sum to one; 2 of 5, whose are not, under norms of all heads; 2 of 4.
+    "qwen3_moe/normed": ("Qwen3MoeConfig", dict(SIZES, head_dim=20, num_experts=7, num_experts_per_tok=3,
+                                                moe_intermediate_size=36, norm_topk_prob=True)),
+    "olmoe/wide_norms": ("OlmoeConfig", dict(SIZES, num_experts=5, num_experts_per_tok=2, norm_topk_prob=False)),
+    "mixtral/two_of_four": ("MixtralConfig", dict(SIZES, num_local_experts=4, num_experts_per_tok=2,
+                                                  tie_word_embeddings=True)),
 }
+# Drawn again where a row's last expert and the next were so close that rounding swapped them.
+SEEDS = {"olmoe/wide_norms": 201}
 # Written as released before transformers 5.
 OLD_SPELLING = {"qwen2/biases", "llama/yarn", "phi3/long", "stablelm/partial"}
 # Families whose norms multiply by 1 + weight, and those that norm what a block adds.
@@ -107,7 +115,9 @@ class Draw:
             return self.normal(like, 0.0, self.embedding_std)
         if name.startswith(("lm_head", "embed_out")):
             return self.normal(like, 0.0, self.head_std)
-        width = like.shape[1]
+        width = like.shape[-1]
+        if name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight")):  # far apart: rounding swaps no experts
+            return self.normal(like, 0.0, ROUTER_STD / math.sqrt(width * (1 + GAIN_SPREAD ** 2)))
         if any(part in name for part in ADDS):
             std = RESIDUAL_PART / (0.6 * math.sqrt(width)) * self.residual_std
             return self.normal(like, 0.0, std / getattr(self.config, "residual_multiplier", 1.0))
@@ -150,7 +160,7 @@ def write_family(name, folder):
     kind, keys = FAMILIES[name]
     config = getattr(transformers, kind)(**keys)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    Draw(config, 100 + list(FAMILIES).index(name)).fill(model)
+    Draw(config, SEEDS.get(name, 100 + list(FAMILIES).index(name))).fill(model)
     os.makedirs(folder, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     path = os.path.join(folder, "config.json")

@@ -31,6 +31,8 @@ namespace {
   X(cuDeviceTotalMem, 3020) X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxRelease, 11000)               \
   X(cuCtxSetCurrent, 4000) X(cuCtxGetCurrent, 4000) X(cuCtxGetDevice, 2000) X(cuCtxSynchronize, 2000)           \
   X(cuCtxGetStreamPriorityRange, 5050) X(cuMemGetInfo, 3020)                                                    \
+  X(cuDeviceCanAccessPeer, 4000) X(cuDeviceGetP2PAttribute, 8000) X(cuCtxEnablePeerAccess, 4000)                \
+  X(cuCtxDisablePeerAccess, 4000) X(cuMemcpyPeerAsync, 4000)                                                    \
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
   X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
   X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020)                                                            \

@@ -7,11 +7,14 @@
 
 namespace nodewright {
 
+struct Defaults;  // family_fields.h
+
 // llama.cpp: norms before the blocks, rotation, a gate.
 void read_llama(const ConfigFields& config, ModelConfig& c);
 void read_mistral(const ConfigFields& config, ModelConfig& c);
 void read_qwen2(const ConfigFields& config, ModelConfig& c);
 void read_qwen3(const ConfigFields& config, ModelConfig& c);
+void read_qwen3_like(const ConfigFields& config, const Defaults& absent, ModelConfig& c);
 void read_phi3(const ConfigFields& config, ModelConfig& c);
 void read_granite(const ConfigFields& config, ModelConfig& c);
 void read_smollm3(const ConfigFields& config, ModelConfig& c);
@@ -26,6 +29,11 @@ void read_gemma3_with_vision(const ConfigFields& config, ModelConfig& c);
 // post_norms.cpp: norms behind the blocks alone.
 void read_olmo2(const ConfigFields& config, ModelConfig& c);
 void read_exaone4(const ConfigFields& config, ModelConfig& c);
+
+// mixtures.cpp: experts.
+void read_qwen3_moe(const ConfigFields& config, ModelConfig& c);
+void read_olmoe(const ConfigFields& config, ModelConfig& c);
+void read_mixtral(const ConfigFields& config, ModelConfig& c);
 
 // layer_norm.cpp: LayerNorms.
 void read_gpt2(const ConfigFields& config, ModelConfig& c);

@@ -53,8 +53,7 @@ void read_qwen2(const ConfigFields& config, ModelConfig& c) {
 
 // A Llama whose query and key heads are normed.
 void read_qwen3(const ConfigFields& config, ModelConfig& c) {
-  expect_activation(config, "hidden_act", "silu");
-  read_llama_like(config,
+  read_qwen3_like(config,
                   {.kv_heads = 32,
                    .head_dim = 128,
                    .intermediate = 22016,
@@ -63,6 +62,10 @@ void read_qwen3(const ConfigFields& config, ModelConfig& c) {
                    .bos = {},
                    .eos = {}},
                   c);
+}
+void read_qwen3_like(const ConfigFields& config, const Defaults& absent, ModelConfig& c) {
+  expect_activation(config, "hidden_act", "silu");
+  read_llama_like(config, absent, c);
   c.head_norm = HeadNorm::head;
   c.names.q_norm = "self_attn.q_norm";
   c.names.k_norm = "self_attn.k_norm";

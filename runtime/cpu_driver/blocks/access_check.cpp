@@ -8,11 +8,21 @@ namespace {
 
 using emulation::Access;
 
-bool reads(Access access) { return access != Access::write; }
-bool writes(Access access) { return access == Access::write || access == Access::atomic; }
+bool reads(Access access) { return access != Access::write && access != Access::peer_write; }
+bool writes(Access access) { return !reads(access) || access == Access::atomic; }
+
+const char* peer_objection(Role role, Access access) {
+  if ((role == Role::peer_out) != (access == Access::peer_write))
+    return role == Role::peer_out ? "an access to PeerOut that is no push()"
+                                  : "a push() through a field that is not PeerOut";
+  if ((role == Role::peer_in) != (access == Access::peer_read))
+    return role == Role::peer_in ? "an access to PeerIn that is no take()" : "a take() from a field that is not PeerIn";
+  return nullptr;
+}
 
 // Null when a range of this role allows the access.
 const char* objection(Role role, Access access, bool waited) {
+  if (const char* why = peer_objection(role, access); why != nullptr) return why;
   if (access == Access::frozen_read && role != Role::frozen) return "a frozen load from a field that is not Frozen";
   if (writes(access) && (role == Role::in || role == Role::settled)) return "a store through In";
   if (writes(access) && role == Role::frozen) return "a store through Frozen";

@@ -139,11 +139,21 @@ const char* what_blocks(const Cluster& cluster) {
                  : "deadlock: threads wait at __syncthreads for others that never come";
 }
 
+// Everybody waits: goes on in BlockRunner, which comes back once a packet has arrived. Returns when someone goes on in
+// the caller.
+void suspend(Fiber* me) {
+  running_thread = nullptr;
+  nodewright_cpu_switch(&me->sp, me->owner->cluster->main_sp);
+}
+
 // Inlined: the processor mispredicts every return after a switch of stacks.
 [[gnu::always_inline]] inline void wait_here(State& s, Fiber* me) {
   clear_ready(s, me->warp, me->lane);
   Fiber* next = pick(s, me->warp);
-  if (next == nullptr) abandon_deadlock(what_blocks(*s.cluster));
+  if (next == nullptr) {
+    if (polling_threads(*s.cluster) > 0) return suspend(me);
+    abandon_deadlock(what_blocks(*s.cluster));
+  }
   switch_to(&me->sp, next);
 }
 
@@ -172,7 +182,8 @@ void fiber_main() {
       running_thread = next;
       continue;
     }
-    if (next == nullptr && alive_threads(*s.cluster) > 0) abandon_deadlock(what_blocks(*s.cluster));
+    if (next == nullptr && alive_threads(*s.cluster) > 0 && polling_threads(*s.cluster) == 0)
+      abandon_deadlock(what_blocks(*s.cluster));
     s.free_stack[s.free_stacks++] = me->stack;
     if (next != nullptr) {
       switch_to(&me->sp, next);
@@ -277,6 +288,7 @@ void reset(State& s, const Grid& grid, uint64_t index) {
     const uint32_t lanes = s.threads - w * kWarpLanes;
     s.warp[w].alive = lanes >= kWarpLanes ? ~0u : (1u << lanes) - 1;
     s.warp[w].ready = 0;
+    s.warp[w].polling = 0;
     s.warp[w].in_cluster_wait = s.warp[w].arrives.phase = s.warp[w].waits.phase = 0;
     for (Meeting& m : s.warp[w].meetings) m.mask = 0;
     set_ready(s, w, s.warp[w].alive);
@@ -311,16 +323,19 @@ BlockRunner::~BlockRunner() = default;
 
 const BlockFailure& BlockRunner::failure() const { return states_[0]->own_cluster.failure; }
 
-bool BlockRunner::run(const Grid& grid, uint64_t index) {
+BlockEnd BlockRunner::run(const Grid& grid, uint64_t index) {
   Cluster& cluster = states_[0]->own_cluster;
   cluster.failure.fault = BlockFault::none;
   cluster.size = grid.cluster_blocks();
   try {
     while (states_.size() < cluster.size) states_.push_back(std::make_unique<State>());
+    if (grid.meets_peers && stores_ == nullptr) stores_ = std::make_unique<PeerStore[]>(kMaxStores);
   } catch (const std::bad_alloc&) {
     cluster.failure = {.fault = BlockFault::trap, .what = "no memory for the stacks of a cluster's threads"};
-    return false;
+    return BlockEnd::failed;
   }
+  cluster.stores = grid.meets_peers ? stores_.get() : nullptr;
+  cluster.store_count = 0;
   for (uint32_t rank = 0; rank < cluster.size; ++rank) {
     State& s = *(cluster.blocks[rank] = states_[rank].get());
     reset(s, grid, block_index(grid, index, rank));
@@ -329,12 +344,18 @@ bool BlockRunner::run(const Grid& grid, uint64_t index) {
     s.alone = cluster.size == 1;
   }
   cluster.arrived = cluster.phase = 0;
-  State& first = *states_[grid.schedule == CpuSchedule::reverse ? cluster.size - 1 : 0];
+  return go_on(grid.schedule == CpuSchedule::reverse ? cluster.size - 1 : 0);
+}
+
+BlockEnd BlockRunner::go_on(uint32_t from_rank) {
+  State& first = *states_[from_rank];
+  Cluster& cluster = *first.cluster;
   const unsigned host_mxcsr = _mm_getcsr();
   _mm_setcsr(kDefaultMxcsr);
-  switch_to(&cluster.main_sp, pick(first, grid.schedule == CpuSchedule::reverse ? first.warps - 1 : 0));
+  switch_to(&cluster.main_sp, pick(first, first.work->schedule == CpuSchedule::reverse ? first.warps - 1 : 0));
   _mm_setcsr(host_mxcsr);
-  return cluster.failure.fault == BlockFault::none;
+  if (cluster.failure.fault != BlockFault::none) return BlockEnd::failed;
+  return alive_threads(cluster) > 0 ? BlockEnd::waiting : BlockEnd::finished;
 }
 
 void wait_for_others(State& s, Fiber* me) { wait_here(s, me); }
@@ -362,7 +383,9 @@ emulation::Hooks block_hooks() {
           .cluster_rank = &cluster_rank,
           .cluster_arrive = &cluster_arrive,
           .cluster_wait = &cluster_wait,
-          .shared_of_block = &shared_of_block};
+          .shared_of_block = &shared_of_block,
+          .store_in_peer = &store_in_peer,
+          .wait_for_packet = &wait_for_packet};
 }
 
 }  // namespace nodewright::cpu

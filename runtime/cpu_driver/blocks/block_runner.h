@@ -19,6 +19,34 @@ inline constexpr uint32_t kWarpLanes = 32;
 inline constexpr uint32_t kMaxClusterBlocks = 16;
 inline constexpr uint32_t kMaxSharedBytes = 227 << 10;  // opt-in limit of compute capability 9.0
 
+// What came of running a cluster: waiting, all threads that have not ended wait for packets or for others that do.
+enum class BlockEnd : uint32_t { finished, failed, waiting };
+
+// Eight bytes on their way to another device.
+struct PeerStore {
+  uint64_t address, value;
+};
+// Those that a cluster may have on their way before somebody takes them (BlockRunner::take_stores).
+inline constexpr uint32_t kMaxStores = 4096;
+
+// What a thread waits for: a packet that is not `seen` any more, or an abort word that is not 0. Without an address:
+// for its stores to be taken.
+struct Watch {
+  const void* address = nullptr;
+  uint64_t seen = 0;
+  uint32_t epoch = 0;
+  const uint32_t* abort_word = nullptr;
+};
+// Whether the thread can go on.
+bool has_come(const Watch& watch);
+
+// The first of the threads that wait for packets, and how many do.
+struct Waiting {
+  Watch watch{};
+  emulation::Index3 block{}, thread{};
+  uint32_t threads = 0;
+};
+
 enum class BlockFault : uint32_t {
   none,
   illegal_address,  // SIGSEGV or SIGBUS: 700
@@ -55,6 +83,7 @@ struct Grid {
   uint64_t seed = 0;
   const AccessRules* rules = nullptr;          // null: accesses are not checked
   bool threads_wait = false;                   // checked: each of them, before it ends
+  bool meets_peers = false;                    // has PeerOut or PeerIn fields: its blocks may wait
   std::span<Conditional* const> conditionals;  // of the Condition arguments: what set_condition() may set
 
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
@@ -69,13 +98,22 @@ class BlockRunner {
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
-  // Runs cluster number `index` (x fastest). False: it was abandoned, and failure() says why.
-  bool run(const Grid& grid, uint64_t index);
+  // Runs cluster number `index` (x fastest) until it has ended, waits, or was abandoned: failure() says why.
+  BlockEnd run(const Grid& grid, uint64_t index);
   const BlockFailure& failure() const;
+  // Of a cluster that waits: goes on with the threads whose packets have come. On the thread that ran it.
+  BlockEnd resume();
+  bool can_go_on() const;
+  Waiting waiting() const;
+  // What it has stored in peers since the last call; valid until it goes on.
+  std::span<const PeerStore> take_stores();
 
   struct State;  // block_state.h
 
  private:
+  BlockEnd go_on(uint32_t from_rank);
+
+  std::unique_ptr<PeerStore[]> stores_;         // of a grid that meets peers
   std::vector<std::unique_ptr<State>> states_;  // by rank in the cluster; the first is always there
 };
 

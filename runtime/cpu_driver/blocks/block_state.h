@@ -10,6 +10,7 @@ struct Fiber : emulation::ThreadView {
   BlockRunner::State* owner;
   void* sp;  // null: not started
   uint32_t stack;
+  Watch watch;      // while its bit is in Warp::polling
   uint32_t awaits;  // the phase of the cluster's barrier, from 1, that it has arrived for; 0 once it waits for it
 };
 
@@ -24,6 +25,7 @@ struct Warp {
   static constexpr int kMeetings = 4;  // disjoint masks under way at once
   uint32_t ready, alive;
   uint32_t in_cluster_wait;  // lanes
+  uint32_t polling;          // lanes that wait for packets
   struct ClusterCall {
     uint32_t phase;  // 0: none yet
     int line;
@@ -38,6 +40,8 @@ struct Cluster {
   uint32_t phase = 0;    // barriers passed
   BlockRunner::State* blocks[kMaxClusterBlocks];
   void* main_sp = nullptr;
+  PeerStore* stores = nullptr;  // kMaxStores of them; null: the grid meets no peers
+  uint32_t store_count = 0;
   BlockFailure failure;
 };
 
@@ -80,6 +84,9 @@ inline void set_ready(BlockRunner::State& s, uint32_t warp, uint32_t lanes) {
 // Goes on in another thread of the cluster until someone has set this one ready; abandons it when none can go on.
 void wait_for_others(BlockRunner::State& s, Fiber* me);
 
+// Threads of its blocks that wait for packets.
+uint32_t polling_threads(const Cluster& cluster);
+
 // Threads of its blocks that have not ended: those that its barrier is for (PTX ISA, barrier.cluster).
 uint32_t alive_threads(const Cluster& cluster);
 
@@ -90,6 +97,8 @@ void leave_cluster(Cluster& cluster, const Fiber* me);
 int cluster_rank();
 void cluster_arrive(int line);
 void cluster_wait(int line);
+void store_in_peer(void* address, uint64_t value);
+void wait_for_packet(const void* address, uint64_t seen, uint32_t epoch, const uint32_t* abort_word);
 unsigned char* shared_of_block(int rank, const void* own, size_t bytes, emulation::Access access);
 
 // Leaves the cluster for good: records the failure (block and thread are filled in) and goes on in BlockRunner::run.

@@ -48,6 +48,8 @@ constexpr ResultText kResults[] = {
     NODEWRIGHT_RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
     NODEWRIGHT_RESULT(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
     NODEWRIGHT_RESULT(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"),
+    NODEWRIGHT_RESULT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"),
     NODEWRIGHT_RESULT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
     NODEWRIGHT_RESULT(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
     NODEWRIGHT_RESULT(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
@@ -306,7 +308,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
     int& retained = s.retained[static_cast<size_t>(device)];
     if (retained == 0) return refuse(CUDA_ERROR_INVALID_CONTEXT, "the primary context is not retained");
     if (retained == 1) s.executor->wait_for_all(lock);
-    --retained;
+    if (--retained == 0) s.forget_peers(device);
     if (!s.any_retained()) {
       s.sticky = CUDA_SUCCESS;
       s.report.clear();

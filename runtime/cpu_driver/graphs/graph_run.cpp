@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/work/peer_launch.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -81,12 +82,25 @@ Progress GraphRun::step_node(uint32_t index, std::unique_lock<std::mutex>& lock,
     return Progress::finished;
   }
   if (!node.enabled) return Progress::finished;
-  size_t done = 0;
-  if (const auto waited = work_done_.find(index); waited != work_done_.end()) done = waited->second;
+  WorkState at;
+  if (const auto begun = at_.find(index); begun != at_.end()) at = begun->second;
   // Runs never change a node's work: copies of a graph have neither staging nor poison.
-  if (run_work(state_, lock, pool, const_cast<Work&>(node.work), done)) return Progress::finished;
-  work_done_[index] = done;
-  return Progress::blocked;
+  const Progress progress = run_work(state_, lock, pool, const_cast<Work&>(node.work), at);
+  if (progress == Progress::finished)
+    at_.erase(index);
+  else
+    at_[index] = std::move(at);
+  return progress;
+}
+
+std::string GraphRun::describe_waiting() const {
+  std::string all;
+  const auto add = [&](const std::string& one) { all.append(all.empty() || one.empty() ? "" : "; ").append(one); };
+  for (const auto& [index, at] : at_)
+    if (at.launch != nullptr) add(at.launch->describe(state_));
+  for (const auto& [index, nested] : nested_)
+    if (nested.run != nullptr) add(nested.run->describe_waiting());
+  return all;
 }
 
 // One node of the inner graph, so that the schedule mixes it with nodes beside this one. Finished: the node has ended.

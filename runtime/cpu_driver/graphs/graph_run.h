@@ -23,6 +23,8 @@ class GraphRun {
 
   // Runs one ready node, chosen by the schedule, or the next one where that must wait. Finished: none is left.
   Progress step(std::unique_lock<std::mutex>& lock, WorkerPool& pool);
+  // Its kernels that wait for packets of other devices, in words; empty if there are none.
+  std::string describe_waiting() const;
 
  private:
   // A child or conditional node under way.
@@ -45,7 +47,7 @@ class GraphRun {
   std::vector<uint32_t> missing_;                           // dependencies not yet run, by node
   std::vector<uint32_t> ready_;                             // sorted; a node with bodies stays until they have run
   std::unordered_map<uint32_t, Nested> nested_;
-  std::unordered_map<uint32_t, size_t> work_done_;  // of nodes that have waited: their operations that are done
+  std::unordered_map<uint32_t, WorkState> at_;  // of nodes that could not end at once
   size_t left_;
   uint64_t random_;
 };

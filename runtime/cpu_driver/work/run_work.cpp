@@ -1,10 +1,11 @@
 // Runs one kernel, copy, fill, host call or allocation on the executor's thread, and words what went wrong in it.
-#include <cstdio>
+#include <algorithm>
 #include <cstring>
 
-#include "runtime/cpu_driver/blocks/access_check.h"
 #include "runtime/cpu_driver/driver_state.h"
 #include "runtime/cpu_driver/graphs/graph_exec.h"
+#include "runtime/cpu_driver/work/peer_launch.h"
+#include "runtime/cpu_driver/work/report_words.h"
 #include "runtime/cpu_driver/work/stream_queue.h"
 #include "runtime/cpu_driver/work/waiting_work.h"
 #include "runtime/cpu_driver/work/worker_pool.h"
@@ -23,24 +24,6 @@ CUresult result_of(BlockFault fault) {
   }
 }
 
-std::string index_text(const emulation::Index3& i) {
-  char text[48];
-  snprintf(text, sizeof text, "(%u,%u,%u)", i.x, i.y, i.z);
-  return text;
-}
-
-std::string hex(uint64_t value) {
-  char text[32];
-  snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-std::string node_text(const std::string& label, const std::string& kernel) {
-  std::string text = label.empty() ? "unnamed node" : "node '";
-  if (!label.empty()) text.append(label).append("'");
-  return text.append(", kernel ").append(kernel);
-}
-
 // The address that a role field declares, and how many elements from there. Of a Condition: the slot, if it counts.
 std::pair<uint64_t, uint64_t> declared_memory(const KernelField& field, const KernelWork& work) {
   uint64_t words[2];
@@ -56,7 +39,7 @@ std::string describe(const State& state, const std::string& label, const KernelW
   const KernelImage& image = *work.loaded->image;
   std::string line = node_text(label, image.name) + ": " + f.what;
   if (f.fault == BlockFault::bad_access) {
-    static const char* const kAccess[] = {"read", "write", "atomic", "frozen load"};
+    static const char* const kAccess[] = {"read", "write", "atomic", "frozen load", "push", "take"};
     line += ", " + std::string(kAccess[f.access]) + " of " + std::to_string(f.bytes) + " bytes";
   }
   if (f.field >= 0) {
@@ -69,7 +52,7 @@ std::string describe(const State& state, const std::string& label, const KernelW
     line += field.name + "' byte " + std::to_string(offset);
   } else if (f.address != 0) {
     for (const KernelField& field : image.fields) {
-      if (field.role == Role::scalar) continue;
+      if (!is_memory(field.role)) continue;
       const auto [address, count] = declared_memory(field, work);
       if (address <= f.address && f.address < address + count * field.element_bytes)
         line += ", field '" + field.name + "' byte " + std::to_string(f.address - address);
@@ -102,7 +85,7 @@ AccessRules rules_for(const State& state, const KernelWork& work) {
   rules.image_end = image.mapped_end;
   for (size_t i = 0; i < image.fields.size(); ++i) {
     const KernelField& field = image.fields[i];
-    if (field.role == Role::scalar) continue;
+    if (!is_memory(field.role)) continue;
     const auto [address, count] = declared_memory(field, work);
     rules.ranges.push_back({address, address + count * field.element_bytes,
                             field.role == Role::condition ? Role::out : field.role, static_cast<int>(i)});
@@ -121,33 +104,80 @@ void run_host_function(State& state, Lock& lock, const std::string& label, const
     state.fail(CUDA_ERROR_LAUNCH_FAILED, node_text(label, keep->image->name) + ": its stand-in threw: " + problem);
 }
 
-void run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& label, KernelWork& work) {
+// A field in another device's memory that the launch's device has no access to, in words; empty if there is none.
+std::string foreign_field(const State& state, const KernelWork& work) {
+  for (const KernelField& field : work.loaded->image->fields) {
+    if (!is_memory(field.role) || field.role == Role::condition) continue;
+    const auto [address, count] = declared_memory(field, work);
+    const DeviceMemory::Block* block = count == 0 ? nullptr : state.memory->find_reserved(address, 1);
+    if (block == nullptr || state.may_access(work.device, *block)) continue;
+    return "field '" + field.name + "' is memory of device " + std::to_string(block->device) +
+           ", to which the launch's device " + std::to_string(work.device) +
+           " has no access (cuCtxEnablePeerAccess), address " + hex(address) + " " + state.memory->describe(address);
+  }
+  return {};
+}
+
+std::unique_ptr<LaunchedGrid> launched_grid(State& state, const KernelWork& work) {
   const KernelImage& image = *work.loaded->image;
-  if (image.is_host_function()) return run_host_function(state, lock, label, work);
-  AccessRules rules;
+  auto launched = std::make_unique<LaunchedGrid>();
   const bool check = state.options.check_accesses && image.checked;
-  if (check) rules = rules_for(state, work);
-  const auto conditionals = conditionals_of(state, work);
-  std::vector<Conditional*> settable;
-  for (const auto& conditional : conditionals) settable.push_back(conditional.get());
-  Grid grid{.entry = image.entry,
-            .args = work.args.data(),
-            .args_bytes = image.args_bytes,
-            .grid = work.grid,
-            .block = work.block,
-            .cluster = work.attributes.cluster,
-            .device_has_clusters = state.options.compute_capability >= 90,
-            .shared_bytes = work.shared_bytes,
-            .schedule = state.options.schedule,
-            .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,
-            .rules = check ? &rules : nullptr,
-            .threads_wait = check && image.waits,
-            .conditionals = settable};
-  const std::shared_ptr<LoadedImage> keep = work.loaded;
-  lock.unlock();
-  const BlockFailure failure = pool.run(grid, keep->ns_per_block);
-  lock.lock();
+  launched->keep = work.loaded;
+  if (check) launched->rules = rules_for(state, work);
+  launched->conditionals = conditionals_of(state, work);
+  for (const auto& conditional : launched->conditionals) launched->settable.push_back(conditional.get());
+  launched->grid = {.entry = image.entry,
+                    .args = work.args.data(),
+                    .args_bytes = image.args_bytes,
+                    .grid = work.grid,
+                    .block = work.block,
+                    .cluster = work.attributes.cluster,
+                    .device_has_clusters = state.options.compute_capability >= 90,
+                    .shared_bytes = work.shared_bytes,
+                    .schedule = state.options.schedule,
+                    .seed = state.options.seed + ++state.launches * 0x2545f4914f6cdd1dull,
+                    .rules = check ? &launched->rules : nullptr,
+                    .threads_wait = check && image.waits,
+                    .meets_peers = image.meets_peers,
+                    .conditionals = launched->settable};
+  return launched;
+}
+
+// Blocks that find room on the device at once, as clusters.
+uint64_t resident_clusters(const State& state, const KernelWork& work) {
+  const uint64_t threads = uint64_t{work.block.x} * work.block.y * work.block.z;
+  const int blocks =
+      blocks_per_multiprocessor(state, *work.loaded, threads, work.shared_bytes) * state.options.sm_count;
+  const emulation::Index3& cluster = work.attributes.cluster;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(blocks) / (uint64_t{cluster.x} * cluster.y * cluster.z));
+}
+
+Progress run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& label, KernelWork& work,
+                    WorkState& at) {
+  const KernelImage& image = *work.loaded->image;
+  if (image.is_host_function()) {
+    run_host_function(state, lock, label, work);
+    return Progress::finished;
+  }
+  BlockFailure failure;
+  Progress progress = Progress::finished;
+  if (at.launch == nullptr) {
+    if (const std::string foreign = foreign_field(state, work); !foreign.empty()) {
+      state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(label, image.name) + ": " + foreign);
+      return progress;
+    }
+    auto launched = launched_grid(state, work);
+    if (image.meets_peers) {
+      at.launch = std::make_shared<PeerLaunch>(label, work, std::move(launched), resident_clusters(state, work));
+    } else {
+      lock.unlock();
+      failure = pool.run(launched->grid, launched->keep->ns_per_block);
+      lock.lock();
+    }
+  }
+  if (at.launch != nullptr) progress = at.launch->step(state, lock, pool, failure);
   if (failure.fault != BlockFault::none) state.fail(result_of(failure.fault), describe(state, label, work, failure));
+  return progress;
 }
 
 // A device range that is gone by now, in words; empty if both ends are still there.
@@ -218,9 +248,13 @@ void run_fill(State& state, Lock& lock, const std::string& label, const CUDA_MEM
 
 }  // namespace
 
-bool run_work(State& state, Lock& lock, WorkerPool& pool, Work& work, size_t& done) {
+Progress run_work(State& state, Lock& lock, WorkerPool& pool, Work& work, WorkState& at) {
+  const auto unless_it_waits = [&](bool done) {
+    state.host_may_help |= !done;
+    return done ? Progress::finished : Progress::blocked;
+  };
   if (auto* kernel = std::get_if<KernelWork>(&work.what)) {
-    if (blocks_of(kernel->grid) > 0) run_kernel(state, lock, pool, work.label, *kernel);
+    if (blocks_of(kernel->grid) > 0) return run_kernel(state, lock, pool, work.label, *kernel, at);
   } else if (auto* copy = std::get_if<CopyWork>(&work.what)) {
     run_copy(state, lock, work.label, *copy);
   } else if (auto* fill = std::get_if<FillWork>(&work.what)) {
@@ -236,11 +270,11 @@ bool run_work(State& state, Lock& lock, WorkerPool& pool, Work& work, size_t& do
       state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(work.label, "(free)") + ": no memory begins there, address " +
                                                  hex(free->address) + " " + state.memory->describe(free->address));
   } else if (auto* values = std::get_if<ValueWork>(&work.what)) {
-    return run_values(state, work.label, *values, done, state.waiting_for);
+    return unless_it_waits(run_values(state, work.label, *values, at.done, state.waiting_for));
   } else if (auto* semaphores = std::get_if<SemaphoreWork>(&work.what)) {
-    return run_semaphores(work.label, *semaphores, done, state.waiting_for);
+    return unless_it_waits(run_semaphores(work.label, *semaphores, at.done, state.waiting_for));
   }
-  return true;
+  return Progress::finished;
 }
 
 }  // namespace nodewright::cpu

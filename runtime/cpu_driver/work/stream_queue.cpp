@@ -8,6 +8,7 @@
 #include "runtime/cpu_driver/driver_state.h"
 #include "runtime/cpu_driver/graphs/capture.h"
 #include "runtime/cpu_driver/graphs/graph_run.h"
+#include "runtime/cpu_driver/work/peer_launch.h"
 #include "runtime/cpu_driver/work/worker_pool.h"
 #include "runtime/host/held_signals.h"
 
@@ -82,7 +83,10 @@ CompletionRef Executor::enqueue(Lock& lock, const std::shared_ptr<Stream>& strea
   stream->last = done;
   stream->queue.push_back(std::move(operation));
   if (stream->queue.size() == 1) busy_.push_back(stream);
-  if (!state_.options.deferred) wait_for(lock, done);
+  if (!state_.options.deferred && !done->done) {
+    const auto demand = make_demand({.target = done, .at_launch = true});
+    met_.wait(lock, [&] { return demand->met; });
+  }
   return done;
 }
 
@@ -168,13 +172,35 @@ Stream* Executor::choose(const Demand& demand) {
 
 bool Executor::step(Lock& lock, const Demand& demand) {
   if (busy_.empty()) return false;
+  const CpuSchedule schedule = state_.options.schedule;
+  state_.deliveries.deliver_some(state_, schedule, random_);
   Stream* stream = choose(demand);
   if (stream == nullptr) return false;
-  if (run_head(lock, *stream) || run_beside(lock, *stream))
+  state_.host_may_help = false;
+  if (run_head(lock, *stream) || run_beside(lock, *stream) || state_.deliveries.deliver_next(state_, schedule, random_))
     blocked_since_ms_ = 0;
-  else
+  else if (state_.host_may_help || demand.one_step)
     wait_a_moment(lock);
+  else if (demand.at_launch)
+    return false;
+  else
+    report_deadlock();
   return true;
+}
+
+// Every kernel that is left waits for a packet, and none is on its way.
+void Executor::report_deadlock() {
+  std::string all;
+  for (const auto& stream : busy_) {
+    const Operation& head = stream->queue.front();
+    const std::string one = head.run != nullptr         ? head.run->describe_waiting()
+                            : head.at.launch != nullptr ? head.at.launch->describe(state_)
+                                                        : std::string();
+    if (!one.empty()) all.append(all.empty() ? "" : "; ").append(one);
+  }
+  state_.fail(CUDA_ERROR_LAUNCH_FAILED,
+              "deadlock between devices: " + all + "; no block can go on, and no packet is on its way");
+  drop_everything();
 }
 
 // False: the operation waits for a value or a semaphore.
@@ -183,8 +209,8 @@ bool Executor::run_head(Lock& lock, Stream& stream) {
   Progress progress = Progress::finished;
   if (head.run != nullptr)
     progress = head.run->step(lock, *pool_);
-  else if (!run_work(state_, lock, *pool_, head.work, head.work_done))
-    progress = Progress::blocked;
+  else
+    progress = run_work(state_, lock, *pool_, head.work, head.at);
   if (state_.sticky != CUDA_SUCCESS)
     drop_everything();
   else if (progress == Progress::finished)
@@ -219,6 +245,9 @@ void Executor::wait_a_moment(Lock& lock) {
 
 void Executor::finish_head(Stream& stream) {
   Operation& head = stream.queue.front();
+  // Whoever counts on the operation's end counts on its stores. Work of the null stream runs on no one device.
+  if (stream.context != nullptr && state_.sticky == CUDA_SUCCESS)
+    state_.deliveries.deliver_all_of(state_, device_of(stream.context));
   complete(*head.done);
   for (const CompletionRef& record : head.records)
     if (!record->done) complete(*record);  // a failed run did not come to it
@@ -227,6 +256,7 @@ void Executor::finish_head(Stream& stream) {
 }
 
 void Executor::drop_everything() {
+  state_.deliveries.drop();
   while (!busy_.empty()) finish_head(*busy_.back());
 }
 

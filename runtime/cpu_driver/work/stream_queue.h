@@ -33,12 +33,20 @@ struct Completion {
 };
 using CompletionRef = std::shared_ptr<Completion>;
 
+class PeerLaunch;
+
+// How far a piece of work has come that could not end at once.
+struct WorkState {
+  size_t done = 0;                     // operations, of values and semaphores
+  std::shared_ptr<PeerLaunch> launch;  // of a kernel that meets peers
+};
+
 struct Operation {
   uint64_t serial = 0;  // order of the calls, over all streams
   std::vector<CompletionRef> after;
   CompletionRef done = std::make_shared<Completion>();
   Work work;
-  size_t work_done = 0;                // operations of `work`, where it waits
+  WorkState at;                        // of `work`
   std::shared_ptr<GraphRun> run;       // instead of `work`: a graph launch
   std::vector<CompletionRef> records;  // of its event record nodes: done with the operation at the latest
 };
@@ -87,6 +95,7 @@ class Executor {
   struct Demand {
     CompletionRef target;  // null: everything
     bool one_step = false;
+    bool at_launch = false;  // of the caller that launches: whatever it waits for may be launched next
     bool met = false;
     bool given_up = false;  // nobody waits for it
   };
@@ -96,6 +105,7 @@ class Executor {
   bool satisfied(const Demand& demand) const;
   bool step(Lock& lock, const Demand& demand);
   Stream* choose(const Demand& demand);
+  void report_deadlock();
   bool run_head(Lock& lock, Stream& stream);
   bool run_beside(Lock& lock, const Stream& blocked);
   void wait_a_moment(Lock& lock);
@@ -116,8 +126,9 @@ class Executor {
 double now_ms();
 void complete(Completion& completion);
 
-// Runs one piece of work to its end; the lock is given up meanwhile. A failure becomes the sticky error. False: it must
-// wait, as State::waiting_for says; `done` operations of it are done.
-bool run_work(State& state, Executor::Lock& lock, WorkerPool& pool, Work& work, size_t& done);
+// Runs one piece of work to its end, or as far as it can go: `at` says how far. The lock is given up meanwhile. A
+// failure becomes the sticky error. Blocked: it must wait, for what State::waiting_for says or for packets of other
+// devices.
+Progress run_work(State& state, Executor::Lock& lock, WorkerPool& pool, Work& work, WorkState& at);
 
 }  // namespace nodewright::cpu

@@ -176,6 +176,7 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
                number(work.loaded->max_dynamic_shared) + " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
   if (params.ctx != nullptr && !state.is_retained(params.ctx)) return bad("a context that is not the primary one");
   if (params.extra != nullptr && params.kernelParams != nullptr) return bad("arguments in two ways");
+  work.device = device_of(params.ctx != nullptr ? params.ctx : current_context);
   work.by_extra = params.extra != nullptr;
   if (work.by_extra) {
     const std::byte* from = nullptr;

@@ -40,6 +40,7 @@ struct KernelWork {
   uint32_t shared_bytes = 0;
   std::vector<std::byte> args;
   KernelAttributes attributes;
+  int device = 0;             // that it runs on
   bool by_kernel = false;     // named by `kern`, not `func`
   bool by_extra = false;      // arguments came through `extra`, not `kernelParams`
   std::vector<void*> params;  // what cuGraphKernelNodeGetParams points at: params or extra, set there

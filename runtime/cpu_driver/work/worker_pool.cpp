@@ -14,6 +14,8 @@ using Clock = std::chrono::steady_clock;
 // Waking a parked helper and waiting for it: tens of microseconds on a 2-core VM, a guess that errs towards one thread.
 constexpr double kWorthWakingNs = 40e3;
 
+}  // namespace
+
 uint64_t cluster_at(const Grid& grid, uint64_t clusters, uint64_t turn) {
   switch (grid.schedule) {
     case CpuSchedule::forward:
@@ -36,8 +38,6 @@ uint64_t cluster_at(const Grid& grid, uint64_t clusters, uint64_t turn) {
     }
   }
 }
-
-}  // namespace
 
 WorkerPool::WorkerPool(int workers, uint64_t timeout_ms) : timeout_ms_(timeout_ms) {
   if (workers <= 0) workers = static_cast<int>(std::thread::hardware_concurrency());
@@ -64,7 +64,7 @@ void WorkerPool::work_on(Job& job, BlockRunner& runner) {
   while (!job.failed.load(std::memory_order_relaxed)) {
     const uint64_t turn = job.next.fetch_add(1, std::memory_order_relaxed);
     if (turn >= job.clusters) return;
-    if (runner.run(*job.grid, cluster_at(*job.grid, job.clusters, turn))) continue;
+    if (runner.run(*job.grid, cluster_at(*job.grid, job.clusters, turn)) == BlockEnd::finished) continue;
     const std::lock_guard lock(job.failure_mutex);
     if (!job.failed.exchange(true)) job.failure = runner.failure();
   }
@@ -102,6 +102,27 @@ BlockFailure WorkerPool::run(const Grid& grid, double& ns_per_block) {
   const double measured = ns * threads / blocks + 1;
   ns_per_block = unknown ? measured : 0.75 * ns_per_block + 0.25 * measured;
   return job.failure;
+}
+
+BlockEnd WorkerPool::run_watched(const std::function<BlockEnd()>& go_on) {
+  if (timeout_ms_ == 0) return go_on();
+  const auto set_running = [this](bool running) {
+    const std::lock_guard lock(mutex_);
+    generation_ += running ? 1 : 0;
+    running_ = running;
+  };
+  set_running(true);
+  watch_.notify_all();
+  const BlockEnd end = go_on();
+  set_running(false);
+  return end;
+}
+
+std::unique_ptr<BlockRunner> WorkerPool::borrow_runner() {
+  if (idle_runners_.empty()) return std::make_unique<BlockRunner>();
+  auto runner = std::move(idle_runners_.back());
+  idle_runners_.pop_back();
+  return runner;
 }
 
 void WorkerPool::helper_main() {

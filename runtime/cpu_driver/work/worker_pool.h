@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -13,6 +14,9 @@
 #include "runtime/cpu_driver/blocks/block_runner.h"
 
 namespace nodewright::cpu {
+
+// Which of a grid's `clusters` clusters begins as number `turn`: the schedule's choice.
+uint64_t cluster_at(const Grid& grid, uint64_t clusters, uint64_t turn);
 
 class WorkerPool {
  public:
@@ -25,6 +29,12 @@ class WorkerPool {
   // Runs every block, always from the same thread. `ns_per_block` is what earlier launches took (0: unknown) and is
   // brought up to date: waking helpers for less work than a wake costs is not worth it.
   BlockFailure run(const Grid& grid, double& ns_per_block);
+
+  // For kernels whose blocks wait for other devices: part of one, on the calling thread, within the time of a launch;
+  // and runners for blocks that wait, to be given back.
+  BlockEnd run_watched(const std::function<BlockEnd()>& go_on);
+  std::unique_ptr<BlockRunner> borrow_runner();
+  void give_back(std::unique_ptr<BlockRunner> runner) { idle_runners_.push_back(std::move(runner)); }
 
  private:
   struct Job {
@@ -41,6 +51,7 @@ class WorkerPool {
   void work_on(Job& job, BlockRunner& runner);
 
   BlockRunner own_runner_;
+  std::vector<std::unique_ptr<BlockRunner>> idle_runners_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_, watch_;
   Job* job_ = nullptr;       // helpers may join while it is set

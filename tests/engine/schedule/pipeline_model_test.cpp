@@ -112,7 +112,7 @@ struct Rules {
   }
 };
 
-struct Action {
+struct ModelAction {
   enum class Kind { submit, cancel, admit, launch, revoke, sample, start, finish, pause, resume, fail, preempt } kind;
   int64_t argument = 0;       // cancel: request; finish: pattern of results; resume: what was rebuilt
   Rules::Flight flight = {};  // launch
@@ -142,11 +142,11 @@ class World {
   const Rules& rules() const { return rules_; }
 
   // Allowed or not; the same plan with other rows counts as another action.
-  std::vector<Action> actions() const {
-    using Kind = Action::Kind;
-    std::vector<Action> all = {{Kind::admit},     {Kind::revoke},    {Kind::sample},    {Kind::start},
-                               {Kind::finish, 0}, {Kind::finish, 1}, {Kind::finish, 2}, {Kind::finish, 3},
-                               {Kind::pause},     {Kind::resume, 0}, {Kind::resume, 2}, {Kind::fail}};
+  std::vector<ModelAction> actions() const {
+    using Kind = ModelAction::Kind;
+    std::vector<ModelAction> all = {{Kind::admit},     {Kind::revoke},    {Kind::sample},    {Kind::start},
+                                    {Kind::finish, 0}, {Kind::finish, 1}, {Kind::finish, 2}, {Kind::finish, 3},
+                                    {Kind::pause},     {Kind::resume, 0}, {Kind::resume, 2}, {Kind::fail}};
     for (int64_t pattern = kPatterns; shape_.drafts > 0 && pattern < kPatterns + kDraftPatterns; ++pattern)
       all.push_back({Kind::finish, pattern});
     if (shape_.reserve == Reserve::prompt) all.push_back({Kind::preempt});
@@ -174,7 +174,7 @@ class World {
   }
 
   // Whether it was allowed. Fails the test where the pipeline and the rules disagree.
-  bool apply(const Action& action) {
+  bool apply(const ModelAction& action) {
     SCOPED_TRACE(name(action) + " in " + key_);
     bool allowed = false;
     const bool expected = follow(action);
@@ -216,7 +216,7 @@ class World {
     return key;
   }
 
-  static std::string name(const Action& action) {
+  static std::string name(const ModelAction& action) {
     static const char* const kNames[] = {"submit", "cancel", "admit", "launch", "revoke", "sample",
                                          "start",  "finish", "pause", "resume", "fail",   "preempt"};
     std::string name = fmt::format("{} {}", kNames[static_cast<int>(action.kind)], action.argument);
@@ -231,32 +231,32 @@ class World {
     SchedulerOptions options{BucketSet::up_to(4), BucketSet({5}), shape_.schedule};
     if (shape_.drafts > 0)
       options.drafts = [this](const Request&) { return std::vector(static_cast<size_t>(shape_.drafts), kOther); };
-    if (pipeline_.committing()) apply({Action::Kind::finish, pattern});
+    if (pipeline_.committing()) apply({ModelAction::Kind::finish, pattern});
     if (pipeline_.mode() == PipelineMode::pausing || pipeline_.mode() == PipelineMode::paused)
-      apply({Action::Kind::resume, 0});
+      apply({ModelAction::Kind::resume, 0});
     for (int i = 0; i < 200; ++i) {
       Selection next = select_next(pipeline_, options);
       ASSERT_FALSE(next.reason.empty());
       switch (next.action) {
         case Selection::Action::admit:
-          apply({Action::Kind::admit});
+          apply({ModelAction::Kind::admit});
           break;
         case Selection::Action::preempt:
-          ASSERT_TRUE(apply({Action::Kind::preempt}));
+          ASSERT_TRUE(apply({ModelAction::Kind::preempt}));
           break;
         case Selection::Action::sample:
-          apply({Action::Kind::sample});
+          apply({ModelAction::Kind::sample});
           break;
         case Selection::Action::start_commit:
-          ASSERT_TRUE(apply({Action::Kind::start}));
-          ASSERT_TRUE(apply({Action::Kind::finish, pattern}));
+          ASSERT_TRUE(apply({ModelAction::Kind::start}));
+          ASSERT_TRUE(apply({ModelAction::Kind::finish, pattern}));
           break;
         case Selection::Action::launch: {
           Rules::Flight flight{.prefill = next.step.kind == StepKind::prefill};
           for (const RowPlan& row : next.step.rows)
             flight.rows.push_back({row.request, rules_.clients.at(row.request).launched() ? 0 : row.tokens,
                                    static_cast<int64_t>(row.drafts.size())});
-          ASSERT_TRUE(apply({Action::Kind::launch, 0, flight}));
+          ASSERT_TRUE(apply({ModelAction::Kind::launch, 0, flight}));
           break;
         }
         case Selection::Action::idle:
@@ -303,36 +303,36 @@ class World {
     }
   }
 
-  bool transition(const Action& action) {
+  bool transition(const ModelAction& action) {
     switch (action.kind) {
-      case Action::Kind::submit:
+      case ModelAction::Kind::submit:
         return pipeline_.submit(spec_of(static_cast<int64_t>(rules_.clients.size()))).id.has_value();
-      case Action::Kind::cancel:
+      case ModelAction::Kind::cancel:
         return pipeline_.cancel(action.argument);
-      case Action::Kind::admit:
+      case ModelAction::Kind::admit:
         return pipeline_.admit();
-      case Action::Kind::launch:
+      case ModelAction::Kind::launch:
         return pipeline_.launch(plan_of(action.flight)), true;
-      case Action::Kind::revoke:
+      case ModelAction::Kind::revoke:
         return pipeline_.revoke(), true;
-      case Action::Kind::sample:
+      case ModelAction::Kind::sample:
         return pipeline_.sample(pipeline_.masks_needed().value_or(std::vector<MaskKey>{})), true;
-      case Action::Kind::start:
+      case ModelAction::Kind::start:
         return pipeline_.start_commit(), true;
-      case Action::Kind::finish: {
+      case ModelAction::Kind::finish: {
         std::vector<RowResult> results;
         if (pipeline_.committing())
           for (size_t i = 0; i < pipeline_.committing()->plan.rows.size(); ++i)
             results.push_back(results_of(pipeline_.committing()->plan.rows[i], action.argument, i));
         return pipeline_.finish_commit(results), true;
       }
-      case Action::Kind::pause:
+      case ModelAction::Kind::pause:
         return pipeline_.pause(), true;
-      case Action::Kind::resume:
+      case ModelAction::Kind::resume:
         return pipeline_.resume(static_cast<PipelineState::Rebuilt>(action.argument)), true;
-      case Action::Kind::fail:
+      case ModelAction::Kind::fail:
         return pipeline_.fail("lost"), true;
-      case Action::Kind::preempt:
+      case ModelAction::Kind::preempt:
         return pipeline_.preempt(), true;
     }
     return false;
@@ -357,10 +357,10 @@ class World {
   }
 
   // The same transition by the rules, before the pipeline makes it; whether they allow it.
-  bool follow(const Action& action) {
+  bool follow(const ModelAction& action) {
     Rules& m = rules_;
     switch (action.kind) {
-      case Action::Kind::submit: {
+      case ModelAction::Kind::submit: {
         if (m.mode == PipelineMode::failed) return false;
         const auto id = static_cast<RequestId>(m.clients.size()) + 1;
         const RequestSpec spec = spec_of(id);
@@ -369,11 +369,11 @@ class World {
         m.clients[id] = {std::min(spec.max_tokens, 7 - prompt), prompt, spec.constrained};
         return true;
       }
-      case Action::Kind::cancel: {
+      case ModelAction::Kind::cancel: {
         Rules::Client& c = m.clients.at(action.argument);
         return !c.resolved && (c.resolved = 1);
       }
-      case Action::Kind::admit: {  // pages are the pool's matter
+      case ModelAction::Kind::admit: {  // pages are the pool's matter
         if (m.mode != PipelineMode::running || !pipeline_.why_not_admit().empty()) return false;
         for (auto& [id, c] : m.clients)
           if (!c.admitted && !c.resolved) {
@@ -388,7 +388,7 @@ class World {
           }
         return false;
       }
-      case Action::Kind::launch:
+      case ModelAction::Kind::launch:
         if (!m.may_launch(action.flight)) return false;
         if (pipeline_.pages_short(plan_of(action.flight)) > 0) return false;
         m.flights.push_back(action.flight);
@@ -397,41 +397,41 @@ class World {
           row.chooses = m.clients[row.id].launched();
         }
         return true;
-      case Action::Kind::revoke:
+      case ModelAction::Kind::revoke:
         if (!m.forward()) return false;
         for (const Rules::Flight::Row& row : m.flights.back().rows) m.clients[row.id].prompt_launched -= row.tokens;
         m.flights.pop_back();
         m.settle();
         return true;
-      case Action::Kind::sample:
+      case ModelAction::Kind::sample:
         if (!m.may_sample()) return false;
         m.flights.back().stage = Stage::sampled;
         return true;
-      case Action::Kind::start:
+      case ModelAction::Kind::start:
         if (m.committing() || !m.sampled()) return false;
         m.flights.front().stage = Stage::committing;
         return true;
-      case Action::Kind::finish:
+      case ModelAction::Kind::finish:
         if (!m.committing()) return false;
         commit(m.flights.front(), action.argument);
         m.flights.pop_front();
         m.settle();
         return true;
-      case Action::Kind::pause:
+      case ModelAction::Kind::pause:
         if (m.mode != PipelineMode::running) return false;
         m.mode = PipelineMode::pausing;
         m.settle();
         return true;
-      case Action::Kind::resume:
+      case ModelAction::Kind::resume:
         if (m.mode != PipelineMode::paused && (m.mode != PipelineMode::pausing || action.argument != 0)) return false;
         m.mode = PipelineMode::running;
         return true;
-      case Action::Kind::fail:
+      case ModelAction::Kind::fail:
         m.mode = PipelineMode::failed;
         m.flights.clear();
         for (auto& [id, c] : m.clients) c.resolved = 1;
         return true;
-      case Action::Kind::preempt: {
+      case ModelAction::Kind::preempt: {
         if (m.mode != PipelineMode::running || shape_.reserve == Reserve::all) return false;
         // Whoever was submitted later was admitted later, again, too.
         for (auto last = m.clients.rbegin(); last != m.clients.rend(); ++last) {
@@ -509,7 +509,7 @@ int64_t explore(const World& start, int depth) {
   for (int d = 0; d < depth && !level.empty(); ++d) {
     std::vector<World> next;
     for (const World& world : level)
-      for (const Action& action : world.actions()) {
+      for (const ModelAction& action : world.actions()) {
         World after = world;
         const bool allowed = after.apply(action);
         if (testing::Test::HasFailure()) return 0;
@@ -559,9 +559,9 @@ int64_t walk(int walks, int steps, int64_t drafts) {
                  .reserve = seed % 2 ? Reserve::prompt : Reserve::all,
                  .drafts = drafts});
     for (int i = 0; i < steps; ++i) {
-      const std::vector<Action> actions = world.actions();
-      const Action& action = actions[random() % actions.size()];
-      const bool is_rare = action.kind == Action::Kind::fail || action.kind == Action::Kind::cancel;
+      const std::vector<ModelAction> actions = world.actions();
+      const ModelAction& action = actions[random() % actions.size()];
+      const bool is_rare = action.kind == ModelAction::Kind::fail || action.kind == ModelAction::Kind::cancel;
       if (is_rare && random() % 16 != 0) continue;
       world.apply(action);
       if (testing::Test::HasFailure()) {

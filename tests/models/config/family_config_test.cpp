@@ -130,7 +130,7 @@ TEST(Qwen3Config, GivesTheLastLayersAWindowWhereAskedTo) {
 
 TEST(Qwen3Config, IsRefusedWhereItsArithmeticWouldDiffer) {
   expect_refused(released_qwen3(), {{"hidden_act", "gelu"}}, {"hidden_act is 'gelu', only 'silu' is supported"});
-  expect_refused(released_qwen3(), {{"num_experts", 128}}, {"num_experts is '128', mixtures of experts"});
+  expect_refused(released_qwen3(), {{"num_experts", 128}}, {"num_experts is '128', this architecture is no mixture"});
   expect_refused(released_qwen3(), {{"rope_scaling", {{"rope_type", "yarn"}}}}, {"'yarn' needs factor"});
   expect_refused(released_qwen3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}},
                  {"rope_parameters.full_attention is an object"});

@@ -178,7 +178,7 @@ TEST(ModelConfig, RefusesOtherArchitecturesAndListsTheSupported) {
   expect_refused({{"architectures", {"MambaForCausalLM"}}},
                  {"architecture 'MambaForCausalLM' is not supported",
                   "supported architectures: LlamaForCausalLM, MistralForCausalLM,", "Cohere2ForCausalLM"});
-  expect_refused({{"architectures", {"Qwen3MoeForCausalLM"}}}, {"mixtures of experts are not supported"});
+  expect_refused({{"architectures", {"Qwen2MoeForCausalLM"}}}, {"shared experts are not supported"});
   expect_refused({{"architectures", {"LlavaForConditionalGeneration"}}}, {"vision towers are not supported"});
   expect_refused({{"architectures", {"LlamaForSequenceClassification"}}}, {"LlamaForSequenceClassification"});
   expect_refused({{"architectures", nullptr}}, {"architectures is missing"});

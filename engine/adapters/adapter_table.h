@@ -1,0 +1,83 @@
+// The LoRA adapters of an engine: by which names requests know them, which are in a slot of the device, and which makes
+// room for another.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/device/step_slots.h"
+#include "models/adapters/adapter_image.h"
+#include "runtime/event.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+
+struct LoadedAdapter {
+  std::string name;
+  int32_t id = 0;                // 1, 2, ... in the order of loading
+  std::filesystem::path folder;  // it was read from
+  int64_t rank = 0;
+  int slot = -1;         // of the device; -1: none yet
+  int64_t requests = 0;  // open, that have it
+  bool operator==(const LoadedAdapter&) const = default;
+};
+
+// Not thread-safe. Copies go over a stream of its own; steps that use an adapter wait for its copy, others do not.
+class AdapterTable {
+ public:
+  AdapterTable(Device& device, int slots);
+  ~AdapterTable();  // waits for copies
+  AdapterTable(const AdapterTable&) = delete;
+  AdapterTable& operator=(const AdapterTable&) = delete;
+
+  // Under a new id. With a slot that nobody has it goes there at once. Throws Error where the name is empty or taken.
+  void load(const std::string& name, std::shared_ptr<const AdapterImage> image, StepSlots& slots);
+  // The name is free; the adapter goes when no open request has it. False where no adapter is called so.
+  bool unload(const std::string& name);
+  int32_t find(const std::string& name) const;  // the id, or 0
+  std::vector<LoadedAdapter> list() const;      // those that have a name, in the order of loading
+
+  // A request has it, from its submission until its end has been told.
+  void opened(int32_t id) { ++entries_.at(id).requests; }
+  void closed(int32_t id);
+
+  // `in_use`: of requests that have a sequence, whose adapters stay where they are.
+  // Whether it is in a slot or another makes room; 0, no adapter, needs none.
+  bool may_place(int32_t id, std::span<const int32_t> in_use) const;
+  // Submits its copy to a slot unless it is in one: the one that nobody has, or whose adapter was used least recently.
+  void place(int32_t id, std::span<const int32_t> in_use, StepSlots& slots);
+  // The slot that it is in. What is launched from now on waits for its copy.
+  int32_t use(int32_t id, StepSlots& slots);
+
+  // The slots' memory is another: all are copied anew when they are used.
+  void lose_slots();
+
+ private:
+  struct Entry {
+    std::string name;  // empty: unloaded
+    std::shared_ptr<const AdapterImage> image;
+    int slot = -1;
+    int64_t requests = 0;
+    uint64_t last_use = 0;
+    bool awaited = false;  // steps launched from now on find its copy done
+  };
+  int free_slot(std::span<const int32_t> in_use) const;  // or whose adapter makes room; -1: none
+  void erase(int32_t id);
+  void wait_for_copies() const;
+
+  std::optional<Stream> stream_;  // where there are slots
+  std::vector<Event> copied_;     // of each slot
+  std::vector<int32_t> holders_;  // of each slot; 0: nobody
+  std::map<int32_t, Entry> entries_;
+  std::map<std::string, int32_t, std::less<>> names_;
+  int32_t last_id_ = 0;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace nodewright

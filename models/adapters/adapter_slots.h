@@ -1,0 +1,39 @@
+// The device memory of adapters: slots at fixed addresses, which graphs know. An adapter comes into one by a copy.
+#pragma once
+
+#include <cstdint>
+
+#include "models/adapters/adapter_image.h"
+#include "models/adapters/adapter_layout.h"
+#include "runtime/memory.h"
+#include "runtime/stream.h"
+
+namespace nodewright {
+
+class AdapterSlots {
+ public:
+  // All slots are zero: adapters that change nothing. Throws Error where memory is short.
+  AdapterSlots(Device& device, const ModelConfig& config, const AdapterLimits& limits);
+
+  // Submits the copy of an image of the same layout, which must live until the stream has done it. No launch in flight
+  // may read the slot; those that will must wait for the stream.
+  void upload(const Stream& stream, int64_t slot, const AdapterImage& image);
+
+  const AdapterLayout& layout() const { return layout_; }
+  uint64_t bytes() const { return buffer_.bytes(); }
+  NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
+
+  // Of a matrix in slot 0; those of slot i lie i times slot_bytes() behind. Each reaches to its place in the last slot.
+  Weight<bf16> a(const AdapterMatrix& matrix) const;
+  Weight<bf16> b(const AdapterMatrix& matrix) const;
+  Weight<float> scales(const AdapterMatrix& matrix) const;
+
+ private:
+  uint64_t last_slot_bytes() const { return layout_.bytes() - layout_.slot_bytes(); }
+
+  Device& device_;
+  AdapterLayout layout_;
+  DeviceBuffer buffer_;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,168 @@
+// What adapters add to the products of a layer: rows go to few dimensions beside the product, and from there onto what
+// it has given.
+//
+// The residual takes it behind the product, but where the product leaves it for the next norm (gained): there before
+// it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does.
+#include "kernels_src/adapters/expand.h"
+#include "kernels_src/adapters/shrink.h"
+#include "models/lowering/lowering_rows.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+const AdapterMatrix& adapter_matrix(const Emission& e, Part part) {
+  return e.adapters->layout().of(e.layer.index, part);
+}
+int64_t slot_elements(const Emission& e) {
+  return static_cast<int64_t>(e.adapters->layout().slot_bytes() / sizeof(bf16));
+}
+View<float> shrunk(const Emission& e, Part part) { return e.s.shrunk[place_of(part)]; }
+int64_t ranks_of(const ModelConfig& config, const StepShape& step, Part part) {
+  return AdapterLayout::parts_of(config, part) * step.adapters.rank;
+}
+
+AdapterRows adapter_rows(const Emission& e, Part part) {
+  const AdapterMatrix& m = adapter_matrix(e, part);
+  return {.a = e.adapters->a(m),
+          .scales = e.adapters->scales(m),
+          .ids = e.s.inputs.adapters,
+          .n_live = e.s.inputs.n_live,
+          .ranks = ranks_of(e.config, e.step, part),
+          .slot_elements = slot_elements(e)};
+}
+
+// Each row reads the matrices of one slot.
+uint64_t bytes_of_slot(const Emission& e, int64_t rows, int64_t stride) {
+  return sizeof(bf16) * count_of(e.s.rows * rows * stride);
+}
+
+ShrinkShape shrink_shape(const Situation& at, const Op& op, int64_t cols) {
+  return {at.step.rows, cols, row_stride(cols), ranks_of(at.config, at.step, op.part), op.gain != Part::embedding};
+}
+std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& shape, std::vector<Constant> more) {
+  more.push_back(rank_constant(at));
+  more.push_back({"kBias", 0});
+  return constants_of(shape.constants(), more);
+}
+
+void emit_norm_shrink(const LoadedRun& run, Emission& e, const Op& op) {
+  // Of rows that come times the next gain the residual itself is there, too.
+  const Residual from =
+      std::holds_alternative<GainedResidual>(e.residual) ? Residual(PlainResidual{e.s.residual}) : e.residual;
+  const bool deferred = std::holds_alternative<DeferredResidual>(from);
+  const AdapterMatrix& m = adapter_matrix(e, op.part);
+  e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0),
+             {.adapter = adapter_rows(e, op.part),
+              .from = residual_in(from, e.norm(op.gain)),
+              .h = shrunk(e, op.part),
+              .eps = e.config.eps},
+             Traffic{bytes_of_slot(e, ranks_of(e.config, e.step, op.part), m.stride) + e.s.residual.bytes(),
+                     shrunk(e, op.part).bytes()});
+}
+
+// What takes the part's sum, where it comes before or behind the product, and not in its run.
+struct ExpandTarget {
+  View<float> y;
+  int64_t stride = 0;
+};
+ExpandTarget target_of(const Emission& e, Part part, Travel travel) {
+  if (part == Part::qkv) return {e.s.qkv, e.config.qkv_width()};
+  return {travel == Travel::deferred ? e.s.projected : e.s.residual, row_stride(e.config.hidden)};
+}
+
+bool is_added_before(Travel travel, Part part) { return travel == Travel::gained && part != Part::qkv; }
+bool is_added_in_run(const Situation& at, Travel travel, Part part) {
+  return travel == Travel::plain && part != Part::qkv && at.config.post_norms;
+}
+
+// Of what is added to the residual itself.
+float expand_scale(const Situation& at, Part part) { return part == Part::qkv ? 1 : at.config.residual_scale; }
+
+}  // namespace
+
+AdapterIn adapter_in(const Emission& e, Part part) {
+  return {.h = shrunk(e, part),
+          .b = e.adapters->b(adapter_matrix(e, part)),
+          .ids = e.s.inputs.adapters,
+          .slot_elements = slot_elements(e)};
+}
+
+void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale) {
+  if (!at.step.adapters.any()) return;
+  const int64_t outputs = product.part == Part::qkv ? at.config.qkv_width() : at.config.hidden;
+  lowered.kernels.push_back(kernel_choice<Expand>({"expand", {rank_constant(at), factor_constant("kScale", scale)}},
+                                                  expand_shape(static_cast<unsigned>(at.step.rows), outputs)));
+}
+
+void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, int64_t y_stride, size_t kernel) {
+  const AdapterMatrix& m = adapter_matrix(e, part);
+  e.g.launch("expand_" + std::string(to_string(part)), run.kernel<Expand>(kernel),
+             {.y = y.subview(0, count_of((e.s.rows - 1) * y_stride + m.outputs)),
+              .adapter = adapter_in(e, part),
+              .n_live = e.s.inputs.n_live,
+              .outputs = m.outputs,
+              .y_stride = y_stride,
+              .parts = m.parts,
+              .second = m.first[0],
+              .third = m.first[1]},
+             Traffic{bytes_of_slot(e, m.outputs, e.adapters->layout().limits().rank) + y.bytes(), y.bytes()});
+}
+
+// h = s A norm(x).
+Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::shrink}) || ops[0].gain == Part::embedding) return {};
+  const Op& op = ops[0];
+  const ShrinkShape shape = shrink_shape(at, op, at.config.hidden);
+  const auto kernel = [&](bool post_norm) {
+    return kernel_choice<NormShrink>(
+        {"norm_shrink", shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
+        shape.launch_shape());
+  };
+  Lowered lowered{.operations = 1, .emit = [op](const LoadedRun& run, Emission& e) { emit_norm_shrink(run, e, op); }};
+  // Of the first layer, where nothing has been added yet, and of the others.
+  if (travel != Travel::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
+  if (travel == Travel::deferred) lowered.kernels.push_back(kernel(true));
+  return lowered;
+}
+
+// h = s A x.
+Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::shrink})) return {};
+  const Op& op = ops[0];
+  const int64_t cols = op.part == Part::out ? at.config.query_width() : at.config.intermediate;
+  const ShrinkShape shape = shrink_shape(at, op, cols);
+  Lowered lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};
+  const bool before = is_added_before(travel, op.part);
+  if (before) add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
+  lowered.emit = [op, travel, before](const LoadedRun& run, Emission& e) {
+    const View<bf16> x = e.input_of(op.part);
+    const AdapterMatrix& m = adapter_matrix(e, op.part);
+    e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<Shrink>(),
+               {.adapter = adapter_rows(e, op.part), .x = x, .h = shrunk(e, op.part), .x_stride = m.stride},
+               Traffic{bytes_of_slot(e, ranks_of(e.config, e.step, op.part), m.stride) + x.bytes(),
+                       shrunk(e, op.part).bytes()});
+    if (!before) return;
+    const ExpandTarget target = target_of(e, op.part, travel);
+    emit_expand(run, e, op.part, target.y, target.stride, 1);
+  };
+  return lowered;
+}
+
+// y += B h.
+Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::expand})) return {};
+  const Op& op = ops[0];
+  Lowered lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};
+  if (is_added_before(travel, op.part) || is_added_in_run(at, travel, op.part)) return lowered;
+  add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
+  lowered.emit = [part = op.part, travel](const LoadedRun& run, Emission& e) {
+    const ExpandTarget target = target_of(e, part, travel);
+    emit_expand(run, e, part, target.y, target.stride, 0);
+  };
+  return lowered;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,121 @@
+// norm_expert_gate_up and expert_down_add against doubles, at odd sizes; what padded rows leave alone.
+#include <gtest/gtest.h>
+
+#include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/norm_expert_gate_up.h"
+#include "tests/kernels/experts/experts_case.h"
+
+namespace nodewright::test::expert_rows_test {
+namespace {
+
+constexpr float kEps = 1e-2f;
+
+// Rows, of them live, experts, chosen, columns, outputs of an expert.
+struct Sizes {
+  int64_t rows, live, experts, chosen, cols, outputs;
+};
+constexpr Sizes kSizes[] = {{1, 1, 7, 3, 60, 72},   {2, 2, 5, 2, 100, 60},  {3, 2, 4, 4, 2056, 10},
+                            {1, 1, 9, 8, 300, 500}, {4, 3, 3, 1, 4100, 14}, {1, 1, 12, 10, 36, 62}};
+
+TEST(NormExpertGateUp, AgreesWithTheReference) {
+  for (const Sizes& s : kSizes) {
+    const ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+    const int64_t inner = c.outputs / 2, y_stride = round_up_to_8(inner);
+    std::vector<float> x(at(c.rows * c.stride()), 0.0f);
+    std::vector<bf16> gain;
+    for (int64_t k = 0; k < c.cols; ++k) gain.push_back(to_bf16(1 + 0.5 * noise(9, at(k))));
+    for (int64_t m = 0; m < c.rows; ++m)
+      for (int64_t k = 0; k < c.cols; ++k) x[at(m * c.stride() + k)] = static_cast<float>(noise(at(m), at(k)));
+    const Guarded<float> residual("x", x);
+    const Guarded<bf16> gains("gain", gain), weight("weight", c.weight), y("y", at(c.rows * c.chosen * y_stride));
+    const Guarded<int32_t> experts("experts", c.of_rows), n_live("n_live", std::vector{c.n_live});
+    const ExpertRowsShape shape{c.shape()};
+    run_node(machine().kernels.kernel<NormExpertGateUp>(
+                 {"norm_expert_gate_up",
+                  constants_of(shape.constants(), {{"kSingleRow", c.rows == 1},
+                                                   {"kNorm", static_cast<int64_t>(Norm::rms)},
+                                                   {"kActivation", static_cast<int64_t>(Activation::silu)}})},
+                 shape.gate_up_launch(4)),
+             {.x = residual,
+              .gain = gains,
+              .experts = experts,
+              .weight = weight,
+              .y = y,
+              .n_live = n_live,
+              .y_stride = y_stride,
+              .eps = kEps});
+    const std::vector<bf16> found = y.read();
+    for (int64_t pair = 0; pair < c.rows * c.chosen; ++pair) {
+      const int64_t m = pair / c.chosen;
+      double squares = 0;
+      for (int64_t k = 0; k < c.cols; ++k) squares += std::pow(x[at(m * c.stride() + k)], 2);
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(c.cols) + kEps);
+      for (int64_t i = 0; i < y_stride; ++i) {
+        const float value = value_of(found[at(pair * y_stride + i)]);
+        if (m >= c.n_live || i >= inner) {
+          ASSERT_EQ(found[at(pair * y_stride + i)].bits, 0xffff) << "pair " << pair << ", element " << i;
+          continue;
+        }
+        double sums[2] = {}, sizes = 0;
+        for (const int64_t k2 : {0, 1})
+          for (int64_t k = 0; k < c.cols; ++k) {
+            const double product =
+                x[at(m * c.stride() + k)] * scale * value_of(gain[at(k)]) *
+                value_of(c.weight[at((c.of_rows[at(pair)] * c.outputs + 2 * i + k2) * c.stride() + k)]);
+            sums[k2] += product;
+            sizes += std::abs(product);
+          }
+        ASSERT_NEAR(value, silu(sums[0]) * sums[1], 0x1p-8 * std::abs(silu(sums[0]) * sums[1]) + 1e-5 * sizes)
+            << "pair " << pair << ", element " << i << " of " << inner << ", " << c.cols << " columns";
+      }
+    }
+  }
+}
+
+TEST(ExpertDownAdd, AgreesWithTheReference) {
+  for (const Sizes& s : kSizes) {
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+    c.draw_x(c.rows * c.chosen);
+    const int64_t stride = round_up_to_8(c.outputs);
+    std::vector<float> before = poisoned<float>(at(c.rows * stride));
+    for (int64_t m = 0; m < c.rows; ++m)
+      for (int64_t n = 0; n < c.outputs; ++n) before[at(m * stride + n)] = static_cast<float>(noise(at(40 + m), at(n)));
+    const Guarded<bf16> x("x", c.x), weight("weight", c.weight);
+    const Guarded<float> residual("residual", before), weights("weights", c.weights);
+    const Guarded<int32_t> experts("experts", c.of_rows), n_live("n_live", std::vector{c.n_live});
+    const ExpertRowsShape shape{c.shape()};
+    run_node(machine().kernels.kernel<ExpertDownAdd>(
+                 {"expert_down_add",
+                  constants_of(shape.constants(),
+                               constants_of(shape.down_constants(4), {{"kSingleRow", c.rows == 1}, {"kScale", 0}}))},
+                 shape.down_launch(4)),
+             {.x = x,
+              .experts = experts,
+              .weights = weights,
+              .weight = weight,
+              .residual = residual,
+              .n_live = n_live,
+              .x_stride = c.stride(),
+              .residual_stride = stride});
+    const std::vector<float> found = residual.read();
+    for (int64_t m = 0; m < c.rows; ++m)
+      for (int64_t n = 0; n < stride; ++n) {
+        const float value = found[at(m * stride + n)], was = before[at(m * stride + n)];
+        if (m >= c.n_live || n >= c.outputs) {
+          ASSERT_EQ(std::memcmp(&value, &was, sizeof(float)), 0) << "row " << m << ", output " << n;
+          continue;
+        }
+        double sum = was, sizes = std::abs(was);
+        for (int64_t j = 0; j < c.chosen; ++j) {
+          double size;
+          const int64_t pair = m * c.chosen + j;
+          sum += c.weights[at(pair)] * c.dot(pair, pair, n, size);
+          sizes += size;
+        }
+        ASSERT_NEAR(value, sum, 0x1p-18 * sizes) << "row " << m << ", output " << n << ", " << c.cols << " columns";
+      }
+  }
+}
+
+}  // namespace
+}  // namespace nodewright::test::expert_rows_test
