@@ -65,6 +65,7 @@ check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
 
 check-sanitizers: configure
+	cmake/install_missing.sh sanitizers
 	ctest --test-dir build -L sanitizers --output-on-failure
 
 check-chaos: build
@@ -75,7 +76,7 @@ check-cuda12: configure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs clang spell zmq
+	cmake/install_missing.sh docs clang sanitizers spell zmq
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver

@@ -75,8 +75,14 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const std::st
                    .detail = fmt::format("expected a JSON object, found {}", parsed.type_name())});
     return parsed;
   } catch (const nlohmann::json::exception& e) {
-    throw Error({.doing = doing, .object = path.string(), .detail = fmt::format("not valid JSON: {}", e.what())});
+    throw Error({.doing = doing, .object = path.string(), .detail = fmt::format("not valid JSON: {}", json_fault(e))});
   }
+}
+
+std::string json_fault(const std::exception& fault) {
+  const std::string_view words = fault.what();
+  const size_t end = words.starts_with("[json.exception.") ? words.find("] ") : words.npos;
+  return std::string(end == words.npos ? words : words.substr(end + 2));
 }
 
 std::string in_quotes(std::string_view name) {

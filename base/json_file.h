@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -16,6 +17,10 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const std::st
 // The text of such a file, to be parsed by the caller. Refuses a file above `max_bytes` and one that holds a zero byte,
 // which a parser would take for the end.
 std::string read_json_text(const std::filesystem::path& path, const std::string& doing, uint64_t max_bytes);
+
+// What a parser of nlohmann's says of a text, without its own name for the fault: "parse error at line 1, column 5:
+// ...".
+std::string json_fault(const std::exception& fault);
 
 // The text between quotes, shortened to its first 120 bytes, control characters as \xNN: names come from files and may
 // be hostile.

@@ -3,8 +3,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/json_file.h"
-#include "models/config/generation_config.h"
 #include "models/weights/checkpoint.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
@@ -12,8 +10,6 @@
 
 namespace nodewright::cli {
 namespace {
-
-constexpr uint64_t kLargestGenerationConfig = 16 << 20;  // bytes, as loading has it
 
 // Calls `look`; what it refuses is an obstacle of `part`.
 void look_at(const char* part, InspectedFolder& found, const std::function<void()>& look) {
@@ -29,22 +25,11 @@ bool has_file(const std::filesystem::path& path) {
   return std::filesystem::exists(path, unused);
 }
 
-// config.json is read first: what is wrong with it hides generation_config.json.
 void look_at_configs(const std::filesystem::path& folder, InspectedFolder& found) {
-  const std::filesystem::path generation = folder / "generation_config.json";
-  try {
-    found.config = read_model_config(folder);
-    return;
-  } catch (const Error& error) {
-    const bool is_generation = error.parts().object == generation.string();
-    found.obstacles.push_back({is_generation ? "generation_config" : "config", error.what()});
-    if (is_generation) return;
-  }
-  if (has_file(generation))
-    look_at("generation_config", found, [&] {
-      const auto object = read_json_object(generation, "read the generation defaults", kLargestGenerationConfig);
-      read_generation_defaults(object, generation.string());
-    });
+  const std::string generation = (folder / "generation_config.json").string();
+  for (const Error& fault : model_config_faults(folder))
+    found.obstacles.push_back({fault.parts().object == generation ? "generation_config" : "config", fault.what()});
+  if (found.obstacles.empty()) found.config = read_model_config(folder);
 }
 
 void look_at_weights(const std::filesystem::path& folder, InspectedFolder& found) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there: install_missing.sh [clang] [clients] [docs] [format] [fuzz] [page] [spell]
-# [tidy] [zmq]. Silent and quick when nothing is missing. As root it installs Debian packages; otherwise it prints the
-# command to run and stops. Where there is no CUDA toolkit it fetches two wheels of the same files into build/cuda-wheels (NVRTC
-# and the headers, 90 MB), and where there is a GPU but no cuBLASLt, a third: products on a GPU need it, nothing else does.
+# Makes sure that what a build needs is there: install_missing.sh [clang] [clients] [docs] [format] [fuzz] [page]
+# [sanitizers] [spell] [tidy] [zmq]. Silent and quick when nothing is missing. As root it installs Debian packages;
+# otherwise it prints the command to run and stops. Where there is no CUDA toolkit it fetches two wheels of the same files
+# into build/cuda-wheels (NVRTC and the headers, 90 MB), and where there is a GPU but no cuBLASLt, a third: products on a
+# GPU need it, nothing else does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,12 +31,12 @@ main() {
       clients) need_venv; need_library libzmq.so.5 libzmq5 ;;
       docs) need_program doxygen doxygen ;;
       format) need_program clang-format clang-format ;;
-      fuzz) need_program clang++-16 clang-16; need_libfuzzer ;;  # 46 MB of packages
+      fuzz | sanitizers) need_program clang++-16 clang-16; need_clang_runtime ;;  # 46 MB of packages
       page) need_program chromium chromium; need_venv ;;
       spell) need_program codespell codespell ;;
       tidy) need_program clang-tidy-16 clang-tidy-16 ;;  # 14, Debian's default, knows too little C++20
       zmq) need_library libzmq.so.5 libzmq5 ;;  # of `serve --kv-events-endpoint`, which opens it when it is asked for
-      *) echo "usage: $0 [clang] [clients] [docs] [format] [fuzz] [page] [spell] [tidy] [zmq]" >&2; exit 2 ;;
+      *) echo "usage: $0 [clang] [clients] [docs] [format] [fuzz] [page] [sanitizers] [spell] [tidy] [zmq]" >&2; exit 2 ;;
     esac
   done
   local wheels=()
@@ -57,7 +58,7 @@ stop() {
 
 need_program() { command -v "$1" >/dev/null || packages+=("$2"); }
 
-need_libfuzzer() {
+need_clang_runtime() {  # libFuzzer and the sanitizers
   compgen -G '/usr/lib/llvm-16/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null || packages+=(libclang-rt-16-dev)
 }
 

@@ -85,7 +85,7 @@ std::vector<std::pair<std::regex, double>> patterns_of(const ConfigFields& field
   std::vector<std::pair<std::regex, double>> patterns;
   const json* object = fields.object(key);
   if (object == nullptr) return patterns;
-  const ConfigFields inside(*object, fields.path(), key + ".", kDoingAdapter);
+  const ConfigFields inside = fields.inside(*object, key + ".");
   for (const auto& [pattern, value] : object->items())
     patterns.emplace_back(compiled(fields.path(), key, "(.*\\.)?(" + pattern + ")"), read(inside, pattern));
   return patterns;
@@ -108,7 +108,7 @@ AdapterConfig AdapterConfig::read(const std::filesystem::path& folder) {
   AdapterConfig c;
   c.path_ = folder / "adapter_config.json";
   const json object = read_json_object(c.path_, kDoingAdapter, kLargestAdapterConfig);
-  const ConfigFields fields(object, c.path_.string(), {}, kDoingAdapter);
+  const ConfigFields fields(object, c.path_.string(), kDoingAdapter);
   refuse_other_methods(fields);
   c.rank_ = fields.integer("r", 8, 1, kLargestRank);
   c.alpha_ = fields.number("lora_alpha", 8, -kLargestAlpha, kLargestAlpha, false);

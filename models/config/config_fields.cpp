@@ -16,58 +16,77 @@ const json* ConfigFields::find(const std::string& key) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-int64_t ConfigFields::integer(const std::string& key, int64_t absent, int64_t least, int64_t most) const {
-  const json* value = find(key);
-  return value ? integer_in(*value, key, least, most) : absent;
+ConfigFields ConfigFields::inside(const json& object, std::string prefix) const {
+  ConfigFields fields(object, path_, doing_, faults_);
+  fields.prefix_ = std::move(prefix);
+  return fields;
 }
 
-int64_t ConfigFields::integer_in(const json& value, const std::string& key, int64_t least, int64_t most) const {
-  if (!value.is_number_integer()) wrong_type(key, value, "an integer");
+int64_t ConfigFields::integer(const std::string& key, int64_t absent, int64_t least, int64_t most) const {
+  const json* value = find(key);
+  return value ? integer_in(*value, key, least, most).value_or(absent) : absent;
+}
+
+std::optional<int64_t> ConfigFields::integer_in(const json& value, const std::string& key, int64_t least,
+                                                int64_t most) const {
+  if (!value.is_number_integer()) {
+    wrong_type(key, value, "an integer");
+    return std::nullopt;
+  }
   const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
-  if (beyond || value.get<int64_t>() < least || value.get<int64_t>() > most)
-    refuse(fmt::format("{}{} is {}, expected {} to {}", prefix_, key, value.dump(), least, most));
-  return value.get<int64_t>();
+  if (!beyond && value.get<int64_t>() >= least && value.get<int64_t>() <= most) return value.get<int64_t>();
+  fault(fmt::format("{}{} is {}, expected {} to {}", prefix_, key, value.dump(), least, most));
+  return std::nullopt;
 }
 
 double ConfigFields::number(const std::string& key, double absent, double least, double most, bool open) const {
   const json* value = find(key);
   if (!value) return absent;
-  if (!value->is_number()) wrong_type(key, *value, "a number");
+  if (!value->is_number()) {
+    wrong_type(key, *value, "a number");
+    return absent;
+  }
   const double number = value->get<double>();
-  if (!std::isfinite(number) || number < least || number > most || (open && number == least))
-    refuse(fmt::format("{}{} is {}, expected {} {} and at most {}", prefix_, key, value->dump(),
-                       open ? "above" : "at least", least, most));
-  return number;
+  if (std::isfinite(number) && number >= least && number <= most && !(open && number == least)) return number;
+  fault(fmt::format("{}{} is {}, expected {} {} and at most {}", prefix_, key, value->dump(),
+                    open ? "above" : "at least", least, most));
+  return absent;
 }
 
 bool ConfigFields::boolean(const std::string& key, bool absent) const {
   const json* value = find(key);
   if (!value) return absent;
-  if (!value->is_boolean()) wrong_type(key, *value, "true or false");
-  return value->get<bool>();
+  if (value->is_boolean()) return value->get<bool>();
+  wrong_type(key, *value, "true or false");
+  return absent;
 }
 
 std::string ConfigFields::text(const std::string& key, std::string absent) const {
   const json* value = find(key);
   if (!value) return absent;
-  if (!value->is_string()) wrong_type(key, *value, "text");
-  return value->get<std::string>();
+  if (value->is_string()) return value->get<std::string>();
+  wrong_type(key, *value, "text");
+  return absent;
 }
 
 const json* ConfigFields::object(const std::string& key) const {
   const json* value = find(key);
   if (!value) return nullptr;
-  if (!value->is_object()) wrong_type(key, *value, "an object");
-  return value->empty() ? nullptr : value;
+  if (value->is_object()) return value->empty() ? nullptr : value;
+  wrong_type(key, *value, "an object");
+  return nullptr;
 }
 
 std::vector<int64_t> ConfigFields::token_ids(const std::string& key) const {
   std::vector<int64_t> ids;
   const json* value = find(key);
   if (!value) return ids;
-  if (!value->is_array() && !value->is_number_integer()) wrong_type(key, *value, "an integer or a list of integers");
+  if (!value->is_array() && !value->is_number_integer()) {
+    wrong_type(key, *value, "an integer or a list of integers");
+    return ids;
+  }
   for (const json& id : value->is_array() ? *value : json::array({*value})) {
-    const int64_t token = integer_in(id, key, -1, kMostTokens);
+    const int64_t token = integer_in(id, key, -1, kMostTokens).value_or(-1);
     if (token >= 0) ids.push_back(token);
   }
   return ids;
@@ -76,8 +95,17 @@ std::vector<int64_t> ConfigFields::token_ids(const std::string& key) const {
 std::optional<int64_t> ConfigFields::token_id(const std::string& key, std::optional<int64_t> absent) const {
   if (!object_.contains(key)) return absent;
   const std::vector<int64_t> ids = token_ids(key);
-  if (ids.size() > 1) refuse(fmt::format("{}{} has {} token ids, expected one", prefix_, key, ids.size()));
+  if (ids.size() > 1) fault(fmt::format("{}{} has {} token ids, expected one", prefix_, key, ids.size()));
   return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+void ConfigFields::fault(std::string detail, std::string advice) const {
+  try {
+    refuse(std::move(detail), std::move(advice));
+  } catch (const Error& error) {
+    if (faults_ == nullptr) throw;
+    faults_->push_back(error);
+  }
 }
 
 void ConfigFields::refuse(std::string detail, std::string advice) const {
@@ -85,7 +113,7 @@ void ConfigFields::refuse(std::string detail, std::string advice) const {
 }
 
 void ConfigFields::wrong_type(const std::string& key, const json& value, std::string_view expected) const {
-  refuse(fmt::format("{}{} is {}, expected {}", prefix_, key, in_quotes(value.dump()), expected));
+  fault(fmt::format("{}{} is {}, expected {}", prefix_, key, in_quotes(value.dump()), expected));
 }
 
 }  // namespace nodewright

@@ -8,19 +8,22 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/error.h"
+
 namespace nodewright {
 
 inline constexpr int64_t kMostTokens = 1 << 24;  // of a vocabulary; several times that of any released model
 
-// Each question throws Error where the value is of another type or out of range. Null counts as absent, as it does for
-// transformers' optional fields.
+// Each question throws Error where the value is of another type or out of range; with a list of faults it is added
+// there, and the answer is that of an absent key. Null counts as absent, as it does for transformers' optional fields.
 class ConfigFields {
  public:
-  // `prefix`: what stands before a key in messages, "rope_scaling." for a nested object. `doing`: completes "cannot
-  // ...". The object is borrowed.
-  ConfigFields(const nlohmann::json& object, std::string path, std::string prefix = {},
-               std::string doing = "read the model configuration")
-      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)), doing_(std::move(doing)) {}
+  // `doing`: completes "cannot ...". The object and the list of faults are borrowed.
+  ConfigFields(const nlohmann::json& object, std::string path, std::string doing = "read the model configuration",
+               std::vector<Error>* faults = nullptr)
+      : object_(object), path_(std::move(path)), doing_(std::move(doing)), faults_(faults) {}
+  // Of an object inside this one. `prefix`: what stands before a key in messages, "rope_scaling.".
+  ConfigFields inside(const nlohmann::json& object, std::string prefix) const;
 
   const nlohmann::json* find(const std::string& key) const;
   bool has(const std::string& key) const { return object_.contains(key); }  // even if null
@@ -39,16 +42,21 @@ class ConfigFields {
   std::vector<int64_t> token_ids(const std::string& key) const;
   std::optional<int64_t> token_id(const std::string& key, std::optional<int64_t> absent) const;
 
+  // What is wrong by itself: throws, or adds it to the list of faults.
+  void fault(std::string detail, std::string advice = {}) const;
+  // What is wrong with several values together, or leaves nothing to go on with.
   [[noreturn]] void refuse(std::string detail, std::string advice = {}) const;
 
  private:
-  int64_t integer_in(const nlohmann::json& value, const std::string& key, int64_t least, int64_t most) const;
-  [[noreturn]] void wrong_type(const std::string& key, const nlohmann::json& value, std::string_view expected) const;
+  std::optional<int64_t> integer_in(const nlohmann::json& value, const std::string& key, int64_t least,
+                                    int64_t most) const;
+  void wrong_type(const std::string& key, const nlohmann::json& value, std::string_view expected) const;
 
   const nlohmann::json& object_;
   std::string path_;
   std::string prefix_;
   std::string doing_;
+  std::vector<Error>* faults_;  // null: the first is thrown
 };
 
 }  // namespace nodewright

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/json_file.h"
 #include "models/config/config_fields.h"
 
 namespace nodewright {
@@ -72,28 +73,22 @@ bool asks_for_nothing(const std::string& key, const json& value) {
 }
 
 std::vector<std::vector<int64_t>> read_bad_words(const ConfigFields& fields) {
-  std::vector<std::vector<int64_t>> words;
   const json* list = fields.find("bad_words_ids");
-  if (!list) return words;
-  const auto refuse = [&] {
-    fields.refuse(fmt::format("bad_words_ids is {}, expected a list of lists of token ids", list->dump()));
+  if (!list) return {};
+  const auto is_id = [](const json& id) {
+    return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= kMostTokens;
   };
-  if (!list->is_array()) refuse();
-  for (const json& word : *list) {
-    if (!word.is_array() || word.empty()) refuse();
-    std::vector<int64_t>& ids = words.emplace_back();
-    for (const json& id : word) {
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMostTokens) refuse();
-      ids.push_back(id.get<int64_t>());
-    }
-  }
-  return words;
+  const auto is_word = [&](const json& word) {
+    return word.is_array() && !word.empty() && std::ranges::all_of(word, is_id);
+  };
+  if (list->is_array() && std::ranges::all_of(*list, is_word)) return list->get<std::vector<std::vector<int64_t>>>();
+  fields.fault(fmt::format("bad_words_ids is {}, expected a list of lists of token ids", in_quotes(list->dump())));
+  return {};
 }
 
 }  // namespace
 
-GenerationDefaults read_generation_defaults(const json& object, const std::string& path) {
-  const ConfigFields fields(object, path);
+GenerationDefaults read_generation_defaults(const ConfigFields& fields) {
   GenerationDefaults g;
   if (fields.find("do_sample")) g.sample = fields.boolean("do_sample", false);
   if (fields.find("temperature")) g.temperature = fields.number("temperature", 1, 0, 1e6, false);
@@ -104,7 +99,7 @@ GenerationDefaults read_generation_defaults(const json& object, const std::strin
   if (fields.find("min_new_tokens")) g.min_new_tokens = fields.integer("min_new_tokens", 0, 0, kMostTokens);
   g.suppress_tokens = fields.token_ids("suppress_tokens");
   g.bad_words_ids = read_bad_words(fields);
-  for (const auto& [key, value] : object.items())
+  for (const auto& [key, value] : fields.object().items())
     if (std::ranges::count(kRead, key) + std::ranges::count(kHarmless, key) == 0 && !asks_for_nothing(key, value))
       g.ignored.push_back(fmt::format("{} {}", key, value.dump(-1, ' ', true, json::error_handler_t::replace)));
   return g;

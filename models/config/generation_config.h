@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace nodewright {
+
+class ConfigFields;
 
 // An empty field is absent from the file, or asks for nothing.
 struct GenerationDefaults {
@@ -23,7 +24,7 @@ struct GenerationDefaults {
   std::vector<std::string> ignored;  // keys, with their values, that would change what is chosen and are not supported
 };
 
-// `object`: the file's. Throws Error, naming `path`, key and value, for a value of the wrong type or out of range.
-GenerationDefaults read_generation_defaults(const nlohmann::json& object, const std::string& path);
+// Throws Error, naming file, key and value, for a value of the wrong type or out of range.
+GenerationDefaults read_generation_defaults(const ConfigFields& fields);
 
 }  // namespace nodewright

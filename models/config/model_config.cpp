@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -18,12 +20,13 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kLargestConfig = 16 << 20;  // bytes; released files have under 10 000
+constexpr const char* kGenerationFile = "generation_config.json";
 
 // Keys that change the arithmetic in a way that is not implemented, when they have a value at all.
 void refuse_set(const ConfigFields& config, std::initializer_list<const char*> keys, std::string_view why) {
   for (const char* key : keys)
     if (const json* value = config.find(key))
-      config.refuse(fmt::format("{} is {}, {}", key, in_quotes(value->dump()), why));
+      config.fault(fmt::format("{} is {}, {}", key, in_quotes(value->dump()), why));
 }
 
 // What else is asked for often enough to deserve a reason.
@@ -51,7 +54,7 @@ const Architecture& read_architecture(const ConfigFields& config) {
 
 void refuse_unsupported(const ConfigFields& config) {
   if (config.find("quantization_config"))
-    config.refuse("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
+    config.fault("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
@@ -72,22 +75,11 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
                                   frequency));
 }
 
-// generation_config.json says what generate() does; its eos_token_id replaces the one of config.json.
-void read_generation(const std::filesystem::path& path, ModelConfig& c) {
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) return;
-  const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
-  const ConfigFields fields(object, path.string());
-  if (fields.has("eos_token_id")) c.eos = fields.token_ids("eos_token_id");
-  c.generation = read_generation_defaults(object, path.string());
-}
-
-}  // namespace
-
-ModelConfig read_model_config(const std::filesystem::path& folder) {
+// `faults`: of values that are wrong by themselves, or null to throw the first.
+ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>* faults) {
   const std::filesystem::path path = folder / "config.json";
   const json object = read_json_object(path, "read the model configuration", kLargestConfig);
-  const ConfigFields config(object, path.string());
+  const ConfigFields config(object, path.string(), "read the model configuration", faults);
 
   const Architecture& architecture = read_architecture(config);
   refuse_unsupported(config);
@@ -97,8 +89,44 @@ ModelConfig read_model_config(const std::filesystem::path& folder) {
   architecture.read(config, c);
   c.dtype = config.text("dtype", config.text("torch_dtype", ""));
   check_relations(config, c);
-  read_generation(folder / "generation_config.json", c);
   return c;
+}
+
+// generation_config.json says what generate() does; its eos_token_id replaces the one of config.json.
+void read_generation(const std::filesystem::path& path, std::vector<Error>* faults, ModelConfig& c) {
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused)) return;
+  const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
+  const ConfigFields fields(object, path.string(), "read the model configuration", faults);
+  if (fields.has("eos_token_id")) c.eos = fields.token_ids("eos_token_id");
+  c.generation = read_generation_defaults(fields);
+}
+
+// What `read` refuses at its end may follow from a fault that it found before.
+void add_faults(const std::function<void(std::vector<Error>*)>& read, std::vector<Error>& all) {
+  std::vector<Error> faults;
+  try {
+    read(&faults);
+  } catch (const Error& error) {
+    if (faults.empty()) faults.push_back(error);
+  }
+  std::ranges::move(faults, std::back_inserter(all));
+}
+
+}  // namespace
+
+ModelConfig read_model_config(const std::filesystem::path& folder) {
+  ModelConfig c = read_config(folder, nullptr);
+  read_generation(folder / kGenerationFile, nullptr, c);
+  return c;
+}
+
+std::vector<Error> model_config_faults(const std::filesystem::path& folder) {
+  std::vector<Error> all;
+  add_faults([&](std::vector<Error>* faults) { read_config(folder, faults); }, all);
+  ModelConfig unused;
+  add_faults([&](std::vector<Error>* faults) { read_generation(folder / kGenerationFile, faults, unused); }, all);
+  return all;
 }
 
 }  // namespace nodewright

@@ -13,6 +13,7 @@
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
 #include "models/config/tensor_names.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 
@@ -132,5 +133,9 @@ struct ModelConfig {
 // rotary parameters are read in both spellings, rope_theta + rope_scaling and rope_parameters. Throws Error, naming
 // file, key and value, for what is missing, of the wrong type, out of range or not supported.
 ModelConfig read_model_config(const std::filesystem::path& folder);
+
+// Every fault of the two files, in the order in which they are read; empty where read_model_config() takes them. Where
+// single values are at fault, what is wrong with several together is left out: it may follow from them.
+std::vector<Error> model_config_faults(const std::filesystem::path& folder);
 
 }  // namespace nodewright

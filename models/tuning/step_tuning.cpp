@@ -120,8 +120,7 @@ StepTuning read_step(const ConfigFields& fields) {
   }
   each_part(step, [&](const std::string& name, auto& part) {
     known.insert(name);
-    if (const json* object = fields.object(name))
-      read_part(part, ConfigFields(*object, fields.path(), fields.prefix() + name + "."));
+    if (const json* object = fields.object(name)) read_part(part, fields.inside(*object, fields.prefix() + name + "."));
   });
   refuse_others(fields, known);
   return step;
@@ -156,7 +155,7 @@ ProductSizes read_products(const ConfigFields& fields) {
       [&](const std::string& name, std::map<int64_t, int64_t>& sizes) {
         known.insert(name);
         if (const json* object = fields.object(name))
-          sizes = read_sizes(ConfigFields(*object, fields.path(), fields.prefix() + name + "."));
+          sizes = read_sizes(fields.inside(*object, fields.prefix() + name + "."));
       },
       products);
   refuse_others(fields, known);
@@ -181,13 +180,13 @@ Tuning tuning_of(const json& object, const std::string& path) {
   Tuning tuning{
       .key = {.device = fields.text("device", ""), .model = fields.text("model", "")}, .steps = {}, .products = {}};
   if (const json* products = fields.object("products"))
-    tuning.products = read_products(ConfigFields(*products, path, "products."));
+    tuning.products = read_products(fields.inside(*products, "products."));
   const json* steps = fields.find("steps");
   if (!steps || !steps->is_array()) fields.refuse("steps is not a list");
   for (const json& step : *steps) {
     const std::string prefix = fmt::format("steps[{}].", &step - &steps->front());
     if (!step.is_object()) fields.refuse(prefix.substr(0, prefix.size() - 1) + " is not an object");
-    const ConfigFields of_step(step, path, prefix);
+    const ConfigFields of_step = fields.inside(step, prefix);
     const int64_t rows = of_step.integer("rows", 0, 1, kMostTunedRows);
     if (rows == 0) of_step.refuse(prefix + "rows is missing");
     if (!tuning.steps.emplace(rows, read_step(of_step)).second)

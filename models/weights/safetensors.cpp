@@ -133,7 +133,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { unexpected("binary data"); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& e) override {
-    refuse(file_, fmt::format("not valid JSON: {}", e.what()), "download the file again");
+    refuse(file_, fmt::format("not valid JSON: {}", json_fault(e)), "download the file again");
   }
 
  private:

@@ -207,6 +207,19 @@ class Inspect(CommandTest):
         self.assertEqual(lines.group(1).count("\n"), len(report["obstacles"]))
         return {one["part"]: one["why"] for one in report["obstacles"]}
 
+    def test_every_fault_of_the_configs_has_a_line(self):
+        with tempfile.TemporaryDirectory() as holder:
+            folder = copy_model(golden_model("odd_sizes"), os.path.join(holder, "m"))
+            config = json.loads(read_bytes(folder, "config.json"))
+            config.update(num_hidden_layers=0, hidden_act="relu", quantization_config={"bits": 4})
+            write_bytes(folder, "config.json", json.dumps(config).encode())
+            write_bytes(folder, "generation_config.json", b'{"top_p": 2, "temperature": "warm"}')
+            self.assert_stopped(["num_hidden_layers is 0", "hidden_act is 'relu'", "quantization_config", "top_p is 2",
+                                 "temperature is '\"warm\"'"], folder)
+            parts = [one["part"] for one in json.loads(
+                run("inspect", "--model", folder, "--device", "none", "--json").stdout)["obstacles"]]
+            self.assertEqual(["config"] * 3 + ["generation_config"] * 2, parts)
+
     def test_hostile_checkpoints_are_refused_as_loading_refuses_them(self):
         with tempfile.TemporaryDirectory() as holder:
             for name, model, change, named in HOSTILE:

@@ -41,12 +41,16 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
 }
 
 // A token is a string, or an object with its content.
-std::optional<std::string> token_in(const Json& config, const char* name) {
+std::optional<std::string> token_in(const Json& config, const char* name, const std::filesystem::path& file) {
   const auto found = config.find(name);
-  if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object() || !found->contains("content") || !(*found)["content"].is_string()) return std::nullopt;
-  return (*found)["content"].get<std::string>();
+  if (found == config.end() || found->is_null()) return std::nullopt;
+  const Json none;
+  const Json& content = found->is_string()                                 ? *found
+                        : found->is_object() && found->contains("content") ? (*found)["content"]
+                                                                           : none;
+  if (!content.is_string())
+    fail(file, fmt::format("{} is {}, not a string or an object with 'content'", name, found->type_name()));
+  return content.get<std::string>();
 }
 
 // "chat_template": a string, or a list of {"name", "template"}.
@@ -109,7 +113,7 @@ ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
   const Json config = config_text ? Json::parse(*config_text, nullptr, false) : Json::object();
   if (!config.is_object()) fail(config_file, "it is not a JSON object");
-  const auto bos = token_in(config, "bos_token"), eos = token_in(config, "eos_token");
+  const auto bos = token_in(config, "bos_token", config_file), eos = token_in(config, "eos_token", config_file);
   if (source) return ChatTemplate(*source, own.string(), bos, eos);
   return ChatTemplate(template_in(config, config_file), config_file.string(), bos, eos);
 }

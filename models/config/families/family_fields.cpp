@@ -39,13 +39,13 @@ void read_tokens(const ConfigFields& config, const Defaults& absent, ModelConfig
 // Keys that change the arithmetic in a way that is not implemented, when they are true.
 void refuse_true(const ConfigFields& config, std::initializer_list<const char*> keys, std::string_view why) {
   for (const char* key : keys)
-    if (config.boolean(key, false)) config.refuse(fmt::format("{} is true, {}", key, why));
+    if (config.boolean(key, false)) config.fault(fmt::format("{} is true, {}", key, why));
 }
 
 void expect_activation(const ConfigFields& config, const std::string& key, const std::string& supported) {
   const std::string activation = config.text(key, supported);
   if (activation != supported)
-    config.refuse(fmt::format("{} is {}, only '{}' is supported", key, in_quotes(activation), supported));
+    config.fault(fmt::format("{} is {}, only '{}' is supported", key, in_quotes(activation), supported));
 }
 
 void read_llama_like(const ConfigFields& config, const Defaults& absent, ModelConfig& c) {
@@ -58,8 +58,9 @@ Activation read_gelu(const ConfigFields& config, const std::string& key, const s
   const std::string name = config.text(key, absent);
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
   if (name == "gelu") return Activation::gelu_erf;
-  config.refuse(fmt::format("{} is {}", key, in_quotes(name)),
-                "supported: gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
+  config.fault(fmt::format("{} is {}", key, in_quotes(name)),
+               "supported: gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
+  return Activation::gelu_tanh;
 }
 
 std::optional<std::vector<bool>> read_layer_types(const ConfigFields& config, int64_t layers) {

@@ -26,7 +26,7 @@ float rounded_to_bf16(double value) {
 void read_gemma3_rope(const ConfigFields& config, ModelConfig& c) {
   const json none = json::object();
   const json* nested = config.object("rope_parameters");
-  const ConfigFields sets(nested ? *nested : none, config.path(), "rope_parameters.");
+  const ConfigFields sets = config.inside(nested ? *nested : none, "rope_parameters.");
   for (const auto& [key, value] : sets.object().items())
     if (key != kSlidingLayer && key != kGlobalLayer)
       config.refuse(fmt::format("rope_parameters.{} is {}, expected one set of parameters for each kind of layer", key,
@@ -37,8 +37,8 @@ void read_gemma3_rope(const ConfigFields& config, ModelConfig& c) {
     if (const json* set = sets.object(kind)) merged = *set;
     const json* scaling = scaling_key ? config.object(scaling_key) : nullptr;
     if (scaling) merged.update(*scaling);
-    const ConfigFields rope(merged, config.path(),
-                            scaling ? "rope_scaling." : fmt::format("rope_parameters.{}.", kind));
+    const ConfigFields rope =
+        config.inside(merged, scaling ? "rope_scaling." : fmt::format("rope_parameters.{}.", kind));
     return read_rope(config, rope, config.number(theta_key, theta, 0, 1e15, true), c);
   };
   c.rope = set_of(kGlobalLayer, "rope_theta", 1e6, "rope_scaling");
@@ -156,7 +156,7 @@ void read_gemma3_with_vision(const ConfigFields& config, ModelConfig& c) {
   json merged = *text;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings"})
     if (!merged.contains(key) && config.find(key)) merged[key] = *config.find(key);
-  read_gemma3(ConfigFields(merged, config.path(), "text_config."), c);
+  read_gemma3(config.inside(merged, "text_config."), c);
   c.names.prefix = "language_model.model.";
   c.names.other_prefix = "model.language_model.";
   c.names.unused_beginnings = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",

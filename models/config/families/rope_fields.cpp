@@ -25,8 +25,9 @@ RopeType type_of(const ConfigFields& rope) {
       {"su", RopeType::longrope}};  // Phi-3's first name of it
   for (const auto& [name, found] : kTypes)
     if (name == type) return found;
-  rope.refuse(fmt::format("{}rope_type is {}", rope.prefix(), in_quotes(type)),
-              "supported types: default, linear, dynamic, llama3, yarn, longrope");
+  rope.fault(fmt::format("{}rope_type is {}", rope.prefix(), in_quotes(type)),
+             "supported types: default, linear, dynamic, llama3, yarn, longrope");
+  return RopeType::plain;
 }
 
 void read_llama3(const ConfigFields& rope, RopeConfig& result) {
@@ -112,7 +113,7 @@ void read_rope(const ConfigFields& config, const Defaults& absent, ModelConfig& 
   const std::string name = config.object("rope_scaling") ? "rope_scaling" : "rope_parameters";
   const json none = json::object();
   const json* object = config.object(name);
-  const ConfigFields rope(object ? *object : none, config.path(), name + ".");
+  const ConfigFields rope = config.inside(object ? *object : none, name + ".");
   for (const auto& [key, value] : rope.object().items())
     if (value.is_object())
       config.refuse(fmt::format("{}.{} is an object, expected one set of parameters for all layers", name, key));

@@ -2,10 +2,10 @@
 #include "runtime/cpu_driver/work/waiting_work.h"
 
 #include <atomic>
-#include <cstdio>
 #include <type_traits>
 
 #include "runtime/cpu_driver/driver_state.h"
+#include "runtime/cpu_driver/work/report_words.h"
 
 namespace nodewright::cpu {
 namespace {
@@ -13,12 +13,6 @@ namespace {
 constexpr unsigned kMostOperations = 255;  // cuStreamBatchMemOp in cuda.h: "must be less than 256"
 
 std::string node_text(const std::string& label) { return label.empty() ? "unnamed node" : "node '" + label + "'"; }
-
-std::string hex(uint64_t value) {
-  char text[32];
-  snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 bool is_wait(const CUstreamBatchMemOpParams& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;

@@ -256,6 +256,42 @@ TEST(ModelConfig, RefusesFilesThatAreMissingOrNotJson) {
   expect_error([] { read_text(R"({"vocab_size": 1, "vocab_size": 2})"); }, {"the key 'vocab_size' appears twice"});
 }
 
+std::vector<std::string> faults_of(const json& changes, const std::string& generation = {}) {
+  const ScratchFolder folder;
+  json config = released();
+  config.update(changes);
+  folder.write("config.json", config.dump());
+  if (!generation.empty()) folder.write("generation_config.json", generation);
+  std::vector<std::string> lines;
+  for (const Error& fault : model_config_faults(folder.path())) lines.emplace_back(fault.what());
+  return lines;
+}
+
+TEST(ModelConfig, TellsEveryFaultOfBothFilesInTheOrderOfReading) {
+  const std::vector<std::string> lines = faults_of({{"quantization_config", {{"bits", 4}}},
+                                                    {"hidden_act", "relu"},
+                                                    {"num_hidden_layers", 0},
+                                                    {"vocab_size", "many"},
+                                                    {"rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}}},
+                                                   R"({"temperature": -1, "top_p": 0.5, "bad_words_ids": [3]})");
+  const std::vector<std::string> named = {"quantization_config",      "hidden_act is 'relu'", "num_hidden_layers is 0",
+                                          "vocab_size is '\"many\"'", "rope_type is 'mrope'", "temperature is -1",
+                                          "bad_words_ids is '[3]'"};
+  ASSERT_EQ(lines.size(), named.size());
+  for (size_t i = 0; i < named.size(); ++i)
+    expect_words(lines[i], {named[i], i < 5 ? "/config.json" : "generation_config.json"});
+}
+
+TEST(ModelConfig, TellsNoFaultThatMayFollowFromAnother) {
+  EXPECT_TRUE(faults_of(json::object(), "{}").empty());
+  const std::vector<std::string> one = faults_of({{"num_attention_heads", 7}});  // not a multiple of 8
+  ASSERT_EQ(one.size(), 1u);
+  expect_words(one[0], {"num_attention_heads is 7"});
+  const std::vector<std::string> other = faults_of({{"num_attention_heads", 7}, {"vocab_size", -1}});
+  ASSERT_EQ(other.size(), 1u);
+  expect_words(other[0], {"vocab_size is -1"});
+}
+
 TEST(ModelConfig, RefusesDeepNestingAndHugeFiles) {
   constexpr size_t kDepth = 1'000'000;
   expect_error([] { read_text(R"({"a": )" + std::string(kDepth, '[')); }, {"deeper than 64"});

@@ -117,8 +117,9 @@ class FileReader {
   void read_added_tokens(const FileJson& tokens) {
     if (tokens.is_null()) return;
     for (const auto& entry : reader_.array(tokens, "'added_tokens'")) {
-      const std::string& content = reader_.string(reader_.member(reader_.object(entry, "an added token"), "content"),
-                                                  "an added token's content");
+      const std::string place = fmt::format("'added_tokens'[{}]", &entry - &tokens.front());
+      const std::string& content =
+          reader_.string(reader_.member(reader_.object(entry, place), "content"), "'content' of " + place);
       const std::string where = fmt::format("added token '{}'", content);
       reader_.check_keys(entry, where, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
       out_.added_tokens.push_back({.id = reader_.id(reader_.member(entry, "id"), where),

@@ -86,7 +86,7 @@ class TokenizerEvents : public nlohmann::json_sax<VocabJson> {
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    fail(fmt::format("not valid JSON: {}", error.what()));
+    fail(fmt::format("not valid JSON: {}", json_fault(error)));
   }
 
  private:
