@@ -219,7 +219,8 @@ std::string network_text(const ordered_json& r) {
                       r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
                       number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
   if (r["experts"] != 0)
-    text += fmt::format("experts       {} in each layer, {} of a token\n", number("experts"), number("experts_per_token"));
+    text +=
+        fmt::format("experts       {} in each layer, {} of a token\n", number("experts"), number("experts_per_token"));
   text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
                       number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
                       r["rope"]["theta"].get<double>());

@@ -8,11 +8,11 @@
 
 namespace nodewright {
 
-// How a thread learns that the host has given up an exchange. The host's word is behind PCIe: where all threads of a
-// device look there at once, the looks take milliseconds, the peer waits so long that its threads look, too, and each
-// keeps the other waiting (two H200, driver 580.159.04, bench/results/2026-11-26-h200x2-exchange.txt: 25 to 35 ms a step
-// instead of 1.3). So each thread looks there at a moment of its own, once in 2^14 looks at its packet, some 10 ms, and
-// not before 2^10; what one has found is in a word of the device, at which all look in every 64th.
+// How a thread learns that the host has given up an exchange. The host's word is behind PCIe, where looks of all
+// threads of a device at once may take milliseconds: the likely cause of steps of 25 to 35 ms instead of 1.3 (two H200,
+// driver 580.159.04, bench/results/2026-11-26-h200x2-exchange.txt), in which each side kept the other waiting. So each
+// thread looks there at a moment of its own, once in 2^14 looks at its packet, some 10 ms, and not before 2^10; what
+// one has found is in a word of the device, at which all look in every 64th.
 struct AbortWords {
   const uint32_t* host;  // pinned memory
   uint32_t* device;      // of this device
@@ -64,8 +64,8 @@ NODEWRIGHT_DEVICE bool is_given_up(uint32_t looks, const AbortWords& words) {
 }
 #endif
 
-// The value at `at` once it carries `epoch`; `packet` is what a first look has seen there. NaN when the exchange is given
-// up.
+// The value at `at` once it carries `epoch`; `packet` is what a first look has seen there. NaN when the exchange is
+// given up.
 NODEWRIGHT_DEVICE float take(const Packet* at, Packet packet, uint32_t epoch, const AbortWords& words) {
 #ifdef __CUDACC_RTC__
   for (uint32_t looks = 1; packet.epoch != epoch; packet = look(at), ++looks)

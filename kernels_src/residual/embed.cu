@@ -37,8 +37,9 @@ NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
       unpack_8(load_frozen_16(args.next.gain.data + i), gain);
       NODEWRIGHT_UNROLL
       for (int j = 0; j < 8; ++j) squares = fmaf(v[j], v[j], squares), gain[j] *= v[j];
-      store_16(args.next.gained.data + row * args.stride + i, {pack_bf16(gain[0], gain[1]), pack_bf16(gain[2], gain[3]),
-                                                          pack_bf16(gain[4], gain[5]), pack_bf16(gain[6], gain[7])});
+      store_16(args.next.gained.data + row * args.stride + i,
+               {pack_bf16(gain[0], gain[1]), pack_bf16(gain[2], gain[3]), pack_bf16(gain[4], gain[5]),
+                pack_bf16(gain[6], gain[7])});
     }
   }
   if constexpr (kLeavesGained != 0) {

@@ -26,8 +26,8 @@ NODEWRIGHT_KERNEL(norm_hidden, NormHidden, kNormHiddenThreads) {
   }
   const auto at = [&](int i) {
     if constexpr (kPostNorm != 0)
-      return fmaf(args.from.projected.data[row * args.stride + i], post_scale * (kOffset + to_float(args.from.post_gain.data[i])),
-                  x[i]);
+      return fmaf(args.from.projected.data[row * args.stride + i],
+                  post_scale * (kOffset + to_float(args.from.post_gain.data[i])), x[i]);
     return x[i];
   };
   float mean = 0.0f, squares = 0.0f;
