@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr uint64_t kLargestAdapterConfig = 1 << 20;  // bytes
 constexpr size_t kLongestPattern = 512;              // characters
+constexpr size_t kMostDigits = 6;                    // of a number in a pattern
 constexpr int64_t kLargestRank = 1 << 16;
 constexpr double kLargestAlpha = 1e6;
 constexpr const char* kDoingAdapter = "read the adapter";
@@ -32,6 +33,11 @@ std::regex compiled(const std::filesystem::path& path, const std::string& key, c
   if (pattern.size() > kLongestPattern)
     refuse_adapter(path, fmt::format("the pattern of {} has {} characters, expected at most {}", key, pattern.size(),
                                      kLongestPattern));
+  size_t digits = 0;  // in a row: std::regex counts beyond what an integer holds
+  for (const char c : pattern)
+    if ((digits = c >= '0' && c <= '9' ? digits + 1 : 0) > kMostDigits)
+      refuse_adapter(
+          path, fmt::format("{} is {}, with a number of more than {} digits", key, in_quotes(pattern), kMostDigits));
   try {
     return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {

@@ -130,6 +130,7 @@ TEST_F(AdapterFiles, WhatAConfigurationMayNotSayIsNamed) {
       {"target_modules", 7, "target_modules is"},
       {"target_modules", "(", "target_modules is '(', no regular expression"},
       {"target_modules", "(a)\\1", "no regular expression that is understood here"},
+      {"target_modules", "(a)\\18446744073709551610", "with a number of more than 6 digits"},
       {"target_modules", std::string(600, 'a'), "has 600 characters, expected at most 512"},
       {"target_modules", {"q_proj"}, "does not name its module"},
       {"target_modules", ".*q_proj", "does not name its module"},
