@@ -10,7 +10,7 @@
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
-#   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer
+#   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, the command under the first
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
