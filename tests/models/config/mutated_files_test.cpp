@@ -213,13 +213,18 @@ std::vector<json> contents_of(const std::vector<std::filesystem::path>& files, c
   return wholes;
 }
 
+// Mutations that all are read, or none, would test nothing: more than one in `of` is refused.
+void expect_some_refused(const Refusals& r, int of) {
+  EXPECT_GT(r.refused, r.all / of);
+  EXPECT_LT(r.refused, r.all);
+}
+
 TEST(MutatedFiles, OfReleasedConfigsGiveOneClearLine) {
   const auto wholes = contents_of(files_in("tests/golden/configs", ".json"), "config.json", read_model_config);
   ASSERT_GT(wholes.size(), 30u);
   const ScratchFolder folder;
   const Refusals r = read_mutants(wholes, 20, "config.json", read_model_config, folder);
-  EXPECT_GT(r.refused, r.all / 4);
-  EXPECT_LT(r.refused, r.all);
+  expect_some_refused(r, 4);
 }
 
 TEST(MutatedFiles, OfGenerationDefaultsGiveOneClearLine) {
@@ -230,8 +235,7 @@ TEST(MutatedFiles, OfGenerationDefaultsGiveOneClearLine) {
     "eos_token_id": [128001, 128008], "pad_token_id": 0, "num_beams": 1, "max_length": 4096,
     "transformers_version": "5.17.0"})");
   const Refusals r = read_mutants({all}, 200, "generation_config.json", read_model_config, folder);
-  EXPECT_GT(r.refused, r.all / 4);
-  EXPECT_LT(r.refused, r.all);
+  expect_some_refused(r, 4);
 }
 
 TEST(MutatedFiles, OfTokenizersGiveOneClearLine) {
@@ -240,8 +244,7 @@ TEST(MutatedFiles, OfTokenizersGiveOneClearLine) {
   ASSERT_GT(wholes.size(), 15u);
   const ScratchFolder folder;
   const Refusals r = read_mutants(wholes, 15, "tokenizer.json", read, folder);
-  EXPECT_GT(r.refused, r.all / 4);
-  EXPECT_LT(r.refused, r.all);
+  expect_some_refused(r, 4);
 }
 
 TEST(MutatedFiles, OfTokenizersConfigurationsGiveOneClearLine) {
@@ -251,8 +254,7 @@ TEST(MutatedFiles, OfTokenizersConfigurationsGiveOneClearLine) {
   const ScratchFolder folder;
   const Refusals r = read_mutants(
       {config}, 200, "tokenizer_config.json", [](const auto& in) { ChatTemplate::from_folder(in); }, folder);
-  EXPECT_GT(r.refused, r.all / 8);
-  EXPECT_LT(r.refused, r.all);
+  expect_some_refused(r, 8);
 }
 
 }  // namespace
