@@ -30,15 +30,22 @@ namespace {
        .fault = Fault::usage});
 }
 
+// The devices that share the model.
+int ranks_of(const SessionOptions& options) {
+  return options.tensor_parallel > 0 ? options.tensor_parallel : std::max(devices_named(options.device), 1);
+}
+
 OpenedDevice open(const SessionOptions& options) {
   check_model_folder(options.model);
   if (!options.device.starts_with("cpu")) fill_huge_heap();  // the CPU driver keeps no graphs of its own
-  OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no);
+  OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no, ranks_of(options));
   if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;
 }
 
-DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& options, Loading loading) {
+// By rank, all at once.
+std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream, const SessionOptions& options,
+                                      Loading loading) {
   auto bar = std::make_shared<ProgressBar>("loading " + options.model.string(), ProgressBar::Unit::bytes);
   const Progress progress{[bar](uint64_t done, uint64_t total) {
     bar->show(done, total);
@@ -46,9 +53,20 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
   }};
   LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
-  if (loading == Loading::begun && !options.trace)
-    return DecoderModel::begin_load(device, options.model, progress, load);
-  return DecoderModel::load(device, stream, options.model, progress, load);
+  std::vector<DecoderModel> models;
+  load.shard.ranks = static_cast<int64_t>(opened.more.size()) + 1;
+  if (!load.shard.is_part() && (loading == Loading::done || options.trace)) {
+    models.push_back(DecoderModel::load(*opened.device, stream, options.model, progress, load));
+    return models;
+  }
+  models.push_back(DecoderModel::begin_load(*opened.device, options.model, progress, load));
+  for (const auto& device : opened.more) {
+    ++load.shard.rank;
+    models.push_back(DecoderModel::begin_load(*device, options.model, {}, load));
+  }
+  if (loading == Loading::done)
+    for (const DecoderModel& model : models) model.wait();
+  return models;
 }
 
 // A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU
@@ -101,6 +119,15 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+void add_tensor_parallel_option(CLI::App& command, SessionOptions& options) {
+  options.tensor_parallel = 0;
+  command
+      .add_option("--tp,--tensor-parallel-size", options.tensor_parallel,
+                  "devices that share the model, each with a part of every layer: those that --device names, as "
+                  "cuda:0,1, or the one it names and those behind it (default: as many as it names)")
+      ->check(whole_number<uint32_t>);
 }
 
 void add_load_format_option(CLI::App& command, SessionOptions& options) {
@@ -156,10 +183,15 @@ Session::Session(const SessionOptions& options, Loading loading)
     : options_(options),
       opened_(open(options)),
       stream_(*opened_.device, "compute"),
-      model_(load_model(*opened_.device, stream_, options, loading)),
-      kernels_(*opened_.device, kernel_options()),
+      models_(load_models(opened_, stream_, options, loading)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
-                            tuning_key(*opened_.device, model_.config()))) {}
+                            tuning_key(*opened_.device, config()))) {
+  for (size_t rank = 0; rank < models_.size(); ++rank) {
+    Device& device = rank == 0 ? *opened_.device : *opened_.more[rank - 1];
+    kernels_.push_back(std::make_unique<KernelCache>(device, kernel_options()));
+    places_.push_back({&device, kernels_.back().get(), &models_[rank]});
+  }
+}
 
 int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
@@ -178,8 +210,14 @@ void Session::check_fits(int64_t needed_context) const {
 
 std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs) {
   check_fits(needed_context);
+  if (places_.size() > 1)
+    throw Error({.doing = "use --tp",
+                 .object = fmt::format("{}", places_.size()),
+                 .detail = "several steps a launch run on one device",
+                 .advice = "leave out --steps-per-launch",
+                 .fault = Fault::usage});
   const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
-  return std::make_unique<Decoder>(device(), stream(), kernels_, model_,
+  return std::make_unique<Decoder>(device(), stream(), kernels(), model(),
                                    DecoderOptions{.bucket = options_.bucket,
                                                   .prefill_rows = needs.prefill_rows,
                                                   .max_context = context,

@@ -11,6 +11,7 @@
 
 #include "cli/options/tuning_choice.h"
 #include "engine/decoder.h"
+#include "engine/device/step_slots.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
 #include "runtime/kernel_cache.h"
@@ -31,10 +32,13 @@ struct SessionOptions {
   LaunchSteps steps;
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr
+  int tensor_parallel = 1;      // devices that share the model; 0: as many as --device names
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
+// --tp, of the commands that serve with an engine.
+void add_tensor_parallel_option(CLI::App& command, SessionOptions& options);
 // --load-format alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
@@ -64,10 +68,12 @@ class Session {
 
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }
-  const DecoderModel& model() const { return model_; }
-  DecoderModel& model() { return model_; }
-  const ModelConfig& config() const { return model_.config(); }
-  KernelCache& kernels() { return kernels_; }
+  const DecoderModel& model() const { return models_.front(); }
+  DecoderModel& model() { return models_.front(); }
+  const ModelConfig& config() const { return models_.front().config(); }
+  KernelCache& kernels() { return *kernels_.front(); }
+  // The devices that share the model, by rank, each with its part; one with all of it where there is no --tp.
+  const std::vector<ModelPlace>& places() const { return places_; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
   // The same in words, for --stats.
@@ -87,8 +93,9 @@ class Session {
   SessionOptions options_;
   OpenedDevice opened_;
   Stream stream_;
-  DecoderModel model_;
-  KernelCache kernels_;
+  std::vector<DecoderModel> models_;                    // by rank
+  std::vector<std::unique_ptr<KernelCache>> kernels_;  // by rank
+  std::vector<ModelPlace> places_;
   TuningChoice tuning_;
 };
 

@@ -12,19 +12,19 @@
 
 namespace nodewright {
 
-Engine::Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
-    : options_(completed_options(options, model.config(), device)),
-      model_(&model),
+Engine::Engine(std::span<const ModelPlace> ranks, const EngineOptions& options)
+    : options_(completed_options(options, ranks[0].model->config(), *ranks[0].device)),
+      model_(ranks[0].model),
       scheduling_(scheduling()),
       seed_(options.seed ? *options.seed : random_seed()),
-      slots_(device, kernels, model, slot_options(options_, model.config())),
-      adapters_(device, options_.max_adapters),
-      pipeline_(KvPool(pool_options(options_, model.config(), slots_.cache().pages())),
+      slots_(ranks, slot_options(options_, model_->config())),
+      adapters_(*ranks[0].device, options_.max_adapters),
+      pipeline_(KvPool(pool_options(options_, model_->config(), slots_.cache().pages())),
                 {.max_context = options.max_context,
                  .depth = options.depth,
                  .reserve = options.reserve,
                  .schedule = options.schedule}),
-      drafter_(options.speculate, model.config().vocab, options.drafts) {}
+      drafter_(options.speculate, model_->config().vocab, options.drafts) {}
 
 SchedulerOptions Engine::scheduling() const {
   SchedulerOptions options = scheduling_options(options_);
@@ -52,6 +52,8 @@ std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampl
     return fmt::format("a {} of {}", fault->field, fault->detail);
   if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty()) return reason;
   if (spec.constrained && !choice.follows_outputs()) return "it is constrained, and nothing gives its masks";
+  if (choice.prompt_logprobs >= 0 && model_->config().shard.is_part())
+    return "it asks for log probabilities of its prompt, which an engine of several devices does not give";
   if (choice.needs_choices() && !options_.choices)
     return "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices";
   if (!spec.adapter.empty() && adapters_.find(spec.adapter) == 0)

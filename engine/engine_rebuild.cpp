@@ -75,6 +75,11 @@ void Engine::rebuild_graphs(const GraphOptions& graphs) {
 
 void Engine::replace_weights(const DecoderModel& model) {
   demand_paused("replace weights");
+  if (model_->config().shard.is_part())
+    throw Error({.doing = "replace weights",
+                 .detail = "the engine runs on several devices, each with a part of them",
+                 .advice = "an engine of its own for other weights",
+                 .fault = Fault::usage});
   check_same_shape(model_->config(), model.config(), options_.max_context);
   if (options_.max_adapters > 0) check_same_matrices(model_->config(), model.config());
   model_ = &model;

@@ -68,9 +68,10 @@ DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelCo
 DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::filesystem::path& folder,
                                 const Progress& progress, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  ModelConfig config = read_model_config(folder);
+  const ModelConfig whole = read_model_config(folder);
+  ModelConfig config = shard_of(whole, options.shard);
   const Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
-  std::shared_ptr<const MergedAdapters> merged = merged_of(options, config);
+  std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
   if (merged) merged->attach(placed.sources);
   upload_weights(device, stream, placed.sources, placed.weights.range(), progress);
@@ -82,9 +83,10 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
 
 DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress,
                                       const LoadOptions& options) {
-  ModelConfig config = read_model_config(folder);
+  const ModelConfig whole = read_model_config(folder);
+  ModelConfig config = shard_of(whole, options.shard);
   Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
-  std::shared_ptr<const MergedAdapters> merged = merged_of(options, config);
+  std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.merged_ = std::move(merged);

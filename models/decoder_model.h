@@ -23,6 +23,7 @@ struct LoadOptions {
   int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
+  Shard shard = {};                                // what of it is loaded: config() is the shard's
   std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
 };
 

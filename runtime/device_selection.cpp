@@ -1,8 +1,11 @@
 #include "runtime/device_selection.h"
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
@@ -10,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-constexpr const char* kForms = "auto, cuda, cuda:N, cpu, or cpu: with options joined by commas (cpu:checked,sm80)";
+constexpr const char* kForms = "auto, cuda, cuda:N, cuda:N,M, cpu, or cpu: with options joined by commas (cpu:checked,sm80)";
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;
@@ -74,25 +77,51 @@ CpuDriverOptions cpu_options(std::string_view words, std::string_view spec) {
   return options;
 }
 
+// The numbers behind "cuda:".
+std::vector<int> ordinals_of(std::string_view spec) {
+  std::vector<int> ordinals;
+  for (std::string_view left = spec.substr(spec.find(':') + 1); !left.empty();) {
+    const size_t comma = left.find(',');
+    const std::string_view word = left.substr(0, comma);
+    const std::optional<uint64_t> named = number(word);
+    if (!named || *named > 1023) refuse(spec, "'" + std::string(word) + "' is no device number");
+    ordinals.push_back(static_cast<int>(*named));
+    left = comma == std::string_view::npos ? std::string_view() : left.substr(comma + 1);
+    if (comma != std::string_view::npos && left.empty()) refuse(spec, "'' is no device number");
+  }
+  if (ordinals.empty()) refuse(spec, "'' is no device number");
+  return ordinals;
+}
+
 }  // namespace
 
-OpenedDevice open_device(std::string_view spec, Observe observe) {
-  int ordinal = 0;
+int devices_named(std::string_view spec) {
+  return spec.starts_with("cuda:") ? static_cast<int>(ordinals_of(spec).size()) : 0;
+}
+
+OpenedDevice open_device(std::string_view spec, Observe observe, int count) {
+  std::vector<int> ordinals{0};
   OpenedDevice opened;
   if (spec == "cpu" || spec.starts_with("cpu:")) {
-    opened.driver = Driver::load_cpu(cpu_options(spec.size() > 4 ? spec.substr(4) : std::string_view(), spec));
+    CpuDriverOptions options = cpu_options(spec.size() > 4 ? spec.substr(4) : std::string_view(), spec);
+    options.devices = std::max(options.devices, count);
+    opened.driver = Driver::load_cpu(options);
   } else if (spec == "auto" || spec == "cuda") {
     opened.driver = Driver::load_cuda();
   } else if (spec.starts_with("cuda:")) {
-    const std::optional<uint64_t> named = number(spec.substr(5));
-    if (!named || *named > 1023) refuse(spec, "'" + std::string(spec.substr(5)) + "' is no device number");
-    ordinal = static_cast<int>(*named);
+    ordinals = ordinals_of(spec);
     opened.driver = Driver::load_cuda();
   } else {
     refuse(spec, "no such kind of device");
   }
+  if (ordinals.size() > 1 && static_cast<int>(ordinals.size()) != count)
+    refuse(spec, "it names " + std::to_string(ordinals.size()) + " devices, and " + std::to_string(count) +
+                     (count == 1 ? " is" : " are") + " used");
+  while (static_cast<int>(ordinals.size()) < count) ordinals.push_back(ordinals.back() + 1);
   if (observe == Observe::yes) opened.interposer = std::make_unique<Interposer>(*opened.driver);
-  opened.device = std::make_unique<Device>(*opened.driver, ordinal);
+  opened.device = std::make_unique<Device>(*opened.driver, ordinals[0]);
+  for (size_t i = 1; i < ordinals.size(); ++i)
+    opened.more.push_back(std::make_unique<Device>(*opened.driver, ordinals[i]));
   opened.current = std::make_unique<ContextGuard>(*opened.device);
   return opened;
 }

@@ -75,13 +75,16 @@ void be_busy(double us) {
 
 class EngineBench {
  public:
-  EngineBench(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineBenchOptions& options,
-              int64_t batch)
-      : device_(device), kernels_(kernels), model_(model), options_(options), batch_(static_cast<int>(batch)) {}
+  EngineBench(std::span<const ModelPlace> places, const EngineBenchOptions& options, int64_t batch)
+      : places_(places),
+        device_(*places[0].device),
+        model_(*places[0].model),
+        options_(options),
+        batch_(static_cast<int>(batch)) {}
 
   // The graphs, with inputs written as the engine writes them, and nothing else.
   Round bare(bool timed) {
-    StepSlots slots(device_, kernels_, model_,
+    StepSlots slots(places_,
                     {.buckets = BucketSet({batch_}),
                      .max_context = context(),
                      .sequences = batch_,
@@ -120,7 +123,7 @@ class EngineBench {
   }
 
   Round engine(int depth, double busy_us, bool timed) {
-    Engine engine(device_, kernels_, model_,
+    Engine engine(places_,
                   {.max_batch = batch_,
                    .step_tokens = batch_,
                    .buckets = {batch_},
@@ -168,8 +171,8 @@ class EngineBench {
            });
   }
 
-  Device& device_;
-  KernelCache& kernels_;
+  std::span<const ModelPlace> places_;  // by rank
+  Device& device_;                      // of the first
   const DecoderModel& model_;
   const EngineBenchOptions& options_;
   int batch_;
@@ -190,14 +193,13 @@ void check_options(const EngineBenchOptions& options, const ModelConfig& config)
 
 }  // namespace
 
-std::vector<EngineBenchLine> bench_engine(Device& device, KernelCache& kernels, const DecoderModel& model,
-                                          const EngineBenchOptions& options,
+std::vector<EngineBenchLine> bench_engine(std::span<const ModelPlace> places, const EngineBenchOptions& options,
                                           const std::function<void(const EngineBenchLine&)>& told) {
-  check_options(options, model.config());
+  check_options(options, places[0].model->config());
   SteadyCore core;
   std::vector<EngineBenchLine> lines;
   for (const int64_t batch : options.batches) {
-    EngineBench bench(device, kernels, model, options, batch);
+    EngineBench bench(places, options, batch);
     std::array<Rounds, 5> rounds;
     const auto way = [&](size_t i, const std::function<Round(bool timed)>& run) {
       return [&rounds, i, run](bool counted) {

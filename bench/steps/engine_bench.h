@@ -41,8 +41,7 @@ struct EngineBenchLine {
 };
 
 // Throws Error (usage) where prompt and output do not fit the model's context, or the output is shorter than 8.
-std::vector<EngineBenchLine> bench_engine(Device& device, KernelCache& kernels, const DecoderModel& model,
-                                          const EngineBenchOptions& options,
+std::vector<EngineBenchLine> bench_engine(std::span<const ModelPlace> places, const EngineBenchOptions& options,
                                           const std::function<void(const EngineBenchLine&)>& told);
 
 }  // namespace nodewright

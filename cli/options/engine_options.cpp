@@ -203,7 +203,7 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
       if (!logs || logs()) log->write(step);
       if (told) told(step);
     };
-  auto made = std::make_unique<Engine>(session.device(), session.kernels(), session.model(), engine);
+  auto made = std::make_unique<Engine>(session.places(), engine);
   progress->wipe();
   for (const NamedFolder& one : named_folders("--adapter", settings.adapters))
     made->load_adapter(one.name, made->read_adapter(one.folder));

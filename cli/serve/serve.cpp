@@ -252,6 +252,7 @@ void add_serve(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App* command = app.add_subcommand("serve", "Serve clients of OpenAI's and vLLM's HTTP interface");
   add_session_options(*command, options->session);
+  add_tensor_parallel_option(*command, options->session);
   add_mode_option(*command, options->session);
   command->get_option("--max-context")
       ->description(

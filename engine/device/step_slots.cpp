@@ -52,41 +52,63 @@ StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, i
 }  // namespace
 
 StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options)
-    : device_(device),
-      kernels_(kernels),
-      page_bytes_(KvCache::page_bytes(model.config())),
-      compute_(device, "steps"),
-      copies_(device, "tokens") {
-  bind_kernels(model, options);
-  make_slots(model, options);
-  make_adapters(model, options);
-  memory_.graphs = prepare_graphs(model, options);
-  for (int64_t layer = 0; layer < model.config().layers; ++layer)
-    group_of_layer_.push_back(model.config().page_group(layer));
-  make_cache(model, options, pages_of(model.config(), options));
-  build(model, options);
-  model.wait();
+    : StepSlots({&device, &kernels, &model}, options, std::span<const ModelPlace>()) {}
+
+StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, std::span<const ModelPlace> others)
+    : device_(*place.device),
+      kernels_(*place.kernels),
+      model_(place.model),
+      is_part_(place.model->config().shard.is_part()),
+      page_bytes_(KvCache::page_bytes(place.model->config())),
+      compute_(device_, "steps"),
+      copies_(device_, "tokens") {
+  const ModelConfig& config = model_->config();
+  for (int64_t layer = 0; layer < config.layers; ++layer) group_of_layer_.push_back(config.page_group(layer));
+  begin(options);
+  for (const ModelPlace& other : others)
+    others_.push_back(std::unique_ptr<StepSlots>(new StepSlots(other, options, *this)));
+  if (is_team()) make_exchange(options);
+  make_adapters(*model_, options);
+  prepare_graphs(options);
+  int64_t pages = 0;
+  for_each_rank([&](StepSlots& rank) {
+    const int64_t own = rank.pages_of(rank.model_->config(), options);
+    pages = pages == 0 ? own : std::min(pages, own);
+  });
+  for_each_rank([&](StepSlots& rank) { rank.make_cache(*rank.model_, options, pages); });
+  build(options);
+  wait_for_weights();
+}
+
+// What needs no other rank, before anything is built.
+void StepSlots::begin(const StepSlotsOptions& options) {
+  bind_kernels(*model_, options);
+  make_slots(*model_, options);
+}
+
+void StepSlots::wait_for_weights() {
+  Stopwatch watch;
+  for_each_rank([](const StepSlots& rank) { rank.model_->wait(); });
+  built_.waited_ms = watch.lap_ms();
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
-  slots_.clear();
-  bind_kernels(model, options);
-  make_slots(model, options);
-  memory_.graphs = prepare_graphs(model, options);
-  check_within(options.memory_limit, memory_);
-  build(model, options);
-  model.wait();
+  model_ = &model;
+  for_each_rank([](StepSlots& rank) { rank.slots_.clear(); });
+  for_each_rank([&](StepSlots& rank) { rank.begin(options); });
+  if (is_team()) make_exchange(options);
+  prepare_graphs(options);
+  for_each_rank([&](const StepSlots& rank) { check_within(options.memory_limit, rank.memory_); });
+  build(options);
+  wait_for_weights();
 }
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
   const DecodeLimits limits = limits_of(options);
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
-    slots_.push_back({.memory = i == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)
-                                       : std::make_unique<DecodeSlot>(*slots_[0].memory),
-                      .choices = !options.choices ? nullptr
-                                 : i == 0         ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
-                                                  : std::make_unique<ChoiceSlot>(*slots_[0].choices),
+    slots_.push_back({.memory = memory_of_slot(model, limits, i),
+                      .choices = options.choices ? choices_of_slot(model, limits, i) : nullptr,
                       .scores = nullptr,
                       .tables = nullptr,
                       .sampled = Event(device_, name + ".sampled"),
@@ -94,7 +116,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .graphs = {}});
     Slot& slot = slots_.back();
     slot.tables = std::make_unique<TableUpdates>(device_, kernels_, slot.memory->state(1), compute_);
-    if (!options.choices) continue;
+    if (!scores_prompts(options)) continue;
     slot.scores = i == 0 ? std::make_unique<ScoreSlot>(device_, model.config(),
                                                        score_limits_of(device_, model, options), *slot.memory)
                          : std::make_unique<ScoreSlot>(*slots_[0].scores, *slot.memory);
@@ -103,7 +125,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
   memory_.weights = model.weights().bytes();
   memory_.state = 0;
   for (const Slot& slot : slots_)
-    memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() + slot.scores->bytes() : 0);
+    memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0) + (slot.scores ? slot.scores->bytes() : 0);
 }
 
 void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
@@ -118,15 +140,15 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
     add(shape);
     if (limits.adapters.any()) add(with_adapters(shape, limits));
   }
-  if (options.choices) {
+  if (scores_prompts(options))
     std::ranges::move(
         score_kernel_requests(model.config(), score_limits_of(device_, model, options), device_.properties()),
         std::back_inserter(requests));
+  if (options.choices)
     for (const auto& [bucket, rows] : plans_of(options))
       for (KernelRequest& request :
            choice_kernel_requests(std::min<int64_t>(rows, limits_of(options).sampled()), device_.properties()))
         requests.push_back(std::move(request));
-  }
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   bound_.clear();
@@ -140,38 +162,51 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
 }
 
 // From the plans themselves, over a cache of one page. The pages that there will be are what is left of the memory.
-uint64_t StepSlots::prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options) {
+void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
   built_ = {};
-  if (options.mode == RunMode::eager) return 0;
-  const KvCache smallest(device_, model.config(), 1);
+  if (options.mode == RunMode::eager) return;
+  std::vector<std::unique_ptr<KvCache>> smallest;  // by rank
+  std::vector<const KvCache*> caches;
+  for_each_rank([&](const StepSlots& rank) {
+    smallest.push_back(std::make_unique<KvCache>(rank.device_, rank.model_->config(), 1));
+    caches.push_back(smallest.back().get());
+  });
   uint64_t bytes = 0;
   LibraryLoader libraries;
+  const auto add = [&](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
-    const DecoderKernels& bound = bound_.at(bucket);
     const DecodeState state = slots_[0].memory->state(rows);
-    const auto add = [&bytes](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
-    const Plan step = decoder_plan(device_, model, bound, smallest, state, DecodePurpose::serve, options.policy);
-    add(step);
+    std::vector<Plan> steps;  // by rank
+    if (is_team())
+      steps = team_plan(0, bucket, rows, caches, options.policy).ranks;
+    else
+      steps.push_back(step_plan(*caches[0], bucket, state, options.policy));
+    add(steps[0]);
     Stopwatch watch;
-    if (!device_.driver().is_cpu()) libraries.load(step);
+    for (const Plan& step : steps)
+      if (!device_.driver().is_cpu()) libraries.load(step);
     built_.products_ms += watch.lap_ms();
     if (options.adapters.any())
-      add(decoder_plan(device_, model, bound_adapted_.at(bucket), smallest, state, DecodePurpose::serve, options.policy,
-                       adapters_.get()));
+      add(decoder_plan(device_, *model_, bound_adapted_.at(bucket), *caches[0], state, DecodePurpose::serve,
+                       options.policy, adapters_.get()));
     if (!options.choices) continue;
     const ChoiceState choice = slots_[0].choices->state(rows);
-    add(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
+    add(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
   }
-  if (options.choices) {
-    const ScoreKernels scoring = score_kernels(kernels_, model.config(), slots_[0].scores->limits());
-    const Plan slice = score_plan(device_, model, scoring, slots_[0].scores->slice(0),
+  if (scores_prompts(options)) {
+    const ScoreKernels scoring = score_kernels(kernels_, model_->config(), slots_[0].scores->limits());
+    const Plan slice = score_plan(device_, *model_, scoring, slots_[0].scores->slice(0),
                                   slots_[0].choices->state(1).counts, 0, options.policy);
     bytes += kSlots * static_cast<uint64_t>(slots_[0].scores->limits().slices()) * estimate_exec(slice).bytes;
     if (!device_.driver().is_cpu()) libraries.load(slice);
   }
   built_.products = libraries.loaded();
-  return bytes;
+  for_each_rank([&](StepSlots& rank) { rank.memory_.graphs = bytes; });
+}
+
+Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
+  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy);
 }
 
 int64_t StepSlots::pages_of(const ModelConfig& config, const StepSlotsOptions& options) const {
@@ -193,12 +228,14 @@ int64_t StepSlots::pages_of(const ModelConfig& config, const StepSlotsOptions& o
 // What is in flight reads memory that is about to go.
 StepSlots::~StepSlots() {
   if (timed_out_) return;
-  for (const Stream* stream : {&compute_, &copies_}) {
-    try {
-      stream->synchronize();
-    } catch (const Error&) {  // the device is lost, and nothing runs on it
+  for_each_rank([](const StepSlots& rank) {
+    for (const Stream* stream : {&rank.compute_, &rank.copies_}) {
+      try {
+        stream->synchronize();
+      } catch (const Error&) {  // the device is lost, and nothing runs on it
+      }
     }
-  }
+  });
 }
 
 // The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,
@@ -213,14 +250,14 @@ size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
   return std::min(usable_threads(), kMostBuildingThreads);
 }
 
-void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options) {
+void StepSlots::build(const StepSlotsOptions& options) {
   const std::map<int, int> plans = plans_of(options);
   std::vector<int> buckets;  // a job each: two slots share the library's kernels
-  for (const auto& [bucket, rows] : plans | std::views::reverse) {
-    buckets.push_back(bucket);
-    for (Slot& slot : slots_) slot.graphs[bucket].state = slot.memory->state(rows);
-  }
-  const auto mode_of = [&](int bucket) { return mode_of_bucket(options, bucket); };
+  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
+  for_each_rank([&](StepSlots& rank) {
+    for (const auto& [bucket, rows] : plans)
+      for (Slot& slot : rank.slots_) slot.graphs[bucket].state = slot.memory->state(rows);
+  });
   built_.graphs.resize(buckets.size() * slots_.size());
   built_.threads = building_threads(options);
   built_.free_before = device_.free_bytes();
@@ -229,20 +266,12 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
   Stopwatch watch;
   in_parallel(buckets.size(), built_.threads, [&](size_t job) {
     const ContextGuard current(device_);
-    const int bucket = buckets[job];
     for (size_t i = 0; i < slots_.size(); ++i) {
       Stopwatch of_graph;
-      Graph& graph = slots_[i].graphs.at(bucket);
-      Plan plan =
-          decoder_plan(device_, model, bound_.at(bucket), *cache_, graph.state, DecodePurpose::serve, options.policy);
       BuiltBucket& built = built_.graphs[job * slots_.size() + i];
-      built = {.slot = static_cast<int>(i), .bucket = bucket, .total = static_cast<int>(built_.graphs.size())};
-      if (mode_of(bucket) != RunMode::eager) built.bytes = estimate_exec(plan).bytes;
-      if (options.prefill != PrefillForm::graph)
-        graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
-      graph.run = std::make_unique<PlanRun>(std::move(plan), mode_of(bucket), compute_);
-      if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
-      if (options.adapters.any()) build_adapted(model, options, bucket, graph, built);
+      built = {
+          .slot = static_cast<int>(i), .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
+      build_step(options, built);
       built.ms = of_graph.lap_ms();
       const std::lock_guard lock(mutex);
       built.built = ++count;
@@ -251,22 +280,44 @@ void StepSlots::build(const DecoderModel& model, const StepSlotsOptions& options
   });
   built_.ms = watch.lap_ms();
   if (options.choices) {
-    in_parallel(buckets.size(), built_.threads, [&](size_t job) {
-      const ContextGuard current(device_);
-      const int bucket = buckets[job];
-      for (Slot& slot : slots_) {
-        Graph& graph = slot.graphs.at(bucket);
-        graph.choice = slot.choices->state(plans.at(bucket));
-        graph.choice_run =
-            std::make_unique<PlanRun>(choice_plan(device_, model.config().vocab, choice_kernels(kernels_, graph.choice),
-                                                  graph.state, graph.choice, options.policy),
-                                      mode_of(bucket), compute_);
-      }
-    });
-    build_slices(model, options);
+    for_each_rank([&](StepSlots& rank) { rank.build_choices(options); });
+    if (scores_prompts(options)) build_slices(*model_, options);
     built_.choice_ms = watch.lap_ms();
   }
   built_.free_after = device_.free_bytes();
+}
+
+// The graph of a bucket in a slot, of a team those of all ranks.
+void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) {
+  const int bucket = built.bucket;
+  Graph& graph = slot_at(built.slot).graphs.at(bucket);
+  if (is_team()) return build_team_step(options, built);
+  const RunMode mode = mode_of_bucket(options, bucket);
+  Plan plan = step_plan(*cache_, bucket, graph.state, options.policy);
+  if (mode != RunMode::eager) built.bytes = estimate_exec(plan).bytes;
+  if (options.prefill != PrefillForm::graph)
+    graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
+  graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
+  if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
+  if (options.adapters.any()) build_adapted(*model_, options, bucket, graph, built);
+}
+
+void StepSlots::build_choices(const StepSlotsOptions& options) {
+  const std::map<int, int> plans = plans_of(options);
+  std::vector<int> buckets;
+  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
+  in_parallel(buckets.size(), building_threads(options), [&](size_t job) {
+    const ContextGuard current(device_);
+    const int bucket = buckets[job];
+    for (Slot& slot : slots_) {
+      Graph& graph = slot.graphs.at(bucket);
+      graph.choice = slot.choices->state(plans.at(bucket));
+      graph.choice_run =
+          std::make_unique<PlanRun>(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, graph.choice),
+                                                graph.state, graph.choice, options.policy),
+                                    mode_of_bucket(options, bucket), compute_);
+    }
+  });
 }
 
 void StepSlots::build_slices(const DecoderModel& model, const StepSlotsOptions& options) {
@@ -289,6 +340,21 @@ void StepSlots::launch(const Launch& launch) {
   slot.bucket = launch.bucket;
   slot.tokens = launch.sampled;
   slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);
+  for_each_rank([&](StepSlots& rank) { rank.submit_changes(launch); });
+  if (clock_ != nullptr) clock_->begin(compute_);
+  const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
+  if (graph.team_run)
+    graph.team_run->launch(*streams_);
+  else if (launch.prompt && prompt_run)
+    prompt_run->launch();
+  else
+    (launch.adapted ? graph.adapted_run : graph.run)->launch();
+  launch_slices(slot, graph, launch.scored);
+  if (clock_ != nullptr) clock_->end(compute_);
+}
+
+// What a rank is told before a step, of its pages and tables.
+void StepSlots::submit_changes(const Launch& launch) {
   for (const PageCopy& copy : launch.copies)
     for (size_t layer = 0; layer < group_of_layer_.size(); ++layer) {
       if (group_of_layer_[layer] != copy.group) continue;
@@ -296,15 +362,7 @@ void StepSlots::launch(const Launch& launch) {
       copy_device_async(compute_, pages + static_cast<uint64_t>(copy.to) * page_bytes_,
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
-  slot.tables->submit(launch.tables);
-  if (clock_ != nullptr) clock_->begin(compute_);
-  const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
-  if (launch.prompt && prompt_run)
-    prompt_run->launch();
-  else
-    (launch.adapted ? graph.adapted_run : graph.run)->launch();
-  launch_slices(slot, graph, launch.scored);
-  if (clock_ != nullptr) clock_->end(compute_);
+  slot_at(launch.slot).tables->submit(launch.tables);
 }
 
 size_t StepSlots::slices_of(const Slot& slot, size_t scored) const {
@@ -343,6 +401,12 @@ void StepSlots::sample(int index, int32_t choices) {
   if (choices > 0) {
     graph.choice.host_inputs.n_live.data[0] = choices;
     graph.choice_run->launch();
+    // Every rank chooses the same; what the host says may change when all have read it.
+    for (const auto& other : others_) {
+      other->graph(index, slot.bucket).choice_run->launch();
+      other->slot_at(index).sampled.record(other->compute_);
+      copies_.wait(other->slot_at(index).sampled);
+    }
   }
   // An event of its own, recorded now: what is submitted to the stream of steps later is not waited for.
   slot.sampled.record(compute_);
@@ -375,6 +439,7 @@ std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
   while (timeout_ms > 0 && !slot.copied.done()) {
     const auto waited = Clock::now() - start;
     timed_out_ = waited >= std::chrono::milliseconds(timeout_ms);
+    if (timed_out_ && exchange_) exchange_->give_up();
     if (timed_out_)
       throw Error({.doing = "wait for the step of bucket",
                    .object = std::to_string(slot.bucket),
@@ -393,6 +458,7 @@ std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
 const Plan* StepSlots::plan(int bucket) const {
   const auto found = slots_[0].graphs.find(bucket);
   if (found == slots_[0].graphs.end()) return nullptr;
+  if (found->second.team_run) return &found->second.team_run->rank(0).plan();
   const ExplicitGraph* exec = found->second.run->explicit_graph();
   return exec == nullptr ? nullptr : &exec->plan();
 }
@@ -401,12 +467,14 @@ void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
   const ChoiceState& choice = slots_[0].graphs.begin()->second.choice;
   const auto first = static_cast<uint64_t>(sequence * choice.counts_stride);
   write_view(device_, choice.counts.subview(first, counts.size()), counts, "counts");
+  for (const auto& other : others_) other->set_counts(sequence, counts);
 }
 
 void StepSlots::poison(int slot) {
   slot_at(slot).memory->poison();
   if (slot_at(slot).choices) slot_at(slot).choices->poison();
   if (slot_at(slot).scores) slot_at(slot).scores->poison();
+  for (const auto& other : others_) other->poison(slot);
 }
 
 }  // namespace nodewright

@@ -22,6 +22,7 @@
 #include "engine/schedule/bucket_set.h"
 #include "engine/schedule/pipeline.h"
 #include "graph/plan_run.h"
+#include "graph/team/team_graph.h"
 #include "models/plan/choice_graph.h"
 #include "models/plan/decoder_graph.h"
 #include "models/plan/score_graph.h"
@@ -93,12 +94,23 @@ struct StepSlotsOptions {
   AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
 };
 
+// A device with a model on it: of a team, a rank's part of one (models/config/shard.h). All must outlive what uses it.
+struct ModelPlace {
+  Device* device;
+  KernelCache* kernels;  // of that device
+  const DecoderModel* model;
+};
+
 class StepSlots {
  public:
   // Compiles or loads the kernels, takes the memory, the cache's last, builds a graph for each bucket and slot, in as
   // many threads as help: the largest first. The model must outlive this. Throws Error where memory is short, naming
   // the options that contradict each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
+  // By rank: several run every step together, each with its part of the model and of the cache (step_slots_team.cpp).
+  // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, adapters, and
+  // devices that have no access to each other's memory.
+  StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
   StepSlots& operator=(const StepSlots&) = delete;
@@ -150,6 +162,7 @@ class StepSlots {
   // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
   void write_table(int32_t sequence, std::span<const int32_t> pages) const {
     slots_[0].memory->write_table(sequence, 0, pages);
+    for (const auto& other : others_) other->write_table(sequence, pages);
   }
   // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
@@ -188,6 +201,7 @@ class StepSlots {
     DecodeState state;
     ChoiceState choice;
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
+    std::unique_ptr<TeamGraph> team_run;       // instead of run, of the first rank of a team
     std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
     std::unique_ptr<PlanRun> adapted_run;      // of rows with adapters; only with options.adapters, as
     std::unique_ptr<PromptRun> adapted_prompt_run;
@@ -212,9 +226,33 @@ class StepSlots {
 
   using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
 
+  // Another rank than the first: as that one, without graphs and cache.
+  StepSlots(const ModelPlace& place, const StepSlotsOptions& options, const StepSlots& first);
+  StepSlots(const ModelPlace& place, const StepSlotsOptions& options, std::span<const ModelPlace> others);
+
+  // Calls f(rank) for all ranks, this one first.
+  template <class F>
+  void for_each_rank(const F& f) {
+    f(*this);
+    for (const auto& other : others_) f(*other);
+  }
+  bool is_team() const { return !others_.empty(); }
+  bool scores_prompts(const StepSlotsOptions& options) const { return options.choices && !is_part_; }
+  std::unique_ptr<DecodeSlot> memory_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
+  std::unique_ptr<ChoiceSlot> choices_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
+  void make_exchange(const StepSlotsOptions& options);
+  TeamPlan team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy) const;
+  void build_step(const StepSlotsOptions& options, BuiltBucket& built);
+  void build_team_step(const StepSlotsOptions& options, BuiltBucket& built);
+  void build_choices(const StepSlotsOptions& options);
+  void submit_changes(const Launch& launch);
+
   Slot& slot_at(int slot) { return slots_.at(static_cast<size_t>(slot)); }
   const Graph& graph(int slot, int bucket) const { return slots_.at(static_cast<size_t>(slot)).graphs.at(bucket); }
   const Graph& last_graph(int slot) const { return graph(slot, slots_.at(static_cast<size_t>(slot)).bucket); }
+  void begin(const StepSlotsOptions& options);
+  void wait_for_weights();
+  void forget_memory();
   void make_slots(const DecoderModel& model, const StepSlotsOptions& options);
   void make_adapters(const DecoderModel& model, const StepSlotsOptions& options);
   static RunMode mode_of_bucket(const StepSlotsOptions& options, int bucket) {
@@ -222,10 +260,11 @@ class StepSlots {
   }
   void make_cache(const DecoderModel& model, const StepSlotsOptions& options, int64_t pages);
   void bind_kernels(const DecoderModel& model, const StepSlotsOptions& options);
-  uint64_t prepare_graphs(const DecoderModel& model, const StepSlotsOptions& options);
+  void prepare_graphs(const StepSlotsOptions& options);
+  Plan step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const;
   int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
-  void build(const DecoderModel& model, const StepSlotsOptions& options);
+  void build(const StepSlotsOptions& options);
   void build_adapted(const DecoderModel& model, const StepSlotsOptions& options, int bucket, Graph& graph,
                      BuiltBucket& built);
   void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
@@ -234,6 +273,8 @@ class StepSlots {
 
   Device& device_;
   KernelCache& kernels_;
+  const DecoderModel* model_;
+  bool is_part_;  // the model
   std::unique_ptr<KvCache> cache_;          // null while released
   std::unique_ptr<AdapterSlots> adapters_;  // null while released, and without options.adapters
   BoundKernels bound_adapted_;              // as bound_, of rows with adapters
@@ -242,6 +283,13 @@ class StepSlots {
   MemoryUse released_;          // memory_ as it was before release()
   int64_t released_pages_ = 0;  // of group 0
   BuiltGraphs built_;
+  // Of a team, of whose ranks this is the first; else empty. They have no teams of their own.
+  std::vector<std::unique_ptr<StepSlots>> others_;
+  std::unique_ptr<Team> team_;
+  std::unique_ptr<ExchangeMemory> exchange_;
+  std::unique_ptr<TeamStream> streams_;
+  const StepSlots* first_ = nullptr;  // of another rank, the first one
+
   uint64_t page_bytes_;
   int64_t hidden_ = 0;  // elements of a hidden state
   std::vector<int64_t> group_of_layer_;

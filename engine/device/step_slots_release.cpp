@@ -6,33 +6,41 @@ namespace nodewright {
 
 void StepSlots::release() {
   if (is_released()) return;
-  compute_.synchronize();
-  copies_.synchronize();
+  for_each_rank([](const StepSlots& rank) {
+    rank.compute_.synchronize();
+    rank.copies_.synchronize();
+  });
   released_ = memory_;
   released_pages_ = cache_->pages();
-  slots_.clear();
-  cache_.reset();
-  adapters_.reset();
-  memory_ = {};
+  forget_memory();
+}
+
+void StepSlots::forget_memory() {
+  for_each_rank([](StepSlots& rank) { rank.slots_.clear(); });
+  exchange_.reset();
+  for_each_rank([](StepSlots& rank) {
+    rank.cache_.reset();
+    rank.adapters_.reset();
+    rank.memory_ = {};
+  });
 }
 
 void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& options) {
   if (!is_released()) return;
   try {
     built_ = {};
-    make_slots(model, options);
+    model_ = &model;
+    for_each_rank([&](StepSlots& rank) { rank.make_slots(*rank.model_, options); });
+    if (is_team()) make_exchange(options);
     make_adapters(model, options);
-    memory_.graphs = released_.graphs;
-    make_cache(model, options, released_pages_);
-    build(model, options);
-    Stopwatch watch;
-    model.wait();
-    built_.waited_ms = watch.lap_ms();
+    for_each_rank([&](StepSlots& rank) {
+      rank.memory_.graphs = released_.graphs;
+      rank.make_cache(*rank.model_, options, released_pages_);
+    });
+    build(options);
+    wait_for_weights();
   } catch (...) {
-    slots_.clear();
-    cache_.reset();
-    adapters_.reset();
-    memory_ = {};
+    forget_memory();
     throw;
   }
 }

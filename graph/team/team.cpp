@@ -53,16 +53,17 @@ Team::Team(std::vector<Device*> devices) : devices_(std::move(devices)) {
 }
 
 TeamStream::TeamStream(Team& team, const std::string& name) {
-  streams_.reserve(team.size());
-  for (size_t rank = 0; rank < team.size(); ++rank)
-    streams_.emplace_back(team.device(rank), fmt::format("{}@{}", name, rank));
+  for (size_t rank = 0; rank < team.size(); ++rank) {
+    owned_.push_back(std::make_unique<const Stream>(team.device(rank), fmt::format("{}@{}", name, rank)));
+    streams_.push_back(owned_.back().get());
+  }
 }
 
 void TeamStream::synchronize() const {
   std::exception_ptr first;
-  for (const Stream& stream : streams_) {
+  for (const Stream* stream : streams_) {
     try {
-      stream.synchronize();
+      stream->synchronize();
     } catch (const Error&) {
       if (first == nullptr) first = std::current_exception();
     }

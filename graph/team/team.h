@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels_src/exchange/exchange.h"
@@ -45,14 +47,17 @@ class TeamStream {
  public:
   // Throws Error as Stream does. `name`: for errors; that of rank 1 is "name@1".
   TeamStream(Team& team, const std::string& name);
+  // Of streams that are there, by rank, which must outlive this.
+  explicit TeamStream(std::vector<const Stream*> streams) : streams_(std::move(streams)) {}
 
-  size_t size() const { return streams_.size(); }                      // ranks
-  const Stream& rank(size_t rank) const { return streams_.at(rank); }  // of a rank
+  size_t size() const { return streams_.size(); }                       // ranks
+  const Stream& rank(size_t rank) const { return *streams_.at(rank); }  // of a rank
   // Waits for all ranks. Throws Error with what a kernel of one of them did wrong, once all have ended.
   void synchronize() const;
 
  private:
-  std::vector<Stream> streams_;
+  std::vector<std::unique_ptr<const Stream>> owned_;
+  std::vector<const Stream*> streams_;
 };
 
 // How much a launch exchanges.

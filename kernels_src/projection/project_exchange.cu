@@ -1,5 +1,5 @@
 // residual[m, n] += sum over ranks r of (sum_k x_r[m, k] * W_r[n, k] + bias_r[n]) * kScale, in the order of the ranks.
-// Block (b, t): outputs range b, rows t * kTile .. + kTile - 1. Of each segment of its outputs a block sends all sums
+// Without kAdds y is that sum alone. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1. Of each segment of its outputs a block sends all sums
 // before it takes any; block (b, t) of a rank waits for the others' (b, t) alone, which go through the same segments.
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/projection/matvec.cuh"
@@ -17,13 +17,17 @@ NODEWRIGHT_KERNEL(project_exchange, ProjectExchange, kThreads) {
         if (m >= live) continue;
         const int output = segment + r;
         const int64_t row = first_row + m;
-        f(row * args.outputs + output, args.residual.data + row * args.residual_stride + output,
+        f(row * args.outputs + output, row * args.residual_stride + output,
           scaled_by<kScale>(biased(args, output, sum(r, m))));
       }
     };
-    for_each_sum([&](int64_t at, const float*, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });
-    for_each_sum([&](int64_t at, float* to, float mine) {
-      *to = __fadd_rn(*to, take_sum<kTeam>(args.exchange, at, mine, epoch));
+    for_each_sum([&](int64_t at, int64_t, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });
+    for_each_sum([&](int64_t at, int64_t to, float mine) {
+      const float sum = take_sum<kTeam>(args.exchange, at, mine, epoch);
+      if constexpr (kAdds != 0)
+        args.residual.data[to] = __fadd_rn(args.residual.data[to], sum);
+      else
+        args.y.data[to] = sum;
     });
   });
 }

@@ -12,6 +12,7 @@
 #include "kernels_src/projection/activation.h"
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
+#include "models/config/shard.h"
 #include "models/config/tensor_names.h"
 #include "runtime/error.h"
 
@@ -104,9 +105,12 @@ struct ModelConfig {
   std::optional<int64_t> bos;  // token ids
   std::vector<int64_t> eos;    // any of them ends a sequence; empty: only a length limit does
   std::optional<int64_t> pad;
+  Shard shard;  // of a part heads, kv_heads and intermediate are its own
+
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;
 
+  int64_t head_rows() const { return shard.count_of(vocab); }  // of the vocabulary, that this rank has
   bool has_experts() const { return experts.count > 0; }
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }

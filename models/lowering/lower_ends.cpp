@@ -45,17 +45,18 @@ void emit_logits(const LoadedRun& run, Emission& e, bool gained, bool tiled) {
   const bool leaves_best = tiled || e.step.is_one_row();
   const uint64_t parts = leaves_best ? kernel.shape.grid[0] : 0;
   e.best = e.s.best.subview(0, count_of(e.s.sampled_rows) * parts);
-  e.logits = e.s.logits;
+  e.logits = e.s.logits_part;
   NormProject args{.from = residual_in(gained ? e.residual : not_gained(e), e.weights.final_norm()),
                    .weight = e.weights.head().data,
                    .bias = e.weights.head().bias,
-                   .y = e.s.logits,
+                   .y = e.s.logits_part,
                    .best = e.best,
                    .n_live = e.s.inputs.n_sampled,
-                   .outputs = e.config.vocab,
-                   .y_stride = e.s.logits_stride,
+                   .outputs = e.config.head_rows(),
+                   .y_stride = e.s.logits_part_stride,
                    .eps = e.config.eps};
-  if (leaves_best && !e.step.is_one_row()) {  // may leave out what no choice reads
+  // May leave out what no choice reads; of a part of the vocabulary the choice reads all.
+  if (leaves_best && !e.step.is_one_row() && !e.config.shard.is_part()) {
     args.temperature = e.s.inputs.temperature;
     args.keeps_all = e.s.inputs.keeps_logits;
   }

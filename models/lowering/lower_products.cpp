@@ -108,6 +108,39 @@ Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel t
   return lowered;
 }
 
+// x += the sum over the ranks of W y + b, or its norm: a product, and the exchange in a node of its own.
+Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  const bool normed = begins(ops, {OpKind::product, OpKind::reduce, OpKind::norm, OpKind::add});
+  if (!normed && !begins(ops, {OpKind::product, OpKind::reduce, OpKind::add})) return {};
+  const Op& product = ops[0];
+  if (travel != Travel::plain || !library_takes(at, product)) return kNoLibrary;
+  const Op post_norm = ops[2];
+  if (normed && post_norm.norm == Norm::layer) return "it is a LayerNorm";
+  const int64_t stride = row_stride(at.config.hidden);
+  Lowered lowered{.operations = normed ? size_t{4} : size_t{3},
+                  .kernels = {exchange_add_choice(at, product.bias, !normed, travel)},
+                  .products = {product_of_layer(at, product, Element::f32, stride, 0)},
+                  .emit = [product, post_norm, normed, stride](const LoadedRun& run, Emission& e) {
+                    emit_product(run, e, node_name(product), e.input_of(product.part), product, e.s.partial);
+                    emit_exchange_add(run, 0, e, product,
+                                      e.s.partial.subview(0, as_written(e.s.rows, stride, product.outputs)),
+                                      e.matrix(product.part).bias, !normed, Travel::plain);
+                    if (!normed) return;
+                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(1),
+                               {.x = e.s.projected,
+                                .gain = e.post_gain(post_norm.part),
+                                .residual = e.s.residual,
+                                .n_live = e.s.inputs.n_live,
+                                .stride = stride,
+                                .eps = e.config.eps});
+                  }};
+  if (normed)
+    lowered.kernels.push_back(kernel_choice<NormAdd>(
+        {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", 0)}},
+        norm_add_shape(static_cast<unsigned>(at.step.rows))));
+  return lowered;
+}
+
 // x += norm(W y + b): a product, then a kernel that norms and adds.
 Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
@@ -153,16 +186,17 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
           kernel_choice<CapLogits>({"cap_logits", {cap_constant("kCap", at.config.logit_cap)}},
                                    cap_logits_shape(static_cast<unsigned>(at.step.sampled_rows), product.outputs)));
     lowered.emit = [product](const LoadedRun& run, Emission& e) {
-      e.logits = e.s.logits.subview(0, as_written(e.s.sampled_rows, e.s.logits_stride, product.outputs));
+      const int64_t stride = e.s.logits_part_stride;
+      e.logits = e.s.logits_part.subview(0, as_written(e.s.sampled_rows, stride, product.outputs));
       e.best = e.s.best.subview(0, 0);
-      emit_product(run, e, "logits", e.s.normed, product, e.s.logits);
-      emit_bias(run, e, "logits_bias", product, e.logits, e.s.logits_stride);
+      emit_product(run, e, "logits", e.s.normed, product, e.s.logits_part);
+      emit_bias(run, e, "logits_bias", product, e.logits, stride);
       if (e.config.logit_cap != 0)
         e.g.launch("cap", run.kernel<CapLogits>(run.kernels.size() - 1),
                    {.logits = e.logits,
                     .n_live = e.s.inputs.n_sampled,
                     .vocab = product.outputs,
-                    .stride = e.s.logits_stride});
+                    .stride = stride});
     };
     return lowered;
   }

@@ -14,6 +14,7 @@ namespace {
 // library's, tiles before rows.
 constexpr LoweringRow kRows[] = {
     {"embed", lower_embed},
+    {"embed_exchange", lower_embed_exchange},
     {"route", lower_route},
     {"tile_expert_gate_up", lower_tile_expert_gate_up},
     {"norm_expert_gate_up", lower_norm_expert_gate_up},
@@ -26,6 +27,8 @@ constexpr LoweringRow kRows[] = {
     {"rope_flash_decode", lower_rope_flash_decode},
     {"rope_append", lower_rope_append},
     {"attend", lower_attend},
+    {"project_exchange", lower_project_exchange},
+    {"project, exchange_add", lower_project_then_exchange},
     {"tile_project", lower_tile_project},
     {"project", lower_project},
     {"tile_project_add", lower_tile_project_add},
@@ -33,9 +36,11 @@ constexpr LoweringRow kRows[] = {
     {"tile_logits of gained rows", lower_tile_logits_gained},
     {"tile_logits", lower_tile_logits},
     {"logits", lower_logits},
+    {"gather_logits", lower_gather},
     {"norm_hidden", lower_hidden},
     {"sample", lower_sample},
     {"norm_rows", lower_norm_rows},
+    {"library product, exchange_add", lower_product_exchange},
     {"library product, norm_add", lower_product_norm_add},
     {"library product onto the residual", lower_product_add},
     {"library product", lower_product},

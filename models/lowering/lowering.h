@@ -25,6 +25,8 @@
 
 namespace nodewright {
 
+class TeamRank;
+
 // What the choice of kernels depends on, beside the operations.
 struct Situation {
   const ModelConfig& config;
@@ -112,6 +114,7 @@ struct Emission {
   View<ScoredToken> best = {};             // what the head has left of each part of the logits, or empty
   View<float> logits = {};                 // what the head has written
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
+  TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm
@@ -205,6 +208,12 @@ void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, in
 // What the activation behind gate_up adds itself.
 AdapterIn adapter_in(const Emission& e, Part part);
 inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.adapters.rank}; }
+
+// The kernel in which the ranks of a team exchange what their products gave, and its node behind such a product: `y`
+// goes onto the residual, or summed into `projected`.
+KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel);
+void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                       Weight<bf16> bias, bool adds, Travel travel);
 
 // The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});

@@ -23,6 +23,12 @@ Attempt lower_project_add(const Situation& at, std::span<const Op> ops, Travel t
 Attempt lower_tile_project(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// lower_exchange.cpp
+Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);
+
 // lower_experts.cpp
 Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_tile_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
@@ -38,6 +44,7 @@ Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel travel
 // lower_products.cpp
 Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_product_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel travel);

@@ -33,7 +33,7 @@ class Layer {
   // What a block gives, added to the residual.
   Value add(Value x, Value y, Part matrix, Part post_norm) {
     n_.shrink(y, matrix, Part::embedding);
-    y = n_.product(y, matrix);
+    y = n_.reduce(n_.product(y, matrix));
     x = n_.add(x, config_.post_norms ? n_.norm(y, post_norm) : y);
     n_.expand(matrix);
     return x;
@@ -64,7 +64,7 @@ Network network_of(const ModelConfig& config, bool adapted) {
     x = layer.add(x, layer.attend(qkv), Part::out, Part::attention_post_norm);
     x = layer.add(x, activated, Part::down, Part::feed_forward_post_norm);
   });
-  n.choose(n.product(n.norm(x, Part::final_norm), Part::head));
+  n.choose(n.gather(n.product(n.norm(x, Part::final_norm), Part::head)));
   return n.take();
 }
 

@@ -10,6 +10,7 @@ namespace {
 bool has_weight(OpKind kind) {
   switch (kind) {
     case OpKind::embed:
+    case OpKind::embed_shared:
     case OpKind::norm:
     case OpKind::product:
     case OpKind::expert_product:
@@ -58,7 +59,7 @@ std::string_view to_string(Part part) {
 std::string_view to_string(OpKind kind) {
   constexpr std::string_view kNames[] = {"embed",     "norm",     "product", "route",  "expert_product",
                                          "head_norm", "rotate",   "append",  "attend", "activate",
-                                         "add",       "hand_out", "choose",  "shrink", "expand"};
+                                         "add",       "hand_out", "choose",  "embed_shared", "reduce",  "gather", "shrink",  "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -95,7 +96,7 @@ Value Recorder::product(Value x, Part matrix) {
       op.cols = config_.hidden, op.outputs = config_.experts.count;
       break;
     default:  // the head
-      op.cols = config_.hidden, op.outputs = config_.vocab;
+      op.cols = config_.hidden, op.outputs = config_.head_rows();
       break;
   }
   return record(op);

@@ -43,6 +43,9 @@ enum class OpKind : uint8_t {
   add,             // to the residual; of what experts have made the sum, as much as each counts
   hand_out,        // the hidden state, to whoever asks for it
   choose,          // a token
+  embed_shared,    // embed, by the rank of a team that has the token's row
+  reduce,          // the sum over the ranks of a team of what each has
+  gather,          // the logits of all ranks of a team, each of its part of the vocabulary
   shrink,          // rows to the few dimensions of their adapters, in front of the norm or product that reads the same
   expand,          // from there onto what the product of `part` has given; of gate_up the activation does so itself
 };
@@ -79,7 +82,12 @@ class Recorder {
   explicit Recorder(const ModelConfig& config, bool adapted = false)
       : config_(config), adapted_(adapted), ops_(&network_.first) {}
 
-  Value embed() { return record({.kind = OpKind::embed, .part = Part::embedding}); }
+  Value embed() {
+    return record({.kind = config_.shard.is_part() ? OpKind::embed_shared : OpKind::embed, .part = Part::embedding});
+  }
+  // Of a part of a network, what the ranks have together; of a whole one, nothing to do.
+  Value reduce(Value y) { return config_.shard.is_part() ? record({.kind = OpKind::reduce, .in = y}) : y; }
+  Value gather(Value y) { return config_.shard.is_part() ? record({.kind = OpKind::gather, .in = y}) : y; }
   Value norm(Value x, Part gain);
   Value product(Value x, Part matrix);
   Value route(Value logits) { return record({.kind = OpKind::route, .in = logits}); }

@@ -103,19 +103,37 @@ ChoiceOutputs lay_out_choice_outputs(Arena& arena, int64_t rows) {
   return out;
 }
 
-ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
-    : ChoiceSlot(device, config, limits,
-                 std::make_shared<DeviceBuffer>(
-                     device, "choice.counts",
-                     static_cast<uint64_t>(limits.sequences) * logits_stride_of(config.vocab) * sizeof(int32_t))) {
-  fill_device(device, counts_->address(), std::byte{0}, counts_->bytes(), counts_->name());
+static std::shared_ptr<DeviceBuffer> new_counts(Device& device, const ModelConfig& config, const DecodeLimits& limits) {
+  auto counts = std::make_shared<DeviceBuffer>(
+      device, "choice.counts",
+      static_cast<uint64_t>(limits.sequences) * logits_stride_of(config.vocab) * sizeof(int32_t));
+  fill_device(device, counts->address(), std::byte{0}, counts->bytes(), counts->name());
+  return counts;
 }
 
+static std::shared_ptr<PinnedBuffer> new_pinned(Device& device, const char* name, uint64_t bytes) {
+  auto buffer = std::make_shared<PinnedBuffer>(device, name, bytes);
+  std::memset(buffer->data(), 0, buffer->bytes());
+  return buffer;
+}
+
+ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
+    : ChoiceSlot(device, config, limits, new_counts(device, config, limits), nullptr) {}
+
 ChoiceSlot::ChoiceSlot(const ChoiceSlot& first)
-    : ChoiceSlot(first.device_, ModelConfig{.vocab = first.vocab_}, first.limits_, first.counts_) {}
+    : ChoiceSlot(first.device_, ModelConfig{.vocab = first.vocab_}, first.limits_, first.counts_, nullptr) {}
+
+std::unique_ptr<ChoiceSlot> ChoiceSlot::of_rank(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                                                const ChoiceSlot& host) {
+  return std::unique_ptr<ChoiceSlot>(new ChoiceSlot(device, config, limits, new_counts(device, config, limits), &host));
+}
+
+std::unique_ptr<ChoiceSlot> ChoiceSlot::another(const ChoiceSlot& host) const {
+  return std::unique_ptr<ChoiceSlot>(new ChoiceSlot(device_, ModelConfig{.vocab = vocab_}, limits_, counts_, &host));
+}
 
 ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits,
-                       std::shared_ptr<DeviceBuffer> counts)
+                       std::shared_ptr<DeviceBuffer> counts, const ChoiceSlot* host)
     : device_(device),
       vocab_(config.vocab),
       limits_(limits),
@@ -124,14 +142,13 @@ ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLi
       outputs_(device, "choice.outputs", choice_outputs_bytes(rows_)),
       shaped_(device, "choice.shaped", shaped_bytes(rows_, config.vocab)),
       counts_(std::move(counts)),
-      host_inputs_(device, "host.choice.inputs", inputs_.bytes()),
       host_outputs_(device, "host.choice.outputs", outputs_.bytes()),
-      asked_(device, "host.choice.asked", asked_bytes(rows_, config.vocab)) {
+      host_inputs_(host != nullptr ? host->host_inputs_ : new_pinned(device, "host.choice.inputs", inputs_.bytes())),
+      asked_(host != nullptr ? host->asked_
+                             : new_pinned(device, "host.choice.asked", asked_bytes(rows_, config.vocab))) {
   // No value of a row past n_live matters, but every byte that is loaded or copied has been written once.
   fill_device(device, shaped_.address(), std::byte{0}, shaped_.bytes(), shaped_.name());
   fill_device(device, outputs_.address(), std::byte{0}, outputs_.bytes(), outputs_.name());
-  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
-  std::memset(asked_.data(), 0, asked_.bytes());
 }
 
 ChoiceState ChoiceSlot::state(int64_t step_rows) const {
@@ -139,9 +156,9 @@ ChoiceState ChoiceSlot::state(int64_t step_rows) const {
   s.rows = std::min(step_rows, rows_);
   s.parts = blocks_of_logit_row(static_cast<unsigned>(s.rows), static_cast<unsigned>(device_.properties().sm_count));
   const int64_t rows = s.rows;
-  Arena asked = arena_over(asked_);
+  Arena asked = arena_over(*asked_);
   Arena inputs(inputs_), outputs(outputs_), shaped(shaped_);
-  Arena host_inputs = arena_over(host_inputs_), host_outputs = arena_over(host_outputs_);
+  Arena host_inputs = arena_over(*host_inputs_), host_outputs = arena_over(host_outputs_);
   s.inputs = lay_out_choice_inputs(inputs, rows, vocab_);
   s.host_inputs = lay_out_choice_inputs(host_inputs, rows, vocab_);
   lay_out_asked(asked, s.host_inputs, rows);
@@ -152,11 +169,11 @@ ChoiceState ChoiceSlot::state(int64_t step_rows) const {
   };
   s.inputs_range = range(inputs_, inputs_.address(), inputs.used_bytes(), "input");
   s.host_inputs_range =
-      range(host_inputs_, reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input");
+      range(*host_inputs_, reinterpret_cast<uint64_t>(host_inputs_->data()), inputs.used_bytes(), "input");
   s.outputs_range = range(outputs_, outputs_.address(), outputs.used_bytes(), "output");
   s.host_outputs_range =
       range(host_outputs_, reinterpret_cast<uint64_t>(host_outputs_.data()), outputs.used_bytes(), "output");
-  s.asked_range = range(asked_, reinterpret_cast<uint64_t>(asked_.data()), asked.used_bytes(), "input");
+  s.asked_range = range(*asked_, reinterpret_cast<uint64_t>(asked_->data()), asked.used_bytes(), "input");
   lay_out_shaped(shaped, s, vocab_);
   s.counts = view_of<int32_t>(*counts_);
   s.counts_stride = static_cast<int64_t>(logits_stride_of(vocab_));
@@ -169,8 +186,8 @@ uint64_t ChoiceSlot::bytes() const { return inputs_.bytes() + outputs_.bytes() +
 void ChoiceSlot::poison() {
   for (const DeviceBuffer* buffer : {&shaped_, &outputs_})
     fill_device(device_, buffer->address(), std::byte{0xff}, buffer->bytes(), buffer->name());
-  std::memset(host_inputs_.data(), 0xff, host_inputs_.bytes());
-  std::memset(asked_.data(), 0xff, asked_.bytes());
+  std::memset(host_inputs_->data(), 0xff, host_inputs_->bytes());
+  std::memset(asked_->data(), 0xff, asked_->bytes());
 }
 
 }  // namespace nodewright

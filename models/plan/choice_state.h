@@ -68,6 +68,10 @@ class ChoiceSlot {
   ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits);
   // Another slot for the same sequences.
   explicit ChoiceSlot(const ChoiceSlot& first);
+  // Those of another rank of a team: what the host says, `host` has for all ranks.
+  static std::unique_ptr<ChoiceSlot> of_rank(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                                             const ChoiceSlot& host);
+  std::unique_ptr<ChoiceSlot> another(const ChoiceSlot& host) const;  // as ChoiceSlot(*this), of such a rank
 
   // Of a step of `step_rows` rows.
   ChoiceState state(int64_t step_rows) const;
@@ -77,7 +81,7 @@ class ChoiceSlot {
 
  private:
   ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits,
-             std::shared_ptr<DeviceBuffer> counts);
+             std::shared_ptr<DeviceBuffer> counts, const ChoiceSlot* host);
 
   Device& device_;
   int64_t vocab_;
@@ -85,7 +89,8 @@ class ChoiceSlot {
   int64_t rows_;  // at most
   DeviceBuffer inputs_, outputs_, shaped_;
   std::shared_ptr<DeviceBuffer> counts_;
-  PinnedBuffer host_inputs_, host_outputs_, asked_;
+  PinnedBuffer host_outputs_;
+  std::shared_ptr<PinnedBuffer> host_inputs_, asked_;
 };
 
 }  // namespace nodewright

@@ -100,6 +100,12 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
         "workspace");
   s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
+  s.logits_part = s.logits, s.logits_part_stride = s.logits_stride;
+  if (config.shard.is_part()) {
+    s.logits_part_stride = static_cast<int64_t>(round_up_8(config.head_rows()));
+    s.logits_part = arena.take<float>("logits_part", sampled * round_up_8(config.head_rows()));
+    s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
+  }
   if (!shape.needs_head_product())
     s.best = arena.take<ScoredToken>(
         "best", sampled * static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count));
@@ -199,16 +205,38 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
   return shape;
 }
 
-DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
-    : DecodeSlot(device, config, limits, std::make_shared<DeviceBuffer>(device, "kept", kept_bytes(limits, config))) {
-  fill_device(device, kept_->address(), std::byte{0}, kept_->bytes(), kept_->name());
+// What every sequence keeps from step to step.
+static std::shared_ptr<DeviceBuffer> new_kept(Device& device, const ModelConfig& config, const DecodeLimits& limits) {
+  auto kept = std::make_shared<DeviceBuffer>(device, "kept", kept_bytes(limits, config));
+  fill_device(device, kept->address(), std::byte{0}, kept->bytes(), kept->name());
+  return kept;
 }
 
+static std::shared_ptr<PinnedBuffer> new_host_inputs(Device& device, const DecodeLimits& limits) {
+  auto inputs = std::make_shared<PinnedBuffer>(device, "host.inputs", inputs_bytes(limits));
+  std::memset(inputs->data(), 0, inputs->bytes());
+  return inputs;
+}
+
+DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits)
+    : DecodeSlot(device, config, limits, new_kept(device, config, limits), new_host_inputs(device, limits)) {}
+
 DecodeSlot::DecodeSlot(const DecodeSlot& first)
-    : DecodeSlot(first.device_, first.config_, first.limits_, first.kept_) {}
+    : DecodeSlot(first.device_, first.config_, first.limits_, first.kept_,
+                 new_host_inputs(first.device_, first.limits_)) {}
+
+std::unique_ptr<DecodeSlot> DecodeSlot::of_rank(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                                                const DecodeSlot& host) {
+  return std::unique_ptr<DecodeSlot>(
+      new DecodeSlot(device, config, limits, new_kept(device, config, limits), host.host_inputs_));
+}
+
+std::unique_ptr<DecodeSlot> DecodeSlot::another(const DecodeSlot& host) const {
+  return std::unique_ptr<DecodeSlot>(new DecodeSlot(device_, config_, limits_, kept_, host.host_inputs_));
+}
 
 DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits,
-                       std::shared_ptr<DeviceBuffer> kept)
+                       std::shared_ptr<DeviceBuffer> kept, std::shared_ptr<PinnedBuffer> host_inputs)
     : device_(device),
       config_(config),
       network_(network_form(network_of(config))),
@@ -216,11 +244,10 @@ DecodeSlot::DecodeSlot(Device& device, const ModelConfig& config, const DecodeLi
       inputs_(device, "inputs", inputs_bytes(limits)),
       activations_(device, "activations", activations_bytes(limits, config, device)),
       kept_(std::move(kept)),
-      host_inputs_(device, "host.inputs", inputs_.bytes()),
+      host_inputs_(std::move(host_inputs)),
       host_tokens_(device, "host.tokens", static_cast<uint64_t>(limits.steps.most * limits.rows) * sizeof(int32_t)) {
   // No value of a padded row matters, but every byte that is loaded or copied has been written once.
   fill_device(device, activations_.address(), std::byte{0}, activations_.bytes(), activations_.name());
-  std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
   if (const uint64_t bytes = hidden_bytes(limits, config); bytes > 0)
     host_hidden_.emplace(device, "host.hidden", bytes);
 }
@@ -229,11 +256,11 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   DecodeState s;
   s.rows = rows;
   Arena inputs(inputs_), activations(activations_), kept(*kept_);
-  Arena host_inputs(host_inputs_.name(), reinterpret_cast<uint64_t>(host_inputs_.data()), host_inputs_.bytes());
+  Arena host_inputs(host_inputs_->name(), reinterpret_cast<uint64_t>(host_inputs_->data()), host_inputs_->bytes());
   s.inputs = lay_out_inputs(inputs, rows, limits_);
   s.host_inputs = lay_out_inputs(host_inputs, rows, limits_);
   s.inputs_range = {"inputs", inputs_.address(), inputs.used_bytes(), "input"};
-  s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_.data()), inputs.used_bytes(), "input"};
+  s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_->data()), inputs.used_bytes(), "input"};
   lay_out_activations(activations, s, config_, adapted_shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_);
   s.scratch = activations.ranges();
@@ -256,7 +283,7 @@ void DecodeSlot::write_table(int32_t sequence, int64_t first, std::span<const in
 
 void DecodeSlot::poison() {
   fill_device(device_, activations_.address(), std::byte{0xff}, activations_.bytes(), activations_.name());
-  std::memset(host_inputs_.data(), 0xff, host_inputs_.bytes());
+  std::memset(host_inputs_->data(), 0xff, host_inputs_->bytes());
 }
 
 }  // namespace nodewright

@@ -110,6 +110,9 @@ struct DecodeState {
   std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
   View<float> logits;                                    // [sampled_rows, logits_stride]
   int64_t logits_stride = 0;                             // vocab rounded up to 8
+  View<float> logits_part;         // [sampled_rows, logits_part_stride] of this rank's vocabulary; alone, the logits
+  int64_t logits_part_stride = 0;  // the same, of its part
+  View<float> partial;             // [rows, hidden rounded up to 8] a rank's part of what a block adds; else empty
   View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;       // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;     // zero between launches
@@ -137,6 +140,10 @@ class DecodeSlot {
   // Another slot for the same sequences, whose steps run on the same stream: inputs, activations and outputs of its
   // own.
   explicit DecodeSlot(const DecodeSlot& first);
+  // Those of another rank of a team, whose config is its part: what the host says, `host` has for all ranks.
+  static std::unique_ptr<DecodeSlot> of_rank(Device& device, const ModelConfig& config, const DecodeLimits& limits,
+                                             const DecodeSlot& host);
+  std::unique_ptr<DecodeSlot> another(const DecodeSlot& host) const;  // as DecodeSlot(*this), of such a rank
 
   // The views of a bucket of `rows` rows, at most limits().rows, and what its kernels are made for.
   DecodeState state(int64_t rows) const;
@@ -158,7 +165,8 @@ class DecodeSlot {
   void poison();
 
  private:
-  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits, std::shared_ptr<DeviceBuffer> kept);
+  DecodeSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits, std::shared_ptr<DeviceBuffer> kept,
+             std::shared_ptr<PinnedBuffer> host_inputs);
 
   Device& device_;
   ModelConfig config_;
@@ -166,7 +174,8 @@ class DecodeSlot {
   DecodeLimits limits_;
   DeviceBuffer inputs_, activations_;
   std::shared_ptr<DeviceBuffer> kept_;
-  PinnedBuffer host_inputs_, host_tokens_;
+  std::shared_ptr<PinnedBuffer> host_inputs_;
+  PinnedBuffer host_tokens_;
   std::optional<PinnedBuffer> host_hidden_;
 };
 

@@ -1,10 +1,12 @@
 #include "models/plan/decoder_graph.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "models/lowering/lowering.h"
+#include "models/plan/row_stride.h"
 
 namespace nodewright {
 namespace {
@@ -70,50 +72,83 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
 // At most, to make room for.
 constexpr size_t kNodesOfBlock = 17, kNodesAroundBlocks = 8;
 
+struct Described {
+  const DecoderModel& model;
+  const DecoderKernels& kernels;
+  const KvCache& cache;
+  const DecodeState& state;
+  DecodePurpose purpose;
+  const AdapterSlots* adapters = nullptr;
+  TeamRank* rank = nullptr;
+};
+
+// One step, from its inputs' place on the device to its tokens; they go to `delivered` on the host, if it is any.
+Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
+  const bool chooses = d.purpose != DecodePurpose::prefill;
+  const ModelConfig& config = d.model.config();
+  Emission e{g, config, d.kernels.shape, d.model.weights(), d.state, chooses, delivered};
+  e.adapters = d.adapters;
+  e.rank = d.rank;
+  e.layer.next_gain = d.model.weights().layers().front().attention_norm.gain;
+  for (const DecoderKernels::Run& run : d.kernels.first) run.emit(e);
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const auto scope = g.scope("l" + std::to_string(l));
+    e.layer = layer_place(d.model, d.cache, d.state, l);
+    for (const DecoderKernels::Run& run : d.kernels.layer) run.emit(e);
+  }
+  if (chooses)
+    for (const DecoderKernels::Run& run : d.kernels.last) run.emit(e);
+  return e;
+}
+
+void describe_plan(GraphBuilder& g, const Described& d) {
+  const DecodeState& s = d.state;
+  declare_buffers(g, d.model, d.cache, s, d.purpose);
+  if (d.adapters != nullptr) g.declare(d.adapters->range(), {.live_in = true});
+  const LaunchSteps steps = d.purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
+  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) +
+            kNodesAroundBlocks);
+  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  const auto advanced = [&](GraphBuilder& builder, Condition again) {
+    advance(emit_step(builder, d, {}), d.kernels.advance, again);
+  };
+  if (steps.loop) {
+    const ConditionHandle again = g.condition("again", 1);
+    g.while_loop("steps", again, [&](GraphBuilder& body) { advanced(body, again); });
+  } else if (steps.several()) {
+    for (int64_t i = 0; i < steps.most; ++i) {
+      const auto scope = g.scope("s" + std::to_string(i));
+      advanced(g, {});
+    }
+  } else {
+    emit_step(g, d, d.purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{});
+  }
+}
+
 }  // namespace
 
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
                   const DecodeState& s, DecodePurpose purpose, EdgePolicy policy, const AdapterSlots* adapters) {
-  const ModelConfig& config = model.config();
-  const DecoderWeights& w = model.weights();
-  const bool chooses = purpose != DecodePurpose::prefill;
-  GraphBuilder g(
-      device, (chooses ? "decode.b" : "prefill.b") + std::to_string(s.rows) + (adapters == nullptr ? "" : ".adapters"),
-      {{"bucket", std::to_string(s.rows)}});
-  declare_buffers(g, model, cache, s, purpose);
-  if (adapters != nullptr) g.declare(adapters->range(), {.live_in = true});
-  const LaunchSteps steps = purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
-  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(config.layers) + kNodesAroundBlocks);
-
-  const auto step = [&](GraphBuilder& builder, View<int32_t> delivered) {
-    Emission e{builder, config, k.shape, w, s, chooses, delivered};
-    e.adapters = adapters;
-    e.layer.next_gain = w.layers().front().attention_norm.gain;
-    for (const DecoderKernels::Run& run : k.first) run.emit(e);
-    for (int64_t l = 0; l < config.layers; ++l) {
-      const auto scope = builder.scope("l" + std::to_string(l));
-      e.layer = layer_place(model, cache, s, l);
-      for (const DecoderKernels::Run& run : k.layer) run.emit(e);
-    }
-    if (chooses)
-      for (const DecoderKernels::Run& run : k.last) run.emit(e);
-    return e;
-  };
-
-  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
-  if (steps.loop) {
-    const ConditionHandle again = g.condition("again", 1);
-    g.while_loop("steps", again, [&](GraphBuilder& body) { advance(step(body, {}), k.advance, again); });
-  } else if (steps.several()) {
-    for (int64_t i = 0; i < steps.most; ++i) {
-      const auto scope = g.scope("s" + std::to_string(i));
-      advance(step(g, {}), k.advance, {});
-    }
-  } else {
-    step(g, purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{});
-  }
+  GraphBuilder g(device, decoder_plan_name(s, purpose, adapters != nullptr), {{"bucket", std::to_string(s.rows)}});
+  describe_plan(g, {model, k, cache, s, purpose, adapters});
   return std::move(g).finish(policy);
+}
+
+void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
+                      const KvCache& cache, const DecodeState& s) {
+  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, nullptr, &rank});
+}
+
+std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool adapted) {
+  return (purpose == DecodePurpose::prefill ? "prefill.b" : "decode.b") + std::to_string(s.rows) +
+         (adapted ? ".adapters" : "");
+}
+
+// Of the embedding, twice of each layer, and of the logits: an even number.
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled) {
+  return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * config.shard.most_of(config.vocab))),
+          .most = static_cast<uint32_t>(2 * config.layers + 2)};
 }
 
 bool is_attention(const PlanNode& node) {

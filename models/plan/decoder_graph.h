@@ -6,7 +6,10 @@
 // products (models/plan/step_shape.h) such rows lie together, behind the n_sampled rows that choose a token.
 #pragma once
 
+#include <string>
+
 #include "graph/graph_builder.h"
+#include "graph/team/team_plan.h"
 #include "models/adapters/adapter_slots.h"
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
@@ -26,6 +29,15 @@ enum class DecodePurpose : uint8_t { step, serve, prefill };
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                   const DecodeState& state, DecodePurpose purpose, EdgePolicy policy,
                   const AdapterSlots* adapters = nullptr);
+
+// The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
+// plan_team() makes of them. Every rank's calls exchange alike.
+void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
+                      const KvCache& cache, const DecodeState& state);
+std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
+
+// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled);
 
 // A node that attends: where a piecewise run is cut.
 bool is_attention(const PlanNode& node);

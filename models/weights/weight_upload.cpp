@@ -105,7 +105,7 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
   std::vector<bf16> converted(static_cast<size_t>(count));
   for (int64_t col = 0; col < source.stride; ++col) {
     if (col < source.cols) {
-      const int64_t first = col * part.rows + task.begin;
+      const int64_t first = (part.from_col + col) * tensor.shape[1] + part.from + task.begin;
       tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * element_bytes, scratch);
       if (part.deltas == nullptr) {
         convert_to_bf16(tensor.dtype, scratch.data(), converted.data(), count);
@@ -113,7 +113,7 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
         std::vector<float> values(static_cast<size_t>(count));
         convert_to_floats(tensor.dtype, scratch.data(), values.data(), count);
         for (const WeightDelta& delta : *part.deltas)
-          for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += delta.at(task.begin + i, col);
+          for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += delta.at(part.from + task.begin + i, part.from_col + col);
         convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), converted.data(), count);
       }
     } else {
@@ -130,18 +130,50 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
 void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
-  const DrawnTensor drawn(*part.tensor, source.cols);
+  const int64_t cols = part.tensor_cols();
+  const DrawnTensor drawn(*part.tensor, cols);
+  std::vector<bf16> whole(static_cast<size_t>(cols));
   for (int64_t row = task.begin; row < task.end; ++row) {
     std::byte* const place = chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
     const std::span to(reinterpret_cast<bf16*>(place), static_cast<size_t>(source.stride));
     const int64_t tensor_row = part.from + row * part.from_step;
-    drawn.row(tensor_row, to.first(static_cast<size_t>(source.cols)));
+    drawn.row(tensor_row, whole);
     if (part.deltas != nullptr) {
-      std::vector<float> values(static_cast<size_t>(source.cols));
-      convert_to_floats(Dtype::kBF16, place, values.data(), source.cols);
-      round_with_deltas(part, tensor_row, values, to.data());
+      std::vector<float> values(whole.size());
+      convert_to_floats(Dtype::kBF16, reinterpret_cast<const std::byte*>(whole.data()), values.data(), cols);
+      round_with_deltas(part, tensor_row, values, whole.data());
     }
+    std::ranges::copy(std::span(whole).subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols)),
+                      to.begin());
     std::ranges::fill(to.subspan(static_cast<size_t>(source.cols)), bf16{0});
+  }
+}
+
+// Some columns of each row, read by themselves.
+void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const uint64_t element_bytes = dtype_bits(tensor.dtype) / 8;
+  const int64_t cols = part.tensor_cols();
+  // What is added goes over whole rows.
+  const int64_t first = part.deltas == nullptr ? part.from_col : 0;
+  const int64_t count = part.deltas == nullptr ? source.cols : cols;
+  scratch.resize(static_cast<uint64_t>(count) * element_bytes);
+  std::vector<float> values(part.deltas == nullptr ? 0 : static_cast<size_t>(cols));
+  std::vector<bf16> whole(values.size());
+  for (int64_t row = task.begin; row < task.end; ++row) {
+    const int64_t tensor_row = part.from + row * part.from_step;
+    tensor.file->read(tensor.offset + static_cast<uint64_t>(tensor_row * cols + first) * element_bytes, scratch);
+    auto* to = reinterpret_cast<bf16*>(chunk + (source.offset_of(part.first + row * part.step) - chunk_begin));
+    if (part.deltas == nullptr) {
+      convert_to_bf16(tensor.dtype, scratch.data(), to, source.cols);
+    } else {
+      convert_to_floats(tensor.dtype, scratch.data(), values.data(), cols);
+      round_with_deltas(part, tensor_row, values, whole.data());
+      std::copy_n(whole.begin() + part.from_col, source.cols, to);
+    }
+    std::fill(to + source.cols, to + source.stride, bf16{0});
   }
 }
 
@@ -149,6 +181,7 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);
+  if (task.part->tensor_cols() != task.source->cols) return read_parts_of_rows(task, chunk, chunk_begin, scratch);
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;

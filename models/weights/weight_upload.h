@@ -17,14 +17,18 @@
 
 namespace nodewright {
 
-// Row from + i * from_step of a tensor becomes row first + i * step of a source, for i below `rows`; of a transposed
-// tensor, which is always taken whole, column i does.
+// Row from + i * from_step of a tensor, from its column from_col on, becomes row first + i * step of a source, for i
+// below `rows`. Of a transposed tensor columns are rows and rows columns, and from_step is 1.
 struct WeightPart {
   const TensorInfo* tensor;
   int64_t rows, first, step;
   bool transposed = false;
   int64_t from = 0, from_step = 1;
   const std::vector<WeightDelta>* deltas = nullptr;  // added to the tensor before it is rounded; null: nothing
+  int64_t from_col = 0;
+
+  // Of a row as `rows` and `first` count them, all columns of the tensor.
+  int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
 // One named range of the device buffer and the tensors it is made of.

@@ -41,12 +41,12 @@ class Image {
       }
     const std::string& prefix = names_.prefix;
 
-    matrix("embedding", c.hidden, whole(prefix + names_.embedding, c.vocab));
+    matrix("embedding", c.hidden, of_vocabulary(prefix + names_.embedding));
     if (c.learned_positions) matrix("positions", c.hidden, whole(prefix + names_.positions, c.max_position));
     for (int64_t l = 0; l < c.layers; ++l)
       layer(fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
     norm("final_norm", prefix, names_.final_norm);
-    if (!c.tied) matrix("head", c.hidden, whole(names_.head, c.vocab));
+    if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
   }
 
@@ -80,12 +80,21 @@ class Image {
   struct Piece {
     std::string tensor;
     int64_t tensor_rows, from, rows, step = 1;
+    int64_t tensor_cols = 0, from_col = 0;  // of all ranks; 0: the rank has all columns
   };
   using Pieces = std::vector<Piece>;
   bool is_of_experts(const Source& source) const {
     return config_.has_experts() && (source.name.ends_with(".gate_up") || source.name.ends_with(".down"));
   }
   static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
+
+  // Of a part of the network, what of `n` rows is this rank's.
+  Pieces own(const std::string& tensor, int64_t n) const {
+    return {{tensor, n, config_.shard.first_of(n), config_.shard.count_of(n)}};
+  }
+  Pieces of_vocabulary(const std::string& tensor) const { return own(tensor, config_.vocab); }
+  // What heads or width are in the whole network, of which the configuration has this rank's part.
+  int64_t all(int64_t part) const { return part * config_.shard.ranks; }
 
   void layer(const std::string& ours, const std::string& theirs) {
     const ModelConfig& c = config_;
@@ -97,7 +106,7 @@ class Image {
       vector(ours + "q_norm", rotated(theirs + n.q_norm, wide ? c.heads : 1));
       vector(ours + "k_norm", rotated(theirs + n.k_norm, wide ? c.kv_heads : 1));
     }
-    product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
+    summed_product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
     norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
     if (c.has_experts()) {
@@ -107,8 +116,8 @@ class Image {
     if (c.gated)
       gate_up(ours + "gate_up", theirs);
     else
-      product(ours + "up", c.hidden, whole(theirs + n.up, c.intermediate), c.biases.gate_up);
-    product(ours + "down", c.intermediate, whole(theirs + n.down, c.hidden), c.biases.down);
+      product(ours + "up", c.hidden, own(theirs + n.up, all(c.intermediate)), c.biases.gate_up);
+    summed_product(ours + "down", c.intermediate, whole(theirs + n.down, c.hidden), c.biases.down);
     norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
   }
 
@@ -148,25 +157,29 @@ class Image {
   Pieces qkv(const std::string& theirs) const {
     const ModelConfig& c = config_;
     const std::vector<std::string>& n = names_.qkv;
+    const int64_t queries = all(c.query_width()), keys = all(c.kv_width());
+    const int64_t first_query = c.shard.first_of(queries), first_key = c.shard.first_of(keys);
     Pieces pieces;
     if (n.size() == 3) {
-      append_heads(pieces, theirs + n[0], c.query_width(), 0, c.heads);
-      append_heads(pieces, theirs + n[1], c.kv_width(), 0, c.kv_heads);
-      pieces.push_back({theirs + n[2], c.kv_width(), 0, c.kv_width()});
+      append_heads(pieces, theirs + n[0], queries, first_query, c.heads);
+      append_heads(pieces, theirs + n[1], keys, first_key, c.kv_heads);
+      pieces.push_back({theirs + n[2], keys, first_key, c.kv_width()});
       return pieces;
     }
     const std::string tensor = theirs + n[0];
-    const int64_t rows = c.qkv_width(), dim = c.head_dim;
+    const int64_t rows = queries + 2 * keys, dim = c.head_dim;
     if (names_.fused == FusedHeads::by_head) {
+      const int64_t first = c.shard.rank * c.heads;
       for (const int64_t kind : {0, 1})
-        for (int64_t h = 0; h < c.heads; ++h) append_head(pieces, {tensor, rows, (3 * h + kind) * dim, dim});
-      for (int64_t h = 0; h < c.heads; ++h) pieces.push_back({tensor, rows, (3 * h + 2) * dim, dim});
+        for (int64_t h = first; h < first + c.heads; ++h)
+          append_head(pieces, {tensor, rows, (3 * h + kind) * dim, dim});
+      for (int64_t h = first; h < first + c.heads; ++h) pieces.push_back({tensor, rows, (3 * h + 2) * dim, dim});
       return pieces;
     }
-    if (turns_as_stored()) return whole(tensor, rows);
-    append_heads(pieces, tensor, rows, 0, c.heads);
-    append_heads(pieces, tensor, rows, c.query_width(), c.kv_heads);
-    pieces.push_back({tensor, rows, c.query_width() + c.kv_width(), c.kv_width()});
+    if (turns_as_stored() && !c.shard.is_part()) return whole(tensor, rows);
+    append_heads(pieces, tensor, rows, first_query, c.heads);
+    append_heads(pieces, tensor, rows, queries + first_key, c.kv_heads);
+    pieces.push_back({tensor, rows, queries + keys + first_key, c.kv_width()});
     return pieces;
   }
 
@@ -180,7 +193,7 @@ class Image {
     if (config_.norm_shifts)
       vector(name + ".shift", whole(prefix + part, config_.hidden), ".bias");
     else
-      add({name + ".shift", 0, config_.hidden, 1, 1, {}});
+      zeros(name + ".shift", config_.hidden);
   }
 
   // A matrix of a layer, and its bias where it has one.
@@ -189,14 +202,26 @@ class Image {
     if (bias) vector(name + ".bias", pieces, ".bias");
   }
 
+  // A product whose columns are this rank's: all ranks' outputs are added, and so the bias is the first one's.
+  void summed_product(const std::string& name, int64_t cols, Pieces pieces, bool bias) {
+    for (Piece& piece : pieces)
+      if (config_.shard.is_part())
+        piece.tensor_cols = all(cols), piece.from_col = config_.shard.first_of(piece.tensor_cols);
+    matrix(name, cols, pieces, names_.transposed);
+    if (!bias) return;
+    if (config_.shard.rank == 0) return vector(name + ".bias", pieces, ".bias");
+    for (const Piece& piece : pieces) used_.insert(&checkpoint_.require(piece.tensor + ".bias", {piece.tensor_rows}));
+    zeros(name + ".bias", config_.hidden);
+  }
+  void zeros(std::string name, int64_t rows) { add({std::move(name), 0, rows, 1, 1, {}}); }
+
   // Row 2i is gate i, row 2i + 1 is up i.
   void gate_up(const std::string& name, const std::string& theirs) {
-    const int64_t inner = config_.intermediate;
+    const int64_t own = config_.intermediate, inner = all(own), first = config_.shard.first_of(inner);
     const bool fused = !names_.gate_up.empty();
-    const Pieces pieces =
-        fused
-            ? Pieces{{theirs + names_.gate_up, 2 * inner, 0, inner}, {theirs + names_.gate_up, 2 * inner, inner, inner}}
-            : Pieces{{theirs + names_.gate, inner, 0, inner}, {theirs + names_.up, inner, 0, inner}};
+    const Pieces pieces = fused ? Pieces{{theirs + names_.gate_up, 2 * inner, first, own},
+                                         {theirs + names_.gate_up, 2 * inner, inner + first, own}}
+                                : Pieces{{theirs + names_.gate, inner, first, own}, {theirs + names_.up, inner, first, own}};
     rows(name, config_.hidden, padded(config_.hidden), pieces, ".weight", 2);
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }
@@ -242,10 +267,18 @@ class Image {
   void append(Source& source, const Piece& piece, const std::string& ending, int64_t first, int64_t step,
               bool transposed = false) {
     std::vector<int64_t> shape{piece.tensor_rows};
-    if (source.stride > 1) shape.insert(transposed ? shape.begin() : shape.end(), source.cols);
+    if (source.stride > 1)
+      shape.insert(transposed ? shape.begin() : shape.end(), piece.tensor_cols > 0 ? piece.tensor_cols : source.cols);
     const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
     used_.insert(&info);
-    source.parts.push_back({&info, piece.rows, first, step, transposed, piece.from, piece.step});
+    source.parts.push_back({.tensor = &info,
+                            .rows = piece.rows,
+                            .first = first,
+                            .step = step,
+                            .transposed = transposed,
+                            .from = piece.from,
+                            .from_step = piece.step,
+                            .from_col = piece.from_col});
     source.rows += piece.rows;
   }
 

@@ -1,5 +1,6 @@
 #include "runtime/cpu_driver/kernel_attributes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu_driver/blocks/block_runner.h"
@@ -137,8 +138,14 @@ CUresult check_attributes(const State& state, const KernelWork& work) {
   return result != CUDA_SUCCESS ? result : check_cooperative(state, work);
 }
 
+// Of kernels of 64 registers a thread, on a GPU: nothing here knows how many a kernel has.
+constexpr uint64_t kThreadsOfSm = 1024;
+
 int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uint64_t threads, uint64_t shared_bytes) {
-  return threads <= loaded.image->max_threads && shared_bytes <= shared_limit_bytes(state) ? 1 : 0;
+  if (threads == 0 || threads > loaded.image->max_threads || shared_bytes > shared_limit_bytes(state)) return 0;
+  const uint64_t by_threads = std::max<uint64_t>(kThreadsOfSm / threads, 1);
+  const uint64_t by_shared = shared_bytes == 0 ? by_threads : shared_limit_bytes(state) / shared_bytes;
+  return static_cast<int>(std::min(by_threads, by_shared));
 }
 
 uint32_t shared_limit_bytes(const State& state) {

@@ -1,0 +1,119 @@
+// Slots of a team: the first rank has the graphs, which are launched on all, and what the host says; every rank has
+// memory, pages, tables and second choices of its own. All ranks choose the same tokens from the same logits.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/device/step_slots.h"
+#include "graph/exec_budget.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlotsOptions& options) {
+  const auto refuse = [&](const char* detail, const char* advice) {
+    throw Error({.doing = "run steps",
+                 .object = fmt::format("on {} devices", ranks.size()),
+                 .detail = detail,
+                 .advice = advice,
+                 .fault = Fault::usage});
+  };
+  if (ranks.empty()) refuse("a step needs one at least", "pass a device");
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].model->config().shard != Shard{static_cast<int64_t>(rank), static_cast<int64_t>(ranks.size())})
+      refuse("the models are not the parts of one, in the order of their ranks", "load each with its Shard");
+  if (ranks.size() == 1) return ranks[0];
+  if (options.mode != RunMode::explicit_)
+    refuse("graphs that exchange are explicit ones", "the mode explicit, or one device");
+  if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
+  if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
+  if (options.adapters.any()) refuse("rows have no adapters there", "one device, or a merged adapter");
+  return ranks[0];
+}
+
+}  // namespace
+
+StepSlots::StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options)
+    : StepSlots(checked_ranks(ranks, options), options, ranks.subspan(1)) {}
+
+StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, const StepSlots& first)
+    : device_(*place.device),
+      kernels_(*place.kernels),
+      model_(place.model),
+      is_part_(true),
+      first_(&first),
+      page_bytes_(KvCache::page_bytes(place.model->config())),
+      group_of_layer_(first.group_of_layer_),
+      compute_(device_, "steps"),
+      copies_(device_, "tokens") {
+  begin(options);
+}
+
+std::unique_ptr<DecodeSlot> StepSlots::memory_of_slot(const DecoderModel& model, const DecodeLimits& limits,
+                                                      int slot) const {
+  if (first_ != nullptr) {
+    const DecodeSlot& host = *first_->slots_.at(static_cast<size_t>(slot)).memory;
+    return slot == 0 ? DecodeSlot::of_rank(device_, model.config(), limits, host) : slots_[0].memory->another(host);
+  }
+  return slot == 0 ? std::make_unique<DecodeSlot>(device_, model.config(), limits)
+                   : std::make_unique<DecodeSlot>(*slots_[0].memory);
+}
+
+std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model, const DecodeLimits& limits,
+                                                       int slot) const {
+  if (first_ != nullptr) {
+    const ChoiceSlot& host = *first_->slots_.at(static_cast<size_t>(slot)).choices;
+    return slot == 0 ? ChoiceSlot::of_rank(device_, model.config(), limits, host) : slots_[0].choices->another(host);
+  }
+  return slot == 0 ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
+                   : std::make_unique<ChoiceSlot>(*slots_[0].choices);
+}
+
+void StepSlots::make_exchange(const StepSlotsOptions& options) {
+  exchange_.reset();
+  if (!team_) {
+    std::vector<Device*> devices;
+    std::vector<const Stream*> streams;
+    for_each_rank([&](StepSlots& rank) {
+      devices.push_back(&rank.device_);
+      streams.push_back(&rank.compute_);
+    });
+    team_ = std::make_unique<Team>(std::move(devices));
+    streams_ = std::make_unique<TeamStream>(std::move(streams));
+  }
+  int64_t sampled = 0;
+  for (const int rows : options.buckets.sizes())
+    sampled = std::max(sampled, slots_[0].memory->state(rows).sampled_rows);
+  const ExchangeSize size = exchange_size(model_->config(), options.buckets.largest(), sampled);
+  exchange_ = std::make_unique<ExchangeMemory>(*team_, "exchange", size);
+  const uint64_t bytes = 2 * team_->size() * size.packets * sizeof(Packet);
+  for_each_rank([&](StepSlots& rank) { rank.memory_.state += bytes; });
+}
+
+TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches,
+                              EdgePolicy policy) const {
+  const auto state_of = [&](const StepSlots& rank) {
+    return rank.slots_.at(static_cast<size_t>(slot)).memory->state(rows);
+  };
+  const std::string name = decoder_plan_name(state_of(*this), DecodePurpose::serve, false);
+  return plan_team(
+      *exchange_, name,
+      [&](GraphBuilder& g, TeamRank& rank) {
+        const StepSlots& own = rank.index() == 0 ? *this : *others_[rank.index() - 1];
+        describe_decoder(g, rank, *own.model_, own.bound_.at(bucket), *caches[rank.index()], state_of(own));
+      },
+      policy, {{"bucket", std::to_string(rows)}});
+}
+
+void StepSlots::build_team_step(const StepSlotsOptions& options, BuiltBucket& built) {
+  std::vector<const KvCache*> caches;
+  for_each_rank([&](const StepSlots& rank) { caches.push_back(rank.cache_.get()); });
+  TeamPlan plan = team_plan(built.slot, built.bucket, built.bucket, caches, options.policy);
+  built.bytes = estimate_exec(plan.ranks[0]).bytes;
+  Graph& graph = slot_at(built.slot).graphs.at(built.bucket);
+  graph.team_run = std::make_unique<TeamGraph>(*exchange_, std::move(plan));
+  built.nodes = graph.team_run->rank(0).stats().nodes;
+}
+
+}  // namespace nodewright

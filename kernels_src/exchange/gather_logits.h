@@ -1,0 +1,31 @@
+// The logits of a row from all ranks of a team, each of which has those of its part of the vocabulary.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/exchange/exchange.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+// Takes part in one exchange of rows * most values.
+struct GatherLogits {
+  In<float> part;     // [rows, part_stride] this rank's
+  Out<float> logits;  // [rows, logits_stride] all
+  In<int32_t> n_live; // [1] rows that count, the same on all ranks
+  int64_t vocab;      // of all ranks; rank r has those from vocab * r / kRanks on
+  int64_t most;       // that a rank has
+  int64_t part_stride;
+  int64_t logits_stride;
+  Exchange exchange;  // packet m * most + n: row m, the sender's logit n
+};
+
+// Constant: kRanks.
+inline constexpr unsigned kGatherLogitsThreads = 256;
+// All blocks run at once.
+constexpr LaunchShape gather_logits_shape(uint64_t values, unsigned sm_count) {
+  constexpr unsigned kBlocksOfSm = 4;
+  const uint64_t wanted = (values + kGatherLogitsThreads - 1) / kGatherLogitsThreads, most = kBlocksOfSm * sm_count;
+  return launch_shape_1d(static_cast<unsigned>(wanted < most ? wanted : most), kGatherLogitsThreads);
+}
+
+}  // namespace nodewright

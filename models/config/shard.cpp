@@ -1,0 +1,40 @@
+#include "models/config/shard.h"
+
+#include <fmt/format.h>
+
+#include "models/config/model_config.h"
+
+namespace nodewright {
+namespace {
+
+[[noreturn]] void refuse_shard(const ModelConfig& whole, const Shard& shard, std::string detail) {
+  throw Error({.doing = "split over devices",
+               .object = whole.architecture,
+               .detail = std::move(detail),
+               .advice = fmt::format("another number of devices than {}, or one", shard.ranks),
+               .fault = Fault::usage});
+}
+
+}  // namespace
+
+ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
+  if (!shard.is_part()) return whole;
+  const auto divided = [&](const char* name, int64_t n) {
+    if (n % shard.ranks != 0)
+      refuse_shard(whole, shard, fmt::format("{} is {}, which {} devices cannot share evenly", name, n, shard.ranks));
+    return n / shard.ranks;
+  };
+  if (whole.has_experts()) refuse_shard(whole, shard, "a mixture's experts are not split yet");
+  if (whole.head_norm == HeadNorm::width)
+    refuse_shard(whole, shard, "its norm of queries and keys goes over the heads of all devices");
+  if (whole.vocab < shard.ranks)
+    refuse_shard(whole, shard, fmt::format("a vocabulary of {} tokens is fewer than the devices", whole.vocab));
+  ModelConfig part = whole;
+  part.heads = divided("num_attention_heads", whole.heads);
+  part.kv_heads = divided("num_key_value_heads", whole.kv_heads);
+  part.intermediate = divided("intermediate_size", whole.intermediate);
+  part.shard = shard;
+  return part;
+}
+
+}  // namespace nodewright

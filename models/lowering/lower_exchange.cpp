@@ -1,0 +1,213 @@
+// Where the ranks of a team need each other's values: the embedding's rows, the sums behind out and down, the logits.
+#include <algorithm>
+
+#include "graph/team/team_plan.h"
+#include "kernels_src/exchange/embed_exchange.h"
+#include "kernels_src/exchange/exchange_add.h"
+#include "kernels_src/exchange/gather_logits.h"
+#include "kernels_src/projection/project.h"
+#include "kernels_src/projection/project_exchange.h"
+#include "kernels_src/projection/project_exchange_shape.h"
+#include "models/lowering/lowering_rows.h"
+#include "models/plan/row_stride.h"
+
+namespace nodewright {
+namespace {
+
+Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
+
+void emit_embed_exchange(const LoadedRun& run, Emission& e, Travel travel) {
+  const int64_t stride = row_stride(e.config.hidden);
+  EmbedExchange args{.tokens = e.s.inputs.tokens,
+                     .sequences = e.s.inputs.sequences,
+                     .last_token = e.s.last_token,
+                     .n_live = e.s.inputs.n_live,
+                     .embedding = e.weights.embedding().data,
+                     .position_table = e.weights.positions().data,
+                     .x = e.s.residual,
+                     .stride = stride,
+                     .vocab = e.config.vocab,
+                     .scale = e.config.embedding_scale,
+                     .exchange = e.rank->exchange(count_of(e.s.rows * stride))};
+  if (e.config.learned_positions) args.positions = e.s.inputs.positions;
+  e.residual = PlainResidual{e.s.residual};
+  if (travel == Travel::gained) {
+    const GainedResidual gained{e.s.gained, e.squares(1)};
+    args.next = {e.layer.next_gain, gained.gained, gained.squares};
+    e.residual = gained;
+  }
+  e.g.launch("embed", run.kernel<EmbedExchange>(), args);
+}
+
+// What stands behind a product that is split: the sum over the ranks, a norm of it or none, and the residual.
+struct Behind {
+  size_t operations = 0;  // with the product; 0: another run
+  const Op* norm = nullptr;
+};
+Behind behind(std::span<const Op> ops) {
+  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::add})) return {3, nullptr};
+  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::norm, OpKind::add})) return {4, &ops[2]};
+  return {};
+}
+
+// What the residual is when the sums are there.
+void settle(Emission& e, const Behind& of, Part post_norm, View<float> summed) {
+  if (of.norm == nullptr)
+    e.residual = PlainResidual{e.s.residual};
+  else
+    e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, summed, e.post_gain(post_norm)};
+}
+
+uint64_t values_of(const Emission& e) { return count_of(e.s.rows * e.config.hidden); }
+
+void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Part post_norm) {
+  const WeightMatrix& w = e.matrix(product.part);
+  ProjectExchange args{.x = e.input_of(product.part),
+                       .weight = w.data,
+                       .bias = w.bias,
+                       .n_live = e.s.inputs.n_live,
+                       .outputs = w.rows,
+                       .x_stride = w.stride,
+                       .residual_stride = row_stride(e.config.hidden),
+                       .exchange = e.rank->exchange(values_of(e))};
+  if (of.norm == nullptr)
+    args.residual = e.s.residual;
+  else
+    args.y = e.s.projected;
+  settle(e, of, post_norm, e.s.projected);
+  e.g.launch(node_name(product), run.kernel<ProjectExchange>(), args);
+}
+
+}  // namespace
+
+// The sum of what the ranks have in `y`, onto the residual or into `projected`.
+void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                       Weight<bf16> bias, bool adds, Travel travel) {
+  const auto loaded = run.kernel<ExchangeAdd>(kernel);
+  ExchangeAdd args{.y = y,
+                   .bias = bias,
+                   .n_live = e.s.inputs.n_live,
+                   .cols = e.config.hidden,
+                   .stride = row_stride(e.config.hidden),
+                   .exchange = e.rank->exchange(values_of(e))};
+  if (adds)
+    args.residual = e.s.residual;
+  else
+    args.sum = e.s.projected;
+  if (travel == Travel::gained) {
+    const GainedResidual gained{e.s.gained, e.squares(loaded.shape.grid[0])};
+    args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
+    e.residual = gained;
+  }
+  e.g.launch(node_name(product) + "_sum", loaded, args);
+}
+
+KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
+  const bool gained = travel == Travel::gained;
+  return kernel_choice<ExchangeAdd>(
+      {"exchange_add",
+       {ranks_constant(at), constant("kAdds", adds), constant("kBias", bias),
+        factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained)}},
+      exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden),
+                         static_cast<unsigned>(at.device.sm_count), gained));
+}
+
+Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins(ops, {OpKind::embed_shared})) return {};
+  const bool gained = travel == Travel::gained;
+  return Lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<EmbedExchange>(
+          {"embed_exchange",
+           {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
+            constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
+          embed_exchange_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.device.sm_count),
+                               gained))},
+      .emit = [travel](const LoadedRun& run, Emission& e) { emit_embed_exchange(run, e, travel); }};
+}
+
+// x += the sum over the ranks of W y + b, in the product's epilogue.
+Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  const Behind of = behind(ops);
+  if (of.operations == 0) return {};
+  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if (travel == Travel::gained) return "rows do not leave it times the next gain";
+  if (at.step.takes_tiles(at.step.rows)) return "the step's products are in tiles";
+  if ((of.norm != nullptr) != (travel == Travel::deferred)) return "its norm is left to the next kernel";
+  const Op& product = ops[0];
+  const MatvecShape plain{at.step.rows, product.cols, row_stride(product.cols), product.outputs, 1, false,
+                          tuning_of(at.step.tuning, product.part).matvec};
+  MatvecShape shape = project_exchange_shape(plain);
+  shape.fit_segment(at.device.sm_count);
+  const LaunchShape launch = shape.launch_shape(at.device.sm_count);
+  if (launch.grid[1] > 1) return "its blocks do not run at once";
+  std::vector<Constant> constants = {
+      constant("kBias", product.bias),
+      factor_constant("kScale", of.norm == nullptr ? at.config.residual_scale : 1), ranks_constant(at),
+      constant("kAdds", of.norm == nullptr)};
+  const Part post_norm = of.norm == nullptr ? Part::embedding : of.norm->part;
+  return Lowered{.operations = of.operations,
+                 .kernels = {kernel_choice<ProjectExchange>(
+                     {"project_exchange", constants_of(shape.constants(), constants)}, launch)},
+                 .emit = [product, of, post_norm](const LoadedRun& run, Emission& e) {
+                   emit_project_exchange(run, e, product, of, post_norm);
+                 }};
+}
+
+// The same in two nodes: the product of kernels of its own, and the exchange.
+Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  const Behind of = behind(ops);
+  if (of.operations == 0) return {};
+  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if ((of.norm != nullptr) != (travel == Travel::deferred)) return "its norm is left to the next kernel";
+  const Op& product = ops[0];
+  std::variant<KernelChoice, std::string> choice =
+      tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
+  if (std::holds_alternative<std::string>(choice)) {
+    if (travel == Travel::gained) return std::get<std::string>(choice);
+    choice = matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
+  }
+  const bool adds = of.norm == nullptr;
+  const Part post_norm = adds ? Part::embedding : of.norm->part;
+  return Lowered{.operations = of.operations,
+                 .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, adds, travel)},
+                 .emit = [product, of, post_norm, adds, travel](const LoadedRun& run, Emission& e) {
+                   const WeightMatrix& w = e.matrix(product.part);
+                   e.g.launch(node_name(product), run.kernel<Project>(),
+                              {.x = e.input_of(product.part),
+                               .weight = w.data,
+                               .bias = w.bias,
+                               .y = e.s.partial,
+                               .n_live = e.s.inputs.n_live,
+                               .outputs = w.rows,
+                               .x_stride = w.stride,
+                               .y_stride = row_stride(e.config.hidden)});
+                   settle(e, of, post_norm, e.s.projected);
+                   emit_exchange_add(run, 1, e, product, e.s.partial, {}, adds, travel);
+                 }};
+}
+
+Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel) {
+  if (!begins(ops, {OpKind::gather})) return {};
+  const int64_t most = at.config.shard.most_of(at.config.vocab);
+  return Lowered{
+      .operations = 1,
+      .kernels = {kernel_choice<GatherLogits>(
+          {"gather_logits", {ranks_constant(at)}},
+          gather_logits_shape(count_of(at.step.sampled_rows * most), static_cast<unsigned>(at.device.sm_count)))},
+      .emit = [most](const LoadedRun& run, Emission& e) {
+        e.g.launch("gather", run.kernel<GatherLogits>(),
+                   {.part = e.logits,
+                    .logits = e.s.logits,
+                    .n_live = e.s.inputs.n_sampled,
+                    .vocab = e.config.vocab,
+                    .most = most,
+                    .part_stride = e.s.logits_part_stride,
+                    .logits_stride = e.s.logits_stride,
+                    .exchange = e.rank->exchange(count_of(e.s.sampled_rows * most))});
+        e.logits = e.s.logits;
+        e.best = e.s.best.subview(0, 0);
+      }};
+}
+
+}  // namespace nodewright
