@@ -1,0 +1,136 @@
+// Models split over several devices: logits against transformers, the same bits on all ranks and under every schedule,
+// and what cannot be split.
+#include "tests/engine/team_decoder.h"
+
+#include "tests/engine/parity_limits.h"
+#include "tests/support/error_text.h"
+#include "tests/support/scratch_folder.h"
+
+namespace nodewright {
+namespace {
+
+using namespace test;
+
+// Those whose heads two devices share.
+std::vector<std::string> split_models() {
+  std::vector<std::string> names{"llama/odd_sizes", "gpt2/nanogpt"};
+  for (const std::string& name : kFamilyModels)
+    if (!name.starts_with("mixtral") && !name.starts_with("qwen3_moe") && !name.starts_with("olmo") &&
+        !name.starts_with("gpt_neox"))
+      names.push_back(name);
+  return names;
+}
+
+int64_t rows_of(const std::string& form) {
+  return form == "one_row" ? 1 : form == "eight_rows" ? 8 : kProductsFromRows;
+}
+
+// On two GPUs where the tests run on one.
+class SplitFamilies : public testing::TestWithParam<std::string> {};
+
+TEST_P(SplitFamilies, LogitsAreThoseOfTransformersInEveryForm) {
+  LoadedTeam loaded(golden_folder(GetParam()), 2, test_device());
+  const std::vector<GoldenCase> cases = golden_cases_of(GetParam());
+  for (const std::string form : {"one_row", "eight_rows", "products"}) {
+    TeamDecoder decoder(loaded, rows_of(form));
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const std::vector<Logits> rows = agreed(decoder.forced(cases[i].prompt, cases[i].continuation, true));
+      // 3 over the error that one device has is the project's limit; parity_limit() is 2.5 times that.
+      EXPECT_LE(relative_error(rows, cases[i].expected), 1.2 * parity_limit(GetParam(), form, i))
+          << form << ", prompt of " << cases[i].prompt.size();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoDevices, SplitFamilies, testing::ValuesIn(split_models()), golden_test_name);
+
+// Seeds of the CPU driver's schedule: which block runs next, which store arrives. NODEWRIGHT_TEAM_SCHEDULES: more than
+// in CI.
+int schedules() {
+  const char* named = std::getenv("NODEWRIGHT_TEAM_SCHEDULES");
+  return named == nullptr ? 30 : std::atoi(named);
+}
+
+// A network that eight devices share, with sizes that are odd otherwise.
+void write_eight_heads(const std::filesystem::path& folder) {
+  std::ofstream(folder / "config.json") << nlohmann::json{
+      {"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "qwen2"},        {"hidden_size", 60},
+      {"num_hidden_layers", 2},                {"num_attention_heads", 16},    {"num_key_value_heads", 8},
+      {"head_dim", 12},                        {"intermediate_size", 104},     {"vocab_size", 131},
+      {"max_position_embeddings", 128},        {"tie_word_embeddings", false}, {"rms_norm_eps", 1e-6},
+      {"rope_theta", 10000.0},                 {"eos_token_id", 0},            {"hidden_act", "silu"}};
+}
+
+class TeamsOnCpuDriver : public testing::TestWithParam<int> {};
+
+TEST_P(TeamsOnCpuDriver, EveryScheduleGivesTheSameBits) {
+  const int ranks = GetParam();
+  ScratchFolder folder;
+  write_eight_heads(folder.path());
+  const Tokens prompt = some_tokens(11, 131, 5), continuation = some_tokens(3, 131, 6);
+  for (const int64_t rows : {int64_t{1}, int64_t{8}, kProductsFromRows}) {
+    std::vector<Logits> first;
+    for (int seed = 0; seed < std::max(schedules() / 9, 1); ++seed) {
+      LoadedTeam loaded(folder.path(), ranks, "cpu:seed=" + std::to_string(seed), true);
+      TeamDecoder decoder(loaded, rows);
+      const std::vector<Logits> logits = agreed(decoder.forced(prompt, continuation, true));
+      if (first.empty()) first = logits;
+      EXPECT_TRUE(same_bits(logits, first)) << rows << " rows, seed " << seed;
+    }
+  }
+}
+
+// As a Decoder gives them on one device, which is closed behind it.
+std::vector<Logits> logits_of_one(const std::filesystem::path& folder, const Tokens& prompt,
+                                  const Tokens& continuation) {
+  OpenedDevice one = open_device("cpu");
+  KernelCache kernels(one);
+  const Stream stream(one, "decode");
+  const DecoderModel model = DecoderModel::begin_load(one, folder, {}, {.draws_weights = true});
+  model.wait();
+  Decoder alone(one, stream, kernels, model, {.bucket = 1, .max_context = 128, .keep_logits = true});
+  const int32_t sequence = alone.open();
+  alone.append(sequence, std::span(prompt).first(prompt.size() - 1));
+  Tokens forced{prompt.back()};
+  forced.insert(forced.end(), continuation.begin(), continuation.end());
+  std::vector<Logits> all;
+  for (const int32_t token : forced) {
+    alone.step({{.sequence = sequence, .token = token}});
+    all.emplace_back(131);
+    alone.read_logits(0, all.back());
+  }
+  return all;
+}
+
+// The parts' sums are rounded in another order than the whole's.
+TEST_P(TeamsOnCpuDriver, LogitsAreThoseOfOneDevice) {
+  ScratchFolder folder;
+  write_eight_heads(folder.path());
+  const Tokens prompt = some_tokens(11, 131, 5), continuation = some_tokens(3, 131, 6);
+  const std::vector<Logits> expected = logits_of_one(folder.path(), prompt, continuation);
+  LoadedTeam loaded(folder.path(), GetParam(), "cpu", true);
+  TeamDecoder decoder(loaded, 1);
+  const double error = relative_error(agreed(decoder.forced(prompt, continuation)), expected);
+  EXPECT_LE(error, 0.01);
+  EXPECT_GT(error, 0) << "compared with itself?";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, TeamsOnCpuDriver, testing::Values(2, 4, 8),
+                         [](const auto& info) { return "of" + std::to_string(info.param); });
+
+TEST(Shards, SayWhatCannotBeSplit) {
+  const auto refused = [](const std::string& golden, int ranks) {
+    return error_of([&] { shard_of(read_model_config(golden_folder(golden)), {0, ranks}); });
+  };
+  EXPECT_EQ(refused("llama/odd_sizes", 4),
+            "cannot split over devices 'LlamaForCausalLM': num_attention_heads is 6, which 4 devices cannot share "
+            "evenly; try: another number of devices than 4, or one");
+  EXPECT_EQ(refused("llama/odd_sizes", 3),
+            "cannot split over devices 'LlamaForCausalLM': num_key_value_heads is 2, which 3 devices cannot share "
+            "evenly; try: another number of devices than 3, or one");
+  EXPECT_NE(refused("mixtral/two_of_four", 2).find("a mixture's experts are not split yet"), std::string::npos);
+  EXPECT_NE(refused("olmo2/wide_norms", 2).find("over the heads of all devices"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nodewright
