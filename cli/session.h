@@ -93,7 +93,7 @@ class Session {
   SessionOptions options_;
   OpenedDevice opened_;
   Stream stream_;
-  std::vector<DecoderModel> models_;                    // by rank
+  std::vector<DecoderModel> models_;                   // by rank
   std::vector<std::unique_ptr<KernelCache>> kernels_;  // by rank
   std::vector<ModelPlace> places_;
   TuningChoice tuning_;

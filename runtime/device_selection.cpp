@@ -13,7 +13,8 @@
 namespace nodewright {
 namespace {
 
-constexpr const char* kForms = "auto, cuda, cuda:N, cuda:N,M, cpu, or cpu: with options joined by commas (cpu:checked,sm80)";
+constexpr const char* kForms =
+    "auto, cuda, cuda:N, cuda:N,M, cpu, or cpu: with options joined by commas (cpu:checked,sm80)";
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;

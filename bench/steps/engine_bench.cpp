@@ -84,15 +84,14 @@ class EngineBench {
 
   // The graphs, with inputs written as the engine writes them, and nothing else.
   Round bare(bool timed) {
-    StepSlots slots(places_,
-                    {.buckets = BucketSet({batch_}),
-                     .max_context = context(),
-                     .sequences = batch_,
-                     .pages = batch_ * pages_for(context()),
-                     .numerics = options_.numerics,
-                     .tuning = options_.tuning,
-                     .mode = options_.mode,
-                     .policy = options_.policy});
+    StepSlots slots(places_, {.buckets = BucketSet({batch_}),
+                              .max_context = context(),
+                              .sequences = batch_,
+                              .pages = batch_ * pages_for(context()),
+                              .numerics = options_.numerics,
+                              .tuning = options_.tuning,
+                              .mode = options_.mode,
+                              .policy = options_.policy});
     for (int64_t layer = 0; layer < model_.config().layers; ++layer) {
       const View<bf16> pages = slots.cache().layer(layer);
       fill_device(device_, pages.address(), std::byte{0}, pages.bytes(), "kv");
@@ -123,17 +122,16 @@ class EngineBench {
   }
 
   Round engine(int depth, double busy_us, bool timed) {
-    Engine engine(places_,
-                  {.max_batch = batch_,
-                   .step_tokens = batch_,
-                   .buckets = {batch_},
-                   .max_context = context(),
-                   .prefix_cache = false,
-                   .depth = depth,
-                   .numerics = options_.numerics,
-                   .mode = options_.mode,
-                   .policy = options_.policy,
-                   .tuning = options_.tuning});
+    Engine engine(places_, {.max_batch = batch_,
+                            .step_tokens = batch_,
+                            .buckets = {batch_},
+                            .max_context = context(),
+                            .prefix_cache = false,
+                            .depth = depth,
+                            .numerics = options_.numerics,
+                            .mode = options_.mode,
+                            .policy = options_.policy,
+                            .tuning = options_.tuning});
     for (int row = 0; row < batch_; ++row) {
       std::vector<int32_t> prompt = some_tokens(options_.prompt, model_.config().vocab);
       prompt[0] = row % static_cast<int32_t>(model_.config().vocab);

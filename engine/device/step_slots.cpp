@@ -125,7 +125,8 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
   memory_.weights = model.weights().bytes();
   memory_.state = 0;
   for (const Slot& slot : slots_)
-    memory_.state += slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0) + (slot.scores ? slot.scores->bytes() : 0);
+    memory_.state +=
+        slot.memory->bytes() + (slot.choices ? slot.choices->bytes() : 0) + (slot.scores ? slot.scores->bytes() : 0);
 }
 
 void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
@@ -269,8 +270,7 @@ void StepSlots::build(const StepSlotsOptions& options) {
     for (size_t i = 0; i < slots_.size(); ++i) {
       Stopwatch of_graph;
       BuiltBucket& built = built_.graphs[job * slots_.size() + i];
-      built = {
-          .slot = static_cast<int>(i), .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
+      built = {.slot = static_cast<int>(i), .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
       build_step(options, built);
       built.ms = of_graph.lap_ms();
       const std::lock_guard lock(mutex);

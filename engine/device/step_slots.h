@@ -274,7 +274,7 @@ class StepSlots {
   Device& device_;
   KernelCache& kernels_;
   const DecoderModel* model_;
-  bool is_part_;  // the model
+  bool is_part_;                            // the model
   std::unique_ptr<KvCache> cache_;          // null while released
   std::unique_ptr<AdapterSlots> adapters_;  // null while released, and without options.adapters
   BoundKernels bound_adapted_;              // as bound_, of rows with adapters

@@ -85,7 +85,8 @@ void StepSlots::make_exchange(const StepSlotsOptions& options) {
   int64_t sampled = 0;
   for (const int rows : options.buckets.sizes())
     sampled = std::max(sampled, slots_[0].memory->state(rows).sampled_rows);
-  const ExchangeSize size = exchange_size(model_->config(), options.buckets.largest(), sampled);
+  const ExchangeSize size =
+      exchange_size(model_->config(), options.buckets.largest(), sampled, device_.properties().sm_count);
   exchange_ = std::make_unique<ExchangeMemory>(*team_, "exchange", size);
   const uint64_t bytes = 2 * team_->size() * size.packets * sizeof(Packet);
   for_each_rank([&](StepSlots& rank) { rank.memory_.state += bytes; });
@@ -97,13 +98,13 @@ TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const Kv
     return rank.slots_.at(static_cast<size_t>(slot)).memory->state(rows);
   };
   const std::string name = decoder_plan_name(state_of(*this), DecodePurpose::serve, false);
-  return plan_team(
-      *exchange_, name,
-      [&](GraphBuilder& g, TeamRank& rank) {
-        const StepSlots& own = rank.index() == 0 ? *this : *others_[rank.index() - 1];
-        describe_decoder(g, rank, *own.model_, own.bound_.at(bucket), *caches[rank.index()], state_of(own));
-      },
-      policy, {{"bucket", std::to_string(rows)}});
+  return plan_team(*exchange_, name,
+                   [&](GraphBuilder& g, TeamRank& rank) {
+                     const StepSlots& own = rank.index() == 0 ? *this : *others_[rank.index() - 1];
+                     describe_decoder(g, rank, *own.model_, own.bound_.at(bucket), *caches[rank.index()],
+                                      state_of(own));
+                   },
+                   policy, {{"bucket", std::to_string(rows)}});
 }
 
 void StepSlots::build_team_step(const StepSlotsOptions& options, BuiltBucket& built) {

@@ -1,6 +1,7 @@
 // The device's side of an Exchange among `Ranks` ranks. A thread sends all that it has before it takes anything.
 #pragma once
 
+#include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/packets.cuh"
 #include "kernels_src/exchange/exchange.h"
 
@@ -55,6 +56,42 @@ NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint3
     sum = added++ == 0 ? theirs : __fadd_rn(sum, theirs);
   });
   return added == own ? __fadd_rn(sum, mine) : sum;
+}
+
+// Two values that travel as one packet, in bf16.
+struct ValuePair {
+  float low, high;
+};
+
+NODEWRIGHT_DEVICE float packed(ValuePair v) { return __uint_as_float(pack_bf16(v.low, v.high)); }
+NODEWRIGHT_DEVICE ValuePair unpacked(float packet) {
+  const uint32_t bits = __float_as_uint(packet);
+  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+}
+
+// Looks at what all other ranks have sent as packet `i`.
+template <int Ranks>
+NODEWRIGHT_DEVICE void look_at_all(const Exchange& e, int64_t i, Packet (&packets)[Ranks]) {
+  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { packets[rank] = look(from + i); });
+}
+
+// As take_sum, of pairs; `packets`: what look_at_all has seen.
+template <int Ranks>
+NODEWRIGHT_DEVICE ValuePair take_pair_sum(const Exchange& e, int64_t i, ValuePair mine, const Packet (&packets)[Ranks],
+                                          uint32_t epoch) {
+  ValuePair sum{0.0f, 0.0f};
+  int added = 0;
+  const int own = static_cast<int>(e.rank);
+  const auto add = [&](ValuePair v) {
+    sum = added++ == 0 ? v : ValuePair{__fadd_rn(sum.low, v.low), __fadd_rn(sum.high, v.high)};
+  };
+  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
+    const ValuePair theirs = unpacked(take(from + i, packets[rank], epoch, {e.aborted.data, e.seen.data}));
+    if (added == own) add(mine);
+    add(theirs);
+  });
+  if (added == own) add(mine);
+  return sum;
 }
 
 }  // namespace nodewright

@@ -1,43 +1,101 @@
 // residual[m, n] += sum over ranks r of (y_r[m, n] + bias_r[n]) * kScale, in the order of the ranks, or sum[m, n] = it.
-// Block (b, c): columns b * 256 .. + 255 of rows c, c + gridDim.y, ...
-#include "kernels_src/device/numeric.cuh"
+// Block (b, c): packets b * 256 .. + 255 of rows c, c + gridDim.y, ... Of pairs a thread has kAtOnce rows under way.
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/exchange/exchange_add.h"
 
-NODEWRIGHT_KERNEL(exchange_add, ExchangeAdd, kExchangeAddThreads) {
+// The sum of all ranks goes to its place; returns what stands there then.
+NODEWRIGHT_DEVICE float put_sum(const ExchangeAdd& args, int64_t at, float sum) {
+  if constexpr (kAdds != 0) {
+    sum = __fadd_rn(args.residual.data[at], sum);
+    args.residual.data[at] = sum;
+  } else {
+    args.sum.data[at] = sum;
+  }
+  return sum;
+}
+
+NODEWRIGHT_DEVICE float bias_of(const ExchangeAdd& args, int64_t col) {
+  if constexpr (kBias != 0) return to_float(args.bias.data[col]);
+  return 0.0f;
+}
+
+NODEWRIGHT_DEVICE void exchange_values(const ExchangeAdd& args, uint32_t epoch, int64_t live, float bias, float gain) {
   constexpr int kTeam = static_cast<int>(kRanks);
-  release_dependents();
   const int64_t col = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
   const bool has = col < args.cols;
-  float bias = 0.0f, gain = 0.0f;
-  if constexpr (kBias != 0)
-    if (has) bias = to_float(args.bias.data[col]);
-  if constexpr (kLeavesGained != 0)
-    if (has) gain = to_float(args.next.gain.data[col]);
-  wait_for_inputs();
-  const uint32_t epoch = epoch_of(args.exchange);
-  const int64_t live = args.n_live.data[0];
   const auto mine = [&](int64_t row) { return scaled_by<kScale>(args.y.data[row * args.stride + col] + bias); };
   if (has)
     for (int64_t row = blockIdx.y; row < live; row += gridDim.y)
       send<kTeam>(args.exchange, row * args.cols + col, mine(row), epoch);
   for (int64_t row = blockIdx.y; row < live; row += gridDim.y) {
     float sum = 0.0f;
-    if (has) {
-      sum = take_sum<kTeam>(args.exchange, row * args.cols + col, mine(row), epoch);
-      if constexpr (kAdds != 0) {
-        float* const to = args.residual.data + row * args.stride + col;
-        sum = __fadd_rn(*to, sum);
-        *to = sum;
-      } else {
-        args.sum.data[row * args.stride + col] = sum;
-      }
-    }
+    if (has)
+      sum = put_sum(args, row * args.stride + col,
+                    take_sum<kTeam>(args.exchange, row * args.cols + col, mine(row), epoch));
     if constexpr (kLeavesGained != 0) {
       if (has) args.next.gained.data[row * args.cols + col] = to_bf16(sum * gain);
       const float squares = block_sum(sum * sum, reinterpret_cast<float*>(shared_memory()));
       const int64_t rows = (static_cast<int64_t>(args.next.gained.count) / args.cols + 7) / 8 * 8;
       if (threadIdx.x == 0) args.next.squares.data[blockIdx.x * rows + row] = squares;
     }
+  }
+}
+
+NODEWRIGHT_DEVICE void exchange_pairs(const ExchangeAdd& args, uint32_t epoch, int64_t live, ValuePair bias) {
+  constexpr int kTeam = static_cast<int>(kRanks), kAtOnce = 4;
+  const int64_t pair = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x, pairs = args.cols / 2;
+  if (pair >= pairs) return;
+  const auto mine = [&](int64_t row) {
+    const float* const y = args.y.data + row * args.stride + 2 * pair;
+    return packed({scaled_by<kScale>(y[0] + bias.low), scaled_by<kScale>(y[1] + bias.high)});
+  };
+  const int64_t step = gridDim.y;
+  for (int64_t first = blockIdx.y; first < live; first += kAtOnce * step) {
+    float values[kAtOnce];
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kAtOnce; ++j)
+      if (first + j * step < live) values[j] = mine(first + j * step);
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kAtOnce; ++j)
+      if (first + j * step < live) send<kTeam>(args.exchange, (first + j * step) * pairs + pair, values[j], epoch);
+  }
+  for (int64_t first = blockIdx.y; first < live; first += kAtOnce * step) {
+    Packet packets[kAtOnce][kTeam];
+    float values[kAtOnce];
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t row = first + j * step;
+      if (row >= live) continue;
+      look_at_all<kTeam>(args.exchange, row * pairs + pair, packets[j]);
+      values[j] = mine(row);
+    }
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t row = first + j * step;
+      if (row >= live) continue;
+      const ValuePair sum =
+          take_pair_sum<kTeam>(args.exchange, row * pairs + pair, unpacked(values[j]), packets[j], epoch);
+      put_sum(args, row * args.stride + 2 * pair, sum.low);
+      put_sum(args, row * args.stride + 2 * pair + 1, sum.high);
+    }
+  }
+}
+
+NODEWRIGHT_KERNEL(exchange_add, ExchangeAdd, kExchangeAddThreads) {
+  release_dependents();
+  const int64_t packet = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
+  if constexpr (kPairs != 0) {
+    const bool has = 2 * packet < args.cols;
+    const ValuePair bias{has ? bias_of(args, 2 * packet) : 0.0f, has ? bias_of(args, 2 * packet + 1) : 0.0f};
+    wait_for_inputs();
+    exchange_pairs(args, epoch_of(args.exchange), args.n_live.data[0], bias);
+  } else {
+    const bool has = packet < args.cols;
+    const float bias = has ? bias_of(args, packet) : 0.0f;
+    float gain = 0.0f;
+    if constexpr (kLeavesGained != 0)
+      if (has) gain = to_float(args.next.gain.data[packet]);
+    wait_for_inputs();
+    exchange_values(args, epoch_of(args.exchange), args.n_live.data[0], bias, gain);
   }
 }

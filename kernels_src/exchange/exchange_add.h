@@ -9,25 +9,27 @@
 
 namespace nodewright {
 
-// Takes part in one exchange of rows * cols values.
+// Takes part in one exchange of rows * cols values, or with kPairs of half as many: each packet then carries what two
+// columns have, rounded to bf16.
 struct ExchangeAdd {
-  In<float> y;                         // [rows, stride] what this rank has
-  Optional<Frozen<bf16>> bias;         // [cols] of this rank; empty if kBias is 0
-  Optional<InOut<float>> residual;     // [rows, stride] the same on all ranks; empty if kAdds is 0
-  Optional<Out<float>> sum;            // [rows, stride]; empty if kAdds is 1
-  In<int32_t> n_live;                  // [1] rows that count, the same on all ranks
+  In<float> y;                      // [rows, stride] what this rank has
+  Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
+  Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
+  Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
+  In<int32_t> n_live;               // [1] rows that count, the same on all ranks
   int64_t cols;
-  int64_t stride;                      // elements between two rows
-  ResidualOut next;                    // a part for each block of columns
-  Exchange exchange;                   // packet m * cols + n: row m, column n
+  int64_t stride;     // elements between two rows
+  ResidualOut next;   // a part for each block of columns
+  Exchange exchange;  // packet m * cols + n: row m, column n; of pairs m * cols / 2 + n: columns 2 n and 2 n + 1
 };
 
-// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained.
+// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kPairs,
+// of an even number of columns and without kLeavesGained.
 inline constexpr unsigned kExchangeAddThreads = 256;
-// A block for each 256 columns of a row, or of several rows, so that all run at once.
-constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned sm_count, bool leaves_gained) {
+// A block for each 256 packets of a row, or of several rows, so that all run at once.
+constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned sm_count, bool leaves_gained) {
   constexpr unsigned kBlocksOfSm = 4;
-  const unsigned across = (cols + kExchangeAddThreads - 1) / kExchangeAddThreads;
+  const unsigned across = (packets + kExchangeAddThreads - 1) / kExchangeAddThreads;
   const unsigned most = kBlocksOfSm * sm_count / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},
           {kExchangeAddThreads, 1, 1},

@@ -55,8 +55,8 @@ void emit_logits(const LoadedRun& run, Emission& e, bool gained, bool tiled) {
                    .outputs = e.config.head_rows(),
                    .y_stride = e.s.logits_part_stride,
                    .eps = e.config.eps};
-  // May leave out what no choice reads; of a part of the vocabulary the choice reads all.
-  if (leaves_best && !e.step.is_one_row() && !e.config.shard.is_part()) {
+  // May leave out what no choice reads; where not all ranks have as many, the choice reads all.
+  if (leaves_best && !e.step.is_one_row() && e.config.vocab % e.config.shard.ranks == 0) {
     args.temperature = e.s.inputs.temperature;
     args.keeps_all = e.s.inputs.keeps_logits;
   }

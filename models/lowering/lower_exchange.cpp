@@ -80,16 +80,22 @@ void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product,
 
 }  // namespace
 
+// Prompts, whose exchanges take their time by the byte, send values in bf16.
+static bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
+  return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
+}
+
 // The sum of what the ranks have in `y`, onto the residual or into `projected`.
 void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
                        Weight<bf16> bias, bool adds, Travel travel) {
   const auto loaded = run.kernel<ExchangeAdd>(kernel);
+  const uint64_t packets = values_of(e) / (sends_pairs(e.config, e.step, travel) ? 2 : 1);
   ExchangeAdd args{.y = y,
                    .bias = bias,
                    .n_live = e.s.inputs.n_live,
                    .cols = e.config.hidden,
                    .stride = row_stride(e.config.hidden),
-                   .exchange = e.rank->exchange(values_of(e))};
+                   .exchange = e.rank->exchange(packets)};
   if (adds)
     args.residual = e.s.residual;
   else
@@ -103,27 +109,27 @@ void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const O
 }
 
 KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
-  const bool gained = travel == Travel::gained;
+  const bool gained = travel == Travel::gained, pairs = sends_pairs(at.config, at.step, travel);
   return kernel_choice<ExchangeAdd>(
       {"exchange_add",
        {ranks_constant(at), constant("kAdds", adds), constant("kBias", bias),
-        factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained)}},
-      exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden),
+        factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained),
+        constant("kPairs", pairs)}},
+      exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
                          static_cast<unsigned>(at.device.sm_count), gained));
 }
 
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::embed_shared})) return {};
   const bool gained = travel == Travel::gained;
-  return Lowered{
-      .operations = 1,
-      .kernels = {kernel_choice<EmbedExchange>(
-          {"embed_exchange",
-           {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
-            constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
-          embed_exchange_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.device.sm_count),
-                               gained))},
-      .emit = [travel](const LoadedRun& run, Emission& e) { emit_embed_exchange(run, e, travel); }};
+  return Lowered{.operations = 1,
+                 .kernels = {kernel_choice<EmbedExchange>(
+                     {"embed_exchange",
+                      {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
+                       constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
+                     embed_exchange_shape(static_cast<unsigned>(at.step.rows),
+                                          static_cast<unsigned>(at.device.sm_count), gained))},
+                 .emit = [travel](const LoadedRun& run, Emission& e) { emit_embed_exchange(run, e, travel); }};
 }
 
 // x += the sum over the ranks of W y + b, in the product's epilogue.
@@ -135,16 +141,20 @@ Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Tra
   if (at.step.takes_tiles(at.step.rows)) return "the step's products are in tiles";
   if ((of.norm != nullptr) != (travel == Travel::deferred)) return "its norm is left to the next kernel";
   const Op& product = ops[0];
-  const MatvecShape plain{at.step.rows, product.cols, row_stride(product.cols), product.outputs, 1, false,
+  const MatvecShape plain{at.step.rows,
+                          product.cols,
+                          row_stride(product.cols),
+                          product.outputs,
+                          1,
+                          false,
                           tuning_of(at.step.tuning, product.part).matvec};
   MatvecShape shape = project_exchange_shape(plain);
   shape.fit_segment(at.device.sm_count);
   const LaunchShape launch = shape.launch_shape(at.device.sm_count);
   if (launch.grid[1] > 1) return "its blocks do not run at once";
-  std::vector<Constant> constants = {
-      constant("kBias", product.bias),
-      factor_constant("kScale", of.norm == nullptr ? at.config.residual_scale : 1), ranks_constant(at),
-      constant("kAdds", of.norm == nullptr)};
+  std::vector<Constant> constants = {constant("kBias", product.bias),
+                                     factor_constant("kScale", of.norm == nullptr ? at.config.residual_scale : 1),
+                                     ranks_constant(at), constant("kAdds", of.norm == nullptr)};
   const Part post_norm = of.norm == nullptr ? Part::embedding : of.norm->part;
   return Lowered{.operations = of.operations,
                  .kernels = {kernel_choice<ProjectExchange>(
@@ -187,27 +197,42 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
                  }};
 }
 
+// The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::gather})) return {};
   const int64_t most = at.config.shard.most_of(at.config.vocab);
-  return Lowered{
-      .operations = 1,
-      .kernels = {kernel_choice<GatherLogits>(
-          {"gather_logits", {ranks_constant(at)}},
-          gather_logits_shape(count_of(at.step.sampled_rows * most), static_cast<unsigned>(at.device.sm_count)))},
-      .emit = [most](const LoadedRun& run, Emission& e) {
-        e.g.launch("gather", run.kernel<GatherLogits>(),
-                   {.part = e.logits,
-                    .logits = e.s.logits,
-                    .n_live = e.s.inputs.n_sampled,
-                    .vocab = e.config.vocab,
-                    .most = most,
-                    .part_stride = e.s.logits_part_stride,
-                    .logits_stride = e.s.logits_stride,
-                    .exchange = e.rank->exchange(count_of(e.s.sampled_rows * most))});
-        e.logits = e.s.logits;
-        e.best = e.s.best.subview(0, 0);
-      }};
+  const bool alike = at.config.vocab % at.config.shard.ranks == 0;
+  Lowered lowered{.operations = 1, .emit = [most, alike](const LoadedRun& run, Emission& e) {
+                    const bool best = alike && e.best.count > 0;
+                    const int64_t rows = e.s.sampled_rows;
+                    const uint64_t parts = best ? e.best.count / count_of(rows) : 0;
+                    GatherLogits args{.part = e.logits,
+                                      .logits = e.s.logits,
+                                      .n_live = e.s.inputs.n_sampled,
+                                      .vocab = e.config.vocab,
+                                      .most = most,
+                                      .parts = static_cast<int64_t>(parts),
+                                      .part_stride = e.s.logits_part_stride,
+                                      .logits_stride = e.s.logits_stride,
+                                      .rows = rows,
+                                      .exchange = e.rank->exchange(count_of(rows * most) + 2 * count_of(rows) * parts)};
+                    const View<ScoredToken> all =
+                        e.s.team_best.subview(0, count_of(rows * e.config.shard.ranks) * parts);
+                    if (best) {
+                      args.best = e.best;
+                      args.all_best = all;
+                      args.temperature = e.s.inputs.temperature;
+                      args.keeps_all = e.s.inputs.keeps_logits;
+                    }
+                    e.g.launch("gather", run.kernel<GatherLogits>(best ? 1 : 0), args);
+                    e.logits = e.s.logits;
+                    e.best = all;
+                  }};
+  for (const bool best : {false, true})
+    lowered.kernels.push_back(kernel_choice<GatherLogits>(
+        {"gather_logits", {ranks_constant(at), constant("kBest", best)}},
+        gather_logits_shape(count_of(at.step.sampled_rows * most), static_cast<unsigned>(at.device.sm_count))));
+  return lowered;
 }
 
 }  // namespace nodewright

@@ -135,9 +135,9 @@ Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Tra
                                 .eps = e.config.eps});
                   }};
   if (normed)
-    lowered.kernels.push_back(kernel_choice<NormAdd>(
-        {"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", 0)}},
-        norm_add_shape(static_cast<unsigned>(at.step.rows))));
+    lowered.kernels.push_back(
+        kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", 0)}},
+                               norm_add_shape(static_cast<unsigned>(at.step.rows))));
   return lowered;
 }
 
@@ -193,10 +193,7 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
       emit_bias(run, e, "logits_bias", product, e.logits, stride);
       if (e.config.logit_cap != 0)
         e.g.launch("cap", run.kernel<CapLogits>(run.kernels.size() - 1),
-                   {.logits = e.logits,
-                    .n_live = e.s.inputs.n_sampled,
-                    .vocab = product.outputs,
-                    .stride = stride});
+                   {.logits = e.logits, .n_live = e.s.inputs.n_sampled, .vocab = product.outputs, .stride = stride});
     };
     return lowered;
   }

@@ -57,9 +57,9 @@ std::string_view to_string(Part part) {
 }
 
 std::string_view to_string(OpKind kind) {
-  constexpr std::string_view kNames[] = {"embed",     "norm",     "product", "route",  "expert_product",
-                                         "head_norm", "rotate",   "append",  "attend", "activate",
-                                         "add",       "hand_out", "choose",  "embed_shared", "reduce",  "gather", "shrink",  "expand"};
+  constexpr std::string_view kNames[] = {
+      "embed",    "norm", "product",  "route",  "expert_product", "head_norm", "rotate", "append", "attend",
+      "activate", "add",  "hand_out", "choose", "embed_shared",   "reduce",    "gather", "shrink", "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 

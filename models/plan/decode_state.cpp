@@ -106,9 +106,12 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     s.logits_part = arena.take<float>("logits_part", sampled * round_up_8(config.head_rows()));
     s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
   }
-  if (!shape.needs_head_product())
-    s.best = arena.take<ScoredToken>(
-        "best", sampled * static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count));
+  if (!shape.needs_head_product()) {
+    const auto blocks = static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count);
+    s.best = arena.take<ScoredToken>("best", sampled * blocks);
+    if (config.shard.is_part())
+      s.team_best = arena.take<ScoredToken>("team_best", static_cast<uint64_t>(config.shard.ranks) * sampled * blocks);
+  }
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");

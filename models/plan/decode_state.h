@@ -112,16 +112,17 @@ struct DecodeState {
   int64_t logits_stride = 0;                             // vocab rounded up to 8
   View<float> logits_part;         // [sampled_rows, logits_part_stride] of this rank's vocabulary; alone, the logits
   int64_t logits_part_stride = 0;  // the same, of its part
+  View<ScoredToken> team_best;     // [sampled_rows, ranks, blocks of the head], at most; empty alone
   View<float> partial;             // [rows, hidden rounded up to 8] a rank's part of what a block adds; else empty
-  View<ScoredToken> best;     // [sampled_rows, blocks of the head], at most; empty where the head is a product
-  View<float> partials;       // attention splits (kernels_src/attention/attend.h)
-  View<int32_t> arrivals;     // zero between launches
-  View<int32_t> tokens;       // [rows] chosen
-  View<float> hidden;         // [hidden rows, hidden] behind the final norm; empty: nobody may ask
-  View<float> host_hidden;    // the same, pinned
-  View<int32_t> last_token;   // [sequences] fed to the next step
-  View<int32_t> block_table;  // [page groups, sequences, table_stride] pool pages of each sequence, in order
-  int64_t table_stride = 0;   // pages of the longest sequence
+  View<ScoredToken> best;          // [sampled_rows, blocks of the head], at most; empty where the head is a product
+  View<float> partials;            // attention splits (kernels_src/attention/attend.h)
+  View<int32_t> arrivals;          // zero between launches
+  View<int32_t> tokens;            // [rows] chosen
+  View<float> hidden;              // [hidden rows, hidden] behind the final norm; empty: nobody may ask
+  View<float> host_hidden;         // the same, pinned
+  View<int32_t> last_token;        // [sequences] fed to the next step
+  View<int32_t> block_table;       // [page groups, sequences, table_stride] pool pages of each sequence, in order
+  int64_t table_stride = 0;        // pages of the longest sequence
   // [sequences, table_stride], of the layers of a group (ModelConfig::page_group)
   View<int32_t> table_of_group(int64_t group) const {
     const uint64_t count = last_token.count * static_cast<uint64_t>(table_stride);

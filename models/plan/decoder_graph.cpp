@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels_src/projection/matvec_shape.h"
 #include "models/lowering/lowering.h"
 #include "models/plan/row_stride.h"
 
@@ -146,8 +147,9 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
 }
 
 // Of the embedding, twice of each layer, and of the logits: an even number.
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled) {
-  return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * config.shard.most_of(config.vocab))),
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count) {
+  const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
+  return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
           .most = static_cast<uint32_t>(2 * config.layers + 2)};
 }
 

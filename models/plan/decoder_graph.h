@@ -37,7 +37,7 @@ void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
 // What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled);
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count);
 
 // A node that attends: where a piecewise run is cut.
 bool is_attention(const PlanNode& node);

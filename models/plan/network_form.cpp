@@ -8,7 +8,8 @@ NetworkForm network_form(const Network& network) {
   NetworkForm form{.post_norms = has_post_norms(network), .products = true, .gained = true};
   std::set<int> residuals;  // values
   const auto look_at = [&](const Op& op, bool in_layer) {
-    if (op.kind == OpKind::embed || op.kind == OpKind::embed_shared || op.kind == OpKind::add) residuals.insert(op.out.id);
+    if (op.kind == OpKind::embed || op.kind == OpKind::embed_shared || op.kind == OpKind::add)
+      residuals.insert(op.out.id);
     const bool multiplies = op.kind == OpKind::product, bare = multiplies && residuals.contains(op.in.id);
     form.tiles |= in_layer && multiplies && !bare;
     form.products &= !bare;

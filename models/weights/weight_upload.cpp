@@ -113,7 +113,8 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
         std::vector<float> values(static_cast<size_t>(count));
         convert_to_floats(tensor.dtype, scratch.data(), values.data(), count);
         for (const WeightDelta& delta : *part.deltas)
-          for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] += delta.at(part.from + task.begin + i, part.from_col + col);
+          for (int64_t i = 0; i < count; ++i)
+            values[static_cast<size_t>(i)] += delta.at(part.from + task.begin + i, part.from_col + col);
         convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), converted.data(), count);
       }
     } else {

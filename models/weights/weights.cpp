@@ -219,9 +219,10 @@ class Image {
   void gate_up(const std::string& name, const std::string& theirs) {
     const int64_t own = config_.intermediate, inner = all(own), first = config_.shard.first_of(inner);
     const bool fused = !names_.gate_up.empty();
-    const Pieces pieces = fused ? Pieces{{theirs + names_.gate_up, 2 * inner, first, own},
-                                         {theirs + names_.gate_up, 2 * inner, inner + first, own}}
-                                : Pieces{{theirs + names_.gate, inner, first, own}, {theirs + names_.up, inner, first, own}};
+    const Pieces pieces =
+        fused ? Pieces{{theirs + names_.gate_up, 2 * inner, first, own},
+                       {theirs + names_.gate_up, 2 * inner, inner + first, own}}
+              : Pieces{{theirs + names_.gate, inner, first, own}, {theirs + names_.up, inner, first, own}};
     rows(name, config_.hidden, padded(config_.hidden), pieces, ".weight", 2);
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }

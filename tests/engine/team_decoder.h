@@ -45,10 +45,8 @@ struct LoadedTeam {
 class TeamDecoder {
  public:
   TeamDecoder(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast) : loaded_(loaded), rows_(rows) {
-    const DecodeLimits limits{.rows = rows,
-                              .max_context = loaded.models[0].config().max_position,
-                              .sequences = rows,
-                              .numerics = numerics};
+    const DecodeLimits limits{
+        .rows = rows, .max_context = loaded.models[0].config().max_position, .sequences = rows, .numerics = numerics};
     for (size_t rank = 0; rank < loaded.devices.size(); ++rank) {
       const ModelConfig& config = loaded.models[rank].config();
       Device& device = *loaded.devices[rank];
@@ -63,12 +61,14 @@ class TeamDecoder {
       slots_.back()->write_table(0, 0, table);
     }
     team_.emplace(loaded.devices);
-    memory_.emplace(*team_, "exchange", exchange_size(loaded.models[0].config(), rows, states_[0].sampled_rows));
+    memory_.emplace(*team_, "exchange",
+                    exchange_size(loaded.models[0].config(), rows, states_[0].sampled_rows,
+                                  loaded.devices[0]->properties().sm_count));
     streams_.emplace(*team_, "steps");
     graph_.emplace(*memory_, plan_team(*memory_, "decode", [&](GraphBuilder& g, TeamRank& rank) {
-                     const size_t r = rank.index();
-                     describe_decoder(g, rank, loaded.models[r], kernels_[r], *caches_[r], states_[r]);
-                   }));
+      const size_t r = rank.index();
+      describe_decoder(g, rank, loaded.models[r], kernels_[r], *caches_[r], states_[r]);
+    }));
   }
 
   // Of the last row of each step, on every rank: [steps][ranks].
@@ -101,7 +101,8 @@ class TeamDecoder {
     in.keeps_logits.data[0] = 1;
     for (int32_t i = 0; i < n; ++i) {
       const int32_t row = !one_chooses ? i : i == n - 1 ? 0 : i + 1;
-      write_row(in, row, {.token = tokens[static_cast<size_t>(i)], .position = first + i, .sequence = 0, .sampling = {}});
+      write_row(in, row,
+                {.token = tokens[static_cast<size_t>(i)], .position = first + i, .sequence = 0, .sampling = {}});
     }
     graph_->launch(*streams_);
     streams_->synchronize();

@@ -53,12 +53,21 @@ int schedules() {
 
 // A network that eight devices share, with sizes that are odd otherwise.
 void write_eight_heads(const std::filesystem::path& folder) {
-  std::ofstream(folder / "config.json") << nlohmann::json{
-      {"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "qwen2"},        {"hidden_size", 60},
-      {"num_hidden_layers", 2},                {"num_attention_heads", 16},    {"num_key_value_heads", 8},
-      {"head_dim", 12},                        {"intermediate_size", 104},     {"vocab_size", 131},
-      {"max_position_embeddings", 128},        {"tie_word_embeddings", false}, {"rms_norm_eps", 1e-6},
-      {"rope_theta", 10000.0},                 {"eos_token_id", 0},            {"hidden_act", "silu"}};
+  std::ofstream(folder / "config.json") << nlohmann::json{{"architectures", {"Qwen2ForCausalLM"}},
+                                                          {"model_type", "qwen2"},
+                                                          {"hidden_size", 60},
+                                                          {"num_hidden_layers", 2},
+                                                          {"num_attention_heads", 16},
+                                                          {"num_key_value_heads", 8},
+                                                          {"head_dim", 12},
+                                                          {"intermediate_size", 104},
+                                                          {"vocab_size", 131},
+                                                          {"max_position_embeddings", 128},
+                                                          {"tie_word_embeddings", false},
+                                                          {"rms_norm_eps", 1e-6},
+                                                          {"rope_theta", 10000.0},
+                                                          {"eos_token_id", 0},
+                                                          {"hidden_act", "silu"}};
 }
 
 class TeamsOnCpuDriver : public testing::TestWithParam<int> {};

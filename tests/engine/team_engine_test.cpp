@@ -1,5 +1,5 @@
-// Requests on an engine of several devices: each gets the tokens that it gets alone, whatever stands beside it; and what
-// such an engine refuses.
+// Requests on an engine of several devices: each gets the tokens that it gets alone, whatever stands beside it; and
+// what such an engine refuses.
 #include <map>
 #include <random>
 
