@@ -39,22 +39,37 @@ NODEWRIGHT_DEVICE void send(const Exchange& e, int64_t i, float value, uint32_t 
   for_each_peer<Ranks>(e, [&](int, Packet* to, const Packet*) { push(to + i, value, epoch); });
 }
 
-// The sum over all ranks of element `i`, of which this rank has sent `mine`: ((rank 0's + rank 1's) + rank 2's) and so
-// on. Looks at all ranks' packets before it waits for the first. Never fused with what `mine` comes of, or the ranks'
-// bits would differ.
+// The packets of one element as a first look has seen them, arrived or not: by rank, the own one's empty.
 template <int Ranks>
-NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint32_t epoch) {
-  Packet packets[Ranks] = {};
-  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { packets[rank] = look(from + i); });
+struct LookedAt {
+  Packet packets[Ranks];
+};
+template <int Ranks>
+NODEWRIGHT_DEVICE LookedAt<Ranks> look_at(const Exchange& e, int64_t i) {
+  LookedAt<Ranks> looked = {};
+  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { looked.packets[rank] = look(from + i); });
+  return looked;
+}
+
+// The sum over all ranks of element `i`, of which this rank has sent `mine`: ((rank 0's + rank 1's) + rank 2's) and so
+// on, once all have come. Never fused with what `mine` comes of, or the ranks' bits would differ.
+template <int Ranks>
+NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, const LookedAt<Ranks>& looked, float mine,
+                                 uint32_t epoch) {
   float sum = 0.0f;
   int added = 0;
   const int own = static_cast<int>(e.rank);
   for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
-    const float theirs = take(from + i, packets[rank], epoch, {e.aborted.data, e.seen.data});
+    const float theirs = take(from + i, looked.packets[rank], epoch, {e.aborted.data, e.seen.data});
     if (added == own) sum = added++ == 0 ? mine : __fadd_rn(sum, mine);
     sum = added++ == 0 ? theirs : __fadd_rn(sum, theirs);
   });
   return added == own ? __fadd_rn(sum, mine) : sum;
+}
+// The same, with a look at all ranks' packets before it waits for the first.
+template <int Ranks>
+NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint32_t epoch) {
+  return take_sum<Ranks>(e, i, look_at<Ranks>(e, i), mine, epoch);
 }
 
 }  // namespace nodewright
