@@ -77,6 +77,7 @@ TEST(ExchangeKernels, AProductInTilesOfATeamCompilesWithoutSpills) {
         for (const bool gained : {true, false}) {
           TileShape shape{rows, cols / ranks, cols / ranks, hidden};
           shape.held = rows > 16;
+          if (!gained && rows > 8) continue;  // a norm that follows leaves more registers, and rows are not held for it
           shape.keeps_sums = true;
           shape = shape.fitting(kSms, kSharedBytes);
           const int64_t ring = shape.ring(kSms, kSharedBytes);
