@@ -6,6 +6,7 @@
 #include <map>
 
 #include "graph/edges/reachability.h"
+#include "graph/nodes/node_parameters.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {
@@ -211,27 +212,46 @@ class TeamCheck {
     });
   }
 
+  // Blocks and clusters that fit on an otherwise idle device, as the driver says.
   void check_wave(size_t rank) {
-    const Device& device = *plan_.ranks[rank].device;
-    const ContextGuard current(device);
+    const ContextGuard current(*plan_.ranks[rank].device);
     for (const PlanNode* node : ranks_[rank].nodes) {
       const bool takes =
           std::any_of(node->uses.begin(), node->uses.end(), [](const Use& use) { return use.peer == PeerUse::in; });
       if (!takes) continue;
-      int per_sm = 0;
-      device.driver().check(
-          device.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-              &per_sm, node->kernel->function, static_cast<int>(node->shape.threads()), node->shape.shared_bytes),
-          "cuOccupancyMaxActiveBlocksPerMultiprocessor", "count resident blocks of node", node->name);
-      const uint64_t fit = static_cast<uint64_t>(per_sm) * static_cast<uint64_t>(device.properties().sm_count);
-      const auto& cluster = node->attributes.cluster;
-      if (cluster[0] * cluster[1] * cluster[2] != 1)
-        report(TeamRule::one_wave, rank, node->name, "it runs in clusters, of which no driver call says how many fit");
-      else if (node->shape.blocks() > fit)
-        report(TeamRule::one_wave, rank, node->name,
-               fmt::format("it has {} blocks, and {} fit on {} SMs", node->shape.blocks(), fit,
-                           device.properties().sm_count));
+      const auto& [x, y, z] = node->attributes.cluster;
+      if (const uint64_t cluster = uint64_t{x} * y * z; cluster != 1)
+        check_clusters(rank, *node, cluster);
+      else
+        check_blocks(rank, *node);
     }
+  }
+
+  void check_blocks(size_t rank, const PlanNode& node) {
+    const Device& device = *plan_.ranks[rank].device;
+    int per_sm = 0;
+    device.driver().check(
+        device.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &per_sm, node.kernel->function, static_cast<int>(node.shape.threads()), node.shape.shared_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor", "count resident blocks of node", node.name);
+    const uint64_t fit = static_cast<uint64_t>(per_sm) * static_cast<uint64_t>(device.properties().sm_count);
+    if (node.shape.blocks() > fit)
+      report(TeamRule::one_wave, rank, node.name,
+             fmt::format("it has {} blocks, and {} fit on {} SMs", node.shape.blocks(), fit,
+                         device.properties().sm_count));
+  }
+
+  void check_clusters(size_t rank, const PlanNode& node, uint64_t cluster) {
+    const Device& device = *plan_.ranks[rank].device;
+    LaunchAttributes attributes;
+    const CUlaunchConfig config = launch_config(node, nullptr, false, attributes);
+    int fit = 0;
+    device.driver().check(device.driver().cuOccupancyMaxActiveClusters(&fit, node.kernel->function, &config),
+                          "cuOccupancyMaxActiveClusters", "count resident clusters of node", node.name);
+    if (node.shape.blocks() > static_cast<uint64_t>(fit) * cluster)
+      report(TeamRule::one_wave, rank, node.name,
+             fmt::format("it has {} clusters of {} blocks, and {} fit on {} SMs", node.shape.blocks() / cluster,
+                         cluster, fit, device.properties().sm_count));
   }
 
   const TeamPlan& plan_;

@@ -35,7 +35,7 @@ struct TeamProblem {
   std::string detail;  // how
 };
 
-// Empty for plans that may run as a team. By rule, then by rank. Asks the driver how many blocks fit.
+// Empty for plans that may run as a team. By rule, then by rank. Asks the driver how many blocks and clusters fit.
 std::vector<TeamProblem> team_problems(const TeamPlan& plan);
 
 // Fills plan.exchanges. Throws Error with the first problem and how many there are.

@@ -40,22 +40,37 @@ NODEWRIGHT_DEVICE void send(const Exchange& e, int64_t i, float value, uint32_t 
   for_each_peer<Ranks>(e, [&](int, Packet* to, const Packet*) { push(to + i, value, epoch); });
 }
 
-// The sum over all ranks of element `i`, of which this rank has sent `mine`: ((rank 0's + rank 1's) + rank 2's) and so
-// on. Looks at all ranks' packets before it waits for the first. Never fused with what `mine` comes of, or the ranks'
-// bits would differ.
+// The packets of one element as a first look has seen them, arrived or not: by rank, the own one's empty.
 template <int Ranks>
-NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint32_t epoch) {
-  Packet packets[Ranks] = {};
-  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { packets[rank] = look(from + i); });
+struct LookedAt {
+  Packet packets[Ranks];
+};
+template <int Ranks>
+NODEWRIGHT_DEVICE LookedAt<Ranks> look_at(const Exchange& e, int64_t i) {
+  LookedAt<Ranks> looked = {};
+  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { looked.packets[rank] = look(from + i); });
+  return looked;
+}
+
+// The sum over all ranks of element `i`, of which this rank has sent `mine`: ((rank 0's + rank 1's) + rank 2's) and so
+// on, once all have come. Never fused with what `mine` comes of, or the ranks' bits would differ.
+template <int Ranks>
+NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, const LookedAt<Ranks>& looked, float mine,
+                                 uint32_t epoch) {
   float sum = 0.0f;
   int added = 0;
   const int own = static_cast<int>(e.rank);
   for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
-    const float theirs = take(from + i, packets[rank], epoch, {e.aborted.data, e.seen.data});
+    const float theirs = take(from + i, looked.packets[rank], epoch, {e.aborted.data, e.seen.data});
     if (added == own) sum = added++ == 0 ? mine : __fadd_rn(sum, mine);
     sum = added++ == 0 ? theirs : __fadd_rn(sum, theirs);
   });
   return added == own ? __fadd_rn(sum, mine) : sum;
+}
+// The same, with a look at all ranks' packets before it waits for the first.
+template <int Ranks>
+NODEWRIGHT_DEVICE float take_sum(const Exchange& e, int64_t i, float mine, uint32_t epoch) {
+  return take_sum<Ranks>(e, i, look_at<Ranks>(e, i), mine, epoch);
 }
 
 // Two values that travel as one packet, in bf16.
@@ -69,15 +84,9 @@ NODEWRIGHT_DEVICE ValuePair unpacked(float packet) {
   return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
 }
 
-// Looks at what all other ranks have sent as packet `i`.
+// As take_sum, of pairs.
 template <int Ranks>
-NODEWRIGHT_DEVICE void look_at_all(const Exchange& e, int64_t i, Packet (&packets)[Ranks]) {
-  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) { packets[rank] = look(from + i); });
-}
-
-// As take_sum, of pairs; `packets`: what look_at_all has seen.
-template <int Ranks>
-NODEWRIGHT_DEVICE ValuePair take_pair_sum(const Exchange& e, int64_t i, ValuePair mine, const Packet (&packets)[Ranks],
+NODEWRIGHT_DEVICE ValuePair take_pair_sum(const Exchange& e, int64_t i, const LookedAt<Ranks>& looked, ValuePair mine,
                                           uint32_t epoch) {
   ValuePair sum{0.0f, 0.0f};
   int added = 0;
@@ -86,7 +95,7 @@ NODEWRIGHT_DEVICE ValuePair take_pair_sum(const Exchange& e, int64_t i, ValuePai
     sum = added++ == 0 ? v : ValuePair{__fadd_rn(sum.low, v.low), __fadd_rn(sum.high, v.high)};
   };
   for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
-    const ValuePair theirs = unpacked(take(from + i, packets[rank], epoch, {e.aborted.data, e.seen.data}));
+    const ValuePair theirs = unpacked(take(from + i, looked.packets[rank], epoch, {e.aborted.data, e.seen.data}));
     if (added == own) add(mine);
     add(theirs);
   });

@@ -60,13 +60,13 @@ NODEWRIGHT_DEVICE void exchange_pairs(const ExchangeAdd& args, uint32_t epoch, i
       if (first + j * step < live) send<kTeam>(args.exchange, (first + j * step) * pairs + pair, values[j], epoch);
   }
   for (int64_t first = blockIdx.y; first < live; first += kAtOnce * step) {
-    Packet packets[kAtOnce][kTeam];
+    LookedAt<kTeam> looked[kAtOnce];
     float values[kAtOnce];
     NODEWRIGHT_UNROLL
     for (int j = 0; j < kAtOnce; ++j) {
       const int64_t row = first + j * step;
       if (row >= live) continue;
-      look_at_all<kTeam>(args.exchange, row * pairs + pair, packets[j]);
+      looked[j] = look_at<kTeam>(args.exchange, row * pairs + pair);
       values[j] = mine(row);
     }
     NODEWRIGHT_UNROLL
@@ -74,7 +74,7 @@ NODEWRIGHT_DEVICE void exchange_pairs(const ExchangeAdd& args, uint32_t epoch, i
       const int64_t row = first + j * step;
       if (row >= live) continue;
       const ValuePair sum =
-          take_pair_sum<kTeam>(args.exchange, row * pairs + pair, unpacked(values[j]), packets[j], epoch);
+          take_pair_sum<kTeam>(args.exchange, row * pairs + pair, looked[j], unpacked(values[j]), epoch);
       put_sum(args, row * args.stride + 2 * pair, sum.low);
       put_sum(args, row * args.stride + 2 * pair + 1, sum.high);
     }

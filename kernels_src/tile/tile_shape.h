@@ -34,6 +34,7 @@ struct TileShape {
   bool held = false;         // x stays in registers: see holds()
   bool shifted = false;      // the norm is a LayerNorm: its shift is there, too
   TileTuning tuning = {};
+  bool keeps_sums = false;  // a block's sums stay in its shared memory (tile/tile_kept_sums.cuh)
 
   // Of up to 32 rows a warp holds four spans of 64 columns in 128 registers a lane. So many blocks of a cluster share
   // the columns, the fewest that can hold them; 0: in no number of them.
@@ -112,7 +113,7 @@ struct TileShape {
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
     const int64_t tokens = 8 * token_tiles(), of_rows = held ? 0 : kBarrierBytes + tokens * (2 * stride + 64),
                   of_gained = gained ? of_rows + warps() * tokens * 4 : 0;
-    const int64_t parts = splits() > 1 ? tokens * (most_outputs(sm_count) + 1) / 2 * 8 : 0;
+    const int64_t parts = splits() > 1 || keeps_sums ? tokens * (most_outputs(sm_count) + 1) / 2 * 8 : 0;
     return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + of_gained + warps() * (x + sums) + parts;
   }
   // The longest that fits a block's shared memory; 0: none does.

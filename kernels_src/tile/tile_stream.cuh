@@ -38,6 +38,7 @@ constexpr int kWordStride = 32 * 8;  // elements between two words of a lane
 constexpr int kHalfTile = kRows / 2, kPairsOfTile = kHalfTile * kTokens;
 // Pairs of outputs, two rows of W and a row of x, that a thread stores of a tile.
 constexpr int kOwned = static_cast<int>((kPairsOfTile + kThreads - 1) / kThreads);
+constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) / kThreads);  // single outputs
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
@@ -107,8 +108,9 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
 
 // Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at
 // most: before(j, row, m) is called early for its j-th, and store(j, row, m, first, second) with the dot products of
-// rows `row` and `row` + 1 of W with row m of x; row + 1 may be past the last.
-template <class Rows, class Before, class Store>
+// rows `row` and `row` + 1 of W with row m of x; row + 1 may be past the last. With kWide 1 it stores kOwnedAlone
+// single outputs, neighbours in neighbouring lanes, and `second` is 0.
+template <int kWide = 2, class Rows, class Before, class Store>
 NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
                                     float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store) {
   const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
@@ -124,10 +126,11 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
   int slot = 0, i = 0;
   for (int tile = range.first; tile < range.last; tile += kRows) {
     const auto each_owned = [&](auto f) {
+      constexpr int kOfRow = kRows / kWide;
       NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int j = 0; j < kOwned; ++j) {
-        const int pair = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = pair % kHalfTile * 2;
-        if (pair < kPairsOfTile && tile + r < range.last) f(j, r, pair / kHalfTile);
+      for (int j = 0; j < (kWide == 2 ? kOwned : kOwnedAlone); ++j) {
+        const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = own % kOfRow * kWide;
+        if (own < kOfRow * kTokens && tile + r < range.last) f(j, r, own / kOfRow);
       }
     };
     each_owned([&](int j, int r, int m) { before(j, tile + r, m); });
@@ -163,7 +166,10 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
       const float* from = now + m * kSumStride + r;
       float first = 0.0f, second = 0.0f;
       NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int w = 0; w < kWarps; ++w) first += from[w * kWarpSums], second += from[w * kWarpSums + 1];
+      for (int w = 0; w < kWarps; ++w) {
+        first += from[w * kWarpSums];
+        if constexpr (kWide == 2) second += from[w * kWarpSums + 1];
+      }
       store(j, tile + r, m, first, second);
     });
     float* const swapped = now;

@@ -1,5 +1,6 @@
 // Where the ranks of a team need each other's values: the embedding's rows, the sums behind out and down, the logits.
 #include <algorithm>
+#include <optional>
 
 #include "graph/team/team_plan.h"
 #include "kernels_src/exchange/embed_exchange.h"
@@ -13,6 +14,8 @@
 
 namespace nodewright {
 namespace {
+
+constexpr const char* kSeveralWaves = "its blocks do not run at once";
 
 Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
 
@@ -42,26 +45,41 @@ void emit_embed_exchange(const LoadedRun& run, Emission& e, Travel travel) {
 // What stands behind a product that is split: the sum over the ranks, a norm of it or none, and the residual.
 struct Behind {
   size_t operations = 0;  // with the product; 0: another run
-  const Op* norm = nullptr;
+  std::optional<Part> norm = {};
+  bool adds() const { return !norm; }
 };
 Behind behind(std::span<const Op> ops) {
-  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::add})) return {3, nullptr};
-  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::norm, OpKind::add})) return {4, &ops[2]};
+  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::add})) return {3};
+  if (begins(ops, {OpKind::product, OpKind::reduce, OpKind::norm, OpKind::add})) return {4, ops[2].part};
   return {};
 }
 
 // What the residual is when the sums are there.
-void settle(Emission& e, const Behind& of, Part post_norm, View<float> summed) {
-  if (of.norm == nullptr)
+void settle(Emission& e, const Behind& of, View<float> summed) {
+  if (of.adds())
     e.residual = PlainResidual{e.s.residual};
   else
-    e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, summed, e.post_gain(post_norm)};
+    e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, summed, e.post_gain(*of.norm)};
+}
+
+// Why a run cannot be an exchange of kernels of the step's own, or nothing.
+std::string why_not(const Situation& at, const Behind& of, Travel travel) {
+  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if (of.adds() == (travel == Travel::deferred)) return "its norm is left to the next kernel";
+  return {};
+}
+
+// Behind those of the product's shape.
+std::vector<Constant> sum_constants(const Situation& at, const Behind& of) {
+  return {factor_constant("kScale", of.adds() ? at.config.residual_scale : 1), ranks_constant(at),
+          constant("kAdds", of.adds())};
 }
 
 uint64_t values_of(const Emission& e) { return count_of(e.s.rows * e.config.hidden); }
 
-void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Part post_norm) {
+void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Travel travel) {
   const WeightMatrix& w = e.matrix(product.part);
+  const auto kernel = run.kernel<ProjectExchange>();
   ProjectExchange args{.x = e.input_of(product.part),
                        .weight = w.data,
                        .bias = w.bias,
@@ -70,12 +88,17 @@ void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product,
                        .x_stride = w.stride,
                        .residual_stride = row_stride(e.config.hidden),
                        .exchange = e.rank->exchange(values_of(e))};
-  if (of.norm == nullptr)
+  if (of.adds())
     args.residual = e.s.residual;
   else
     args.y = e.s.projected;
-  settle(e, of, post_norm, e.s.projected);
-  e.g.launch(node_name(product), run.kernel<ProjectExchange>(), args);
+  settle(e, of, e.s.projected);
+  if (travel == Travel::gained) {
+    const GainedResidual gained{e.s.gained, e.squares(kernel.shape.grid[0])};
+    args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
+    e.residual = gained;
+  }
+  e.g.launch(node_name(product), kernel, args);
 }
 
 }  // namespace
@@ -136,10 +159,9 @@ Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Trave
 Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
   const Behind of = behind(ops);
   if (of.operations == 0) return {};
-  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if (std::string why = why_not(at, of, travel); !why.empty()) return why;
   if (travel == Travel::gained) return "rows do not leave it times the next gain";
   if (at.step.takes_tiles(at.step.rows)) return "the step's products are in tiles";
-  if ((of.norm != nullptr) != (travel == Travel::deferred)) return "its norm is left to the next kernel";
   const Op& product = ops[0];
   const MatvecShape plain{at.step.rows,
                           product.cols,
@@ -151,16 +173,34 @@ Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Tra
   MatvecShape shape = project_exchange_shape(plain);
   shape.fit_segment(at.device.sm_count);
   const LaunchShape launch = shape.launch_shape(at.device.sm_count);
-  if (launch.grid[1] > 1) return "its blocks do not run at once";
-  std::vector<Constant> constants = {constant("kBias", product.bias),
-                                     factor_constant("kScale", of.norm == nullptr ? at.config.residual_scale : 1),
-                                     ranks_constant(at), constant("kAdds", of.norm == nullptr)};
-  const Part post_norm = of.norm == nullptr ? Part::embedding : of.norm->part;
+  if (launch.grid[1] > 1) return kSeveralWaves;
+  std::vector<Constant> constants = sum_constants(at, of);
+  constants.insert(constants.begin(), constant("kBias", product.bias));
   return Lowered{.operations = of.operations,
                  .kernels = {kernel_choice<ProjectExchange>(
                      {"project_exchange", constants_of(shape.constants(), constants)}, launch)},
-                 .emit = [product, of, post_norm](const LoadedRun& run, Emission& e) {
-                   emit_project_exchange(run, e, product, of, post_norm);
+                 .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
+                   emit_project_exchange(run, e, product, of, travel);
+                 }};
+}
+
+// The same in tiles.
+Attempt lower_tile_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  const Behind of = behind(ops);
+  if (of.operations == 0) return {};
+  if (std::string why = why_not(at, of, travel); !why.empty()) return why;
+  const Op& product = ops[0];
+  std::vector<Constant> constants = sum_constants(at, of);
+  constants.push_back(constant("kLeavesGained", travel == Travel::gained));
+  std::variant<KernelChoice, std::string> choice =
+      tiled(at, "project_exchange", product, 1, {}, at.step.rows, constants, sizeof(ProjectExchange), true);
+  if (auto* why = std::get_if<std::string>(&choice)) return *why;
+  KernelChoice& kernel = std::get<KernelChoice>(choice);
+  if (kernel.shape.blocks() > count_of(at.device.sm_count)) return kSeveralWaves;
+  return Lowered{.operations = of.operations,
+                 .kernels = {std::move(kernel)},
+                 .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
+                   emit_project_exchange(run, e, product, of, travel);
                  }};
 }
 
@@ -168,8 +208,7 @@ Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Tra
 Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
   const Behind of = behind(ops);
   if (of.operations == 0) return {};
-  if (is_library_used(at, travel)) return "the step's products are a library's";
-  if ((of.norm != nullptr) != (travel == Travel::deferred)) return "its norm is left to the next kernel";
+  if (std::string why = why_not(at, of, travel); !why.empty()) return why;
   const Op& product = ops[0];
   std::variant<KernelChoice, std::string> choice =
       tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
@@ -177,24 +216,23 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
     if (travel == Travel::gained) return std::get<std::string>(choice);
     choice = matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
   }
-  const bool adds = of.norm == nullptr;
-  const Part post_norm = adds ? Part::embedding : of.norm->part;
-  return Lowered{.operations = of.operations,
-                 .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, adds, travel)},
-                 .emit = [product, of, post_norm, adds, travel](const LoadedRun& run, Emission& e) {
-                   const WeightMatrix& w = e.matrix(product.part);
-                   e.g.launch(node_name(product), run.kernel<Project>(),
-                              {.x = e.input_of(product.part),
-                               .weight = w.data,
-                               .bias = w.bias,
-                               .y = e.s.partial,
-                               .n_live = e.s.inputs.n_live,
-                               .outputs = w.rows,
-                               .x_stride = w.stride,
-                               .y_stride = row_stride(e.config.hidden)});
-                   settle(e, of, post_norm, e.s.projected);
-                   emit_exchange_add(run, 1, e, product, e.s.partial, {}, adds, travel);
-                 }};
+  return Lowered{
+      .operations = of.operations,
+      .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, of.adds(), travel)},
+      .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
+        const WeightMatrix& w = e.matrix(product.part);
+        e.g.launch(node_name(product), run.kernel<Project>(),
+                   {.x = e.input_of(product.part),
+                    .weight = w.data,
+                    .bias = w.bias,
+                    .y = e.s.partial,
+                    .n_live = e.s.inputs.n_live,
+                    .outputs = w.rows,
+                    .x_stride = w.stride,
+                    .y_stride = row_stride(e.config.hidden)});
+        settle(e, of, e.s.projected);
+        emit_exchange_add(run, 1, e, product, e.s.partial, {}, of.adds(), travel);
+      }};
 }
 
 // The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.

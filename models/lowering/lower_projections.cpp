@@ -139,7 +139,7 @@ bool is_library_used(const Situation& at, Travel travel) {
 
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
                                               InputNorm norm, int64_t rows, std::vector<Constant> constants,
-                                              uint64_t args_bytes) {
+                                              uint64_t args_bytes, bool keeps_sums) {
   const bool holds = holds_rows(at) && rows > kTilesToRows;
   if (!at.step.takes_tiles(rows) && !holds)
     return "not a step of tiles: " + std::to_string(rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
@@ -158,7 +158,8 @@ std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* n
                          gained,
                          holds,
                          normed && norm.kind == Norm::layer,
-                         tuning_of(at.step.tuning, product.part).tile};
+                         tuning_of(at.step.tuning, product.part).tile,
+                         keeps_sums};
   if (wanted.held && !wanted.holds()) return "registers do not hold its rows";
   const TileShape shape = wanted.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);

@@ -28,6 +28,7 @@ constexpr LoweringRow kRows[] = {
     {"rope_append", lower_rope_append},
     {"attend", lower_attend},
     {"project_exchange", lower_project_exchange},
+    {"tile_project_exchange", lower_tile_project_exchange},
     {"project, exchange_add", lower_project_then_exchange},
     {"tile_project", lower_tile_project},
     {"project", lower_project},

@@ -172,10 +172,11 @@ struct InputNorm {
   Norms norms = Norms::none;
   Norm kind = Norm::rms;  // of all that there are
 };
-// A kernel of tiles, `tile_<name>`, or why there is none. `unit`: rows of W that make one output.
+// A kernel of tiles, `tile_<name>`, or why there is none. `unit`: rows of W that make one output. `keeps_sums`: those
+// of a block stay in its shared memory.
 std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
                                               InputNorm norm, int64_t rows, std::vector<Constant> constants,
-                                              uint64_t args_bytes);
+                                              uint64_t args_bytes, bool keeps_sums = false);
 // A kernel of dot products, `<name>`.
 KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, InputNorm norm,
                     int64_t rows, std::vector<Constant> constants, uint64_t args_bytes);

@@ -26,6 +26,7 @@ Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel trave
 // lower_exchange.cpp
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);
 

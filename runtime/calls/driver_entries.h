@@ -25,7 +25,7 @@
   X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)                                                      \
   X(cuKernelGetFunction) X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuKernelGetParamInfo)                     \
   X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncGetParamInfo)                                                  \
-  X(cuLaunchKernelEx) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                                                 \
+  X(cuLaunchKernelEx) X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuOccupancyMaxActiveClusters)                 \
   X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone) X(cuGraphConditionalHandleCreate)                               \
   X(cuGraphAddNode) X(cuGraphDestroyNode) X(cuGraphAddDependencies) X(cuGraphRemoveDependencies)                     \
   X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphNodeGetType)                                                        \

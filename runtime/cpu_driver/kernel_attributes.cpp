@@ -148,6 +148,12 @@ int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uin
   return static_cast<int>(std::min(by_threads, by_shared));
 }
 
+uint64_t resident_clusters(const State& state, const KernelWork& work) {
+  const int per_sm = blocks_per_multiprocessor(state, *work.loaded, product(work.block), work.shared_bytes);
+  return static_cast<uint64_t>(per_sm) * static_cast<uint64_t>(state.options.sm_count) /
+         product(work.attributes.cluster);
+}
+
 uint32_t shared_limit_bytes(const State& state) {
   return state.options.compute_capability == 80 ? 163u << 10 : kMaxSharedBytes;
 }

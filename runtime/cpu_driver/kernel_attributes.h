@@ -29,8 +29,11 @@ CUresult set_attribute(KernelAttributes& attributes, CUlaunchAttributeID id, con
 // The attributes against the launch that they belong to: its grid, its kernel, the device.
 CUresult check_attributes(const State& state, const KernelWork& work);
 
-// Resident blocks of a launch on one multiprocessor: 1, or 0 if it does not fit.
+// Resident blocks of a launch on one multiprocessor; 0 if it does not fit.
 int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uint64_t threads, uint64_t shared_bytes);
+
+// Clusters of a launch, mostly single blocks, that the device runs at once, if it runs nothing else.
+uint64_t resident_clusters(const State& state, const KernelWork& work);
 
 // Opt-in limit of dynamic shared memory a block, bytes.
 uint32_t shared_limit_bytes(const State& state);

@@ -258,6 +258,26 @@ TEST_F(ClusterTest, AThreadThatNeverEndsTimesOutWithItsBlock) {
   EXPECT_NE(std::string::npos, api().report().find("block (1,0,0), thread (9,0,0)")) << api().report();
 }
 
+TEST_F(ClusterTest, AsManyFitAsTheDeviceHasRoomForTheirBlocks) {
+  start({.sm_count = 9});
+  const CUfunction function =
+      load("wide", kWords + "NODEWRIGHT_KERNEL(wide, Words, 1024) { wait_for_inputs(), args.y.data[0] = 1; }");
+  const auto count = [&](unsigned blocks, unsigned cluster, unsigned threads) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {cluster, 1, 1};
+    const CUlaunchConfig config{blocks, 1, 1, threads, 1, 1, 0, stream_, &attribute, 1};
+    int clusters = -1;
+    const CUresult result = api().cuOccupancyMaxActiveClusters(&clusters, function, &config);
+    return std::pair(result, clusters);
+  };
+  EXPECT_EQ(count(8, 1, 1024), std::pair(CUDA_SUCCESS, 9));
+  EXPECT_EQ(count(8, 2, 1024), std::pair(CUDA_SUCCESS, 4));
+  EXPECT_EQ(count(8, 4, 512), std::pair(CUDA_SUCCESS, 4)) << "two blocks an SM";
+  EXPECT_EQ(count(9, 2, 64), std::pair(CUDA_ERROR_INVALID_VALUE, -1)) << "the grid is not of whole clusters";
+  EXPECT_EQ(count(32, 16, 64), std::pair(CUDA_ERROR_INVALID_CLUSTER_SIZE, -1));
+}
+
 TEST_F(ClusterTest, ALaunchWithoutClustersHasThemOfOneBlock) {
   const unsigned* x = upload(std::vector<unsigned>{0, 1});
   y_ = allocate<unsigned>(2);

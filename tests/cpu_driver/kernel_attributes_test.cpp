@@ -134,12 +134,12 @@ TEST_F(KernelAttributesTest, ADeviceOfCapabilityEightHasNoClusters) {
 }
 
 TEST_F(KernelAttributesTest, TheBlocksOfACooperativeLaunchFitAtOnce) {
-  begin({.sm_count = 3});
-  EXPECT_OK(set(add_blocks(3), kCooperative, yes()));
-  EXPECT_EQ(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, set(add_blocks(4), kCooperative, yes()));
-  expect_reported("a cooperative launch of 4 blocks, 3 can be resident at once");
-  EXPECT_OK(launch_with(3, kCooperative, yes()));
-  EXPECT_EQ(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, launch_with(4, kCooperative, yes()));
+  begin({.sm_count = 3});  // of 16 blocks of 64 threads
+  EXPECT_OK(set(add_blocks(48), kCooperative, yes()));
+  EXPECT_EQ(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, set(add_blocks(49), kCooperative, yes()));
+  expect_reported("a cooperative launch of 49 blocks, 48 can be resident at once");
+  EXPECT_OK(launch_with(48, kCooperative, yes()));
+  EXPECT_EQ(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, launch_with(49, kCooperative, yes()));
   EXPECT_OK(synchronize()) << "refused before it is queued: nothing sticks";
   const char* name = nullptr;
   ASSERT_OK(api().cuGetErrorName(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, &name));

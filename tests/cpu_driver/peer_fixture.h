@@ -118,12 +118,12 @@ class PeerTest : public CpuDriverTest {
         {x, count}, {y, count}, {in_[1 - own] + slot, count}, {in_[own] + slot, count}, {aborted_, 1}, {number}, epoch,
         planted,    n};
   }
-  CUresult launch_rank(int d, int n, uint32_t epoch, int planted = 0) {
+  CUresult launch_rank(int d, int n, uint32_t epoch, int planted = 0, unsigned shared_bytes = 8) {
     use(d);
     const auto own = static_cast<size_t>(d);
     api().label(("sum@" + std::to_string(d)).c_str());
     return launch(kernel_[own], static_cast<unsigned>(n + 63) / 64, 64,
-                  exchange(d, x_[own], y_[own], epoch, n, epoch, planted), 8, streams_[own]);
+                  exchange(d, x_[own], y_[own], epoch, n, epoch, planted), shared_bytes, streams_[own]);
   }
   CUresult wait(int d) {
     use(d);

@@ -154,21 +154,21 @@ TEST_F(PeerTest, TheWrongEpochIsADeadlockOfBoth) {
 
 // Five blocks, and room for four: the fifth would push what the peer's first four wait for when they are swapped.
 TEST_F(PeerTest, MoreBlocksThanFitAreADeadlockWhereEachWaitsForAllOthers) {
+  constexpr unsigned kShared = 48 << 10;  // four blocks an SM
   CpuDriverOptions options;
-  options.sm_count = 2;
+  options.sm_count = 1;
   begin(options);
-  ASSERT_OK(launch_rank(0, 3 * 64, 1));  // blocks wait for their equals: three waves would do
-  ASSERT_OK(launch_rank(1, 3 * 64, 1));
+  ASSERT_OK(launch_rank(0, 5 * 64, 1, 0, kShared));  // blocks wait for their equals: two waves would do
+  ASSERT_OK(launch_rank(1, 5 * 64, 1, 0, kShared));
   EXPECT_OK(wait(0));
   EXPECT_OK(wait(1));
-  options.sm_count = 2;
   options.schedule = CpuSchedule::reverse;
   begin(options);
-  ASSERT_OK(launch_rank(0, 64, 1));  // of three blocks of device 1, the first alone finds its equal
-  ASSERT_OK(launch_rank(1, 3 * 64, 1));
+  ASSERT_OK(launch_rank(0, 64, 1, 0, kShared));  // of five blocks of device 1, the first alone finds its equal
+  ASSERT_OK(launch_rank(1, 5 * 64, 1, 0, kShared));
   EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, wait(1));
   expect_reported(
-      {"device 1, node 'sum@1', kernel peer_sum: 2 of 3 blocks wait, 1 do not fit on the device beside them"});
+      {"device 1, node 'sum@1', kernel peer_sum: 4 of 5 blocks wait, 1 do not fit on the device beside them"});
 }
 
 TEST_F(PeerTest, TheAbortWordEndsTheWait) {

@@ -52,7 +52,7 @@ namespace {
   X(cuLibraryGetKernel, 12000) X(cuKernelGetFunction, 12000) X(cuKernelGetAttribute, 12000)                     \
   X(cuKernelSetAttribute, 12000) X(cuKernelGetParamInfo, 12040) X(cuFuncGetAttribute, 2020)                     \
   X(cuFuncSetAttribute, 9000) X(cuFuncGetParamInfo, 12040) X(cuLaunchKernelEx, 11060)                            \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                                                          \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) X(cuOccupancyMaxActiveClusters, 11070)                   \
   X(cuGraphCreate, 10000) X(cuGraphDestroy, 10000) X(cuGraphClone, 10000)                                       \
   X(cuGraphConditionalHandleCreate, 12030) X(cuGraphAddNode, 12030) X(cuGraphDestroyNode, 10000)                \
   X(cuGraphAddDependencies, 12030) X(cuGraphRemoveDependencies, 12030) X(cuGraphGetNodes, 10000)                \

@@ -195,6 +195,23 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunc
   });
 }
 
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CUlaunchConfig* config) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    KernelWork work;
+    work.loaded = find_function(s, handle);
+    if (work.loaded == nullptr) return no_kernel();
+    if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    work.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    work.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    work.shared_bytes = config->sharedMemBytes;
+    bool programmatic = false;
+    CUresult result = read_attributes(*config, work.attributes, programmatic);
+    if (result == CUDA_SUCCESS) result = check_attributes(s, work);
+    if (result == CUDA_SUCCESS) *clusters = static_cast<int>(resident_clusters(s, work));
+    return result;
+  });
+}
+
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
     if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;

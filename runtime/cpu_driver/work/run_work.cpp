@@ -143,15 +143,6 @@ std::unique_ptr<LaunchedGrid> launched_grid(State& state, const KernelWork& work
   return launched;
 }
 
-// Blocks that find room on the device at once, as clusters.
-uint64_t resident_clusters(const State& state, const KernelWork& work) {
-  const uint64_t threads = uint64_t{work.block.x} * work.block.y * work.block.z;
-  const int blocks =
-      blocks_per_multiprocessor(state, *work.loaded, threads, work.shared_bytes) * state.options.sm_count;
-  const emulation::Index3& cluster = work.attributes.cluster;
-  return std::max<uint64_t>(1, static_cast<uint64_t>(blocks) / (uint64_t{cluster.x} * cluster.y * cluster.z));
-}
-
 Progress run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::string& label, KernelWork& work,
                     WorkState& at) {
   const KernelImage& image = *work.loaded->image;
@@ -168,7 +159,8 @@ Progress run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::strin
     }
     auto launched = launched_grid(state, work);
     if (image.meets_peers) {
-      at.launch = std::make_shared<PeerLaunch>(label, work, std::move(launched), resident_clusters(state, work));
+      at.launch = std::make_shared<PeerLaunch>(label, work, std::move(launched),
+                                               std::max<uint64_t>(1, resident_clusters(state, work)));
     } else {
       lock.unlock();
       failure = pool.run(launched->grid, launched->keep->ns_per_block);

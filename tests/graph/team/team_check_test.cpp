@@ -161,11 +161,27 @@ TEST_F(TeamCheckOnCpuDriver, TwoWavesAreFound) {
     declare(g, rank);
     const size_t r = rank.index();
     Kernel<AllReduce> kernel = opened_.all_reduce(r);
-    kernel.shape.grid[0] = 5;  // the device has four SMs, with a block each
+    kernel.shape.grid[0] = 17;  // the device has four SMs, with four blocks each
     add(g, rank, "a", rank.exchange(600));
     g.launch("b", kernel, {.x = opened_.y[r], .y = opened_.z[r], .exchange = rank.exchange(600)});
   });
-  expect(plan, TeamRule::one_wave, 1, "b", "it has 5 blocks, and 4 fit on 4 SMs");
+  expect(plan, TeamRule::one_wave, 1, "b", "it has 17 blocks, and 16 fit on 4 SMs");
+}
+
+TEST_F(TeamCheckOnCpuDriver, ClustersThatDoNotFitAreFound) {
+  const auto of_clusters = [&](unsigned blocks) {
+    return [this, blocks](GraphBuilder& g, TeamRank& rank) {
+      declare(g, rank);
+      const size_t r = rank.index();
+      Kernel<AllReduce> kernel = opened_.all_reduce(r);
+      kernel.shape.grid[0] = blocks;
+      kernel.shape.cluster[0] = 2;
+      add(g, rank, "a", rank.exchange(600));
+      g.launch("b", kernel, {.x = opened_.y[r], .y = opened_.z[r], .exchange = rank.exchange(600)});
+    };
+  };
+  EXPECT_TRUE(team_problems(unchecked(of_clusters(16))).empty());
+  expect(unchecked(of_clusters(18)), TeamRule::one_wave, 1, "b", "it has 9 clusters of 2 blocks, and 8 fit on 4 SMs");
 }
 
 TEST_F(TeamCheckOnCpuDriver, MemoryOfAnotherRankIsFound) {

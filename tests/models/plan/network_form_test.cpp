@@ -35,17 +35,17 @@ ModelConfig gpt2_config() {
 
 NetworkForm form_of(const ModelConfig& config) { return network_form(network_of(config)); }
 
-std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows) {
+std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows, int sm_count = 132) {
   const StepShape step = step_shape(form_of(config), rows, rows, kProductsFromRows, Numerics::fast);
   DeviceProperties device;
-  device.cc_major = 9, device.sm_count = 132, device.shared_optin_bytes = 227 << 10;
+  device.cc_major = 9, device.sm_count = sm_count, device.shared_optin_bytes = 227 << 10;
   return lower(network_of(config), {config, step, device}).notes;
 }
 
 // The row of the table that took a run of operations, by these: "norm attention_norm product qkv".
-std::map<std::string, std::string> rows_of(const ModelConfig& config, int64_t rows) {
+std::map<std::string, std::string> rows_of(const ModelConfig& config, int64_t rows, int sm_count = 132) {
   std::map<std::string, std::string> found;
-  for (const LoweringNote& note : notes_of(config, rows)) found[note.operations] = note.row;
+  for (const LoweringNote& note : notes_of(config, rows, sm_count)) found[note.operations] = note.row;
   return found;
 }
 
@@ -116,6 +116,27 @@ TEST(Lowering, GivesProductsWithABiasToTilesWhateverTheirNumberOfRows) {
     EXPECT_EQ(rows_of(config, 4), tiles);
     EXPECT_EQ(rows_of(config, 8), gained);
     EXPECT_EQ(rows_of(config, 32), gained);
+  }
+}
+
+TEST(Lowering, ExchangesInTheProductWhereItsBlocksRunAtOnce) {
+  ModelConfig whole = llama_config();
+  whole.intermediate = 32768;
+  const ModelConfig part = shard_of(whole, {.rank = 1, .ranks = 2});
+  for (const char* product : {"product out reduce add", "product down reduce add"}) {
+    EXPECT_EQ(rows_of(part, 1).at(product), "project_exchange");
+    for (const int64_t rows : {4, 8, 16, 32}) EXPECT_EQ(rows_of(part, rows).at(product), "tile_project_exchange");
+    EXPECT_EQ(rows_of(part, 64).at(product), "library product, exchange_add");
+  }
+  // Eight blocks share the 16384 columns of 32 rows.
+  EXPECT_EQ(rows_of(part, 32, 4).at("product down reduce add"), "project, exchange_add");
+  EXPECT_EQ(rows_of(part, 32, 4).at("product out reduce add"), "tile_project_exchange");
+  whole.post_norms = true;
+  const ModelConfig normed = shard_of(whole, {.rank = 0, .ranks = 2});
+  for (const char* product :
+       {"product out reduce norm attention_post_norm add", "product down reduce norm feed_forward_post_norm add"}) {
+    EXPECT_EQ(rows_of(normed, 1).at(product), "project_exchange");
+    EXPECT_EQ(rows_of(normed, 8).at(product), "tile_project_exchange");
   }
 }
 
