@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-# Writes the table of docs/models.md between its two marks: each architecture, what was compared with transformers, the
-# error of steps of one row, and tokens/s of one row of a released shape with drawn weights, from tests/golden/parity.json
-# and bench/results/. With --check it only says whether the page is as it would write it.
+# Writes the tables of docs/models.md and docs/adapters.md that have figures, each between its two marks, from
+# tests/golden/parity.json and bench/results/: what each architecture has and how fast it is, a mixture beside
+# transformers, what adapters cost. With --check it only says whether the pages are as it would write them.
 import json
 import os
+import re
+import statistics
 import sys
+import textwrap
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-PAGE = os.path.join(ROOT, "docs", "models.md")
-BEGIN, END = "<!-- table: bench/make_models_table.py -->\n", "<!-- end of the table -->\n"
+RESULTS = os.path.join(ROOT, "bench", "results")
+MARKED = re.compile(r"(<!-- table: bench/make_models_table.py (\w+) -->\n).*?(<!-- end of the table -->\n)", re.S)
 
 # architecture, released models, what it has, goldens, the shapes that were timed
 FAMILIES = [
@@ -44,6 +47,22 @@ FAMILIES = [
 ]
 
 
+def newest(kind, folder):
+    """The latest file of bench/results whose name ends with the kind, and what it holds."""
+    name = sorted(name for name in os.listdir(folder) if name.endswith("-%s.json" % kind))[-1]
+    with open(os.path.join(folder, name)) as file:
+        return name, json.load(file)
+
+
+def prose(text):
+    return textwrap.wrap(text, 120, break_on_hyphens=False)
+
+
+def card(found):
+    """"H100" of the name that the driver gives it."""
+    return re.search(r"\b[A-Z]+\d+\b", found["gpu"])[0]
+
+
 def errors(parity, pattern):
     """The least and the largest error of steps of one row over the goldens of a family, in percent."""
     prefix = pattern.rstrip("*")
@@ -62,15 +81,12 @@ def speeds(figures, shapes):
     return ", ".join(texts) or "not timed"
 
 
-def table():
+def families(folder):
     with open(os.path.join(ROOT, "tests", "golden", "parity.json")) as file:
         parity = json.load(file)["percent"]
-    results = os.path.join(ROOT, "bench", "results")
     models, about = {}, []
     for kind in ("families", "mixtures"):
-        name = sorted(n for n in os.listdir(results) if n.endswith("-%s.json" % kind))[-1]
-        with open(os.path.join(results, name)) as file:
-            found = json.load(file)
+        name, found = newest(kind, folder)
         models.update(found["models"])
         about.append("%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name))
     lines = ["| `architectures` | released as | what it has | error, CPU driver | tokens/s of one row, 1024 keys (share of "
@@ -83,17 +99,80 @@ def table():
                               % ";\n".join(about))
 
 
+def step(line):
+    return "%.3g (%.0f %%)" % (line["step_ms"]["median"], 100 * line["share_of_read_bandwidth"])
+
+
+def mixture(folder):
+    """Steps of Qwen3-30B-A3B by rows, here and in each form of transformers that ran."""
+    name, found = newest("mixtures", folder)
+    ours = {line["batch"]: line for line in found["models"]["qwen3-30b-a3b"]["lines"]}
+    peers = {peer["batch"]: peer for peer in found["peers"]["qwen3-30b-a3b"]}
+    versions = peers[min(peers)]["versions"]
+    short = {library: ".".join(versions[library].split(".")[:2]) for library in ("transformers", "torch")}
+    lines = [*prose("Qwen3-30B-A3B with drawn weights beside `transformers` %s (torch %s, its own grouped products), one %s, "
+                    "1024 keys, commit %s (`bench/results/%s`); shares are of the bytes that rows read which choose evenly:"
+                    % (short["transformers"], short["torch"], card(found), found["commit"], name)), "",
+             "| step, ms | " + " | ".join("%d row%s" % (rows, "s" * (rows > 1)) for rows in sorted(ours)) + " |",
+             "|" + "---|" * (1 + len(ours)),
+             "| nodewright | " + " | ".join(step(ours[rows]) for rows in sorted(ours)) + " |"]
+    for form, words in (("torch.cuda.graph", "under a CUDA graph"), ("eager", "eager")):
+        cells = ["%.1f" % peers[rows]["step_ms"][form]["median"] if rows in peers else "" for rows in sorted(ours)]
+        comma = ", " if form == "eager" else " "
+        lines.append(("| `transformers`%s%s | %s |" % (comma, words, " | ".join(cells))).replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
+
+
+def step_ms(lines, rows, rank):
+    """The mean of the medians of a step that was timed several times."""
+    return statistics.mean(line["step_ms"]["median"] for line in lines
+                           if line["batch"] == rows and line["adapter_rank"] == rank)
+
+
+def adapters(folder):
+    """Steps with and without an adapter in each row, and steps without one beside room for some."""
+    name, found = newest("adapters", folder)
+    lines, room = found["lines"], found["no_row_has_one"]["lines"]
+    rank = max(line["adapter_rank"] for line in lines)
+    out = [*prose("Llama-3.2-3B, adapters of rank %d on all seven matrices of each layer, %d keys, one %s, commit %s "
+                  "(`bench/results/%s`; `nodewright bench decode --adapter-rank 0 %d`):"
+                  % (rank, lines[0]["context"], card(found), found["commit"], name, rank)), "",
+           "| rows, each with an adapter | without, ms | with, ms | more |", "|---|---|---|---|"]
+    for rows in sorted({line["batch"] for line in lines}):
+        without, with_one = (step_ms(lines, rows, r) for r in (0, rank))
+        out.append("| %d | %.3f | %.3f | %.0f %% |" % (rows, without, with_one, 100 * (with_one / without - 1)))
+    out += ["", *prose("A step of one row without an adapter took %.3f ms with room for adapters and %.3f without."
+                       % (step_ms(room, 1, rank), step_ms(room, 1, 0)))]
+    return "\n".join(out) + "\n"
+
+
+# page: its tables by the names in their marks
+PAGES = {"docs/models.md": {"families": families, "mixture": mixture}, "docs/adapters.md": {"adapters": adapters}}
+
+
+def written(page, text, folder=RESULTS):
+    """The page with its tables as the results have them."""
+    tables = PAGES[page]
+    found = [match[2] for match in MARKED.finditer(text)]
+    if sorted(found) != sorted(tables):
+        raise ValueError("%s has marks of the tables %s, expected %s" % (page, found, sorted(tables)))
+    return MARKED.sub(lambda match: match[1] + tables[match[2]](folder) + match[3], text)
+
+
 def main():
-    with open(PAGE) as file:
-        page = file.read()
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    wanted = page[:begin] + table() + page[end:]
-    if "--check" in sys.argv[1:]:
-        if page != wanted:
-            sys.exit("docs/models.md is not what bench/make_models_table.py writes: run it")
-        return
-    with open(PAGE, "w") as file:
-        file.write(wanted)
+    stale = []
+    for page in PAGES:
+        path = os.path.join(ROOT, page)
+        with open(path) as file:
+            text = file.read()
+        wanted = written(page, text)
+        if text != wanted and "--check" in sys.argv[1:]:
+            stale.append(page)
+        elif text != wanted:
+            with open(path, "w") as file:
+                file.write(wanted)
+    if stale:
+        sys.exit("%s: not what bench/make_models_table.py writes; run it" % ", ".join(stale))
 
 
 if __name__ == "__main__":
