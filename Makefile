@@ -14,7 +14,7 @@
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
-#   make benchmarks-page  docs/benchmarks.md and README's table, from bench/results
+#   make benchmarks-page  docs/benchmarks.md, README's table and the tables of docs/models.md and docs/adapters.md, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
 #   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy over the build
@@ -98,6 +98,7 @@ bench: everything
 
 benchmarks-page:
 	python3 bench/make_benchmarks_page.py
+	python3 bench/make_models_table.py
 
 check-page: build
 	cmake/install_missing.sh page

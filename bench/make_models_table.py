@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # Writes the tables of docs/models.md and docs/adapters.md that have figures, each between its two marks, from
 # tests/golden/parity.json and bench/results/: what each architecture has and how fast it is, a mixture beside
-# transformers, what adapters cost. With --check it only says whether the pages are as it would write them.
+# transformers, what adapters cost and whether loading them disturbs others. With --check it only says whether the pages are as it would write them.
 import json
 import os
 import re
 import statistics
 import sys
+import textwrap
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RESULTS = os.path.join(ROOT, "bench", "results")
@@ -53,6 +54,10 @@ def newest(kind, folder):
         return name, json.load(file)
 
 
+def prose(text):
+    return textwrap.wrap(text, 120, break_on_hyphens=False)
+
+
 def card(found):
     """"H100" of the name that the driver gives it."""
     return re.search(r"\b[A-Z]+\d+\b", found["gpu"])[0]
@@ -65,37 +70,56 @@ def errors(parity, pattern):
     return "%.1f to %.1f %%" % (min(of), max(of))
 
 
-def speeds(figures, shapes):
+def measured(folder):
+    """The lines of each shape by rows, of several files the last one's, and the words that name the files."""
+    shapes, about = {}, []
+    for kind in ("families", "mixtures", "tuned"):
+        name, found = newest(kind, folder)
+        for shape, model in found["models"].items():
+            shapes.setdefault(shape, {}).update((line["batch"], line) for line in model["lines"])
+        about.append("%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name))
+    return shapes, about
+
+
+def share(line):
+    return "%.0f %%" % (100 * line["share_of_read_bandwidth"])
+
+
+def speeds(shapes, names):
     """"qwen2.5-7b 185 (83 %)" of each shape: tokens/s of a step of one row, and its share of the read bandwidth."""
-    texts = []
-    for shape in shapes:
-        for line in figures.get(shape, {}).get("lines", []):
-            if line["batch"] == 1:
-                texts.append("%s %.0f (%.0f %%)" % (shape, 1e3 / line["step_ms"]["median"],
-                                                   100 * line["share_of_read_bandwidth"]))
+    texts = ["%s %.0f (%s)" % (name, 1e3 / shapes[name][1]["step_ms"]["median"], share(shapes[name][1])) for name in names]
     return ", ".join(texts) or "not timed"
 
 
 def families(folder):
     with open(os.path.join(ROOT, "tests", "golden", "parity.json")) as file:
         parity = json.load(file)["percent"]
-    models, about = {}, []
-    for kind in ("families", "mixtures"):
-        name, found = newest(kind, folder)
-        models.update(found["models"])
-        about.append("%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name))
+    shapes, about = measured(folder)
     lines = ["| `architectures` | released as | what it has | error, CPU driver | tokens/s of one row, 1024 keys (share of "
              "the read bandwidth) |", "|---|---|---|---|---|"]
-    for architectures, released, features, pattern, shapes in FAMILIES:
+    for architectures, released, features, pattern, timed in FAMILIES:
         names = ", ".join("`%s`" % architecture for architecture in architectures.split(", "))
         lines.append("| %s | %s | %s | %s on `%s` | %s |" % (names, released, features, errors(parity, pattern), pattern,
-                                                          speeds(models, shapes)))
+                                                          speeds(shapes, timed)))
     return "\n".join(lines) + ("\n\nTokens/s are of released shapes with drawn weights (`--load-format dummy`) on one of each:\n%s.\n"
                               % ";\n".join(about))
 
 
+def by_rows(folder):
+    """Steps of every shape that was timed, by rows."""
+    shapes, _ = measured(folder)
+    rows = (1, 8, 32)
+    lines = ["| step, ms (share) | " + " | ".join(counted(n) for n in rows) + " |", "|" + "---|" * (1 + len(rows))]
+    lines += ["| %s | %s |" % (shape, " | ".join(step(of[n]) for n in rows)) for shape, of in sorted(shapes.items())]
+    return "\n".join(lines) + "\n"
+
+
+def counted(rows):
+    return "1 row" if rows == 1 else "%d rows" % rows
+
+
 def step(line):
-    return "%.3g (%.0f %%)" % (line["step_ms"]["median"], 100 * line["share_of_read_bandwidth"])
+    return "%#.3g (%s)" % (line["step_ms"]["median"], share(line))
 
 
 def mixture(folder):
@@ -105,18 +129,17 @@ def mixture(folder):
     peers = {peer["batch"]: peer for peer in found["peers"]["qwen3-30b-a3b"]}
     versions = peers[min(peers)]["versions"]
     short = {library: ".".join(versions[library].split(".")[:2]) for library in ("transformers", "torch")}
-    lines = ["Qwen3-30B-A3B with drawn weights beside `transformers` %s (torch %s, its own grouped products), one %s, 1024 keys,"
-             % (short["transformers"], short["torch"], card(found)),
-             "commit %s (`bench/results/%s`);" % (found["commit"], name),
-             "shares are of the bytes that rows read which choose evenly:", "",
-             "| step, ms | " + " | ".join("%d row%s" % (rows, "s" * (rows > 1)) for rows in sorted(ours)) + " |",
+    lines = [*prose("Qwen3-30B-A3B with drawn weights beside `transformers` %s (torch %s, its own grouped products), one %s, "
+                    "1024 keys, commit %s (`bench/results/%s`); shares are of the bytes that rows read which choose evenly:"
+                    % (short["transformers"], short["torch"], card(found), found["commit"], name)), "",
+             "| step, ms | " + " | ".join(counted(rows) for rows in sorted(ours)) + " |",
              "|" + "---|" * (1 + len(ours)),
              "| nodewright | " + " | ".join(step(ours[rows]) for rows in sorted(ours)) + " |"]
     for form, words in (("torch.cuda.graph", "under a CUDA graph"), ("eager", "eager")):
         cells = ["%.1f" % peers[rows]["step_ms"][form]["median"] if rows in peers else "" for rows in sorted(ours)]
         comma = ", " if form == "eager" else " "
-        lines.append("| `transformers`%s%s | %s |" % (comma, words, " | ".join(cells)))
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+        lines.append(("| `transformers`%s%s | %s |" % (comma, words, " | ".join(cells))).replace("|  |", "| |"))
+    return "\n".join(lines) + "\n"
 
 
 def step_ms(lines, rows, rank):
@@ -130,19 +153,44 @@ def adapters(folder):
     name, found = newest("adapters", folder)
     lines, room = found["lines"], found["no_row_has_one"]["lines"]
     rank = max(line["adapter_rank"] for line in lines)
-    out = ["Llama-3.2-3B, adapters of rank %d on all seven matrices of each layer, %d keys, one %s, commit %s"
-           % (rank, lines[0]["context"], card(found), found["commit"]),
-           "(`bench/results/%s`; `nodewright bench decode --adapter-rank 0 %d`):" % (name, rank), "",
+    out = [*prose("Llama-3.2-3B, adapters of rank %d on all seven matrices of each layer, %d keys, one %s, commit %s "
+                  "(`bench/results/%s`; `nodewright bench decode --adapter-rank 0 %d`):"
+                  % (rank, lines[0]["context"], card(found), found["commit"], name, rank)), "",
            "| rows, each with an adapter | without, ms | with, ms | more |", "|---|---|---|---|"]
     for rows in sorted({line["batch"] for line in lines}):
         without, with_one = (step_ms(lines, rows, r) for r in (0, rank))
         out.append("| %d | %.3f | %.3f | %.0f %% |" % (rows, without, with_one, 100 * (with_one / without - 1)))
-    return "\n".join(out) + ("\n\nA step of one row without an adapter took %.3f ms with room for adapters and %.3f without.\n"
-                            % (step_ms(room, 1, rank), step_ms(room, 1, 0)))
+    out += ["", *prose("A step of one row without an adapter took %.3f ms with room for adapters and %.3f without."
+                       % (step_ms(room, 1, rank), step_ms(room, 1, 0)))]
+    return "\n".join(out) + "\n"
+
+
+def loading(folder):
+    """The largest gaps of streams while adapters come and go beside them, by round, and those between steps."""
+    name, found = newest("adapter-gap", folder)
+    rounds, limit_ms = found["rounds"], 5
+    words = {"load": "loads and unloads", "load_again": "the same again", "load_and_use": "each load followed by a request"}
+    out = [*prose("%d streams of Llama-3.2-3B, beside which an adapter of rank 16 on all seven matrices (%.0f MB) was loaded and "
+                  "unloaded %d times a round, one %s, commit %s (`bench/results/%s`); the largest gap between two events of a "
+                  "stream, and between two steps of the engine:"
+                  % (rounds[0]["streams_whole"], found["adapter_bytes"] / 1e6, len(rounds[0]["load_ms"]), card(found),
+                     found["commit"], name)), "",
+           "| ms | streams, 2 s before | during loads | during unloads | steps during loads | steps of the round | a load takes |",
+           "|---|---|---|---|---|---|---|"]
+    for turn in rounds:
+        gaps = [turn[when]["largest_ms"] for when in ("before", "loads", "unloads")]
+        gaps += [max(turn["steps"]["largest_of_each_load_ms"]), turn["steps"]["from_first_load_to_last_unload"]["largest_ms"]]
+        out.append("| %s | %s | %.0f |" % (words[turn["name"]], " | ".join("%.1f" % gap for gap in gaps),
+                                          statistics.median(turn["load_ms"])))
+    late = [gap > limit_ms for turn in rounds for gap in turn["largest_of_each_load_ms"]]
+    late_steps = [gap > limit_ms for turn in rounds for gap in turn["steps"]["largest_of_each_load_ms"]]
+    out += ["", *prose("Of %d loads, streams waited more than %d ms in %d, the engine's steps in %d."
+                       % (len(late), limit_ms, sum(late), sum(late_steps)))]
+    return "\n".join(out) + "\n"
 
 
 # page: its tables by the names in their marks
-PAGES = {"docs/models.md": {"families": families, "mixture": mixture}, "docs/adapters.md": {"adapters": adapters}}
+PAGES = {"docs/models.md": {"families": families, "rows": by_rows, "mixture": mixture}, "docs/adapters.md": {"adapters": adapters, "loading": loading}}
 
 
 def written(page, text, folder=RESULTS):
