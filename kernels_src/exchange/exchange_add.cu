@@ -41,43 +41,45 @@ NODEWRIGHT_DEVICE void exchange_values(const ExchangeAdd& args, uint32_t epoch, 
   }
 }
 
+// A group of kAtOnce rows is sent, then the group before it taken: what comes travels while what has come is added, and
+// nobody waits for a group that the other has not sent before it waits itself.
 NODEWRIGHT_DEVICE void exchange_pairs(const ExchangeAdd& args, uint32_t epoch, int64_t live, ValuePair bias) {
   constexpr int kTeam = static_cast<int>(kRanks), kAtOnce = 4;
   const int64_t pair = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x, pairs = args.cols / 2;
   if (pair >= pairs) return;
   const auto mine = [&](int64_t row) {
-    const float* const y = args.y.data + row * args.stride + 2 * pair;
-    return packed({scaled_by<kScale>(y[0] + bias.low), scaled_by<kScale>(y[1] + bias.high)});
+    const auto* const y = reinterpret_cast<const uint32_t*>(args.pairs.data + row * args.stride);
+    const ValuePair v = unpacked(__uint_as_float(y[pair]));
+    return packed({scaled_by<kScale>(v.low + bias.low), scaled_by<kScale>(v.high + bias.high)});
   };
-  const int64_t step = gridDim.y;
-  for (int64_t first = blockIdx.y; first < live; first += kAtOnce * step) {
-    float values[kAtOnce];
+  const int64_t step = gridDim.y, group = kAtOnce * step;
+  float sent[kAtOnce] = {};
+  for (int64_t first = blockIdx.y; first < live + group; first += group) {
+    float values[kAtOnce] = {};
     NODEWRIGHT_UNROLL
     for (int j = 0; j < kAtOnce; ++j)
       if (first + j * step < live) values[j] = mine(first + j * step);
     NODEWRIGHT_UNROLL
     for (int j = 0; j < kAtOnce; ++j)
       if (first + j * step < live) send<kTeam>(args.exchange, (first + j * step) * pairs + pair, values[j], epoch);
-  }
-  for (int64_t first = blockIdx.y; first < live; first += kAtOnce * step) {
-    LookedAt<kTeam> looked[kAtOnce];
-    float values[kAtOnce];
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t row = first + j * step;
-      if (row >= live) continue;
-      looked[j] = look_at<kTeam>(args.exchange, row * pairs + pair);
-      values[j] = mine(row);
+    const int64_t before = first - group;
+    if (before >= 0) {
+      LookedAt<kTeam> looked[kAtOnce];
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (before + j * step < live) looked[j] = look_at<kTeam>(args.exchange, (before + j * step) * pairs + pair);
+      NODEWRIGHT_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int64_t row = before + j * step;
+        if (row >= live) continue;
+        const ValuePair sum =
+            take_pair_sum<kTeam>(args.exchange, row * pairs + pair, looked[j], unpacked(sent[j]), epoch);
+        put_sum(args, row * args.stride + 2 * pair, sum.low);
+        put_sum(args, row * args.stride + 2 * pair + 1, sum.high);
+      }
     }
     NODEWRIGHT_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t row = first + j * step;
-      if (row >= live) continue;
-      const ValuePair sum =
-          take_pair_sum<kTeam>(args.exchange, row * pairs + pair, looked[j], unpacked(values[j]), epoch);
-      put_sum(args, row * args.stride + 2 * pair, sum.low);
-      put_sum(args, row * args.stride + 2 * pair + 1, sum.high);
-    }
+    for (int j = 0; j < kAtOnce; ++j) sent[j] = values[j];
   }
 }
 

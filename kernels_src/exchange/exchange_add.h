@@ -12,7 +12,8 @@ namespace nodewright {
 // Takes part in one exchange of rows * cols values, or with kPairs of half as many: each packet then carries what two
 // columns have, rounded to bf16.
 struct ExchangeAdd {
-  In<float> y;                      // [rows, stride] what this rank has
+  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kPairs
+  Optional<In<bf16>> pairs;         // [rows, stride] the same; empty without kPairs
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
   Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1

@@ -103,8 +103,7 @@ void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product,
 
 }  // namespace
 
-// Prompts, whose exchanges take their time by the byte, send values in bf16.
-static bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
+bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
   return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
 }
 
@@ -112,13 +111,16 @@ static bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel
 void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
                        Weight<bf16> bias, bool adds, Travel travel) {
   const auto loaded = run.kernel<ExchangeAdd>(kernel);
-  const uint64_t packets = values_of(e) / (sends_pairs(e.config, e.step, travel) ? 2 : 1);
-  ExchangeAdd args{.y = y,
-                   .bias = bias,
+  const bool pairs = sends_pairs(e.config, e.step, travel);
+  ExchangeAdd args{.bias = bias,
                    .n_live = e.s.inputs.n_live,
                    .cols = e.config.hidden,
                    .stride = row_stride(e.config.hidden),
-                   .exchange = e.rank->exchange(packets)};
+                   .exchange = e.rank->exchange(values_of(e) / (pairs ? 2 : 1))};
+  if (pairs)
+    args.pairs = as_bf16(y);
+  else
+    args.y = y;
   if (adds)
     args.residual = e.s.residual;
   else

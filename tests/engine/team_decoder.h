@@ -106,9 +106,18 @@ class TeamDecoder {
     }
     graph_->launch(*streams_);
     streams_->synchronize();
+    return logits(one_chooses ? 0 : n - 1);
+  }
+
+  // The last step again, without waiting for it.
+  void launch() { graph_->launch(*streams_); }
+  const TeamStream& streams() const { return *streams_; }
+
+  // Of a row of the last step, on every rank.
+  std::vector<Logits> logits(int64_t of_row) {
     std::vector<Logits> of_ranks;
     const auto vocab = static_cast<uint64_t>(loaded_.models[0].config().vocab);
-    const auto row = static_cast<uint64_t>(one_chooses ? 0 : n - 1);
+    const auto row = static_cast<uint64_t>(of_row);
     for (size_t rank = 0; rank < states_.size(); ++rank) {
       Logits logits(vocab);
       const View<float> from =

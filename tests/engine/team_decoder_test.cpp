@@ -2,6 +2,8 @@
 // and what cannot be split.
 #include "tests/engine/team_decoder.h"
 
+#include <random>
+
 #include "tests/engine/parity_limits.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
@@ -126,6 +128,39 @@ TEST_P(TeamsOnCpuDriver, LogitsAreThoseOfOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TeamsOnCpuDriver, testing::Values(2, 4, 8),
                          [](const auto& info) { return "of" + std::to_string(info.param); });
+
+// One rank or the other is held up before each step. NODEWRIGHT_TEAM_STEPS: more of them than in CI.
+TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
+  const char* named = std::getenv("NODEWRIGHT_TEAM_STEPS");
+  const int64_t steps = named == nullptr ? 300 : std::atoll(named);
+  ScratchFolder folder;
+  write_eight_heads(folder.path());
+  LoadedTeam loaded(folder.path(), 2, test_device(), true);
+  TeamDecoder decoder(loaded, 1);
+  const Tokens token{7};
+  const std::vector<Logits> first = decoder.step(token, 0);
+  constexpr uint64_t kMostBytes = uint64_t{16} << 20;  // some 10 us on a GPU
+  std::vector<std::unique_ptr<DeviceBuffer>> scratch;
+  for (Device* device : loaded.devices) {
+    scratch.push_back(std::make_unique<DeviceBuffer>(*device, "scratch", 2 * kMostBytes));
+    fill_device(*device, scratch.back()->address(), std::byte{0}, 2 * kMostBytes, "scratch");
+  }
+  std::mt19937_64 random(11);
+  const uint64_t most = test_device_is_cuda() ? kMostBytes : uint64_t{1} << 12;
+  for (int64_t step = 1; step <= steps; ++step) {
+    const size_t rank = random() % 2;
+    const uint64_t bytes = random() % most;
+    if (bytes > 0)
+      copy_device_async(decoder.streams().rank(rank), scratch[rank]->address() + kMostBytes, scratch[rank]->address(),
+                        bytes, "scratch");
+    decoder.launch();
+    if (step % 500 != 0 && step != steps) continue;  // no more may be in flight than a stream takes
+    decoder.streams().synchronize();
+    const std::vector<Logits> now = decoder.logits(0);
+    for (size_t i = 0; i < now.size(); ++i)
+      ASSERT_TRUE(same_bits(now[i], first[i])) << "rank " << i << ", step " << step;
+  }
+}
 
 TEST(Shards, SayWhatCannotBeSplit) {
   const auto refused = [](const std::string& golden, int ranks) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels_src/exchange/all_reduce.h"
+#include "kernels_src/exchange/embed_exchange.h"
+#include "kernels_src/exchange/exchange_add.h"
+#include "kernels_src/exchange/gather_logits.h"
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/projection/project_exchange_shape.h"
 #include "kernels_src/tile/tile_shape.h"
@@ -45,6 +48,29 @@ TEST(ExchangeKernels, AnAllReduceOfEveryTeamCompiles) {
     for (const int ranks : {2, 3, 4, 8})
       expect_sound(build(*nvrtc, {.name = "all_reduce", .constants = {{"kRanks", ranks}}}, cc_major), sizeof(AllReduce),
                    std::to_string(ranks) + " ranks, " + std::to_string(cc_major) + ".0");
+}
+
+// Four blocks of 256 threads run on an SM at once: the shapes of these kernels count on it.
+TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForFourBlocks) {
+  const auto nvrtc = Nvrtc::load();
+  const auto expect_four = [&](const KernelRequest& request, uint64_t args_bytes, int64_t ranks) {
+    const std::string what = request.name + " of " + std::to_string(ranks);
+    const BuiltKernel built = build(*nvrtc, request, 9);
+    expect_sound(built, args_bytes, what);
+    EXPECT_LE(built.cubin.registers, 64) << what;
+  };
+  for (const int64_t ranks : {2, 4, 8}) {
+    const Constant of{"kRanks", ranks};
+    for (const auto& [gained, pairs] : {std::pair{0, 0}, {1, 0}, {0, 1}})
+      expect_four(
+          {.name = "exchange_add",
+           .constants =
+               {of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kPairs", pairs}}},
+          sizeof(ExchangeAdd), ranks);
+    expect_four({.name = "gather_logits", .constants = {of, {"kBest", 1}}}, sizeof(GatherLogits), ranks);
+    expect_four({.name = "embed_exchange", .constants = {of, {"kScaled", 1}, {"kPositions", 1}, {"kLeavesGained", 1}}},
+                sizeof(EmbedExchange), ranks);
+  }
 }
 
 // Out and down of Llama 3.2 3B on two devices, at 1 to 8 rows; and on four.
