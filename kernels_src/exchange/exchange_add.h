@@ -28,10 +28,11 @@ struct ExchangeAdd {
 // of an even number of columns and without kLeavesGained.
 inline constexpr unsigned kExchangeAddThreads = 256;
 // A block for each 256 packets of a row, or of several rows, so that all run at once.
-constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned sm_count, bool leaves_gained) {
-  constexpr unsigned kBlocksOfSm = 4;
+constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned ranks, unsigned sm_count,
+                                         bool leaves_gained) {
+  const unsigned blocks_of_sm = ranks > 2 ? 2 : 4;  // what is seen of many ranks takes registers
   const unsigned across = (packets + kExchangeAddThreads - 1) / kExchangeAddThreads;
-  const unsigned most = kBlocksOfSm * sm_count / across, down = most == 0 ? 1 : most;
+  const unsigned most = blocks_of_sm * sm_count / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},
           {kExchangeAddThreads, 1, 1},
           leaves_gained ? kExchangeAddThreads / 32 * 4 : 0};

@@ -141,7 +141,8 @@ KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Trav
         factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained),
         constant("kPairs", pairs)}},
       exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
-                         static_cast<unsigned>(at.device.sm_count), gained));
+                         static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count),
+                         gained));
 }
 
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
