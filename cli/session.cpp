@@ -7,6 +7,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/interruption.h"
@@ -40,7 +41,8 @@ OpenedDevice open(const SessionOptions& options) {
 
 DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& options, Loading loading) {
   auto bar = std::make_shared<ProgressBar>("loading " + options.model.string(), ProgressBar::Unit::bytes);
-  const Progress progress{[bar](uint64_t done, uint64_t total) {
+  const Progress progress{[bar, quiet = options.quiet](uint64_t done, uint64_t total) {
+    if (quiet) return;
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
@@ -53,24 +55,24 @@ DecoderModel load_model(Device& device, Stream& stream, const SessionOptions& op
 
 // A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU
 // driver works in a folder, which is gone also where Ctrl-C ends that.
-KernelCacheOptions kernel_options() {
+KernelCacheOptions kernel_options(bool quiet) {
   struct Told {
     std::unique_ptr<CaughtMeanwhile> caught;
     std::atomic<bool> first = true;
   };
   KernelCacheOptions options;
   auto told = std::make_shared<Told>();
-  options.compiles = [told](size_t kernels) {
+  options.compiles = [told, quiet](size_t kernels) {
     const bool is_first = told->first.exchange(false);
     if (kernels > 1) told->caught = std::make_unique<CaughtMeanwhile>();  // of prepare(), which tells its progress
-    if (isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
+    if (!quiet && isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
       fmt::print(stderr, "nodewright: compiling {} kernel{}, once; the next start finds them in {}\n", kernels,
                  kernels == 1 ? "" : "s", ImageStore::default_folder().string());
   };
   auto bar = std::make_shared<ProgressBar>("preparing kernels");
-  options.progress = [bar, told](size_t done, size_t total, std::string_view) {
+  options.progress = [bar, told, quiet](size_t done, size_t total, std::string_view) {
     end_if_interrupted();
-    bar->show(done, total);
+    if (!quiet) bar->show(done, total);
     if (done == total) told->caught.reset();
   };
   options.not_kept = [](const std::string& problem) {
@@ -152,12 +154,14 @@ void check_steps(const SessionOptions& options) {
     refuse("--until-ended and --steps-per-launch", "a loop of one step ends with it", "--steps-per-launch 64, or more");
 }
 
-Session::Session(const SessionOptions& options, Loading loading)
+Session::Session(const SessionOptions& options, Loading loading) : Session(options, open(options), loading) {}
+
+Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loading)
     : options_(options),
-      opened_(open(options)),
+      opened_(std::move(opened)),
       stream_(*opened_.device, "compute"),
       model_(load_model(*opened_.device, stream_, options, loading)),
-      kernels_(*opened_.device, kernel_options()),
+      kernels_(*opened_.device, kernel_options(options.quiet)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
                             tuning_key(*opened_.device, model_.config()))) {}
 

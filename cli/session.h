@@ -31,6 +31,7 @@ struct SessionOptions {
   LaunchSteps steps;
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr
+  bool quiet = false;           // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
@@ -61,6 +62,8 @@ struct DecoderNeeds {
 class Session {
  public:
   explicit Session(const SessionOptions& options, Loading loading = Loading::done);
+  // On a device that is open, current on this thread.
+  Session(const SessionOptions& options, OpenedDevice opened, Loading loading);
 
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/calls/interposer.h"
 #include "runtime/context_guard.h"
@@ -12,7 +14,7 @@ namespace nodewright {
 
 // Owns what a device needs, destroyed in the reverse order, on the thread that opened it.
 struct OpenedDevice {
-  std::unique_ptr<Driver> driver;          // CUDA's, or the CPU driver
+  std::shared_ptr<Driver> driver;          // CUDA's, or the CPU driver; of several devices the same
   std::unique_ptr<Interposer> interposer;  // null unless asked for
   std::unique_ptr<Device> device;          // what a program uses
   std::unique_ptr<ContextGuard>
@@ -30,5 +32,20 @@ enum class Observe { no, yes };
 // spec is not understood, and with Fault::run_time, the reason, and the advice `--device cpu` when there is no CUDA
 // device.
 OpenedDevice open_device(std::string_view spec, Observe observe = Observe::no);
+
+// Several devices of one driver, as a word of --device names them.
+struct DeviceChoice {
+  std::string driver;         // "cuda", "cpu" or "cpu:" with its options
+  std::vector<int> ordinals;  // each once
+};
+
+// `spec`: as above, or "cuda:0,2" with a number for each device; "auto", "cuda" and "cpu" name the first `count`.
+// Throws Error (usage) where it is not understood, names a device twice, or names more or fewer than `count`, which is
+// `for_what` ("--replicas 2"). Opens nothing.
+DeviceChoice choose_devices(std::string_view spec, int count, std::string_view for_what);
+
+// The driver of such a choice, and one of its devices, current on the calling thread. Errors as open_device(spec).
+std::shared_ptr<Driver> open_driver(std::string_view spec);
+OpenedDevice open_device(std::shared_ptr<Driver> driver, int ordinal, Observe observe = Observe::no);
 
 }  // namespace nodewright
