@@ -73,7 +73,16 @@ void ReplicaCrew::work(size_t replica) {
   }
   if (await_serving()) run(replica);
   member.engine.reset();
+  await_last_engine();
   member.session.reset();
+}
+
+// An adapter's image is page-locked by one device, and all engines may hold it.
+void ReplicaCrew::await_last_engine() {
+  std::unique_lock lock(mutex_);
+  ++ended_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return ended_ == members_.size(); });
 }
 
 void ReplicaCrew::make(size_t replica) {

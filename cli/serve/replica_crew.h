@@ -64,6 +64,7 @@ class ReplicaCrew {
   void make(size_t replica);
   bool await_serving();
   void run(size_t replica);
+  void await_last_engine();
   void join();
 
   Replicas& replicas_;
@@ -72,7 +73,7 @@ class ReplicaCrew {
   std::shared_ptr<Driver> driver_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  size_t made_ = 0;
+  size_t made_ = 0, ended_ = 0;
   bool first_is_made_ = false, serves_ = false, given_up_ = false;
   std::exception_ptr problem_;         // of making the first that cannot be made
   std::vector<std::string> failures_;  // of serving

@@ -118,14 +118,14 @@ void EngineLoop::run(Engine& engine, EngineSleep* sleep) {
 std::string EngineLoop::serve(Engine& engine) {
   bool advanced = false;
   note_load(engine);
-  while (take_calls(engine, !advanced && outputs_.empty())) {
+  while (take_calls(engine, !advanced && outputs_.empty() && orders_.empty())) {
     follow_orders(engine);
     advanced = engine.advance();
     note_admissions(engine);
     give_updates(engine);
-    note_load(engine);
     if (engine.pipeline().mode() == PipelineMode::failed)
       return engine.submit({.prompt = {0}, .max_tokens = 1}).reason;  // refused: the reason is the failure's
+    note_load(engine);
   }
   while (engine.advance()) continue;
   return {};
