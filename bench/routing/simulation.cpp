@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <queue>
 #include <random>
-#include <set>
 #include <vector>
 
 namespace nodewright::routing {
@@ -23,9 +23,9 @@ struct Request {
 
 struct Replica {
   std::vector<Request> running;
-  std::deque<Request> waiting;  // beyond its rows
-  std::set<int64_t> prefixes;   // cached
-  bool steps = false;           // a step is under way
+  std::deque<Request> waiting;         // beyond its rows
+  std::map<int64_t, double> prefixes;  // cached, with their last use
+  bool steps = false;                  // a step is under way
 };
 
 class Simulation {
@@ -167,7 +167,11 @@ class Simulation {
 
   void begun(Replica& replica, const Request& request) {
     first_ms_.push_back(now_ - request.arrived);
-    if (request.prefix >= 0) replica.prefixes.insert(request.prefix);
+    if (request.prefix < 0) return;
+    replica.prefixes[request.prefix] = now_;
+    if (std::ssize(replica.prefixes) > traffic_.cached_prefixes)
+      replica.prefixes.erase(
+          std::ranges::min_element(replica.prefixes, {}, [](const auto& one) { return one.second; }));
   }
 
   Simulated result() {

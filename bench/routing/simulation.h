@@ -34,6 +34,7 @@ struct Traffic {
   int64_t streams = 0;   // of each replica, one request open at a time
   int64_t prefixes = 0;  // of each replica: groups of requests that begin alike; 0: none do
   int64_t prefix_pages = 0;
+  int64_t cached_prefixes = 0;  // that a replica's cache holds, the last ones used
 };
 
 struct Simulated {

@@ -24,12 +24,12 @@ struct ReplicaDemand {
 
 // When a cached prefix outweighs a shorter queue.
 struct PrefixPreference {
-  // Pages from which on a prefix counts. Four have 256 tokens, whose computation takes an H100 about half a step of 64
-  // rows of a 3B model (bench/replica_routing.py has the step times): less is not worth a longer queue.
+  // Pages from which on a prefix counts. Four have 256 tokens, half of a step of 512: fewer hardly save one.
   int64_t least_pages = 4;
-  // Tokens that the replica may have before it beyond those of the replica with the fewest. bench/replica_routing.py
-  // sweeps it; docs/scale.md has the table.
-  int64_t most_more_tokens = 8192;
+  // Tokens that the replica may have before it beyond those of the replica with the fewest: in the simulation of
+  // bench/routing, prompts that share 2048 tokens find no more of them from here on
+  // (bench/results/2026-11-26-replica-routing.json).
+  int64_t most_more_tokens = 4096;
 };
 
 // Whether the replica would begin it now: a row is free, and the cache has pages; or it has nothing else to do.
