@@ -132,7 +132,7 @@ std::string EngineLoop::serve(Engine& engine) {
 }
 
 bool EngineLoop::take_calls(Engine& engine, bool wait) {
-  std::vector<Call> calls;
+  std::vector<UntakenCall> calls;
   std::vector<Ticket> cancelled;
   std::vector<AdapterOrder> adapter_orders;
   bool aborted = false, ended = false;
@@ -151,12 +151,12 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
   }
   follow_adapter_orders(engine, std::move(adapter_orders));
   if (ended) return false;
-  for (Call& call : calls) submit(engine, std::move(call));
+  for (UntakenCall& call : calls) submit(engine, std::move(call));
   if (aborted || !cancelled.empty()) cancel_open(engine, cancelled, aborted);
   return true;
 }
 
-void EngineLoop::submit(Engine& engine, Call call) {
+void EngineLoop::submit(Engine& engine, UntakenCall call) {
   for (Submission& submission : call.submissions) {
     AskedRequest& asked = submission.asked;
     size_t refused = 0;
@@ -293,16 +293,17 @@ void EngineLoop::note_load(const Engine& engine) {
   LoopLoad now = load_of(engine);
   {
     const std::lock_guard lock(mutex_);
-    for (const Call& call : calls_)
+    for (const UntakenCall& call : calls_)
       for (const Submission& one : call.submissions) now.add(one.asked);
     load_ = now;
   }
   options_.loaded();
 }
 
-// The engine has failed: whatever is open ends so, what it has not told of and what waits before it.
+// The engine has failed: whatever is open ends so, what it has not told of and what waits before it; the latter
+// unless somebody else takes it.
 void EngineLoop::end_all(const std::string& reason) {
-  std::vector<Call> calls;
+  std::vector<UntakenCall> calls;
   {
     const std::lock_guard lock(mutex_);
     failed_ = true;
@@ -310,6 +311,7 @@ void EngineLoop::end_all(const std::string& reason) {
     open_ = 0;
     load_ = {};
   }
+  if (options_.untaken) options_.untaken(std::exchange(calls, {}));
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
   for (auto& [id, output] : outputs_) {
@@ -319,7 +321,7 @@ void EngineLoop::end_all(const std::string& reason) {
     note_end(output, EndReason::failed);
   }
   outputs_.clear();
-  for (const Call& call : calls)
+  for (const UntakenCall& call : calls)
     for (const Submission& submission : call.submissions) {
       Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});
       for (int k = 0; k < std::ssize(submission.asked.outputs); ++k) {

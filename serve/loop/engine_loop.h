@@ -39,12 +39,22 @@ struct EndedOutput {
   int64_t tokens = 0;                                     // of the output
 };
 
+// A call that a loop has accepted and its engine has not seen.
+struct UntakenCall {
+  uint64_t ticket = 0;
+  std::vector<Submission> submissions;
+  std::chrono::steady_clock::time_point arrived;
+};
+
 struct LoopOptions {
   size_t most_open = 4096;                        // outputs that run or wait; more are not accepted
   std::function<void(const EndedOutput&)> ended;  // each output that the engine had, on run()'s thread; may be empty
   // load() is up to date: after each thing that the engine did, on run()'s thread, which holds no lock. Empty: nobody
   // asks for load(), and none is kept.
   std::function<void()> loaded;
+  // The engine has failed before it saw these calls, which are somebody else's from now on: on run()'s thread, once.
+  // Empty: they fail with it.
+  std::function<void(std::vector<UntakenCall>)> untaken;
 };
 
 // Asleep: from the moment that a sleep is ordered until the engine is awake again.
@@ -101,11 +111,6 @@ class EngineLoop {
   void run(Engine& engine, EngineSleep* sleep = nullptr);
 
  private:
-  struct Call {
-    Ticket ticket = 0;
-    std::vector<Submission> submissions;
-    Clock::time_point arrived;
-  };
   // An output that the engine has.
   struct Output {
     Ticket ticket = 0;
@@ -122,7 +127,7 @@ class EngineLoop {
   std::string serve(Engine& engine);
   // False when there is nothing left to do, ever.
   bool take_calls(Engine& engine, bool wait);
-  void submit(Engine& engine, Call call);
+  void submit(Engine& engine, UntakenCall call);
   void cancel_open(Engine& engine, const std::vector<Ticket>& tickets, bool all);
   void note_admissions(const Engine& engine);
   void give_updates(Engine& engine);
@@ -145,7 +150,7 @@ class EngineLoop {
 
   mutable std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<Call> calls_;
+  std::vector<UntakenCall> calls_;
   std::vector<Ticket> cancelled_;
   Ticket last_ticket_ = 0;
   size_t open_ = 0;

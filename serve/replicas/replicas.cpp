@@ -55,13 +55,28 @@ Replicas::~Replicas() = default;
 LoopOptions Replicas::loop_options(size_t replica) {
   LoopOptions loop{.most_open = std::numeric_limits<size_t>::max() / 2};
   if (options_.ended) loop.ended = [this, replica](const EndedOutput& output) { options_.ended(replica, output); };
-  if (options_.count > 1)
+  if (options_.count > 1) {
+    loop.untaken = [this](std::vector<UntakenCall> calls) { take_back(std::move(calls)); };
     loop.loaded = [this] {
       if (queued_ == 0) return;
       const std::lock_guard lock(mutex_);
       share_out();
     };
+  }
   return loop;
+}
+
+// In the order of their arrival before all that waits, to be shared out when run() knows why the replica has failed.
+void Replicas::take_back(std::vector<UntakenCall> calls) {
+  const std::lock_guard lock(mutex_);
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call)
+    for (auto one = call->submissions.rbegin(); one != call->submissions.rend(); ++one) {
+      const RequestSpec& spec = one->asked.spec;
+      std::vector<uint64_t> hashes;
+      if (spec.adapter.empty()) hashes = prefix_hashes(spec.prompt);
+      note_queued(std::ssize(one->asked.outputs));
+      queue_.push_front({call->ticket, call->arrived, std::move(*one), std::move(hashes)});
+    }
 }
 
 void Replicas::accept() {
@@ -116,9 +131,12 @@ Admission Replicas::admission_of(size_t outputs) const {
                                                          : Admission::accepted;
 }
 
-bool Replicas::all_failed() const {
-  return std::ranges::all_of(replicas_,
-                             [](const auto& replica) { return replica->loop.admission() == Admission::failed; });
+// Nobody will ever take what waits: all have failed, or were drained before one of them gave calls back.
+bool Replicas::nobody_is_left() const {
+  return std::ranges::all_of(replicas_, [](const auto& replica) {
+    const Admission now = replica->loop.admission();
+    return now == Admission::failed || now == Admission::draining;
+  });
 }
 
 size_t Replicas::open() const {
@@ -211,7 +229,10 @@ void Replicas::share_out(bool to_any) {
       request.submission = std::move(one.front());
     }
   }
-  if (!queue_.empty() && all_failed()) end_queued(EndReason::failed, replicas_.front()->failure);
+  if (!queue_.empty() && nobody_is_left()) {
+    const auto failed = std::ranges::find_if(replicas_, [](const auto& replica) { return !replica->failure.empty(); });
+    end_queued(EndReason::failed, failed == replicas_.end() ? "the server is shutting down" : (*failed)->failure);
+  }
   if (draining_ && queue_.empty())
     for (const auto& replica : replicas_) replica->loop.drain();
 }

@@ -7,7 +7,7 @@
 //   replicas.run(0, engine);                // on the thread of each engine, until drained, aborted or failed
 //
 // A request waits here until a replica has room for it, so that none is idle while another one's requests wait. A
-// replica that fails ends its own requests; the others go on.
+// replica that fails ends the requests that its engine has; the others go on, with those that it had not seen.
 #pragma once
 
 #include <atomic>
@@ -105,10 +105,11 @@ class Replicas {
   };
 
   LoopOptions loop_options(size_t replica);
+  void take_back(std::vector<UntakenCall> calls);
 
   // Under mutex_.
   Admission admission_of(size_t outputs) const;
-  bool all_failed() const;
+  bool nobody_is_left() const;
   size_t open_outputs() const;
   std::optional<size_t> choose(const Waiting& request, bool to_any) const;
   void share_out(bool to_any = false);

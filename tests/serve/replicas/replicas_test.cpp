@@ -140,6 +140,36 @@ TEST(ReplicasOnCpuDriver, ALostDeviceEndsItsOwnRequestsAndTheOthersGoOn) {
   expect_words(engines.failures[1], {"CUDA_ERROR_ILLEGAL_ADDRESS"});
 }
 
+TEST(ReplicasOnCpuDriver, WhatALostDeviceHadNotSeenGoesToTheOthers) {
+  TwoEngines engines;
+  engines.hold(0);
+  const auto seen = engines.begin(4, 4);
+  while (!engines.lost.holds()) std::this_thread::yield();
+  const auto long_one = engines.begin(4, 450, 1);  // 1
+  const auto unseen = engines.begin(4, 20, 2);     // 0, which has fewer tokens before it
+  EXPECT_EQ(engines.replicas.loop(0).open(), 2u);
+  engines.lose(0);
+  expect_words(seen->end().message, {"CUDA_ERROR_ILLEGAL_ADDRESS"});
+  EXPECT_EQ(unseen->end().outputs.size(), 20u);
+  EXPECT_EQ(long_one->end().outputs.size(), 450u);
+  EXPECT_EQ(engines.replicas.open(), 0u);
+  EXPECT_EQ(engines.replicas.queued(), 0u);
+}
+
+TEST(ReplicasOnCpuDriver, WhatALostDeviceHadNotSeenEndsWhereADrainHasBegun) {
+  TwoEngines engines;
+  engines.hold(0);
+  const auto seen = engines.begin(4, 4);
+  while (!engines.lost.holds()) std::this_thread::yield();
+  const auto long_one = engines.begin(4, 450, 1), unseen = engines.begin(4, 20, 2);
+  engines.replicas.drain();
+  engines.lose(0);
+  for (const auto& one : {seen, unseen}) expect_words(one->end().message, {"CUDA_ERROR_ILLEGAL_ADDRESS"});
+  EXPECT_EQ(long_one->end().outputs.size(), 450u);
+  engines.join();
+  EXPECT_EQ(engines.replicas.open(), 0u);
+}
+
 TEST(ReplicasOnCpuDriver, ADrainEndsWhatRunsAndWhatWaits) {
   TwoEngines engines;
   std::vector<std::shared_ptr<EndsListener>> all;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <future>
 #include <memory>
@@ -56,19 +57,30 @@ class EndsListener : public Listener {
 };
 
 // From lose() on every call of one thread fails, as those of a device that is lost do: the next thing that its engine
-// does.
+// does. From hold() until then they do not return.
 class LostDevice : public CallObserver {
  public:
   void lose(std::thread::id thread) {
     const std::lock_guard lock(mutex_);
     lost_.push_back(thread);
+    held_ = {};
+    freed_.notify_all();
   }
+  void hold(std::thread::id thread) {
+    const std::lock_guard lock(mutex_);
+    held_ = thread;
+  }
+  bool holds() const { return holds_; }
   void find() {
     const std::lock_guard lock(mutex_);
     lost_.clear();
   }
   std::optional<CUresult> before(const DriverCall&) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (held_ == std::this_thread::get_id()) {
+      holds_ = true;
+      freed_.wait(lock, [this] { return held_ != std::this_thread::get_id(); });
+    }
     for (const std::thread::id thread : lost_)
       if (thread == std::this_thread::get_id()) return CUDA_ERROR_ILLEGAL_ADDRESS;
     return std::nullopt;
@@ -77,7 +89,10 @@ class LostDevice : public CallObserver {
 
  private:
   std::mutex mutex_;
+  std::condition_variable freed_;
   std::vector<std::thread::id> lost_;
+  std::thread::id held_;
+  std::atomic<bool> holds_ = false;
 };
 
 class TwoEngines {
@@ -111,6 +126,7 @@ class TwoEngines {
     for (std::thread& thread : threads_)
       if (thread.joinable()) thread.join();
   }
+  void hold(size_t replica) { lost.hold(threads_[replica].get_id()); }
   void lose(size_t replica) { lost.lose(threads_[replica].get_id()); }
 
   static EngineOptions usual_engine() {
