@@ -311,7 +311,7 @@ void EngineLoop::end_all(const std::string& reason) {
     open_ = 0;
     load_ = {};
   }
-  if (options_.untaken) options_.untaken(std::exchange(calls, {}));
+  if (options_.untaken) options_.untaken(reason, std::exchange(calls, {}));
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
   for (auto& [id, output] : outputs_) {

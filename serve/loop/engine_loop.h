@@ -52,9 +52,9 @@ struct LoopOptions {
   // load() is up to date: after each thing that the engine did, on run()'s thread, which holds no lock. Empty: nobody
   // asks for load(), and none is kept.
   std::function<void()> loaded;
-  // The engine has failed before it saw these calls, which are somebody else's from now on: on run()'s thread, once.
-  // Empty: they fail with it.
-  std::function<void(std::vector<UntakenCall>)> untaken;
+  // The engine has failed for this reason before it saw these calls, which are somebody else's from now on: on run()'s
+  // thread, once. Empty: they fail with it.
+  std::function<void(const std::string& reason, std::vector<UntakenCall>)> untaken;
 };
 
 // Asleep: from the moment that a sleep is ordered until the engine is awake again.

@@ -56,7 +56,9 @@ LoopOptions Replicas::loop_options(size_t replica) {
   LoopOptions loop{.most_open = std::numeric_limits<size_t>::max() / 2};
   if (options_.ended) loop.ended = [this, replica](const EndedOutput& output) { options_.ended(replica, output); };
   if (options_.count > 1) {
-    loop.untaken = [this](std::vector<UntakenCall> calls) { take_back(std::move(calls)); };
+    loop.untaken = [this, replica](const std::string& reason, std::vector<UntakenCall> calls) {
+      take_back(replica, reason, std::move(calls));
+    };
     loop.loaded = [this] {
       if (queued_ == 0) return;
       const std::lock_guard lock(mutex_);
@@ -66,9 +68,10 @@ LoopOptions Replicas::loop_options(size_t replica) {
   return loop;
 }
 
-// In the order of their arrival before all that waits, to be shared out when run() knows why the replica has failed.
-void Replicas::take_back(std::vector<UntakenCall> calls) {
+// The replica has failed. In the order of their arrival before all that waits.
+void Replicas::take_back(size_t replica, const std::string& reason, std::vector<UntakenCall> calls) {
   const std::lock_guard lock(mutex_);
+  replicas_[replica]->failure = reason;
   for (auto call = calls.rbegin(); call != calls.rend(); ++call)
     for (auto one = call->submissions.rbegin(); one != call->submissions.rend(); ++one) {
       const RequestSpec& spec = one->asked.spec;
@@ -77,6 +80,7 @@ void Replicas::take_back(std::vector<UntakenCall> calls) {
       note_queued(std::ssize(one->asked.outputs));
       queue_.push_front({call->ticket, call->arrived, std::move(*one), std::move(hashes)});
     }
+  share_out();
 }
 
 void Replicas::accept() {
@@ -170,7 +174,6 @@ void Replicas::run(size_t replica, Engine& engine, EngineSleep* sleep) {
     {
       const std::lock_guard lock(mutex_);
       replicas_[replica]->failure = error.what();
-      share_out();
     }
     delivery_.flush();
     throw;

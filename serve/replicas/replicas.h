@@ -105,7 +105,7 @@ class Replicas {
   };
 
   LoopOptions loop_options(size_t replica);
-  void take_back(std::vector<UntakenCall> calls);
+  void take_back(size_t replica, const std::string& reason, std::vector<UntakenCall> calls);
 
   // Under mutex_.
   Admission admission_of(size_t outputs) const;
