@@ -12,8 +12,9 @@
 namespace nodewright {
 namespace {
 
-constexpr const char* kForms = "auto, cuda, cuda:N, cpu, or cpu: with options joined by commas (cpu:checked,sm80); "
-                               "where several are used cuda:0,2";
+constexpr const char* kForms =
+    "auto, cuda, cuda:N, cpu, or cpu: with options joined by commas (cpu:checked,sm80); "
+    "where several are used cuda:0,2";
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;
