@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
-NAMED = ("nodewright", "delivery", "worker", "http")  # threads of the server; the first is the engine's
+NAMED = ("engine", "delivery", "worker", "http")  # threads of the server; the engine's is engine-0
 
 
 class Server:
@@ -56,6 +56,7 @@ class Server:
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
             with open(f"/proc/{self.process.pid}/task/{task}/stat") as file:
                 name, fields = re.fullmatch(r"\d+ \((.*)\) (.*)\n?", file.read()).groups()
+            name = name.split("-")[0]
             if name in NAMED:
                 sums[name] += sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
         return dict(sums)

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/interruption.h"
@@ -30,15 +31,14 @@ namespace {
        .fault = Fault::usage});
 }
 
-// The devices that share the model.
-int ranks_of(const SessionOptions& options) {
-  return options.tensor_parallel > 0 ? options.tensor_parallel : std::max(devices_named(options.device), 1);
-}
-
 OpenedDevice open(const SessionOptions& options) {
   check_model_folder(options.model);
   if (!options.device.starts_with("cpu")) fill_huge_heap();  // the CPU driver keeps no graphs of its own
-  OpenedDevice opened = open_device(options.device, options.trace ? Observe::yes : Observe::no, ranks_of(options));
+  const int ranks = devices_of_model(options, 1);
+  const DeviceChoice chosen =
+      choose_devices(options.device, ranks, ranks == 1 ? "one engine" : fmt::format("--tp {}", ranks));
+  OpenedDevice opened =
+      open_devices(open_driver(chosen.driver), chosen.ordinals, options.trace ? Observe::yes : Observe::no);
   if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;
 }
@@ -47,7 +47,8 @@ OpenedDevice open(const SessionOptions& options) {
 std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream, const SessionOptions& options,
                                       Loading loading) {
   auto bar = std::make_shared<ProgressBar>("loading " + options.model.string(), ProgressBar::Unit::bytes);
-  const Progress progress{[bar](uint64_t done, uint64_t total) {
+  const Progress progress{[bar, quiet = options.quiet](uint64_t done, uint64_t total) {
+    if (quiet) return;
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
@@ -71,24 +72,24 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
 
 // A first start takes a while: on a terminal a bar shows that, elsewhere one line says so. The compiler of the CPU
 // driver works in a folder, which is gone also where Ctrl-C ends that.
-KernelCacheOptions kernel_options() {
+KernelCacheOptions kernel_options(bool quiet) {
   struct Told {
     std::unique_ptr<CaughtMeanwhile> caught;
     std::atomic<bool> first = true;
   };
   KernelCacheOptions options;
   auto told = std::make_shared<Told>();
-  options.compiles = [told](size_t kernels) {
+  options.compiles = [told, quiet](size_t kernels) {
     const bool is_first = told->first.exchange(false);
     if (kernels > 1) told->caught = std::make_unique<CaughtMeanwhile>();  // of prepare(), which tells its progress
-    if (isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
+    if (!quiet && isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
       fmt::print(stderr, "nodewright: compiling {} kernel{}, once; the next start finds them in {}\n", kernels,
                  kernels == 1 ? "" : "s", ImageStore::default_folder().string());
   };
   auto bar = std::make_shared<ProgressBar>("preparing kernels");
-  options.progress = [bar, told](size_t done, size_t total, std::string_view) {
+  options.progress = [bar, told, quiet](size_t done, size_t total, std::string_view) {
     end_if_interrupted();
-    bar->show(done, total);
+    if (!quiet) bar->show(done, total);
     if (done == total) told->caught.reset();
   };
   options.not_kept = [](const std::string& problem) {
@@ -119,6 +120,11 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
+}
+
+int devices_of_model(const SessionOptions& options, int replicas) {
+  if (options.tensor_parallel > 0) return options.tensor_parallel;
+  return std::max(devices_named(options.device) / replicas, 1);
 }
 
 void add_tensor_parallel_option(CLI::App& command, SessionOptions& options) {
@@ -179,16 +185,18 @@ void check_steps(const SessionOptions& options) {
     refuse("--until-ended and --steps-per-launch", "a loop of one step ends with it", "--steps-per-launch 64, or more");
 }
 
-Session::Session(const SessionOptions& options, Loading loading)
+Session::Session(const SessionOptions& options, Loading loading) : Session(options, open(options), loading) {}
+
+Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loading)
     : options_(options),
-      opened_(open(options)),
+      opened_(std::move(opened)),
       stream_(*opened_.device, "compute"),
       models_(load_models(opened_, stream_, options, loading)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
                             tuning_key(*opened_.device, config()))) {
   for (size_t rank = 0; rank < models_.size(); ++rank) {
     Device& device = rank == 0 ? *opened_.device : *opened_.more[rank - 1];
-    kernels_.push_back(std::make_unique<KernelCache>(device, kernel_options()));
+    kernels_.push_back(std::make_unique<KernelCache>(device, kernel_options(options.quiet)));
     places_.push_back({&device, kernels_.back().get(), &models_[rank]});
   }
 }

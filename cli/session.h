@@ -33,12 +33,15 @@ struct SessionOptions {
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr
   int tensor_parallel = 1;      // devices that share the model; 0: as many as --device names
+  bool quiet = false;           // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp, of the commands that serve with an engine.
 void add_tensor_parallel_option(CLI::App& command, SessionOptions& options);
+// How many devices share the model, of each of so many replicas.
+int devices_of_model(const SessionOptions& options, int replicas);
 // --load-format alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
@@ -65,6 +68,8 @@ struct DecoderNeeds {
 class Session {
  public:
   explicit Session(const SessionOptions& options, Loading loading = Loading::done);
+  // On a device that is open, current on this thread.
+  Session(const SessionOptions& options, OpenedDevice opened, Loading loading);
 
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }

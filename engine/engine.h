@@ -77,6 +77,7 @@ class Engine {
   bool unload_adapter(const std::string& name);
   std::vector<LoadedAdapter> adapters() const { return adapters_.list(); }
   int most_adapters() const { return options_.max_adapters; }  // that the device holds at once
+  int max_batch() const { return options_.max_batch; }         // requests served at once
 
   // False when it had ended.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }

@@ -4,8 +4,7 @@
 #include <charconv>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
@@ -14,7 +13,8 @@ namespace nodewright {
 namespace {
 
 constexpr const char* kForms =
-    "auto, cuda, cuda:N, cuda:N,M, cpu, or cpu: with options joined by commas (cpu:checked,sm80)";
+    "auto, cuda, cuda:N, cpu, or cpu: with options joined by commas (cpu:checked,sm80); "
+    "where several are used cuda:0,2";
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;
@@ -78,53 +78,86 @@ CpuDriverOptions cpu_options(std::string_view words, std::string_view spec) {
   return options;
 }
 
-// The numbers behind "cuda:".
-std::vector<int> ordinals_of(std::string_view spec) {
+int cuda_ordinal(std::string_view word, std::string_view spec) {
+  const std::optional<uint64_t> named = number(word);
+  if (!named || *named > 1023) refuse(spec, "'" + std::string(word) + "' is no device number");
+  return static_cast<int>(*named);
+}
+
+// "0,2" of "cuda:0,2".
+std::vector<int> cuda_ordinals(std::string_view words, std::string_view spec) {
   std::vector<int> ordinals;
-  for (std::string_view left = spec.substr(spec.find(':') + 1); !left.empty();) {
-    const size_t comma = left.find(',');
-    const std::string_view word = left.substr(0, comma);
-    const std::optional<uint64_t> named = number(word);
-    if (!named || *named > 1023) refuse(spec, "'" + std::string(word) + "' is no device number");
-    ordinals.push_back(static_cast<int>(*named));
-    left = comma == std::string_view::npos ? std::string_view() : left.substr(comma + 1);
-    if (comma != std::string_view::npos && left.empty()) refuse(spec, "'' is no device number");
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t comma = std::min(words.find(',', begin), words.size());
+    const int ordinal = cuda_ordinal(words.substr(begin, comma - begin), spec);
+    if (std::ranges::count(ordinals, ordinal) > 0)
+      refuse(spec, "device " + std::to_string(ordinal) + " is there twice");
+    ordinals.push_back(ordinal);
+    begin = comma + 1;
   }
-  if (ordinals.empty()) refuse(spec, "'' is no device number");
   return ordinals;
+}
+
+bool is_cpu_spec(std::string_view spec) { return spec == "cpu" || spec.starts_with("cpu:"); }
+
+CpuDriverOptions options_of_spec(std::string_view spec) {
+  return cpu_options(spec.size() > 4 ? spec.substr(4) : std::string_view(), spec);
 }
 
 }  // namespace
 
-int devices_named(std::string_view spec) {
-  return spec.starts_with("cuda:") ? static_cast<int>(ordinals_of(spec).size()) : 0;
+OpenedDevice open_device(std::string_view spec, Observe observe) {
+  const DeviceChoice choice = choose_devices(spec, 1, "one device");
+  return open_device(open_driver(choice.driver), choice.ordinals.front(), observe);
 }
 
-OpenedDevice open_device(std::string_view spec, Observe observe, int count) {
-  std::vector<int> ordinals{0};
-  OpenedDevice opened;
-  if (spec == "cpu" || spec.starts_with("cpu:")) {
-    CpuDriverOptions options = cpu_options(spec.size() > 4 ? spec.substr(4) : std::string_view(), spec);
-    options.devices = std::max(options.devices, count);
-    opened.driver = Driver::load_cpu(options);
+DeviceChoice choose_devices(std::string_view spec, int count, std::string_view for_what) {
+  DeviceChoice choice;
+  size_t named = static_cast<size_t>(count);
+  if (is_cpu_spec(spec)) {
+    choice.driver = spec;
+    if (const int devices = options_of_spec(spec).devices; devices < count)
+      refuse(spec, "the CPU driver has " + std::to_string(devices) + (devices == 1 ? " device" : " devices") +
+                       " by it, and " + std::string(for_what) + " needs " + std::to_string(count) +
+                       " (cpu:devices=" + std::to_string(count) + ")");
   } else if (spec == "auto" || spec == "cuda") {
-    opened.driver = Driver::load_cuda();
+    choice.driver = "cuda";
   } else if (spec.starts_with("cuda:")) {
-    ordinals = ordinals_of(spec);
-    opened.driver = Driver::load_cuda();
+    choice.driver = "cuda";
+    choice.ordinals = cuda_ordinals(spec.substr(5), spec);
+    named = choice.ordinals.size();
   } else {
     refuse(spec, "no such kind of device");
   }
-  if (ordinals.size() > 1 && static_cast<int>(ordinals.size()) != count)
-    refuse(spec, "it names " + std::to_string(ordinals.size()) + " devices, and " + std::to_string(count) +
-                     (count == 1 ? " is" : " are") + " used");
-  while (static_cast<int>(ordinals.size()) < count) ordinals.push_back(ordinals.back() + 1);
+  if (named != static_cast<size_t>(count))
+    refuse(spec, "it names " + std::to_string(named) + (named == 1 ? " device" : " devices") + ", and " +
+                     std::string(for_what) + " needs " + std::to_string(count));
+  for (int next = static_cast<int>(choice.ordinals.size()); next < count; ++next) choice.ordinals.push_back(next);
+  return choice;
+}
+
+std::shared_ptr<Driver> open_driver(std::string_view spec) {
+  return is_cpu_spec(spec) ? Driver::load_cpu(options_of_spec(spec)) : Driver::load_cuda();
+}
+
+OpenedDevice open_device(std::shared_ptr<Driver> driver, int ordinal, Observe observe) {
+  OpenedDevice opened;
+  opened.driver = std::move(driver);
   if (observe == Observe::yes) opened.interposer = std::make_unique<Interposer>(*opened.driver);
-  opened.device = std::make_unique<Device>(*opened.driver, ordinals[0]);
-  for (size_t i = 1; i < ordinals.size(); ++i)
-    opened.more.push_back(std::make_unique<Device>(*opened.driver, ordinals[i]));
+  opened.device = std::make_unique<Device>(*opened.driver, ordinal);
   opened.current = std::make_unique<ContextGuard>(*opened.device);
   return opened;
+}
+
+OpenedDevice open_devices(std::shared_ptr<Driver> driver, std::span<const int> ordinals, Observe observe) {
+  OpenedDevice opened = open_device(std::move(driver), ordinals.front(), observe);
+  for (const int ordinal : ordinals.subspan(1))
+    opened.more.push_back(std::make_unique<Device>(*opened.driver, ordinal));
+  return opened;
+}
+
+int devices_named(std::string_view spec) {
+  return spec.starts_with("cuda:") ? static_cast<int>(std::ranges::count(spec, ',')) + 1 : 0;
 }
 
 }  // namespace nodewright

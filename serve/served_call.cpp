@@ -28,21 +28,21 @@ HttpHeaders answer_headers(const std::string& request_id, int status) {
   return headers;
 }
 
-ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop,
+ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, Replicas& replicas,
                        AccessLine line, const AccessLog& log)
-    : call_(std::move(call)), reply_(std::move(reply)), loop_(loop), line_(std::move(line)), log_(log) {}
+    : call_(std::move(call)), reply_(std::move(reply)), replicas_(replicas), line_(std::move(line)), log_(log) {}
 
 void ServedCall::begin() {
   std::vector<Submission> submissions = call_->submissions();
   for (Submission& submission : submissions) submission.listener = shared_from_this();
   const std::shared_ptr<HttpReply> reply = reply_;  // once it is submitted, all else is the delivery thread's
-  const EngineLoop::Submitted submitted = loop_.submit(std::move(submissions));
+  const EngineLoop::Submitted submitted = replicas_.submit(std::move(submissions));
   if (submitted.admission != Admission::accepted) return fail(not_accepted(submitted.admission));
   ticket_ = submitted.ticket;
-  if (is_over_) return loop_.cancel(submitted.ticket);
-  reply->when_gone([&loop = loop_, ticket = submitted.ticket, gone = gone_] {
+  if (is_over_) return replicas_.cancel(submitted.ticket);
+  reply->when_gone([&replicas = replicas_, ticket = submitted.ticket, gone = gone_] {
     *gone = true;
-    loop.cancel(ticket);
+    replicas.cancel(ticket);
   });
 }
 
@@ -96,7 +96,7 @@ void ServedCall::fail(const ApiError& error) {
 void ServedCall::end(int status) {
   is_over_ = true;
   reply_.reset();
-  if (status != 200 && ticket_ != 0) loop_.cancel(ticket_);
+  if (status != 200 && ticket_ != 0) replicas_.cancel(ticket_);
   if (!log_) return;
   line_.status = *gone_ ? 499 : status;
   line_.is_call = true;

@@ -11,7 +11,7 @@
 
 #include "serve/api/answer/api_call.h"
 #include "serve/http/http_server.h"
-#include "serve/loop/engine_loop.h"
+#include "serve/replicas/replicas.h"
 
 namespace nodewright {
 
@@ -29,8 +29,8 @@ using AccessLog = std::function<void(const AccessLine&)>;
 class ServedCall : public Listener, public std::enable_shared_from_this<ServedCall> {
  public:
   // `told`: the call's line, but for what the answer is like; `log` gets it when the call ends. What they refer to, and
-  // the loop, must outlive this.
-  ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, EngineLoop& loop, AccessLine line,
+  // the replicas, must outlive this.
+  ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, Replicas& replicas, AccessLine line,
              const AccessLog& log);
 
   // Submits it; where it is not accepted the client is told at once.
@@ -46,12 +46,12 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
 
   std::unique_ptr<ApiCall> call_;
   std::shared_ptr<HttpReply> reply_;
-  EngineLoop& loop_;
+  Replicas& replicas_;
   AccessLine line_;
   const AccessLog& log_;
   std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);  // the client is
-  std::atomic<EngineLoop::Ticket> ticket_ = 0;                                            // 0: not submitted yet
+  std::atomic<Replicas::Ticket> ticket_ = 0;                                              // 0: not submitted yet
   std::atomic<bool> is_over_ = false;
   bool has_begun_ = false;
 };

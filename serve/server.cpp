@@ -10,6 +10,7 @@
 #include "serve/api/call_id.h"
 #include "serve/http/query_fields.h"
 #include "serve/page/page_files.h"
+#include "serve/replicas/replica_states.h"
 #include "serve/sleep_calls.h"
 
 namespace nodewright {
@@ -26,24 +27,6 @@ bool same_in_constant_time(std::string_view given, std::string_view key) {
     differences |= static_cast<size_t>(static_cast<unsigned char>(given[i]) ^
                                        static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]));
   return differences == 0;
-}
-
-std::string_view word_of(Admission admission) {
-  switch (admission) {
-    case Admission::accepted:
-      return "ready";
-    case Admission::full:
-      return "full";
-    case Admission::loading:
-      return "loading";
-    case Admission::asleep:
-      return "asleep";
-    case Admission::draining:
-      return "draining";
-    case Admission::failed:
-      break;
-  }
-  return "failed";
 }
 
 ApiError no_key() { return {401, "the API key is missing or wrong: Authorization: Bearer KEY, or X-Api-Key: KEY"}; }
@@ -71,19 +54,17 @@ struct Server::Route {
 const std::vector<Server::Route>& Server::routes() {
   static const auto api = [](Server& server) -> OpenAiApi& { return *server.api_.load(); };
   static const std::vector<Route> routes{
-      {"GET", "/health", true, false, false,
-       [](Server& s, Asked& a) {
-         const bool failed = s.loop_.admission() == Admission::failed;
-         s.answer(a, failed ? 503 : 200, "text/plain", failed ? "the engine has failed\n" : "");
-       }},
+      {"GET", "/health", true, false, false, [](Server& s, Asked& a) { s.answer_health(a); }},
       {"GET", "/ready", true, false, false,
        [](Server& s, Asked& a) {
-         const Admission admission = s.loop_.admission();
+         const Admission admission = s.replicas_.admission();
          const bool ready = admission == Admission::accepted || admission == Admission::full;
          s.answer(a, ready ? 200 : 503, "text/plain", ready ? "" : not_accepted(admission).message() + "\n");
        }},
       {"GET", "/metrics", true, false, false,
-       [](Server& s, Asked& a) { s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.metrics_.text()); }},
+       [](Server& s, Asked& a) {
+         s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.replicas_.metrics_text());
+       }},
       {"GET", "/", true, false, false, [](Server& s, Asked& a) { s.answer_page(a); }},
       {"GET", "/live", false, true, false, [](Server& s, Asked& a) { s.answer_live(a); }},
       {"GET", "/plan", true, true, true, [](Server& s, Asked& a) { s.answer_plan(a); }},
@@ -96,7 +77,7 @@ const std::vector<Server::Route>& Server::routes() {
       {"POST", "/wake_up", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_wake(a.request.query)); },
        &ServerOptions::offers_sleep},
       {"GET", "/is_sleeping", false, false, true,
-       [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.loop_.sleep_level())); },
+       [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.replicas_.sleep_level())); },
        &ServerOptions::offers_sleep},
       {"POST", "/v1/load_lora_adapter", false, true, true,
        [](Server& s, Asked& a) { s.load_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters},
@@ -118,12 +99,11 @@ const std::vector<Server::Route>& Server::routes() {
   return routes;
 }
 
-Server::Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics)
+Server::Server(ServerOptions options, Replicas& replicas)
     : options_(std::move(options)),
-      loop_(loop),
-      metrics_(metrics),
+      replicas_(replicas),
       log_([this](const AccessLine& line) {
-        metrics_.answered(line.status);
+        replicas_.metrics(0).answered(line.status);
         if (options_.log) options_.log(line);
       }),
       plan_ticket_(random_id("")),
@@ -219,10 +199,16 @@ void Server::answer_page(const Asked& asked) {
           {"Cache-Control", "no-cache"}});
 }
 
+void Server::answer_health(const Asked& asked) {
+  const bool failed = replicas_.admission() == Admission::failed;
+  if (replicas_.count() > 1) return answer(asked, failed ? 503 : 200, kJson, health_body(replicas_.states()));
+  answer(asked, failed ? 503 : 200, "text/plain", failed ? "the engine has failed\n" : "");
+}
+
 void Server::answer_live(const Asked& asked) {
   HttpHeaders more{{"Cache-Control", "no-store"}};
   if (!options_.api_keys.empty()) more.emplace_back("x-plan-ticket", plan_ticket_);
-  answer(asked, 200, kJson, metrics_.live_json(word_of(loop_.admission())), more);
+  answer(asked, 200, kJson, live_body(replicas_), more);
 }
 
 void Server::answer_plan(const Asked& asked) {
@@ -239,9 +225,9 @@ void Server::answer_plan(const Asked& asked) {
 void Server::order(const Asked& asked, SleepOrder order) {
   order.told = [this, asked](const SleepOutcome& outcome) {
     if (outcome.end == SleepEnd::done) return answer(asked, 200, kJson, sleep_body(outcome));
-    answer(asked, sleep_error(outcome, not_accepted(loop_.admission())));
+    answer(asked, sleep_error(outcome, not_accepted(replicas_.admission())));
   };
-  loop_.order(std::move(order));
+  replicas_.order(std::move(order));
 }
 
 // Read here; the engine's thread takes it between two steps, and answers.
@@ -253,20 +239,20 @@ void Server::load_adapter(const Asked& asked, const ServedModel& model) {
   } catch (const Error& error) {
     throw bad_request(error.what(), "lora_path");
   }
-  loop_.change({adapter.name, std::move(image), [this, asked, adapter, &model](const std::string& problem) {
-                  if (!problem.empty()) return answer(asked, bad_request(problem, "lora_name"));
-                  model.adapters->add(adapter.name, adapter.folder);
-                  answer(asked, 200, "text/plain", loaded_text(adapter.name));
-                }});
+  replicas_.change({adapter.name, std::move(image), [this, asked, adapter, &model](const std::string& problem) {
+                      if (!problem.empty()) return answer(asked, bad_request(problem, "lora_name"));
+                      model.adapters->add(adapter.name, adapter.folder);
+                      answer(asked, 200, "text/plain", loaded_text(adapter.name));
+                    }});
 }
 
 void Server::unload_adapter(const Asked& asked, const ServedModel& model) {
   const std::string name = asked_unload(model, asked.request.body);
-  loop_.change({name, nullptr, [this, asked, name, &model](const std::string& problem) {
-                  if (!problem.empty()) return answer(asked, {404, problem, "lora_name"});
-                  model.adapters->remove(name);
-                  answer(asked, 200, "text/plain", unloaded_text(name));
-                }});
+  replicas_.change({name, nullptr, [this, asked, name, &model](const std::string& problem) {
+                      if (!problem.empty()) return answer(asked, {404, problem, "lora_name"});
+                      model.adapters->remove(name);
+                      answer(asked, 200, "text/plain", unloaded_text(name));
+                    }});
 }
 
 void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {
@@ -274,7 +260,7 @@ void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {
                   .method = asked.request.method,
                   .path = asked.request.path,
                   .request_id = asked.request_id};
-  std::make_shared<ServedCall>(std::move(call), asked.reply, loop_, std::move(line), log_)->begin();
+  std::make_shared<ServedCall>(std::move(call), asked.reply, replicas_, std::move(line), log_)->begin();
 }
 
 void Server::answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more) {

@@ -1,4 +1,4 @@
-// The server: paths of the API and the page on HTTP connections, the engine's loop behind them. It answers /health,
+// The server: paths of the API and the page on HTTP connections, the engines' loops behind them. It answers /health,
 // /ready, / and /live before there is a model.
 #pragma once
 
@@ -12,9 +12,8 @@
 
 #include "serve/api/openai_api.h"
 #include "serve/http/http_server.h"
-#include "serve/loop/engine_loop.h"
-#include "serve/metrics/serve_metrics.h"
 #include "serve/page/plan_pages.h"
+#include "serve/replicas/replicas.h"
 #include "serve/served_call.h"
 #include "serve/work_pool.h"
 
@@ -33,8 +32,8 @@ struct ServerOptions {
 // Every method may be called from any thread.
 class Server {
  public:
-  // Listens at once. `loop` and `metrics` must outlive this. Throws Error as HttpServer does.
-  Server(ServerOptions options, EngineLoop& loop, ServeMetrics& metrics);
+  // Listens at once. `replicas` must outlive this. Throws Error as HttpServer does.
+  Server(ServerOptions options, Replicas& replicas);
   ~Server();
 
   // From now on calls are taken, and /plan shows `plans`. `api` must outlive this; once.
@@ -64,6 +63,7 @@ class Server {
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
   bool may_call(const HttpRequest& request) const;
   void answer_page(const Asked& asked);
+  void answer_health(const Asked& asked);
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);
   void order(const Asked& asked, SleepOrder order);
@@ -74,8 +74,7 @@ class Server {
   void answer(const Asked& asked, const ApiError& error);
 
   ServerOptions options_;
-  EngineLoop& loop_;
-  ServeMetrics& metrics_;
+  Replicas& replicas_;
   AccessLog log_;
   PlanPages plans_;           // written before api_ is
   ReadAdapter read_adapter_;  // the same

@@ -190,8 +190,8 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   engine.policy = edge_policy(options.edges);
   engine.numerics = numerics_of(options.numerics);
   const auto progress = std::make_shared<ProgressBar>("building graphs");
-  engine.built = [progress](const BuiltBucket& one) {
-    progress->show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
+  engine.built = [progress, quiet = options.quiet](const BuiltBucket& one) {
+    if (!quiet) progress->show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
   };
   engine.fell_back = [](const std::string& reason) {
     fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);

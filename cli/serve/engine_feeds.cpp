@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "models/kv_cache.h"
 #include "runtime/error.h"
+#include "serve/events/kv_event_frames.h"
 
 namespace nodewright::cli {
 namespace {
@@ -48,17 +50,25 @@ void check(const FeedOptions& options, const EngineSettings& engine) {
            "--kv-events-endpoint 'tcp://*:5557' as well");
 }
 
-EngineFeeds::EngineFeeds(const FeedOptions& options, ServeMetrics& metrics) : options_(options), metrics_(metrics) {
-  if (!options.timeline.empty()) timeline_.emplace(options.timeline);
+std::filesystem::path file_of_replica(const std::filesystem::path& file, size_t replica) {
+  return file.empty() || replica == 0 ? file : std::filesystem::path(fmt::format("{}.{}", file.string(), replica));
+}
+
+EngineFeeds::EngineFeeds(const FeedOptions& options, Replicas& replicas, size_t replica)
+    : options_(options), replicas_(replicas), replica_(replica) {
+  if (!options.timeline.empty()) timeline_.emplace(file_of_replica(options.timeline, replica));
 }
 
 void EngineFeeds::publish(uint16_t port, const std::string& model) {
   if (options_.kv_endpoint.empty()) return;
+  const int rank = static_cast<int>(replica_);
   const std::string topic = options_.kv_topic.empty() ? usual_topic(port, model) : options_.kv_topic;
-  events_ = std::make_unique<KvEventPublisher>(KvEventOptions{.endpoint = options_.kv_endpoint,
-                                                              .replay_endpoint = options_.kv_replay_endpoint,
-                                                              .topic = topic,
-                                                              .page_tokens = kPageTokens});
+  events_ = std::make_unique<KvEventPublisher>(
+      KvEventOptions{.endpoint = endpoint_of_rank(options_.kv_endpoint, rank),
+                     .replay_endpoint = endpoint_of_rank(options_.kv_replay_endpoint, rank),
+                     .topic = topic,
+                     .page_tokens = kPageTokens,
+                     .rank = rank});
   const std::string replays =
       options_.kv_replay_endpoint.empty() ? "" : fmt::format(", again at {}", events_->replay_endpoint());
   fmt::print(stderr, "nodewright: KV events of {} at {}{}\n", topic, events_->endpoint(), replays);
@@ -66,18 +76,20 @@ void EngineFeeds::publish(uint16_t port, const std::string& model) {
 
 void EngineFeeds::listen_to(EngineOptions& engine) {
   engine.stepped = [this](const StepRecord& step) {
-    metrics_.stepped(step);
+    replicas_.metrics(replica_).stepped(step);
     if (timeline_) timeline_->add(step);
   };
-  if (events_)
-    engine.pages_changed = [this](std::vector<PageEvent> events) {
-      metrics_.published(events_->publish(std::move(events)));
-    };
+  if (events_ || replicas_.count() > 1)
+    engine.pages_changed = [this](std::vector<PageEvent> events) { tell(std::move(events)); };
 }
 
-LoopOptions EngineFeeds::told_by(LoopOptions loop) {
-  if (timeline_) loop.ended = [this](const EndedOutput& output) { timeline_->add(output); };
-  return loop;
+void EngineFeeds::tell(std::vector<PageEvent> events) {
+  if (replicas_.count() > 1) replicas_.follow(replica_, events);
+  if (events_) replicas_.metrics(replica_).published(events_->publish(std::move(events)));
+}
+
+void EngineFeeds::ended(const EndedOutput& output) {
+  if (timeline_) timeline_->add(output);
 }
 
 void EngineFeeds::close() {

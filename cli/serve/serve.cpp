@@ -19,6 +19,7 @@
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/serve/engine_feeds.h"
+#include "cli/serve/replica_crew.h"
 #include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
 #include "cli/session.h"
@@ -52,6 +53,7 @@ struct ServeOptions {
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
   bool plan_times = false;
+  int replicas = 1;
   std::vector<std::string> template_args;
   ParserNames parsers;
 };
@@ -79,6 +81,12 @@ void check(ServeOptions& options) {
   template_args_of(options.template_args);
   cli::check(options.feeds, options.engine);
   check_model_folder(options.session.model);
+  if (options.replicas > 1 && options.session.trace)
+    throw Error({.doing = "use together",
+                 .object = "--replicas and --trace",
+                 .detail = "calls of several engines would be told in no order",
+                 .advice = "--replicas 1",
+                 .fault = Fault::usage});
   if (!options.api_key.empty())
     options.server.api_keys.push_back(options.api_key);
   else if (const char* key = std::getenv("NODEWRIGHT_API_KEY"); key != nullptr && *key != '\0')
@@ -86,6 +94,19 @@ void check(ServeOptions& options) {
   if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
   options.server.http.limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
   if (options.log_requests == "on") options.server.log = print_access;
+}
+
+// What an engine of several devices does not do.
+void check_shared(const ServeOptions& options) {
+  const auto refuse = [](const char* option, const char* detail) {
+    throw Error({.doing = "use together",
+                 .object = fmt::format("--tp and {}", option),
+                 .detail = detail,
+                 .advice = fmt::format("leave out {}, or --tp 1", option),
+                 .fault = Fault::usage});
+  };
+  if (options.server.offers_sleep) refuse("--enable-sleep", "the parts of a model on several devices do not sleep");
+  if (options.plan_times) refuse("--plan-times", "a node that exchanges cannot be timed by itself");
 }
 
 // What stands on the command line, else what suits the device.
@@ -127,10 +148,16 @@ void check_names(const EngineSettings& settings, const ServedModel& model) {
                    .fault = Fault::usage});
 }
 
-void print_ready(const Engine& engine, const ServedModel& model, const std::string& device, int rows) {
-  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows, {} tokens of context\n",
-             start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), device, rows,
-             model.max_model_len);
+// "cpu", or "2 x NVIDIA H100 80GB HBM3".
+std::string devices_of(const std::string& one, size_t replicas) {
+  return replicas == 1 ? one : fmt::format("{} x {}", replicas, one);
+}
+
+void print_ready(const Engine& engine, const ServedModel& model, const std::string& devices, int rows,
+                 size_t replicas) {
+  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context\n",
+             start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), devices, rows,
+             replicas == 1 ? "" : " each", model.max_model_len);
 }
 
 // Takes no more connections, and waits until every answer has left or nobody takes the rest.
@@ -139,6 +166,44 @@ void wait_for_answers(Server& server) {
   const auto limit = std::chrono::steady_clock::now() + kLastBytes;
   while (server.open_requests() > 0 && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+// Loads what listens already, and serves it to the end.
+int serve_with(const ServeOptions& options, const ModelConfig& config, const DeviceChoice& devices, ServedModel model,
+               Replicas& replicas, AllFeeds& feeds, Server& server) {
+  const bool on_cpu = devices.driver.starts_with("cpu");
+  const EngineSettings settings = settings_for(options, on_cpu);
+  const int rows = settings.engine.max_batch;
+  ReplicaCrew crew(
+      replicas, feeds,
+      {.devices = devices,
+       .session = options.session,
+       .engine = settings,
+       .needs = {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true},
+       .offers_sleep = options.server.offers_sleep});
+  crew.await_engines();
+  Engine& engine = crew.engine(0);
+  model.max_model_len = engine.pipeline().options().max_context;
+  OpenAiApi api(std::move(model));
+  ShownModel shown = shown_model(options.session, crew.session(0), engine, api, rows, options.plan_times);
+  shown.card.device = devices_of(shown.card.device, devices.ordinals.size());
+  const std::string shown_devices = shown.card.device;
+  replicas.metrics(0).serves(std::move(shown.card));
+  for (const LoadedAdapter& one : engine.adapters()) api.model().adapters->add(one.name, one.folder);
+  server.serve(api, std::move(shown.plans),
+               [&crew](const std::filesystem::path& folder) { return crew.read_adapter(folder); });
+  replicas.accept();
+  print_ready(engine, api.model(), shown_devices, rows, replicas.count());
+  const std::vector<std::string> failures = crew.serve();
+  wait_for_answers(server);
+  if (!failures.empty()) {
+    for (const auto& one : feeds) one->close();
+    if (replicas.count() == 1) fmt::print(stderr, "nodewright: {}\n", failures.front());
+    std::fflush(nullptr);
+    std::_Exit(1);  // a driver that has failed may not free what it has
+  }
+  server.stop();
+  return 0;
 }
 
 int serve(ServeOptions options) {
@@ -151,59 +216,41 @@ int serve(ServeOptions options) {
   check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
 
+  const int shared = devices_of_model(options.session, options.replicas);
+  const DeviceChoice devices =
+      choose_devices(options.session.device, options.replicas * shared,
+                     shared == 1 ? fmt::format("--replicas {}", options.replicas)
+                                 : fmt::format("--replicas {} with --tp {}", options.replicas, shared));
+  if (shared > 1) check_shared(options);
+
   ServedModel model = served_model(options, config, tokenizer);
   check_names(options.engine, model);
-  ServeMetrics metrics(model.names.front());
-  EngineFeeds feeds(options.feeds, metrics);
-  EngineLoop loop(metrics, feeds.told_by({.most_open = static_cast<size_t>(options.most_open)}));
+  AllFeeds feeds;
+  Replicas replicas(model.names.front(),
+                    {.count = static_cast<size_t>(options.replicas),
+                     .most_open = static_cast<size_t>(options.most_open),
+                     .ended = [&feeds](size_t replica, const EndedOutput& output) { feeds[replica]->ended(output); }});
+  for (size_t i = 0; i < replicas.count(); ++i)
+    feeds.push_back(std::make_unique<EngineFeeds>(options.feeds, replicas, i));
   std::atomic<Server*> listening = nullptr;
   const Shutdown shutdown(
       std::chrono::seconds(options.shutdown_timeout),
       [&] {
-        if (loop.admission() == Admission::loading) {  // nobody was served
+        if (replicas.admission() == Admission::loading) {  // nobody was served
           if (Server* server = listening) server->stop();
           stop_compiling(kLastFolders);
           std::_Exit(0);
         }
-        fmt::print(stderr, "nodewright: draining {} open outputs\n", loop.open());
-        loop.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
+        fmt::print(stderr, "nodewright: draining {} open outputs\n", replicas.open());
+        replicas.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
       },
-      [&] { loop.abort(); });
-  Server server(options.server, loop, metrics);
+      [&] { replicas.abort(); });
+  Server server(options.server, replicas);
   listening = &server;
   fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
              options.session.model.string());
-  feeds.publish(server.port(), model.names.front());
-
-  Session session(options.session, Loading::begun);
-  const bool on_cpu = session.device().driver().is_cpu();
-  EngineSettings settings = settings_for(options, on_cpu);
-  feeds.listen_to(settings.engine);
-  const std::unique_ptr<Engine> engine =
-      make_engine(settings, options.session, session,
-                  {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true});
-  model.max_model_len = engine->pipeline().options().max_context;
-  OpenAiApi api(std::move(model));
-  ShownModel shown = shown_model(options.session, session, *engine, api, settings.engine.max_batch, options.plan_times);
-  metrics.serves(std::move(shown.card));
-  for (const LoadedAdapter& one : engine->adapters()) api.model().adapters->add(one.name, one.folder);
-  server.serve(api, std::move(shown.plans),
-               [&engine](const std::filesystem::path& folder) { return engine->read_adapter(folder); });
-  loop.accept();
-  print_ready(*engine, api.model(), session.device().name(), settings.engine.max_batch);
-  EngineSleep sleep(*engine, session.model());
-  try {
-    loop.run(*engine, options.server.offers_sleep ? &sleep : nullptr);
-  } catch (const Error& error) {
-    wait_for_answers(server);
-    feeds.close();
-    fmt::print(stderr, "nodewright: {}\n", error.what());
-    std::fflush(nullptr);
-    std::_Exit(1);  // a driver that has failed may not free what it has
-  }
-  wait_for_answers(server);
-  server.stop();
-  return 0;
+  for (const auto& one : feeds) one->publish(server.port(), model.names.front());
+  return serve_with(options, config, devices, std::move(model), replicas, feeds, server);
 }
 
 void add_server_options(CLI::App& command, ServeOptions& options) {
@@ -218,6 +265,12 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
                      "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
                      "NODEWRIGHT_API_KEY, or none)");
   command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call");
+  command
+      .add_option(
+          "--replicas,--data-parallel-size", options.replicas,
+          "engines behind this server, each on a device of its own: the first ones, or those of --device cuda:0,2")
+      ->check(whole_number<int, 1>)
+      ->capture_default_str();
   command.add_option("--io-threads", http.io_threads, "threads that read and write")
       ->check(whole_number<int, 1>)
       ->capture_default_str();

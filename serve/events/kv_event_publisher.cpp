@@ -151,7 +151,7 @@ void KvEventPublisher::send_queued() {
 // A PUB socket takes everything at once, and drops it for readers that have too much.
 void KvEventPublisher::send(const Batch& batch) {
   try {
-    std::string payload = kv_event_payload(batch.seconds, batch.events, options_.page_tokens);
+    std::string payload = kv_event_payload(batch.seconds, batch.events, options_.page_tokens, options_.rank);
     const std::string sequence = sequence_frame(batch.sequence);
     zmq_.send(publishes_, options_.topic.data(), options_.topic.size(), zmq::kSendMore);
     zmq_.send(publishes_, sequence.data(), sequence.size(), zmq::kSendMore);

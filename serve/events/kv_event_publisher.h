@@ -21,6 +21,7 @@ struct KvEventOptions {
   std::string replay_endpoint;  // of a ROUTER socket, bound, that sends what was published again; empty: none
   std::string topic;            // the first frame; routers expect kv@POD@MODEL
   int64_t page_tokens = 0;
+  int rank = 0;  // of data parallelism: the replica's number
   // Of batches that wait for the publishing thread; more are dropped, and their sequence numbers with them.
   size_t queue_bytes = 64 << 20;
   // Kept for replays: the last batches, up to both.

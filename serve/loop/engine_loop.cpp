@@ -28,18 +28,26 @@ void EngineLoop::accept() {
 }
 
 EngineLoop::Submitted EngineLoop::submit(std::vector<Submission> submissions) {
-  const size_t outputs = outputs_of(submissions);
   Submitted submitted;
   {
     const std::lock_guard lock(mutex_);
-    submitted.admission = admission_of(outputs);
-    if (submitted.admission != Admission::accepted) return submitted;
-    open_ += outputs;
     submitted.ticket = ++last_ticket_;
-    calls_.push_back({submitted.ticket, std::move(submissions), Clock::now()});
+  }
+  submitted.admission = submit(submissions, submitted.ticket, Clock::now());
+  return submitted;
+}
+
+Admission EngineLoop::submit(std::vector<Submission>& submissions, Ticket ticket, Clock::time_point arrived) {
+  const size_t outputs = outputs_of(submissions);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const Admission now = admission_of(outputs); now != Admission::accepted) return now;
+    open_ += outputs;
+    for (const Submission& one : submissions) load_.add(one.asked);
+    calls_.push_back({ticket, std::move(submissions), arrived});
   }
   came_.notify_one();
-  return submitted;
+  return Admission::accepted;
 }
 
 void EngineLoop::cancel(Ticket ticket) {
@@ -67,6 +75,11 @@ Admission EngineLoop::admission_of(size_t outputs) const {
 size_t EngineLoop::open() const {
   const std::lock_guard lock(mutex_);
   return open_;
+}
+
+LoopLoad EngineLoop::load() const {
+  const std::lock_guard lock(mutex_);
+  return load_;
 }
 
 void EngineLoop::drain() {
@@ -104,20 +117,22 @@ void EngineLoop::run(Engine& engine, EngineSleep* sleep) {
 // Until it is drained: empty. Or until the engine fails: why.
 std::string EngineLoop::serve(Engine& engine) {
   bool advanced = false;
-  while (take_calls(engine, !advanced && outputs_.empty())) {
+  note_load(engine);
+  while (take_calls(engine, !advanced && outputs_.empty() && orders_.empty())) {
     follow_orders(engine);
     advanced = engine.advance();
     note_admissions(engine);
     give_updates(engine);
     if (engine.pipeline().mode() == PipelineMode::failed)
       return engine.submit({.prompt = {0}, .max_tokens = 1}).reason;  // refused: the reason is the failure's
+    note_load(engine);
   }
   while (engine.advance()) continue;
   return {};
 }
 
 bool EngineLoop::take_calls(Engine& engine, bool wait) {
-  std::vector<Call> calls;
+  std::vector<UntakenCall> calls;
   std::vector<Ticket> cancelled;
   std::vector<AdapterOrder> adapter_orders;
   bool aborted = false, ended = false;
@@ -136,12 +151,12 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
   }
   follow_adapter_orders(engine, std::move(adapter_orders));
   if (ended) return false;
-  for (Call& call : calls) submit(engine, std::move(call));
+  for (UntakenCall& call : calls) submit(engine, std::move(call));
   if (aborted || !cancelled.empty()) cancel_open(engine, cancelled, aborted);
   return true;
 }
 
-void EngineLoop::submit(Engine& engine, Call call) {
+void EngineLoop::submit(Engine& engine, UntakenCall call) {
   for (Submission& submission : call.submissions) {
     AskedRequest& asked = submission.asked;
     size_t refused = 0;
@@ -273,15 +288,30 @@ void EngineLoop::note_end(Output& output, EndReason reason) {
   if (options_.ended) options_.ended(so_far);
 }
 
-// The engine has failed: whatever is open ends so, what it has not told of and what waits before it.
+void EngineLoop::note_load(const Engine& engine) {
+  if (!options_.loaded) return;
+  LoopLoad now = load_of(engine);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const UntakenCall& call : calls_)
+      for (const Submission& one : call.submissions) now.add(one.asked);
+    load_ = now;
+  }
+  options_.loaded();
+}
+
+// The engine has failed: whatever is open ends so, what it has not told of and what waits before it; the latter
+// unless somebody else takes it.
 void EngineLoop::end_all(const std::string& reason) {
-  std::vector<Call> calls;
+  std::vector<UntakenCall> calls;
   {
     const std::lock_guard lock(mutex_);
     failed_ = true;
     calls.swap(calls_);
     open_ = 0;
+    load_ = {};
   }
+  if (options_.untaken) options_.untaken(reason, std::exchange(calls, {}));
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
   for (auto& [id, output] : outputs_) {
@@ -291,7 +321,7 @@ void EngineLoop::end_all(const std::string& reason) {
     note_end(output, EndReason::failed);
   }
   outputs_.clear();
-  for (const Call& call : calls)
+  for (const UntakenCall& call : calls)
     for (const Submission& submission : call.submissions) {
       Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});
       for (int k = 0; k < std::ssize(submission.asked.outputs); ++k) {

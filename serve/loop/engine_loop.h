@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "serve/loop/adapter_order.h"
 #include "serve/loop/delivery.h"
+#include "serve/loop/loop_load.h"
 #include "serve/loop/sleep_order.h"
 #include "serve/loop/submission.h"
 #include "serve/metrics/serve_metrics.h"
@@ -38,9 +39,22 @@ struct EndedOutput {
   int64_t tokens = 0;                                     // of the output
 };
 
+// A call that a loop has accepted and its engine has not seen.
+struct UntakenCall {
+  uint64_t ticket = 0;
+  std::vector<Submission> submissions;
+  std::chrono::steady_clock::time_point arrived;
+};
+
 struct LoopOptions {
   size_t most_open = 4096;                        // outputs that run or wait; more are not accepted
   std::function<void(const EndedOutput&)> ended;  // each output that the engine had, on run()'s thread; may be empty
+  // load() is up to date: after each thing that the engine did, on run()'s thread, which holds no lock. Empty: nobody
+  // asks for load(), and none is kept.
+  std::function<void()> loaded;
+  // The engine has failed for this reason before it saw these calls, which are somebody else's from now on: on run()'s
+  // thread, once. Empty: they fail with it.
+  std::function<void(const std::string& reason, std::vector<UntakenCall>)> untaken;
 };
 
 // Asleep: from the moment that a sleep is ordered until the engine is awake again.
@@ -50,6 +64,7 @@ enum class Admission { accepted, full, loading, asleep, draining, failed };
 class EngineLoop {
  public:
   using Ticket = uint64_t;
+  using Clock = std::chrono::steady_clock;
 
   // `metrics` must outlive this.
   EngineLoop(ServeMetrics& metrics, const LoopOptions& options) : metrics_(metrics), options_(options) {}
@@ -64,12 +79,17 @@ class EngineLoop {
     Ticket ticket = 0;
   };
   Submitted submit(std::vector<Submission> submissions);
+  // The same for whoever numbers tickets for several loops, with the time at which the call arrived. What is not
+  // accepted stays the caller's.
+  Admission submit(std::vector<Submission>& submissions, Ticket ticket, Clock::time_point arrived);
   // The outputs of the call that have not ended end as cancelled, before the next step is launched.
   void cancel(Ticket ticket);
 
   // What submit() would say now.
   Admission admission() const;
   size_t open() const;  // outputs that were accepted and have not ended
+  // What they have before them. Only with LoopOptions::loaded.
+  LoopLoad load() const;
 
   // Puts the engine to sleep or wakes it, on the engine's thread, one order after the other: `order.told` is called
   // there, or at once where the loop is not serving. From now on a sleep lets nothing new in; it is done when what is
@@ -91,13 +111,6 @@ class EngineLoop {
   void run(Engine& engine, EngineSleep* sleep = nullptr);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  struct Call {
-    Ticket ticket = 0;
-    std::vector<Submission> submissions;
-    Clock::time_point arrived;
-  };
   // An output that the engine has.
   struct Output {
     Ticket ticket = 0;
@@ -114,13 +127,14 @@ class EngineLoop {
   std::string serve(Engine& engine);
   // False when there is nothing left to do, ever.
   bool take_calls(Engine& engine, bool wait);
-  void submit(Engine& engine, Call call);
+  void submit(Engine& engine, UntakenCall call);
   void cancel_open(Engine& engine, const std::vector<Ticket>& tickets, bool all);
   void note_admissions(const Engine& engine);
   void give_updates(Engine& engine);
   void take_tokens(Engine& engine, Updates& updates);
   void note_end(Output& output, EndReason reason);
   void end_all(const std::string& reason);
+  void note_load(const Engine& engine);
 
   // engine_loop_sleep.cpp
   void follow_orders(Engine& engine);
@@ -136,10 +150,11 @@ class EngineLoop {
 
   mutable std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<Call> calls_;
+  std::vector<UntakenCall> calls_;
   std::vector<Ticket> cancelled_;
   Ticket last_ticket_ = 0;
   size_t open_ = 0;
+  LoopLoad load_;  // what the engine has not seen yet included
   bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
   std::vector<SleepOrder> new_orders_;
   std::vector<AdapterOrder> adapter_orders_;

@@ -34,23 +34,57 @@ LiveJson json_of_times(const RecentTimes& times, RecentTimes::Clock::time_point 
 
 }  // namespace
 
-std::string ServeMetrics::live_json(std::string_view state) const {
-  std::unique_lock lock(mutex_);  // the engine's thread waits for it: what takes time is done with copies
-  const Seen seen = seen_;
-  const std::optional<ModelCard> card = card_;
-  const auto ends = ends_;
-  const int64_t refused = refused_;
-  const RecentTimes first = recent_first_, between = recent_between_;
-  lock.unlock();
+ServeMetrics::Snapshot ServeMetrics::snapshot() const {
+  const std::lock_guard lock(mutex_);  // the engine's thread waits for it: what takes time is done with copies
+  Snapshot now{.card = card_,
+               .seen = seen_,
+               .ends = ends_,
+               .refused = refused_,
+               .first = recent_first_,
+               .between = recent_between_};
+  now.seen.waiting += before_all_.value_or(0);
+  return now;
+}
+
+// Of what live_json() shows.
+void ServeMetrics::Snapshot::add(const Snapshot& other) {
+  for (const auto& [word, count] : other.ends) ends[word] += count;
+  refused += other.refused;
+  first.add(other.first);
+  between.add(other.between);
+  EngineStats& stats = seen.stats;
+  for (const auto& [bucket, use] : other.seen.stats.buckets) {
+    stats.buckets[bucket].steps += use.steps;
+    stats.buckets[bucket].rows += use.rows;
+    stats.buckets[bucket].exact += use.exact;
+  }
+  for (const auto& [reason, steps] : other.seen.stats.fallbacks) stats.fallbacks[reason] += steps;
+  for (int64_t EngineStats::*field : {&EngineStats::prompt_tokens, &EngineStats::output_tokens, &EngineStats::drafted,
+                                      &EngineStats::accepted_drafts, &EngineStats::padded_rows})
+    stats.*field += other.seen.stats.*field;
+  seen.pool.prompt_tokens += other.seen.pool.prompt_tokens;
+  seen.pool.found_tokens += other.seen.pool.found_tokens;
+  for (int64_t Seen::*field : {&Seen::running, &Seen::waiting, &Seen::preemptions, &Seen::pages, &Seen::owned_pages,
+                               &Seen::cached_pages, &Seen::graphs})
+    seen.*field += other.seen.*field;
+  for (auto field : {&MemoryUse::weights, &MemoryUse::state, &MemoryUse::graphs, &MemoryUse::pages})
+    seen.memory.*field += other.seen.memory.*field;
+}
+
+std::string ServeMetrics::live_json(std::string_view state, std::span<const ServeMetrics* const> engines,
+                                    const std::string& replicas) {
+  Snapshot all = engines.front()->snapshot();
+  for (const ServeMetrics* other : engines.subspan(1)) all.add(other->snapshot());
+  const Seen& seen = all.seen;
   const auto now = RecentTimes::Clock::now();
-  LiveJson live{{"seconds", std::chrono::duration<double>(now - started_).count()},
+  LiveJson live{{"seconds", std::chrono::duration<double>(now - engines.front()->started_).count()},
                 {"state", state},
-                {"model", card ? json_of_card(*card) : LiveJson()}};
+                {"model", all.card ? json_of_card(*all.card) : LiveJson()}};
   live["requests"] = {{"running", seen.running},
                       {"waiting", seen.waiting},
                       {"preemptions", seen.preemptions},
-                      {"refused", refused},
-                      {"ended", ends}};
+                      {"refused", all.refused},
+                      {"ended", all.ends}};
   live["tokens"] = {{"prompt", seen.stats.prompt_tokens},
                     {"generated", seen.stats.output_tokens},
                     {"drafted", seen.stats.drafted},
@@ -65,10 +99,11 @@ std::string ServeMetrics::live_json(std::string_view state) const {
   live["graphs"] = json_of_graphs(seen.stats);
   live["graphs"]["count"] = seen.graphs;
   live["graphs"]["build_ms"] = seen.graph_build_ms;
-  live["graphs"]["buckets"] = card ? LiveJson(card->buckets) : LiveJson::array();
+  live["graphs"]["buckets"] = all.card ? LiveJson(all.card->buckets) : LiveJson::array();
   live["recent"] = {{"window_s", RecentTimes::kWindow.count()},
-                    {"first_token", json_of_times(first, now)},
-                    {"between_tokens", json_of_times(between, now)}};
+                    {"first_token", json_of_times(all.first, now)},
+                    {"between_tokens", json_of_times(all.between, now)}};
+  if (!replicas.empty()) live["replicas"] = LiveJson::parse(replicas);
   return live.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 
 namespace nodewright {
 
@@ -67,6 +68,37 @@ void MetricText::histogram(std::string_view name, std::string_view help, const H
   line(bucket, static_cast<double>(histogram.count()), {{"le", "+Inf"}});
   line(fmt::format("{}_sum", name), histogram.sum(), {});
   line(fmt::format("{}_count", name), static_cast<double>(histogram.count()), {});
+}
+
+std::string merged_pages(std::span<const std::string> pages) {
+  constexpr std::string_view kHelp = "# HELP ";
+  struct Block {
+    std::string head, lines;
+  };
+  std::vector<Block> blocks;
+  std::map<std::string, size_t, std::less<>> places;  // by name
+  for (const std::string& page : pages) {
+    size_t place = 0;
+    for (size_t begin = 0; begin < page.size();) {
+      const size_t end = std::min(page.find('\n', begin), page.size() - 1) + 1;
+      const std::string_view line(page.data() + begin, end - begin);
+      begin = end;
+      if (line.starts_with(kHelp)) {
+        const std::string_view name = line.substr(kHelp.size(), line.find(' ', kHelp.size()) - kHelp.size());
+        const auto [found, is_new] = places.try_emplace(std::string(name), blocks.size());
+        if (is_new) blocks.emplace_back();
+        place = found->second;
+      }
+      Block& block = blocks.at(place);
+      if (!line.starts_with('#'))
+        block.lines += line;
+      else if (block.lines.empty() && block.head.find(line) == std::string::npos)
+        block.head += line;
+    }
+  }
+  std::string text;
+  for (const Block& block : blocks) text += block.head + block.lines;
+  return text;
 }
 
 }  // namespace nodewright

@@ -53,4 +53,8 @@ class MetricText {
   std::string last_name_, text_;
 };
 
+// Several pages as one: each name with its # HELP and # TYPE once, as the first page that has it has them, and the
+// lines of all pages behind.
+std::string merged_pages(std::span<const std::string> pages);
+
 }  // namespace nodewright

@@ -13,6 +13,13 @@ void RecentTimes::add(double seconds, int64_t times, Clock::time_point now) {
   next_ = (next_ + 1) % kMost;
 }
 
+void RecentTimes::add(const RecentTimes& other) {
+  ring_.insert(ring_.end(), other.ring_.begin(), other.ring_.end());
+  std::ranges::stable_sort(ring_, {}, &Seen::at);
+  if (ring_.size() > kMost) ring_.erase(ring_.begin(), ring_.end() - kMost);
+  next_ = 0;
+}
+
 RecentTimes::Quantiles RecentTimes::quantiles(Clock::time_point now) const {
   std::vector<Seen> seen;
   Quantiles found;

@@ -19,6 +19,9 @@ class RecentTimes {
   // `seconds`, seen `times` times at `now`.
   void add(double seconds, int64_t times = 1, Clock::time_point now = Clock::now());
 
+  // What another has seen, too; of more than kMost the latest.
+  void add(const RecentTimes& other);
+
   // Of what was added within kWindow before `now`. Seconds; 0 without any.
   struct Quantiles {
     int64_t count = 0;

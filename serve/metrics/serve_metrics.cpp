@@ -28,8 +28,9 @@ double number(auto value) { return static_cast<double>(value); }
 
 }  // namespace
 
-ServeMetrics::ServeMetrics(std::string model_name)
+ServeMetrics::ServeMetrics(std::string model_name, int engine)
     : model_name_(std::move(model_name)),
+      engine_(engine),
       first_token_(kFirstTokenSeconds),
       between_tokens_(kTokenSeconds),
       per_token_(kTokenSeconds),
@@ -142,8 +143,13 @@ void ServeMetrics::serves(ModelCard card) {
   card_ = std::move(card);
 }
 
+void ServeMetrics::queued(int64_t outputs) {
+  const std::lock_guard lock(mutex_);
+  before_all_ = outputs;
+}
+
 std::string ServeMetrics::text() const {
-  MetricText out({{"model_name", model_name_}, {"engine", "0"}});
+  MetricText out({{"model_name", model_name_}, {"engine", std::to_string(engine_)}});
   const std::lock_guard lock(mutex_);
   add_engine(out);
   add_requests(out);
@@ -153,7 +159,10 @@ std::string ServeMetrics::text() const {
 
 void ServeMetrics::add_engine(MetricText& out) const {
   out.gauge("vllm:num_requests_running", "Outputs that the engine is computing", number(seen_.running));
-  out.gauge("vllm:num_requests_waiting", "Outputs that wait for a place", number(seen_.waiting));
+  out.gauge("vllm:num_requests_waiting", "Outputs that wait for a place",
+            number(seen_.waiting + before_all_.value_or(0)));
+  if (before_all_)
+    out.gauge("nodewright_requests_queued", "Of those, outputs that wait before all engines", number(*before_all_));
   const double usage = seen_.pages == 0 ? 0 : number(seen_.owned_pages) / number(seen_.pages);
   out.gauge("vllm:kv_cache_usage_perc", "Share of the pages that requests own; 1 is all", usage);
   out.gauge("vllm:cache_config_info", "Tokens of a page, and pages", 1,

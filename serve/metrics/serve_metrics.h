@@ -8,8 +8,10 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/sleep.h"
@@ -31,7 +33,8 @@ struct OutputTimes {
 // Thread-safe.
 class ServeMetrics {
  public:
-  explicit ServeMetrics(std::string model_name);
+  // `engine`: its number, a label of every line.
+  explicit ServeMetrics(std::string model_name, int engine = 0);
 
   // Told by the engine's thread.
   void first_token(double seconds_since_arrival);
@@ -49,6 +52,8 @@ class ServeMetrics {
   // Told by the server. `card`: of the model, once it is there.
   void answered(int status);
   void serves(ModelCard card);
+  // Of several engines' first: outputs that wait before all of them, now.
+  void queued(int64_t outputs);
 
   // The page, in Prometheus's text format 0.0.4.
   std::string text() const;
@@ -64,7 +69,11 @@ class ServeMetrics {
   //    "recent": {"window_s", "first_token": times, "between_tokens": times}}
   // "seconds" is the server's age; times are {"count", "median_ms", "p99_ms"}, null without any. Memory is in bytes,
   // "asked" and "found" in tokens of prompts. `state`: a word for whether calls are taken.
-  std::string live_json(std::string_view state) const;
+  std::string live_json(std::string_view state) const { return live_json(state, std::vector{this}); }
+  // The same of several engines, whose counters, gauges and times are taken together; card, buckets and age are the
+  // first's. With `replicas`, a JSON array, as "replicas".
+  static std::string live_json(std::string_view state, std::span<const ServeMetrics* const> engines,
+                               const std::string& replicas = {});
 
  private:
   // Of the engine when it was seen last.
@@ -81,11 +90,22 @@ class ServeMetrics {
     std::set<std::string> running_adapters, waiting_adapters;  // names, of requests
   };
 
+  struct Snapshot {
+    std::optional<ModelCard> card;
+    Seen seen;
+    std::map<std::string, int64_t, std::less<>> ends;
+    int64_t refused = 0;
+    RecentTimes first, between;
+    void add(const Snapshot& other);
+  };
+  Snapshot snapshot() const;
+
   void add_engine(MetricText& out) const;
   void add_requests(MetricText& out) const;
   void add_graphs(MetricText& out) const;
 
   std::string model_name_;
+  int engine_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   std::optional<ModelCard> card_;
@@ -94,6 +114,7 @@ class ServeMetrics {
   std::map<std::string, int64_t, std::less<>> ends_;  // by vLLM's finish reasons
   std::map<int, int64_t> answers_;                    // by status
   int64_t refused_ = 0;
+  std::optional<int64_t> before_all_;  // of queued()
   int64_t kv_batches_ = 0, dropped_kv_batches_ = 0;
   Histogram first_token_, between_tokens_, per_token_, whole_, queued_, prefill_, decode_, inference_;
   Histogram prompt_tokens_, generation_tokens_, step_tokens_, step_seconds_, delivery_;

@@ -17,17 +17,18 @@ function rate_of(live, name) {
 }
 
 function show_now(live, rate) {
-  const { requests, recent } = live;
+  const { requests, recent } = live, replicas = live.replicas || [], engines = Math.max(replicas.length, 1);
   show_pairs(by_id("strip"), [["running", requests.running], ["waiting", requests.waiting], ["tokens/s", rate.toFixed(0)]]);
   show_pairs(by_id("now"), [
-    ["State", live.state], ["Running", `${requests.running}` + (live.model ? ` of ${live.model.rows}` : "")],
+    ["State", live.state], ["Running", `${requests.running}` + (live.model ? ` of ${live.model.rows * engines}` : "")],
     ["Waiting", requests.waiting], ["Tokens/s", rate.toFixed(1)], ["Prompt tokens/s", rate_of(live, "prompt").toFixed(1)],
     ["Between tokens, median", ms_text(recent.between_tokens.median_ms)],
     ["Between tokens, 99th", ms_text(recent.between_tokens.p99_ms)],
     ["First token, median", ms_text(recent.first_token.median_ms)],
     ["First token, 99th", ms_text(recent.first_token.p99_ms)],
     ["Generated", whole(live.tokens.generated)],
-    ["Ended", Object.entries(requests.ended).filter(([, n]) => n > 0).map(([word, n]) => `${whole(n)} ${word}`).join(", ") || "0"]]);
+    ["Ended", Object.entries(requests.ended).filter(([, n]) => n > 0).map(([word, n]) => `${whole(n)} ${word}`).join(", ") || "0"],
+    ...replicas.map((one) => [`Replica ${one.engine}`, `${one.state}, ${whole(one.open)} open, ${whole(one.tokens)} tokens before it`])]);
 }
 
 function show_cache(live) {

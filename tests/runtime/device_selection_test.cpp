@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 
@@ -51,6 +54,40 @@ TEST(DeviceSelection, AutoIsACudaDeviceOrAnErrorThatNamesTheCpu) {
     EXPECT_NE(std::string(error.what()).find("libcuda.so.1"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("--device cpu"), std::string::npos) << error.what();
   }
+}
+
+TEST(DeviceSelection, NamesAsManyDevicesAsAreNeeded) {
+  const auto chosen = [](const char* spec, int count) { return choose_devices(spec, count, "--replicas 2"); };
+  EXPECT_EQ(chosen("auto", 2).ordinals, (std::vector{0, 1}));
+  EXPECT_EQ(chosen("cuda", 3).ordinals, (std::vector{0, 1, 2}));
+  EXPECT_EQ(chosen("cuda:5", 1).ordinals, (std::vector{5}));
+  EXPECT_EQ(chosen("cuda:2,0", 2).ordinals, (std::vector{2, 0}));
+  EXPECT_EQ(chosen("cuda:2,0", 2).driver, "cuda");
+  EXPECT_EQ(chosen("cpu:sms=2,devices=4", 2).ordinals, (std::vector{0, 1}));
+  EXPECT_EQ(chosen("cpu:sms=2,devices=4", 2).driver, "cpu:sms=2,devices=4");
+  for (const auto& [spec, words] :
+       {std::pair{"cuda:0", "it names 1 device, and --replicas 2 needs 2"},
+        std::pair{"cuda:0,1,2", "it names 3 devices, and --replicas 2 needs 2"},
+        std::pair{"cuda:1,1", "device 1 is there twice"}, std::pair{"cuda:0,", "'' is no device number"},
+        std::pair{"cuda:0,cuda:1", "'cuda:1' is no device number"},
+        std::pair{"cpu", "the CPU driver has 1 device by it, and --replicas 2 needs 2"}}) {
+    try {
+      chosen(spec, 2);
+      ADD_FAILURE() << spec;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parts().fault, Fault::usage) << spec;
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(DeviceSelectionOnCpuDriver, OpensSeveralDevicesOfOneDriver) {
+  const DeviceChoice choice = choose_devices("cpu:devices=2", 2, "--replicas 2");
+  const std::shared_ptr<Driver> driver = open_driver(choice.driver);
+  const OpenedDevice first = open_device(driver, 0), second = open_device(driver, 1);
+  EXPECT_EQ(first.device->properties().ordinal, 0);
+  EXPECT_EQ(second.device->properties().ordinal, 1);
+  EXPECT_NE(first.device->context(), second.device->context());
 }
 
 }  // namespace

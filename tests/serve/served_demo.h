@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "serve/server.h"
@@ -51,10 +52,10 @@ inline ServerOptions options_on_any_port() {
 
 class ServedDemo {
  public:
-  explicit ServedDemo(ServerOptions options = options_on_any_port(), const LoopOptions& loop_options = {})
-      : loop(metrics, loop_options) {
+  explicit ServedDemo(ServerOptions options = options_on_any_port(), ReplicaOptions replica_options = {})
+      : replicas("demo", std::move(replica_options)) {
     options.log = lines.log();
-    server = std::make_unique<Server>(std::move(options), loop, metrics);
+    server = std::make_unique<Server>(std::move(options), replicas);
     server->serve(model_.api);
     thread_ = std::thread([this] { run(); });
     ready_.get_future().get();
@@ -66,7 +67,7 @@ class ServedDemo {
 
   // Cancels what is open, and waits for the loop's end. `failure` is its message, empty where it ended in order.
   void end() {
-    loop.abort();
+    replicas.abort();
     if (thread_.joinable()) thread_.join();
   }
   // Waits for the end of a loop that drains or fails.
@@ -75,8 +76,7 @@ class ServedDemo {
   // Every later call of the driver fails.
   void fail_driver() { loaded_->opened.interposer->fail_from(0, CUDA_ERROR_ILLEGAL_ADDRESS); }
 
-  ServeMetrics metrics{"demo"};
-  EngineLoop loop;
+  Replicas replicas;
   KeptLines lines;
   std::unique_ptr<Server> server;
   std::string failure;
@@ -88,10 +88,10 @@ class ServedDemo {
       loaded_ = std::make_unique<LoadedModel>("../../models/demo", "cpu", Observe::yes);
       Engine engine(loaded_->device, loaded_->kernels, loaded_->model,
                     EngineOptions{.max_batch = 4, .max_context = 1024, .reserve = Reserve::prompt, .choices = true});
-      loop.accept();
+      replicas.accept();
       ready_.set_value();
       try {
-        loop.run(engine);
+        replicas.run(0, engine);
       } catch (const Error& error) {
         failure = error.what();
       }

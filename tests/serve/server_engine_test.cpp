@@ -71,14 +71,14 @@ TEST(ServerOnCpuDriver, AClientThatHangsUpCancelsItsOutputs) {
     resets ? stream.reset() : stream.hang_up();
     RawClient whole(served.port());
     whole.say(post("/v1/completions", kLongWhole));
-    ASSERT_TRUE(eventually([&] { return served.loop.open() > 0; }));
+    ASSERT_TRUE(eventually([&] { return served.replicas.open() > 0; }));
     whole.hang_up();
-    EXPECT_TRUE(eventually([&] { return served.loop.open() == 0; }));
+    EXPECT_TRUE(eventually([&] { return served.replicas.open() == 0; }));
   }
   EXPECT_TRUE(eventually([&] { return served.lines.count(499) == 4; })) << served.lines.all().size();
   served.end();
   EXPECT_EQ(served.owned_pages, 0);
-  expect_words(served.metrics.text(), {R"(finished_reason="abort"} 4)"});
+  expect_words(served.replicas.metrics_text(), {R"(finished_reason="abort"} 4)"});
 }
 
 TEST(ServerOnCpuDriver, ADrainEndsWhatIsOpenAndRefusesTheRest) {
@@ -87,7 +87,7 @@ TEST(ServerOnCpuDriver, ADrainEndsWhatIsOpenAndRefusesTheRest) {
   const std::string call = Json{{"prompt", "Once"}, {"max_tokens", 60}, {"ignore_eos", true}, {"stream", true}}.dump();
   stream.say(post_and_close("/v1/completions", call));
   stream.hear_until("\n\n");
-  served.loop.drain();
+  served.replicas.drain();
   idle.say(post("/v1/completions", short_call(false)));
   const PlainAnswer refused = PlainAnswer::of(idle.hear_answer());
   EXPECT_EQ(refused.status, 503);
@@ -106,7 +106,7 @@ TEST(ServerOnCpuDriver, AnAbortEndsAStreamWithAnErrorAndAWholeAnswerWithItsStatu
   ServedDemo served;
   RawClient stream = begun_stream(served.port()), whole(served.port());
   whole.say(post("/v1/completions", kLongWhole));
-  ASSERT_TRUE(eventually([&] { return served.loop.open() == 2; }));
+  ASSERT_TRUE(eventually([&] { return served.replicas.open() == 2; }));
   served.end();
   const std::string rest = stream.hear_to_end();
   EXPECT_NE(rest.find(R"(data: {"error":{)"), std::string::npos) << rest;
@@ -123,7 +123,7 @@ TEST(ServerOnCpuDriver, AFailedCallOfTheDriverIsOneErrorForEachOpenCallAndTheSer
   Json several = Json::parse(kLongWhole);
   several["n"] = 8;  // more than the engine computes at once: some wait
   many.say(post("/v1/completions", several.dump()));
-  ASSERT_TRUE(eventually([&] { return served.loop.open() == 10; }));
+  ASSERT_TRUE(eventually([&] { return served.replicas.open() == 10; }));
   served.fail_driver();
   served.join();
   expect_words(served.failure, {"CUDA_ERROR_ILLEGAL_ADDRESS"});
@@ -143,8 +143,8 @@ TEST(ServerOnCpuDriver, AFailedCallOfTheDriverIsOneErrorForEachOpenCallAndTheSer
   const PlainAnswer late = ask(served.port(), post("/v1/completions", short_call(false)));
   EXPECT_EQ(late.status, 500);
   EXPECT_EQ(late.error()["message"], "the engine has failed");
-  EXPECT_EQ(served.loop.open(), 0u);
-  expect_words(served.metrics.text(), {R"(finished_reason="error"} 10)"});
+  EXPECT_EQ(served.replicas.open(), 0u);
+  expect_words(served.replicas.metrics_text(), {R"(finished_reason="error"} 10)"});
 }
 
 }  // namespace

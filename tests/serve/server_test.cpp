@@ -17,7 +17,7 @@ class ServerTest : public testing::Test {
  protected:
   Server& listen(ServerOptions options = options_on_any_port()) {
     options.log = lines_.log();
-    server_ = std::make_unique<Server>(std::move(options), loop_, metrics_);
+    server_ = std::make_unique<Server>(std::move(options), replicas_);
     return *server_;
   }
   PlainAnswer ask(const std::string& request) { return test::ask(server_->port(), request); }
@@ -26,8 +26,7 @@ class ServerTest : public testing::Test {
     return demo;
   }
 
-  ServeMetrics metrics_{"demo"};
-  EngineLoop loop_{metrics_, {}};
+  Replicas replicas_{"demo", {}};
   KeptLines lines_;
   std::unique_ptr<Server> server_;
 };

@@ -43,5 +43,16 @@ TEST(KvEventFrames, NumberBatchesWithTheHighestByteFirst) {
   EXPECT_EQ(sequence_frame(UINT64_MAX), std::string(8, '\xff'));
 }
 
+TEST(KvEventFrames, OfAReplicaHaveItsRankAndVllmsEndpoint) {
+  EXPECT_EQ(kv_event_payload(1.0, {}, 2, 3).back(), '\3');
+  EXPECT_EQ(endpoint_of_rank("tcp://*:5557", 0), "tcp://*:5557");
+  EXPECT_EQ(endpoint_of_rank("tcp://*:5557", 2), "tcp://*:5559");
+  EXPECT_EQ(endpoint_of_rank("tcp://[::1]:5557", 1), "tcp://[::1]:5558");
+  EXPECT_EQ(endpoint_of_rank("tcp://127.0.0.1:*", 1), "tcp://127.0.0.1:*");  // any that is free
+  EXPECT_EQ(endpoint_of_rank("inproc://events", 1), "inproc://events_dp1");
+  EXPECT_EQ(endpoint_of_rank("ipc:///tmp/events", 1), "ipc:///tmp/events_dp1");
+  EXPECT_EQ(endpoint_of_rank("", 1), "");
+}
+
 }  // namespace
 }  // namespace nodewright

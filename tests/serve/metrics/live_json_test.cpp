@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "serve/metrics/serve_metrics.h"
 
@@ -38,6 +39,25 @@ TEST(LiveJson, TheCardAndTimesAreThoseThatWereTold) {
   EXPECT_EQ(live["requests"]["ended"]["abort"], 1);
   EXPECT_EQ(live["recent"]["first_token"], Json({{"count", 1}, {"median_ms", 500.0}, {"p99_ms", 500.0}}));
   EXPECT_EQ(live["recent"]["between_tokens"], Json({{"count", 3}, {"median_ms", 2.0}, {"p99_ms", 8.0}}));
+}
+
+TEST(LiveJson, OfSeveralEnginesAddsUpAndHasTheCardOfTheFirst) {
+  ServeMetrics first("demo"), second("demo", 1);
+  first.serves({.name = "demo", .device = "2 x a card"});
+  first.queued(3);
+  second.refused();
+  second.ended(EndReason::length, {.tokens = 4});
+  first.first_token(0.5);
+  second.first_token(0.25);
+  const std::vector<const ServeMetrics*> both{&first, &second};
+  const Json live = Json::parse(ServeMetrics::live_json("ready", both, R"([{"engine": 0}, {"engine": 1}])"));
+  EXPECT_EQ(live["model"]["device"], "2 x a card");
+  EXPECT_EQ(live["requests"]["waiting"], 3);
+  EXPECT_EQ(live["requests"]["refused"], 1);
+  EXPECT_EQ(live["requests"]["ended"]["length"], 1);
+  EXPECT_EQ(live["recent"]["first_token"], Json({{"count", 2}, {"median_ms", 250.0}, {"p99_ms", 500.0}}));
+  EXPECT_EQ(live["replicas"].size(), 2u);
+  EXPECT_FALSE(Json::parse(first.live_json("ready")).contains("replicas"));
 }
 
 }  // namespace

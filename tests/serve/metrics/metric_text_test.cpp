@@ -33,5 +33,21 @@ TEST(MetricText, BucketsOfAHistogramAddUp) {
             "t_seconds_bucket{le=\"+Inf\"} 5\nt_seconds_sum 14\nt_seconds_count 5\n");
 }
 
+TEST(MetricText, PagesOfSeveralEnginesHaveEachNameOnce) {
+  MetricText first(MetricLabels{{"engine", "0"}}), second(MetricLabels{{"engine", "1"}});
+  first.gauge("a", "First", 1);
+  first.gauge("only", "Of the first", 2);
+  second.gauge("a", "First", 3);
+  second.counter("b", "Of the second", 4, {{"kind", "x"}});
+  second.counter("b", "", 5, {{"kind", "y"}});
+  const std::array pages{first.text(), second.text()};
+  EXPECT_EQ(merged_pages(pages),
+            "# HELP a First\n# TYPE a gauge\na{engine=\"0\"} 1\na{engine=\"1\"} 3\n"
+            "# HELP only Of the first\n# TYPE only gauge\nonly{engine=\"0\"} 2\n"
+            "# HELP b Of the second\n# TYPE b counter\nb{engine=\"1\",kind=\"x\"} 4\nb{engine=\"1\",kind=\"y\"} 5\n");
+  EXPECT_EQ(merged_pages(std::span(pages).first(1)), first.text());
+  EXPECT_EQ(merged_pages({}), "");
+}
+
 }  // namespace
 }  // namespace nodewright

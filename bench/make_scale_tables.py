@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# Writes the tables of docs/scale.md between their marks, from bench/results/. With --check it only says whether the page
+# is as it would write it.
+import json
+import os
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+PAGE = os.path.join(ROOT, "docs", "scale.md")
+END = "<!-- end of the table -->\n"
+ROUTING = "2026-11-26-replica-routing.json"
+
+
+def begin(name):
+    return "<!-- %s: bench/make_scale_tables.py -->\n" % name
+
+
+def rows_of(head, lines):
+    return "".join("| %s |\n" % " | ".join(map(str, line)) for line in [head, ["---"] * len(head), *lines])
+
+
+def routing():
+    with open(os.path.join(ROOT, "bench", "results", ROUTING), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def replicas():
+    def cells(one):
+        return ["%.0f" % one["tokens_per_s"], "%.1f, %.1f" % (one["first_token_ms"]["median"], one["first_token_ms"]["p99"])]
+    head = ["replicas", "policy", "streams: tokens/s of each", "first token, ms: median, p99",
+            "mixed: tokens/s of each", "first token, ms: median, p99"]
+    return rows_of(head, [[line["replicas"], line["policy"], *cells(line["streams"]), *cells(line["mixed"])]
+                          for line in routing()["by_replicas"]["lines"]])
+
+
+def preference():
+    def more(tokens):
+        return "no preference" if tokens < 0 else "any" if tokens >= 1 << 40 else tokens
+    head = ["load", "more tokens allowed", "prompt tokens found", "first token, ms: median, p99"]
+    return rows_of(head, [["%g" % line["load"], more(line["most_more_tokens"]), "%.0f %%" % (100 * line["result"]["found"]),
+                           "%.1f, %.1f" % (line["result"]["first_token_ms"]["median"], line["result"]["first_token_ms"]["p99"])]
+                          for line in routing()["by_preference"]["lines"]])
+
+
+TABLES = {"replicas": replicas, "preference": preference}
+
+
+def written(page):
+    for name, table in TABLES.items():
+        start = page.index(begin(name)) + len(begin(name))
+        page = page[:start] + table() + page[page.index(END, start):]
+    return page
+
+
+def main():
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    if "--check" in sys.argv:
+        return 0 if written(page) == page else "docs/scale.md is stale: python3 bench/make_scale_tables.py"
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(written(page))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
