@@ -15,9 +15,9 @@ namespace nodewright {
 
 // Owns what a device needs, destroyed in the reverse order, on the thread that opened it.
 struct OpenedDevice {
-  std::shared_ptr<Driver> driver;          // CUDA's, or the CPU driver; of several devices the same
-  std::unique_ptr<Interposer> interposer;  // null unless asked for
-  std::unique_ptr<Device> device;          // what a program uses
+  std::shared_ptr<Driver> driver;                  // CUDA's, or the CPU driver; of several devices the same
+  std::unique_ptr<Interposer> interposer;          // null unless asked for
+  std::unique_ptr<Device> device;                  // what a program uses
   std::vector<std::unique_ptr<Device>> more = {};  // of open_devices(), those behind it
   std::unique_ptr<ContextGuard>
       current;  // its context is current on this thread, which saves every call from setting it
@@ -51,8 +51,7 @@ std::shared_ptr<Driver> open_driver(std::string_view spec);
 OpenedDevice open_device(std::shared_ptr<Driver> driver, int ordinal, Observe observe = Observe::no);
 
 // Several, at least one, for one thread: the first is current on it.
-OpenedDevice open_devices(std::shared_ptr<Driver> driver, std::span<const int> ordinals,
-                          Observe observe = Observe::no);
+OpenedDevice open_devices(std::shared_ptr<Driver> driver, std::span<const int> ordinals, Observe observe = Observe::no);
 
 // How many devices `spec` names by number: 0 for none, as "auto".
 int devices_named(std::string_view spec);
