@@ -9,6 +9,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PAGE = os.path.join(ROOT, "docs", "scale.md")
 END = "<!-- end of the table -->\n"
 ROUTING = "2026-11-26-replica-routing.json"
+TENSOR_PARALLEL = "2026-11-26-h100x2-tensor-parallel.json"
+REAL_REPLICAS = "2026-11-26-h100x2-replicas.json"
 
 
 def begin(name):
@@ -19,9 +21,46 @@ def rows_of(head, lines):
     return "".join("| %s |\n" % " | ".join(map(str, line)) for line in [head, ["---"] * len(head), *lines])
 
 
-def routing():
-    with open(os.path.join(ROOT, "bench", "results", ROUTING), encoding="utf-8") as file:
+def results(name):
+    with open(os.path.join(ROOT, "bench", "results", name), encoding="utf-8") as file:
         return json.load(file)
+
+
+def routing():
+    return results(ROUTING)
+
+
+def limit_of(line):
+    """What was asked for, and whether it holds."""
+    if "limit_ms" in line:
+        return "at most %.2f ms: %s" % (line["limit_ms"], "yes" if line["two_ms"] <= line["limit_ms"] else "**no**")
+    holds = line["one_ms"] / line["two_ms"] >= line["limit_ratio"]
+    return "%.2fx: %s" % (line["limit_ratio"], "yes" if holds else "**no**")
+
+
+def figures_of(line, digits):
+    return [("%%.%df" % digits) % line["one_ms"], ("%%.%df" % digits) % line["two_ms"],
+            "%.2fx" % (line["one_ms"] / line["two_ms"]), limit_of(line)]
+
+
+def decode():
+    def name(line):
+        return line["model"] + (" (%s)" % line["note"] if "note" in line else "")
+    return rows_of(["model", "rows", "one H100, ms", "two, ms", "faster", "asked for"],
+                   [[name(line), line["rows"], *figures_of(line, 3)] for line in results(TENSOR_PARALLEL)["decode"]["lines"]])
+
+
+def prompts():
+    return rows_of(["model", "tokens", "one H100, ms", "two, ms", "faster", "asked for"],
+                   [[line["model"], line["tokens"], *figures_of(line, 1)]
+                    for line in results(TENSOR_PARALLEL)["prompts"]["lines"]])
+
+
+def real_replicas():
+    of = results(REAL_REPLICAS)
+    one, two = (sorted(of["tokens_per_s"][key])[1] for key in ("one", "two"))
+    return rows_of(["replicas", "streams", "tokens/s, median of three", "over one", "asked for"],
+                   [[1, 64, one, "", ""], [2, 128, two, "%.2fx" % (two / one), "%.2fx" % of["limit"]]])
 
 
 def replicas():
@@ -42,7 +81,8 @@ def preference():
                           for line in routing()["by_preference"]["lines"]])
 
 
-TABLES = {"replicas": replicas, "preference": preference}
+TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
+          "prompts": prompts}
 
 
 def written(page):
