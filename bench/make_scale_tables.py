@@ -10,6 +10,7 @@ PAGE = os.path.join(ROOT, "docs", "scale.md")
 END = "<!-- end of the table -->\n"
 ROUTING = "2026-11-26-replica-routing.json"
 TENSOR_PARALLEL = "2026-11-26-h100x2-tensor-parallel.json"
+TENSOR_PARALLEL_H200 = "2026-11-26-h200x2-tensor-parallel.json"
 REAL_REPLICAS = "2026-11-26-h100x2-replicas.json"
 
 
@@ -46,8 +47,10 @@ def figures_of(line, digits):
 def decode():
     def name(line):
         return line["model"] + (" (%s)" % line["note"] if "note" in line else "")
-    return rows_of(["model", "rows", "one H100, ms", "two, ms", "faster", "asked for"],
-                   [[name(line), line["rows"], *figures_of(line, 3)] for line in results(TENSOR_PARALLEL)["decode"]["lines"]])
+    return rows_of(["model", "rows", "GPU", "one, ms", "two, ms", "faster", "asked for"],
+                   [[name(line), line["rows"], gpu, *figures_of(line, 3)]
+                    for gpu, file in (("H100", TENSOR_PARALLEL), ("H200", TENSOR_PARALLEL_H200))
+                    for line in results(file)["decode"]["lines"]])
 
 
 def prompts():
