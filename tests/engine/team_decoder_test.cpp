@@ -3,6 +3,7 @@
 #include "tests/engine/team_decoder.h"
 
 #include <random>
+#include <set>
 
 #include "tests/engine/parity_limits.h"
 #include "tests/support/error_text.h"
@@ -23,6 +24,13 @@ std::vector<std::string> split_models() {
   return names;
 }
 
+// On the CPU driver, where most of the time goes into compiling, these stand for all.
+bool tries_products(const std::string& name) {
+  const std::set<std::string> some = {"llama/odd_sizes", "gpt2/nanogpt",        "gemma2/caps",
+                                      "cohere/parallel", "granite/multipliers", "starcoder2/window_16"};
+  return test_device_is_cuda() || some.contains(name);
+}
+
 int64_t rows_of(const std::string& form) {
   return form == "one_row" ? 1 : form == "eight_rows" ? 8 : kProductsFromRows;
 }
@@ -34,6 +42,7 @@ TEST_P(SplitFamilies, LogitsAreThoseOfTransformersInEveryForm) {
   LoadedTeam loaded(golden_folder(GetParam()), 2, test_device());
   const std::vector<GoldenCase> cases = golden_cases_of(GetParam());
   for (const std::string form : {"one_row", "eight_rows", "products"}) {
+    if (form == "products" && !tries_products(GetParam())) continue;
     TeamDecoder decoder(loaded, rows_of(form));
     for (size_t i = 0; i < cases.size(); ++i) {
       const std::vector<Logits> rows = agreed(decoder.forced(cases[i].prompt, cases[i].continuation, true));
@@ -80,6 +89,7 @@ TEST_P(TeamsOnCpuDriver, EveryScheduleGivesTheSameBits) {
   write_eight_heads(folder.path());
   const Tokens prompt = some_tokens(11, 131, 5), continuation = some_tokens(3, 131, 6);
   for (const int64_t rows : {int64_t{1}, int64_t{8}, kProductsFromRows}) {
+    if (rows == kProductsFromRows && ranks > 2 && schedules() <= 30) continue;  // in CI
     std::vector<Logits> first;
     for (int seed = 0; seed < std::max(schedules() / 9, 1); ++seed) {
       LoadedTeam loaded(folder.path(), ranks, "cpu:seed=" + std::to_string(seed), true);
