@@ -17,17 +17,18 @@
 namespace nodewright::test {
 
 // `spec`: of the CPU driver, with its options; or a GPU, beside which the next ones are taken.
-inline OpenedDevice devices_of(const std::string& spec, int ranks) {
+inline OpenedDevice devices_of(const std::string& spec, int ranks, Observe observe) {
   const bool is_cpu = spec.starts_with("cpu");
   const std::string all = (is_cpu ? spec + (spec == "cpu" ? ":" : ",") + "devices=" + std::to_string(ranks) : "cuda");
   const DeviceChoice chosen = choose_devices(all, ranks, "a test");
-  return open_devices(open_driver(chosen.driver), chosen.ordinals);
+  return open_devices(open_driver(chosen.driver), chosen.ordinals, observe);
 }
 
 // The devices, and on each its part of the model.
 struct LoadedTeam {
-  LoadedTeam(const std::filesystem::path& folder, int ranks, const std::string& spec, bool draws = false)
-      : opened(devices_of(spec, ranks)) {
+  LoadedTeam(const std::filesystem::path& folder, int ranks, const std::string& spec, bool draws = false,
+             Observe observe = Observe::no)
+      : opened(devices_of(spec, ranks, observe)) {
     devices.push_back(opened.device.get());
     for (const auto& device : opened.more) devices.push_back(device.get());
     LoadOptions options{.draws_weights = draws, .shard = {0, ranks}};
