@@ -190,8 +190,9 @@ TEST(TeamEngineOnCpuDriver, EndsEveryRequestOnceWhicheverCallFails) {
     const std::string& name = names.at(call);
     for (const auto& [request, times] : ends) EXPECT_EQ(times, 1) << request << ", " << name;
     // Who goes back to the context of before does not ask whether it could.
-    if (name != "cuCtxSetCurrent")
+    if (name != "cuCtxSetCurrent") {
       EXPECT_NE(message.find("CUDA_ERROR_LAUNCH_FAILED"), std::string::npos) << name << ": " << message;
+    }
     launches += name == "cuGraphLaunch";
     expect_served(loaded);
   }
