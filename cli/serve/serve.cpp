@@ -219,8 +219,9 @@ int serve(ServeOptions options) {
   const int shared = devices_of_model(options.session, options.replicas);
   const DeviceChoice devices =
       choose_devices(options.session.device, options.replicas * shared,
-                     shared == 1 ? fmt::format("--replicas {}", options.replicas)
-                                 : fmt::format("--replicas {} with --tp {}", options.replicas, shared));
+                     shared == 1             ? fmt::format("--replicas {}", options.replicas)
+                     : options.replicas == 1 ? fmt::format("--tp {}", shared)
+                                             : fmt::format("--replicas {} with --tp {}", options.replicas, shared));
   if (shared > 1) check_shared(options);
 
   ServedModel model = served_model(options, config, tokenizer);
