@@ -41,7 +41,7 @@ def limit_of(line):
 
 def figures_of(line, digits):
     return [("%%.%df" % digits) % line["one_ms"], ("%%.%df" % digits) % line["two_ms"],
-            "%.2fx" % (line["one_ms"] / line["two_ms"]), limit_of(line)]
+            "%.3fx" % (line["one_ms"] / line["two_ms"]), limit_of(line)]
 
 
 def decode():
