@@ -2,54 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
-#include <ranges>
+#include <iterator>
 #include <string>
 #include <thread>
 
 #include "engine/device/page_budget.h"
-#include "graph/exec_budget.h"
-#include "graph/nodes/library_nodes.h"
+#include "engine/device/step_limits.h"
 #include "graph/run/stopwatch.h"
-#include "runtime/context_guard.h"
 #include "runtime/error.h"
-#include "runtime/host/parallel.h"
 
 namespace nodewright {
-namespace {
-
-// Rows by bucket; 0: the eager plan's.
-std::map<int, int> plans_of(const StepSlotsOptions& options) {
-  std::map<int, int> rows;
-  for (const int bucket : options.buckets.sizes()) rows[bucket] = bucket;
-  if (options.eager_rows > 0) rows[0] = options.eager_rows;
-  return rows;
-}
-
-DecodeLimits limits_of(const StepSlotsOptions& options) {
-  return {.rows = std::max(options.buckets.largest(), options.eager_rows),
-          .max_context = options.max_context,
-          .sequences = options.sequences,
-          .products_from = options.products_from,
-          .numerics = options.numerics,
-          .most_sampled = options.most_sampled,
-          .hidden = options.hidden,
-          .tuning = options.tuning,
-          .adapters = options.adapters};
-}
-
-// Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
-constexpr int64_t kRowsOfSliceOnCpu = 8;
-
-ScoreLimits score_limits_of(const Device& device, const DecoderModel& model, const StepSlotsOptions& options) {
-  return score_limits(model.config(), limits_of(options), device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
-}
-
-StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
-  return step_shape(model.config(), limits_of(options), rows);
-}
-
-}  // namespace
 
 StepSlots::StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options)
     : StepSlots({&device, &kernels, &model}, options, std::span<const ModelPlace>()) {}
@@ -162,54 +124,6 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
   }
 }
 
-// From the plans themselves, over a cache of one page. The pages that there will be are what is left of the memory.
-void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
-  built_ = {};
-  if (options.mode == RunMode::eager) return;
-  std::vector<std::unique_ptr<KvCache>> smallest;  // by rank
-  std::vector<const KvCache*> caches;
-  for_each_rank([&](const StepSlots& rank) {
-    smallest.push_back(std::make_unique<KvCache>(rank.device_, rank.model_->config(), 1));
-    caches.push_back(smallest.back().get());
-  });
-  uint64_t bytes = 0;
-  LibraryLoader libraries;
-  const auto add = [&](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
-  for (const auto& [bucket, rows] : plans_of(options)) {
-    if (bucket == 0) continue;
-    const DecodeState state = slots_[0].memory->state(rows);
-    std::vector<Plan> steps;  // by rank
-    if (is_team())
-      steps = team_plan(0, bucket, rows, caches, options.policy).ranks;
-    else
-      steps.push_back(step_plan(*caches[0], bucket, state, options.policy));
-    add(steps[0]);
-    Stopwatch watch;
-    for (const Plan& step : steps)
-      if (!device_.driver().is_cpu()) libraries.load(step);
-    built_.products_ms += watch.lap_ms();
-    if (options.adapters.any())
-      add(decoder_plan(device_, *model_, bound_adapted_.at(bucket), *caches[0], state, DecodePurpose::serve,
-                       options.policy, adapters_.get()));
-    if (!options.choices) continue;
-    const ChoiceState choice = slots_[0].choices->state(rows);
-    add(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
-  }
-  if (scores_prompts(options)) {
-    const ScoreKernels scoring = score_kernels(kernels_, model_->config(), slots_[0].scores->limits());
-    const Plan slice = score_plan(device_, *model_, scoring, slots_[0].scores->slice(0),
-                                  slots_[0].choices->state(1).counts, 0, options.policy);
-    bytes += kSlots * static_cast<uint64_t>(slots_[0].scores->limits().slices()) * estimate_exec(slice).bytes;
-    if (!device_.driver().is_cpu()) libraries.load(slice);
-  }
-  built_.products = libraries.loaded();
-  for_each_rank([&](StepSlots& rank) { rank.memory_.graphs = bytes; });
-}
-
-Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy);
-}
-
 int64_t StepSlots::pages_of(const ModelConfig& config, const StepSlotsOptions& options) const {
   const auto bytes_of = [&](int64_t group) {
     return static_cast<uint64_t>(config.layers_of_group(group)) * page_bytes_;
@@ -237,98 +151,6 @@ StepSlots::~StepSlots() {
       }
     }
   });
-}
-
-// The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,
-// 103, 79, 80, 81 and 85 ms for the 102 graphs of Llama-3.2-1B (bench/results/2026-11-24-h200-start.txt).
-constexpr size_t kMostBuildingThreads = 6;
-
-// One alone where a stream is captured, and where every call is observed: a trace repeats from run to run.
-size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
-  if (options.mode != RunMode::explicit_ || options.prefill != PrefillForm::graph ||
-      device_.driver().observer() != nullptr)
-    return 1;
-  return std::min(usable_threads(), kMostBuildingThreads);
-}
-
-void StepSlots::build(const StepSlotsOptions& options) {
-  const std::map<int, int> plans = plans_of(options);
-  std::vector<int> buckets;  // a job each: two slots share the library's kernels
-  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
-  for_each_rank([&](StepSlots& rank) {
-    for (const auto& [bucket, rows] : plans)
-      for (Slot& slot : rank.slots_) slot.graphs[bucket].state = slot.memory->state(rows);
-  });
-  built_.graphs.resize(buckets.size() * slots_.size());
-  built_.threads = building_threads(options);
-  built_.free_before = device_.free_bytes();
-  std::mutex mutex;
-  int count = 0;
-  Stopwatch watch;
-  in_parallel(buckets.size(), built_.threads, [&](size_t job) {
-    const ContextGuard current(device_);
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      Stopwatch of_graph;
-      BuiltBucket& built = built_.graphs[job * slots_.size() + i];
-      built = {.slot = static_cast<int>(i), .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
-      build_step(options, built);
-      built.ms = of_graph.lap_ms();
-      const std::lock_guard lock(mutex);
-      built.built = ++count;
-      if (options.built) options.built(built);
-    }
-  });
-  built_.ms = watch.lap_ms();
-  if (options.choices) {
-    for_each_rank([&](StepSlots& rank) { rank.build_choices(options); });
-    if (scores_prompts(options)) build_slices(*model_, options);
-    built_.choice_ms = watch.lap_ms();
-  }
-  built_.free_after = device_.free_bytes();
-}
-
-// The graph of a bucket in a slot, of a team those of all ranks.
-void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) {
-  const int bucket = built.bucket;
-  Graph& graph = slot_at(built.slot).graphs.at(bucket);
-  if (is_team()) return build_team_step(options, built);
-  const RunMode mode = mode_of_bucket(options, bucket);
-  Plan plan = step_plan(*cache_, bucket, graph.state, options.policy);
-  if (mode != RunMode::eager) built.bytes = estimate_exec(plan).bytes;
-  if (options.prefill != PrefillForm::graph)
-    graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
-  graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
-  if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
-  if (options.adapters.any()) build_adapted(*model_, options, bucket, graph, built);
-}
-
-void StepSlots::build_choices(const StepSlotsOptions& options) {
-  const std::map<int, int> plans = plans_of(options);
-  std::vector<int> buckets;
-  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
-  in_parallel(buckets.size(), building_threads(options), [&](size_t job) {
-    const ContextGuard current(device_);
-    const int bucket = buckets[job];
-    for (Slot& slot : slots_) {
-      Graph& graph = slot.graphs.at(bucket);
-      graph.choice = slot.choices->state(plans.at(bucket));
-      graph.choice_run =
-          std::make_unique<PlanRun>(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, graph.choice),
-                                                graph.state, graph.choice, options.policy),
-                                    mode_of_bucket(options, bucket), compute_);
-    }
-  });
-}
-
-void StepSlots::build_slices(const DecoderModel& model, const StepSlotsOptions& options) {
-  const ScoreKernels scoring = score_kernels(kernels_, model.config(), slots_[0].scores->limits());
-  const View<int32_t> counts = slots_[0].choices->state(1).counts;
-  for (Slot& slot : slots_)
-    for (int64_t index = 0; index < slot.scores->limits().slices(); ++index) {
-      const ScoreState state = slot.scores->slice(index);
-      Plan plan = score_plan(device_, model, scoring, state, counts, index, options.policy);
-      slot.slices.push_back({state, std::make_unique<PlanRun>(std::move(plan), options.mode, compute_)});
-    }
 }
 
 void StepSlots::launch(const Launch& launch) {
