@@ -4,6 +4,7 @@
 #include "kernels_src/residual/norm_hidden.h"
 #include "kernels_src/sampling/logit_row.h"
 #include "kernels_src/sampling/sample.h"
+#include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
@@ -11,27 +12,10 @@ namespace nodewright {
 namespace {
 
 void emit_embed(const LoadedRun& run, Emission& e, Travel travel) {
-  const int64_t stride = row_stride(e.config.hidden);
-  Embed args{.tokens = e.s.inputs.tokens,
-             .sequences = e.s.inputs.sequences,
-             .last_token = e.s.last_token,
-             .n_live = e.s.inputs.n_live,
-             .embedding = e.weights.embedding().data,
-             .position_table = e.weights.positions().data,
-             .x = e.s.residual,
-             .stride = stride,
-             .vocab = e.config.vocab,
-             .scale = e.config.embedding_scale};
-  if (e.config.learned_positions) args.positions = e.s.inputs.positions;
-  e.residual = PlainResidual{e.s.residual};
-  uint64_t written = e.s.residual.bytes();
-  if (travel == Travel::gained) {
-    const GainedResidual gained{e.s.gained, e.squares(1)};
-    args.next = {e.layer.next_gain, gained.gained, gained.squares};
-    e.residual = gained;
-    written += gained.gained.bytes();
-  }
-  e.g.launch("embed", run.kernel<Embed>(), args, Traffic{sizeof(bf16) * count_of(e.s.rows * stride), written});
+  const auto args = embed_args<Embed>(e, travel);
+  const uint64_t gained = travel == Travel::gained ? e.s.gained.bytes() : 0;
+  e.g.launch("embed", run.kernel<Embed>(), args,
+             Traffic{sizeof(bf16) * count_of(e.s.rows * args.stride), e.s.residual.bytes() + gained});
 }
 
 // As a kernel reads the residual that takes no gained one.

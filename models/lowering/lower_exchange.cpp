@@ -9,6 +9,7 @@
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/projection/project_exchange_shape.h"
+#include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 
@@ -20,25 +21,8 @@ constexpr const char* kSeveralWaves = "its blocks do not run at once";
 Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
 
 void emit_embed_exchange(const LoadedRun& run, Emission& e, Travel travel) {
-  const int64_t stride = row_stride(e.config.hidden);
-  EmbedExchange args{.tokens = e.s.inputs.tokens,
-                     .sequences = e.s.inputs.sequences,
-                     .last_token = e.s.last_token,
-                     .n_live = e.s.inputs.n_live,
-                     .embedding = e.weights.embedding().data,
-                     .position_table = e.weights.positions().data,
-                     .x = e.s.residual,
-                     .stride = stride,
-                     .vocab = e.config.vocab,
-                     .scale = e.config.embedding_scale,
-                     .exchange = e.rank->exchange(count_of(e.s.rows * stride))};
-  if (e.config.learned_positions) args.positions = e.s.inputs.positions;
-  e.residual = PlainResidual{e.s.residual};
-  if (travel == Travel::gained) {
-    const GainedResidual gained{e.s.gained, e.squares(1)};
-    args.next = {e.layer.next_gain, gained.gained, gained.squares};
-    e.residual = gained;
-  }
+  auto args = embed_args<EmbedExchange>(e, travel);
+  args.exchange = e.rank->exchange(count_of(e.s.rows * args.stride));
   e.g.launch("embed", run.kernel<EmbedExchange>(), args);
 }
 
