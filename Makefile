@@ -23,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -52,6 +52,11 @@ docs:
 	python3 docs/reference/reference.py build/docs
 	echo build/docs/html/index.html
 
+# Tests that go through many cases of one thing, a tenth of the time of all: `make check-sweeps` runs them.
+SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeWithTheReferenceOverManyPages|$\
+NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
+EveryScheduleGivesTheSameBits/of8
+
 test: test-tools
 	cmake/fetch_xgrammar.sh --try
 	$(MAKE) --no-print-directory everything
@@ -59,7 +64,7 @@ test: test-tools
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	echo "Building runtime/ and graph/ with clang"
 	tests/run_clang.sh build
-	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|tokenizers|templates|chaos' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|tokenizers|templates|chaos' -E '$(SWEEPS)' --output-on-failure -j$(JOBS)
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
@@ -67,6 +72,9 @@ check-clang: test-tools configure
 check-sanitizers: configure
 	cmake/install_missing.sh sanitizers
 	ctest --test-dir build -L sanitizers --output-on-failure
+
+check-sweeps: everything
+	ctest --test-dir build -R '$(SWEEPS)' --output-on-failure -j$(JOBS)
 
 check-chaos: build
 	ctest --test-dir build -L chaos --verbose
@@ -99,6 +107,7 @@ bench: everything
 benchmarks-page:
 	python3 bench/make_benchmarks_page.py
 	python3 bench/make_models_table.py
+	python3 bench/make_scale_tables.py
 
 check-page: build
 	cmake/install_missing.sh page
