@@ -1,7 +1,7 @@
 // residual[m, n] += sum over ranks r of (sum_k x_r[m, k] * W_r[n, k] + bias_r[n]) * kScale, in the order of the ranks.
-// Without kAdds y is that sum alone. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1. Of each segment of its
-// outputs a block sends all sums before it takes any; block (b, t) of a rank waits for the others' (b, t) alone, which go
-// through the same segments.
+// Without kAdds y is that sum alone. Block (b, t): outputs range b, rows t * kTile .. + kTile - 1. Of each segment of
+// its outputs a block sends all sums before it takes any; block (b, t) of a rank waits for the others' (b, t) alone,
+// which go through the same segments.
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/projection/matvec.cuh"
 #include "kernels_src/projection/project_exchange.h"
