@@ -207,16 +207,7 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
       .operations = of.operations,
       .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, of.adds(), travel)},
       .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
-        const WeightMatrix& w = e.matrix(product.part);
-        e.g.launch(node_name(product), run.kernel<Project>(),
-                   {.x = e.input_of(product.part),
-                    .weight = w.data,
-                    .bias = w.bias,
-                    .y = e.s.partial,
-                    .n_live = e.s.inputs.n_live,
-                    .outputs = w.rows,
-                    .x_stride = w.stride,
-                    .y_stride = row_stride(e.config.hidden)});
+        launch_project(run, e, product, e.s.partial);
         settle(e, of, e.s.projected);
         emit_exchange_add(run, 1, e, product, e.s.partial, {}, of.adds(), travel);
       }};

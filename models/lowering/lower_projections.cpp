@@ -114,20 +114,24 @@ void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Trav
 }
 
 void emit_project(const LoadedRun& run, Emission& e, const Op& product, const Op& post_norm) {
+  launch_project(run, e, product, e.s.projected);
+  e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, e.s.projected, e.post_gain(post_norm.part)};
+}
+
+}  // namespace
+
+void launch_project(const LoadedRun& run, Emission& e, const Op& product, View<float> y) {
   const WeightMatrix& w = e.matrix(product.part);
   e.g.launch(node_name(product), run.kernel<Project>(),
              {.x = e.input_of(product.part),
               .weight = w.data,
               .bias = w.bias,
-              .y = e.s.projected,
+              .y = y,
               .n_live = e.s.inputs.n_live,
               .outputs = w.rows,
               .x_stride = w.stride,
               .y_stride = row_stride(e.config.hidden)});
-  e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, e.s.projected, e.post_gain(post_norm.part)};
 }
-
-}  // namespace
 
 bool holds_rows(const Situation& at) {
   return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();

@@ -34,6 +34,10 @@ bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel
 inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// The node of a product of kernels of its own, W x + b into `y`, rows as far apart as the residual's
+// (lower_projections.cpp).
+void launch_project(const LoadedRun& run, Emission& e, const Op& product, View<float> y);
+
 // lower_experts.cpp
 Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_tile_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
