@@ -26,13 +26,7 @@ class DecodeStep:
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self.batch, self.context, self.device = batch, context, torch.device(device)
-        if draws_weights:  # of config.json alone
-            config = transformers.AutoConfig.from_pretrained(folder)
-            with self.device:
-                model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
-        else:
-            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
-        self.model = model.to(self.device).eval()
+        self.model = self._load(folder, dtype, draws_weights).to(self.device).eval()
         config = self.model.config
         generator = torch.Generator(device=self.device).manual_seed(1)
         self.tokens = torch.randint(config.vocab_size, (batch, 1), generator=generator, device=self.device)
@@ -49,6 +43,13 @@ class DecodeStep:
             for tensor in (layer.keys, layer.values):  # any history will do, zeros would make attention uniform
                 tensor.normal_(generator=generator)
         self.compiled = None
+
+    def _load(self, folder, dtype, draws_weights):
+        if not draws_weights:
+            return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
+        config = transformers.AutoConfig.from_pretrained(folder)  # of config.json alone
+        with self.device:
+            return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
 
     def _forward(self):
         out = self.model(input_ids=self.tokens, position_ids=self.positions, past_key_values=self.cache, use_cache=True)
