@@ -11,6 +11,7 @@ END = "<!-- end of the table -->\n"
 ROUTING = "2026-11-26-replica-routing.json"
 TENSOR_PARALLEL = "2026-11-26-h100x2-tensor-parallel.json"
 TENSOR_PARALLEL_H200 = "2026-11-26-h200x2-tensor-parallel.json"
+PEER = "2026-11-26-h100x2-peer.json"
 REAL_REPLICAS = "2026-11-26-h100x2-replicas.json"
 
 
@@ -59,6 +60,22 @@ def prompts():
                     for line in results(TENSOR_PARALLEL)["prompts"]["lines"]])
 
 
+def sampled():
+    lines = results(PEER)["sampled"]["lines"]
+    greedy = sum(lines[0]["ms"])
+    return rows_of(["options", "ms a token, two runs", "over greedy"],
+                   [["`%s`" % line["options"], ", ".join("%.3f" % ms for ms in line["ms"]),
+                     "%+.1f %%" % (100 * (sum(line["ms"]) / greedy - 1)) if line is not lines[0] else ""]
+                    for line in lines])
+
+
+def peer():
+    of = results(PEER)["peer"]
+    return rows_of(["model", "transformers with NCCL", "ms", "ours, ms", "faster", "asked for"],
+                   [[line["model"], line["form"], "%.3f" % line["ms"], "%.3f" % line["ours_ms"],
+                     "%.2fx" % (line["ms"] / line["ours_ms"]), "%gx" % of["limit_ratio"]] for line in of["lines"]])
+
+
 def real_replicas():
     of = results(REAL_REPLICAS)
     one, two = (sorted(of["tokens_per_s"][key])[1] for key in ("one", "two"))
@@ -85,7 +102,7 @@ def preference():
 
 
 TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
-          "prompts": prompts}
+          "prompts": prompts, "sampled": sampled, "peer": peer}
 
 
 def written(page):
