@@ -146,7 +146,7 @@ TEST(TeamAdaptersOnCpuDriver, Gpt2IsSplitAsItsWeightsAre) {
   const std::filesystem::path model = golden_folder("gpt2/nanogpt");
   const ModelConfig config = read_model_config(model);
   const auto vocab = static_cast<size_t>(config.vocab);
-  write_adapter(adapter.path(), config, 8, 4);
+  write_adapter(adapter.path(), config, 8, 4, 0.15f);
   expect_those_of_one({model, adapter.path(), false, some_tokens(11, vocab, 5), some_tokens(3, vocab, 6)}, 2);
 }
 
