@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/json_file.h"
 #include "engine/engine_parts.h"
@@ -11,6 +12,15 @@
 #include "engine/sampling/seeds.h"
 
 namespace nodewright {
+namespace {
+
+std::vector<Device*> devices_of(std::span<const ModelPlace> ranks) {
+  std::vector<Device*> devices;
+  for (const ModelPlace& place : ranks) devices.push_back(place.device);
+  return devices;
+}
+
+}  // namespace
 
 Engine::Engine(std::span<const ModelPlace> ranks, const EngineOptions& options)
     : options_(completed_options(options, ranks[0].model->config(), *ranks[0].device)),
@@ -18,7 +28,7 @@ Engine::Engine(std::span<const ModelPlace> ranks, const EngineOptions& options)
       scheduling_(scheduling()),
       seed_(options.seed ? *options.seed : random_seed()),
       slots_(ranks, slot_options(options_, model_->config())),
-      adapters_(*ranks[0].device, options_.max_adapters),
+      adapters_(devices_of(ranks), options_.max_adapters),
       pipeline_(KvPool(pool_options(options_, model_->config(), slots_.cache().pages())),
                 {.max_context = options.max_context,
                  .depth = options.depth,

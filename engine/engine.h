@@ -49,7 +49,7 @@ class Engine {
   Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
       : Engine(std::array{ModelPlace{&device, &kernels, &model}}, options) {}
   // By rank: several devices run every step together, each with its part of the model (tensor parallel). Requests then
-  // have no adapters and no log probabilities of prompts, and weights are not replaced.
+  // have no log probabilities of prompts, and weights are not replaced.
   Engine(std::span<const ModelPlace> ranks, const EngineOptions& options);
 
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of

@@ -1,14 +1,22 @@
 // The LoRA adapters of an engine's requests.
+#include <vector>
+
 #include "engine/engine.h"
 #include "runtime/error.h"
 
 namespace nodewright {
 
 std::shared_ptr<const AdapterImage> Engine::read_adapter(const std::filesystem::path& folder) const {
-  const ModelConfig& config = model_->config();
-  const LoraAdapter adapter = LoraAdapter::open(folder, config, options_.max_adapter_rank);
-  const AdapterLayout layout(config, adapter_limits(options_.max_adapters, options_.max_adapter_rank));
-  return std::make_shared<const AdapterImage>(slots_.device(), adapter, config, layout);
+  const LoraAdapter adapter = LoraAdapter::open(folder, model_->config(), options_.max_adapter_rank);
+  const AdapterLimits limits = adapter_limits(options_.max_adapters, options_.max_adapter_rank);
+  std::vector<AdapterLayout> layouts;
+  layouts.reserve(slots_.ranks());
+  std::vector<AdapterPlace> ranks;
+  for (size_t rank = 0; rank < slots_.ranks(); ++rank) {
+    const ModelConfig& config = slots_.config_of(rank);
+    ranks.push_back({&slots_.device_of(rank), &config, &layouts.emplace_back(config, limits)});
+  }
+  return std::make_shared<const AdapterImage>(adapter, ranks);
 }
 
 void Engine::load_adapter(const std::string& name, std::shared_ptr<const AdapterImage> image) {

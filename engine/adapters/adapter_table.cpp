@@ -10,31 +10,47 @@
 
 namespace nodewright {
 
-AdapterTable::AdapterTable(Device& device, int slots) : holders_(static_cast<size_t>(slots), 0) {
-  if (slots > 0) stream_.emplace(device, "adapters");
-  for (int i = 0; i < slots; ++i) copied_.emplace_back(device, fmt::format("adapter{}.copied", i));
+AdapterTable::AdapterTable(std::span<Device* const> devices, int slots) : holders_(static_cast<size_t>(slots), 0) {
+  if (slots == 0) return;
+  for (Device* device : devices) {
+    Copies& copies = copies_.emplace_back(Copies{Stream(*device, "adapters"), {}});
+    for (int i = 0; i < slots; ++i) copies.copied.emplace_back(*device, fmt::format("adapter{}.copied", i));
+  }
 }
 
 AdapterTable::~AdapterTable() { wait_for_copies(); }
 
 void AdapterTable::wait_for_copies() const {
-  try {
-    if (stream_) stream_->synchronize();
-  } catch (const Error&) {  // the device is lost, and copies nothing any more
+  for (const Copies& copies : copies_) {
+    try {
+      copies.stream.synchronize();
+    } catch (const Error&) {  // the device is lost, and copies nothing any more
+    }
   }
 }
 
 void AdapterTable::load(const std::string& name, std::shared_ptr<const AdapterImage> image, StepSlots& slots) {
-  const auto refuse = [&](const char* why, const char* advice) {
-    throw Error({.doing = "load adapter", .object = name, .detail = why, .advice = advice, .fault = Fault::usage});
+  const auto refuse = [&](std::string why, const char* advice) {
+    throw Error(
+        {.doing = "load adapter", .object = name, .detail = std::move(why), .advice = advice, .fault = Fault::usage});
   };
   if (holders_.empty()) refuse("the engine has no slots for adapters", "--max-adapters");
   if (name.empty()) refuse("its name is empty", "");
   if (names_.contains(name)) refuse("it has already been loaded", "unload it, or another name");
+  if (image->ranks() != copies_.size())
+    refuse(fmt::format("it was read for {} devices, and the engine has {}", image->ranks(), copies_.size()),
+           "read it with this engine");
   const int32_t id = ++last_id_;
   entries_.emplace(id, Entry{.name = name, .image = std::move(image)});
   names_.emplace(name, id);
-  if (std::ranges::count(holders_, 0) > 0 && !slots.is_released()) place(id, {}, slots);
+  if (std::ranges::count(holders_, 0) == 0 || slots.is_released()) return;
+  try {
+    place(id, {}, slots);
+  } catch (const Error&) {
+    names_.erase(name);
+    erase(id);
+    throw;
+  }
 }
 
 bool AdapterTable::unload(const std::string& name) {
@@ -103,9 +119,13 @@ void AdapterTable::place(int32_t id, std::span<const int32_t> in_use, StepSlots&
                  .detail = fmt::format("all {} slots are in use", holders_.size())});
   int32_t& holder = holders_[static_cast<size_t>(slot)];
   if (const auto before = entries_.find(holder); before != entries_.end()) before->second.slot = -1;
+  holder = 0;  // until every device has its copy on the way
+  for (size_t rank = 0; rank < copies_.size(); ++rank) {
+    const Copies& copies = copies_[rank];
+    slots.adapters(rank).upload(copies.stream, slot, *entry.image, rank);
+    copies.copied[static_cast<size_t>(slot)].record(copies.stream);
+  }
   holder = id;
-  slots.adapters().upload(*stream_, slot, *entry.image);
-  copied_[static_cast<size_t>(slot)].record(*stream_);
   entry.slot = slot;
   entry.awaited = false;
 }
@@ -113,7 +133,9 @@ void AdapterTable::place(int32_t id, std::span<const int32_t> in_use, StepSlots&
 int32_t AdapterTable::use(int32_t id, StepSlots& slots) {
   Entry& entry = entries_.at(id);
   entry.last_use = ++uses_;
-  if (!entry.awaited) slots.wait_for(copied_[static_cast<size_t>(entry.slot)]);
+  if (!entry.awaited)
+    for (size_t rank = 0; rank < copies_.size(); ++rank)
+      slots.wait_for(copies_[rank].copied[static_cast<size_t>(entry.slot)], rank);
   entry.awaited = true;
   return entry.slot;
 }

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,15 +27,18 @@ struct LoadedAdapter {
   bool operator==(const LoadedAdapter&) const = default;
 };
 
-// Not thread-safe. Copies go over a stream of its own; steps that use an adapter wait for its copy, others do not.
+// Not thread-safe. Copies go over streams of its own, one a device; steps that use an adapter wait for its copies,
+// others do not. Where several devices share the model, an adapter is in the same slot of all or in none.
 class AdapterTable {
  public:
-  AdapterTable(Device& device, int slots);
+  // `slots`: of each device of `devices`, which are those of StepSlots, by rank.
+  AdapterTable(std::span<Device* const> devices, int slots);
   ~AdapterTable();  // waits for copies
   AdapterTable(const AdapterTable&) = delete;
   AdapterTable& operator=(const AdapterTable&) = delete;
 
-  // Under a new id. With a slot that nobody has it goes there at once. Throws Error where the name is empty or taken.
+  // Under a new id. With a slot that nobody has it goes there at once. Throws Error where the name is empty or taken,
+  // the image is of another number of devices, or a copy fails; then there is no such adapter, on no device.
   void load(const std::string& name, std::shared_ptr<const AdapterImage> image, StepSlots& slots);
   // The name is free; the adapter goes when no open request has it. False where no adapter is called so.
   bool unload(const std::string& name);
@@ -50,9 +52,10 @@ class AdapterTable {
   // `in_use`: of requests that have a sequence, whose adapters stay where they are.
   // Whether it is in a slot or another makes room; 0, no adapter, needs none.
   bool may_place(int32_t id, std::span<const int32_t> in_use) const;
-  // Submits its copy to a slot unless it is in one: the one that nobody has, or whose adapter was used least recently.
+  // Submits its copies to a slot unless it is in one: the one that nobody has, or whose adapter was used least
+  // recently. Throws Error where a copy fails: then nobody has the slot.
   void place(int32_t id, std::span<const int32_t> in_use, StepSlots& slots);
-  // The slot that it is in. What is launched from now on waits for its copy.
+  // The slot that it is in. What is launched from now on, on any device, waits for its copy there.
   int32_t use(int32_t id, StepSlots& slots);
 
   // The slots' memory is another: all are copied anew when they are used.
@@ -65,14 +68,17 @@ class AdapterTable {
     int slot = -1;
     int64_t requests = 0;
     uint64_t last_use = 0;
-    bool awaited = false;  // steps launched from now on find its copy done
+    bool awaited = false;  // steps launched from now on find its copies done
+  };
+  struct Copies {
+    Stream stream;
+    std::vector<Event> copied;  // of each slot
   };
   int free_slot(std::span<const int32_t> in_use) const;  // or whose adapter makes room; -1: none
   void erase(int32_t id);
   void wait_for_copies() const;
 
-  std::optional<Stream> stream_;  // where there are slots
-  std::vector<Event> copied_;     // of each slot
+  std::vector<Copies> copies_;    // of each device, where there are slots
   std::vector<int32_t> holders_;  // of each slot; 0: nobody
   std::map<int32_t, Entry> entries_;
   std::map<std::string, int32_t, std::less<>> names_;

@@ -30,7 +30,7 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
   for (const ModelPlace& other : others)
     others_.push_back(std::unique_ptr<StepSlots>(new StepSlots(other, options, *this)));
   if (is_team()) make_exchange(options);
-  make_adapters(*model_, options);
+  for_each_rank([&](StepSlots& rank) { rank.make_adapters(*rank.model_, options); });
   prepare_graphs(options);
   int64_t pages = 0;
   for_each_rank([&](StepSlots& rank) {
@@ -166,7 +166,7 @@ void StepSlots::launch(const Launch& launch) {
   if (clock_ != nullptr) clock_->begin(compute_);
   const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
   if (graph.team_run)
-    graph.team_run->launch(*streams_);
+    (launch.adapted ? graph.adapted_team_run : graph.team_run)->launch(*streams_);
   else if (launch.prompt && prompt_run)
     prompt_run->launch();
   else

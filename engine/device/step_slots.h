@@ -108,8 +108,8 @@ class StepSlots {
   // the options that contradict each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   // By rank: several run every step together, each with its part of the model and of the cache (step_slots_team.cpp).
-  // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, adapters, and
-  // devices that have no access to each other's memory.
+  // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, and devices that
+  // have no access to each other's memory.
   StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -186,10 +186,15 @@ class StepSlots {
   void poison(int slot);
 
   Device& device() const { return device_; }
-  // Of options.adapters. Stay where they are, and keep what they hold, until release(); zero behind restore().
-  AdapterSlots& adapters() { return *adapters_; }
-  // What is launched from now on waits for the event.
-  void wait_for(const Event& event) { compute_.wait(event); }
+  // Those that run every step, this one first.
+  size_t ranks() const { return 1 + others_.size(); }
+  Device& device_of(size_t rank) const { return at_rank(rank).device_; }
+  const ModelConfig& config_of(size_t rank) const { return at_rank(rank).model_->config(); }
+  // Of options.adapters, those of a rank. Stay where they are, and keep what they hold, until release(); zero behind
+  // restore().
+  AdapterSlots& adapters(size_t rank = 0) const { return *at_rank(rank).adapters_; }
+  // What is launched on that rank's device from now on waits for the event.
+  void wait_for(const Event& event, size_t rank = 0) const { at_rank(rank).compute_.wait(event); }
 
   KvCache& cache() { return *cache_; }
   const KvCache& cache() const { return *cache_; }
@@ -202,8 +207,9 @@ class StepSlots {
     ChoiceState choice;
     std::unique_ptr<PlanRun> run, choice_run;  // the latter only with options.choices
     std::unique_ptr<TeamGraph> team_run;       // instead of run, of the first rank of a team
-    std::unique_ptr<PromptRun> prompt_run;     // of steps with prompt tokens; empty: as the others
-    std::unique_ptr<PlanRun> adapted_run;      // of rows with adapters; only with options.adapters, as
+    std::unique_ptr<TeamGraph> adapted_team_run;
+    std::unique_ptr<PromptRun> prompt_run;  // of steps with prompt tokens; empty: as the others
+    std::unique_ptr<PlanRun> adapted_run;   // of rows with adapters; only with options.adapters, as
     std::unique_ptr<PromptRun> adapted_prompt_run;
   };
   struct Slice {
@@ -237,11 +243,13 @@ class StepSlots {
     for (const auto& other : others_) f(*other);
   }
   bool is_team() const { return !others_.empty(); }
+  const StepSlots& at_rank(size_t rank) const { return rank == 0 ? *this : *others_.at(rank - 1); }
   bool scores_prompts(const StepSlotsOptions& options) const { return options.choices && !is_part_; }
   std::unique_ptr<DecodeSlot> memory_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   std::unique_ptr<ChoiceSlot> choices_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   void make_exchange(const StepSlotsOptions& options);
-  TeamPlan team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy) const;
+  TeamPlan team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy,
+                     bool adapted) const;
   void build_step(const StepSlotsOptions& options, BuiltBucket& built);
   void build_team_step(const StepSlotsOptions& options, BuiltBucket& built);
   void build_choices(const StepSlotsOptions& options);
@@ -265,8 +273,8 @@ class StepSlots {
   int64_t pages_of(const ModelConfig& config, const StepSlotsOptions& options) const;
   size_t building_threads(const StepSlotsOptions& options) const;
   void build(const StepSlotsOptions& options);
-  void build_adapted(const DecoderModel& model, const StepSlotsOptions& options, int bucket, Graph& graph,
-                     BuiltBucket& built);
+  Plan adapted_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const;
+  void build_adapted(const StepSlotsOptions& options, int bucket, Graph& graph, BuiltBucket& built);
   void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
   void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
   size_t slices_of(const Slot& slot, size_t scored) const;

@@ -11,11 +11,14 @@ void StepSlots::make_adapters(const DecoderModel& model, const StepSlotsOptions&
   memory_.adapters = adapters_->bytes();
 }
 
-void StepSlots::build_adapted(const DecoderModel& model, const StepSlotsOptions& options, int bucket, Graph& graph,
-                              BuiltBucket& built) {
+Plan StepSlots::adapted_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
+  return decoder_plan(device_, *model_, bound_adapted_.at(bucket), cache, state, DecodePurpose::serve, policy,
+                      adapters_.get());
+}
+
+void StepSlots::build_adapted(const StepSlotsOptions& options, int bucket, Graph& graph, BuiltBucket& built) {
   const RunMode mode = mode_of_bucket(options, bucket);
-  Plan plan = decoder_plan(device_, model, bound_adapted_.at(bucket), *cache_, graph.state, DecodePurpose::serve,
-                           options.policy, adapters_.get());
+  Plan plan = adapted_plan(*cache_, bucket, graph.state, options.policy);
   if (mode != RunMode::eager) built.bytes += estimate_exec(plan).bytes;
   if (options.prefill != PrefillForm::graph)
     graph.adapted_prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);

@@ -31,7 +31,7 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
     const DecodeState state = slots_[0].memory->state(rows);
     std::vector<Plan> steps;  // by rank
     if (is_team())
-      steps = team_plan(0, bucket, rows, caches, options.policy).ranks;
+      steps = team_plan(0, bucket, rows, caches, options.policy, false).ranks;
     else
       steps.push_back(step_plan(*caches[0], bucket, state, options.policy));
     add(steps[0]);
@@ -39,9 +39,10 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
     for (const Plan& step : steps)
       if (!device_.driver().is_cpu()) libraries.load(step);
     built_.products_ms += watch.lap_ms();
-    if (options.adapters.any())
-      add(decoder_plan(device_, *model_, bound_adapted_.at(bucket), *caches[0], state, DecodePurpose::serve,
-                       options.policy, adapters_.get()));
+    if (options.adapters.any() && is_team())
+      add(team_plan(0, bucket, rows, caches, options.policy, true).ranks[0]);
+    else if (options.adapters.any())
+      add(adapted_plan(*caches[0], bucket, state, options.policy));
     if (!options.choices) continue;
     const ChoiceState choice = slots_[0].choices->state(rows);
     add(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
@@ -121,7 +122,7 @@ void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) 
     graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
   graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
   if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
-  if (options.adapters.any()) build_adapted(*model_, options, bucket, graph, built);
+  if (options.adapters.any()) build_adapted(options, bucket, graph, built);
 }
 
 void StepSlots::build_choices(const StepSlotsOptions& options) {

@@ -32,8 +32,8 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
     model_ = &model;
     for_each_rank([&](StepSlots& rank) { rank.make_slots(*rank.model_, options); });
     if (is_team()) make_exchange(options);
-    make_adapters(model, options);
     for_each_rank([&](StepSlots& rank) {
+      rank.make_adapters(*rank.model_, options);
       rank.memory_.graphs = released_.graphs;
       rank.make_cache(*rank.model_, options, released_pages_);
     });

@@ -28,7 +28,6 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
     refuse("graphs that exchange are explicit ones", "the mode explicit, or one device");
   if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
   if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
-  if (options.adapters.any()) refuse("rows have no adapters there", "one device, or a merged adapter");
   return ranks[0];
 }
 
@@ -92,17 +91,18 @@ void StepSlots::make_exchange(const StepSlotsOptions& options) {
   for_each_rank([&](StepSlots& rank) { rank.memory_.state += bytes; });
 }
 
-TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches,
-                              EdgePolicy policy) const {
+TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy,
+                              bool adapted) const {
   const auto state_of = [&](const StepSlots& rank) {
     return rank.slots_.at(static_cast<size_t>(slot)).memory->state(rows);
   };
-  const std::string name = decoder_plan_name(state_of(*this), DecodePurpose::serve, false);
+  const std::string name = decoder_plan_name(state_of(*this), DecodePurpose::serve, adapted);
   return plan_team(*exchange_, name,
                    [&](GraphBuilder& g, TeamRank& rank) {
-                     const StepSlots& own = rank.index() == 0 ? *this : *others_[rank.index() - 1];
-                     describe_decoder(g, rank, *own.model_, own.bound_.at(bucket), *caches[rank.index()],
-                                      state_of(own));
+                     const StepSlots& own = at_rank(rank.index());
+                     const BoundKernels& bound = adapted ? own.bound_adapted_ : own.bound_;
+                     describe_decoder(g, rank, *own.model_, bound.at(bucket), *caches[rank.index()], state_of(own),
+                                      adapted ? own.adapters_.get() : nullptr);
                    },
                    policy, {{"bucket", std::to_string(rows)}});
 }
@@ -110,11 +110,16 @@ TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const Kv
 void StepSlots::build_team_step(const StepSlotsOptions& options, BuiltBucket& built) {
   std::vector<const KvCache*> caches;
   for_each_rank([&](const StepSlots& rank) { caches.push_back(rank.cache_.get()); });
-  TeamPlan plan = team_plan(built.slot, built.bucket, built.bucket, caches, options.policy);
-  built.bytes = estimate_exec(plan.ranks[0]).bytes;
   Graph& graph = slot_at(built.slot).graphs.at(built.bucket);
-  graph.team_run = std::make_unique<TeamGraph>(*exchange_, std::move(plan));
-  built.nodes = graph.team_run->rank(0).stats().nodes;
+  const auto build = [&](bool adapted) {
+    TeamPlan plan = team_plan(built.slot, built.bucket, built.bucket, caches, options.policy, adapted);
+    built.bytes += estimate_exec(plan.ranks[0]).bytes;
+    auto run = std::make_unique<TeamGraph>(*exchange_, std::move(plan));
+    built.nodes += run->rank(0).stats().nodes;
+    return run;
+  };
+  graph.team_run = build(false);
+  if (options.adapters.any()) graph.adapted_team_run = build(true);
 }
 
 }  // namespace nodewright

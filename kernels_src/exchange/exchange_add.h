@@ -28,9 +28,10 @@ struct ExchangeAdd {
 // of an even number of columns and without kLeavesGained.
 inline constexpr unsigned kExchangeAddThreads = 256;
 // A block for each 256 packets of a row, or of several rows, so that all run at once.
+// `adapted`: of rows with adapters.
 constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned ranks, unsigned sm_count,
-                                         bool leaves_gained) {
-  const unsigned blocks_of_sm = ranks > 2 ? 2 : 4;  // what is seen of many ranks takes registers
+                                         bool leaves_gained, bool adapted = false) {
+  const unsigned blocks_of_sm = ranks > 2 || adapted ? 2 : 4;  // what is seen of many ranks takes registers, as B does
   const unsigned across = (packets + kExchangeAddThreads - 1) / kExchangeAddThreads;
   const unsigned most = blocks_of_sm * sm_count / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},

@@ -1,7 +1,12 @@
 #include "models/adapters/adapter_image.h"
 
+#include <array>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/weights/bf16_conversion.h"
@@ -13,7 +18,7 @@ namespace {
 // A and B of a module, in bf16.
 struct ReadModule {
   std::vector<bf16> a, b;
-  int64_t rank = 0;
+  int64_t rank = 0, cols = 0;  // of A, all columns
   float scale = 0;
 };
 
@@ -35,7 +40,7 @@ class MatrixImage {
     for (int64_t i = 0; i < part.rows; ++i) {
       const int64_t output = part.first + i * part.step, row = part.from + i * part.from_step;
       std::memcpy(b + output * rank_, module.b.data() + row * module.rank, bytes_of(module.rank));
-      add_a(m_.part_of(output), module);
+      add_a(m_.part_of(output), module, part.from_col);
     }
   }
 
@@ -43,12 +48,12 @@ class MatrixImage {
   static size_t bytes_of(int64_t elements) { return static_cast<size_t>(elements) * sizeof(bf16); }
 
   // Once for each part: a module that holds several of them gives each its A.
-  void add_a(int64_t part, const ReadModule& module) {
+  void add_a(int64_t part, const ReadModule& module, int64_t from_col) {
     bool& has = has_a_[static_cast<size_t>(part)];
     if (std::exchange(has, true)) return;
     auto* const a = reinterpret_cast<bf16*>(slot_ + m_.a) + part * rank_ * m_.stride;
     for (int64_t r = 0; r < module.rank; ++r)
-      std::memcpy(a + r * m_.stride, module.a.data() + r * m_.cols, bytes_of(m_.cols));
+      std::memcpy(a + r * m_.stride, module.a.data() + r * module.cols + from_col, bytes_of(m_.cols));
     reinterpret_cast<float*>(slot_ + m_.scales)[part] = module.scale;
   }
 
@@ -58,39 +63,76 @@ class MatrixImage {
   std::array<bool, 3> has_a_ = {};
 };
 
-void fill(std::byte* slot, const LoraAdapter& adapter, const ModelConfig& config, const AdapterLayout& layout) {
-  const Checkpoint any = Checkpoint::dummy("");
-  std::map<std::string, const WeightSource*> sources;
-  const std::vector<WeightSource> all = weight_sources(any, config);
-  for (const WeightSource& source : all) sources.emplace(source.name, &source);
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    std::map<std::string, ReadModule, std::less<>> read;  // of this layer: several pieces may be of one
+// The modules of one layer, each read once: several pieces may be of one, and every rank has some of each.
+class LayerModules {
+ public:
+  explicit LayerModules(const LoraAdapter& adapter) : adapter_(adapter) {}
+
+  // That of a piece of a weight; null: the adapter leaves it as it is.
+  const ReadModule* of(const WeightPart& piece, const ModelConfig& config) {
+    std::string_view name = without_prefix(piece.tensor->name, config.names);
+    name.remove_suffix(std::string_view(".weight").size());
+    const AdapterModule* const found = adapter_.find(name);
+    if (found == nullptr) return nullptr;
+    const auto [entry, is_new] = read_.try_emplace(std::string(name));
+    if (is_new)
+      entry->second = {read_bf16(*found->a), read_bf16(*found->b), found->rank, found->a->shape[1],
+                       static_cast<float>(found->scale)};
+    return &entry->second;
+  }
+
+ private:
+  const LoraAdapter& adapter_;
+  std::map<std::string, ReadModule, std::less<>> read_;
+};
+
+// The slot of one rank, while it is filled.
+class SlotImage {
+ public:
+  SlotImage(std::byte* slot, const ModelConfig& config, const AdapterLayout& layout)
+      : slot_(slot), config_(config), layout_(layout), sources_(weight_sources(any_, config)) {
+    for (const WeightSource& source : sources_) by_name_.emplace(source.name, &source);
+  }
+
+  void add(int64_t layer, LayerModules& modules) {
     for (const Part part : kAdaptedParts) {
-      const auto source = sources.find("l" + std::to_string(layer) + "." + weight_name(config, part));
-      if (source == sources.end() || source->second->rows != AdapterLayout::outputs_of(config, part)) continue;
-      MatrixImage image(slot, layout.of(layer, part), layout.limits().rank);
-      for (const WeightPart& piece : source->second->parts) {
-        std::string_view module = without_prefix(piece.tensor->name, config.names);
-        module.remove_suffix(std::string_view(".weight").size());
-        const AdapterModule* found = adapter.find(module);
-        if (found == nullptr) continue;
-        const auto [entry, is_new] = read.try_emplace(std::string(module));
-        if (is_new)
-          entry->second = {read_bf16(*found->a), read_bf16(*found->b), found->rank, static_cast<float>(found->scale)};
-        image.add(piece, entry->second);
-      }
+      const auto source = by_name_.find("l" + std::to_string(layer) + "." + weight_name(config_, part));
+      if (source == by_name_.end() || source->second->rows != AdapterLayout::outputs_of(config_, part)) continue;
+      MatrixImage image(slot_, layout_.of(layer, part), layout_.limits().rank);
+      for (const WeightPart& piece : source->second->parts)
+        if (const ReadModule* module = modules.of(piece, config_)) image.add(piece, *module);
     }
   }
-}
+
+ private:
+  std::byte* slot_;
+  const ModelConfig& config_;
+  const AdapterLayout& layout_;
+  const Checkpoint any_ = Checkpoint::dummy("");
+  std::vector<WeightSource> sources_;
+  std::map<std::string_view, const WeightSource*> by_name_;
+};
 
 }  // namespace
 
+AdapterImage::AdapterImage(const LoraAdapter& adapter, std::span<const AdapterPlace> ranks)
+    : folder_(adapter.folder()), rank_(adapter.rank()) {
+  std::vector<std::unique_ptr<SlotImage>> slots;
+  parts_.reserve(ranks.size());
+  for (const AdapterPlace& at : ranks) {
+    const StagingBuffer& memory = parts_.emplace_back(*at.device, "adapter.image", at.layout->slot_bytes());
+    std::memset(memory.data(), 0, memory.bytes());
+    slots.push_back(std::make_unique<SlotImage>(memory.data(), *at.config, *at.layout));
+  }
+  for (int64_t layer = 0; layer < ranks[0].config->layers; ++layer) {
+    LayerModules modules(adapter);
+    for (const auto& slot : slots) slot->add(layer, modules);
+  }
+  for (StagingBuffer& part : parts_) part.pin();
+}
+
 AdapterImage::AdapterImage(Device& device, const LoraAdapter& adapter, const ModelConfig& config,
                            const AdapterLayout& layout)
-    : folder_(adapter.folder()), rank_(adapter.rank()), memory_(device, "adapter.image", layout.slot_bytes()) {
-  std::memset(memory_.data(), 0, memory_.bytes());
-  fill(memory_.data(), adapter, config, layout);
-  memory_.pin();
-}
+    : AdapterImage(adapter, std::array{AdapterPlace{&device, &config, &layout}}) {}
 
 }  // namespace nodewright

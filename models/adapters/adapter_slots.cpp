@@ -9,9 +9,9 @@ AdapterSlots::AdapterSlots(Device& device, const ModelConfig& config, const Adap
   fill_device(device, buffer_.address(), std::byte{0}, buffer_.bytes(), buffer_.name());
 }
 
-void AdapterSlots::upload(const Stream& stream, int64_t slot, const AdapterImage& image) {
+void AdapterSlots::upload(const Stream& stream, int64_t slot, const AdapterImage& image, size_t rank) {
   const uint64_t to = buffer_.address() + static_cast<uint64_t>(slot) * layout_.slot_bytes();
-  const std::span<const std::byte> bytes = image.bytes();
+  const std::span<const std::byte> bytes = image.bytes(rank);
   // A CPU driver that overwrites what has been copied leaves the source alone only where the copy blocks.
   if (device_.driver().is_cpu() && device_.driver().cpu_options().poison)
     write_device(device_, to, bytes, buffer_.name());

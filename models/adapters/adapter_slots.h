@@ -15,9 +15,9 @@ class AdapterSlots {
   // All slots are zero: adapters that change nothing. Throws Error where memory is short.
   AdapterSlots(Device& device, const ModelConfig& config, const AdapterLimits& limits);
 
-  // Submits the copy of an image of the same layout, which must live until the stream has done it. No launch in flight
-  // may read the slot; those that will must wait for the stream.
-  void upload(const Stream& stream, int64_t slot, const AdapterImage& image);
+  // Submits the copy of an image, whose part for `rank` has the same layout, and which must live until the stream has
+  // done it. No launch in flight may read the slot; those that will must wait for the stream.
+  void upload(const Stream& stream, int64_t slot, const AdapterImage& image, size_t rank = 0);
 
   const AdapterLayout& layout() const { return layout_; }
   uint64_t bytes() const { return buffer_.bytes(); }

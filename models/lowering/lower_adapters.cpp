@@ -2,7 +2,8 @@
 // it has given.
 //
 // The residual takes it behind the product, but where the product leaves it for the next norm (gained): there before
-// it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does.
+// it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does. Of a part of a
+// network the kernel adds it that sends what the rank has of out and down (lower_exchange.cpp).
 #include "kernels_src/adapters/expand.h"
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_shape.h"
@@ -72,9 +73,12 @@ ExpandTarget target_of(const Emission& e, Part part, Travel travel) {
   return {travel == Travel::deferred ? e.s.projected : e.s.residual, row_stride(e.config.hidden)};
 }
 
-bool is_added_before(Travel travel, Part part) { return travel == Travel::gained && part != Part::qkv; }
+// qkv's comes behind its product, in a node of its own, whoever reads it.
 bool is_added_in_run(const Situation& at, Travel travel, Part part) {
-  return travel == Travel::plain && part != Part::qkv && at.config.post_norms;
+  return part != Part::qkv && (at.config.shard.is_part() || (travel == Travel::plain && at.config.post_norms));
+}
+bool is_added_before(const Situation& at, Travel travel, Part part) {
+  return part != Part::qkv && travel == Travel::gained && !is_added_in_run(at, travel, part);
 }
 
 // Of what is added to the residual itself.
@@ -136,7 +140,7 @@ Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel
   Lowered lowered{
       .operations = 1,
       .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};
-  const bool before = is_added_before(travel, op.part);
+  const bool before = is_added_before(at, travel, op.part);
   if (before) add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
   lowered.emit = [op, travel, before](const LoadedRun& run, Emission& e) {
     const View<bf16> x = e.input_of(op.part);
@@ -157,7 +161,7 @@ Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel
   if (!begins(ops, {OpKind::expand})) return {};
   const Op& op = ops[0];
   Lowered lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};
-  if (is_added_before(travel, op.part) || is_added_in_run(at, travel, op.part)) return lowered;
+  if (is_added_before(at, travel, op.part) || is_added_in_run(at, travel, op.part)) return lowered;
   add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
   lowered.emit = [part = op.part, travel](const LoadedRun& run, Emission& e) {
     const ExpandTarget target = target_of(e, part, travel);

@@ -1,8 +1,10 @@
 // Where the ranks of a team need each other's values: the embedding's rows, the sums behind out and down, the logits.
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 
 #include "graph/team/team_plan.h"
+#include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/exchange/gather_logits.h"
@@ -61,17 +63,25 @@ std::vector<Constant> sum_constants(const Situation& at, const Behind& of) {
 
 uint64_t values_of(const Emission& e) { return count_of(e.s.rows * e.config.hidden); }
 
-void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Travel travel) {
+// Of rows that may have adapters, in kernels that add what those give: the constants of the ones without, and kRank.
+std::vector<Constant> with_rank(const Situation& at, std::vector<Constant> constants) {
+  if (at.step.adapters.any()) constants.push_back(rank_constant(at));
+  return constants;
+}
+
+template <class Args>
+void launch_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Travel travel) {
   const WeightMatrix& w = e.matrix(product.part);
-  const auto kernel = run.kernel<ProjectExchange>();
-  ProjectExchange args{.x = e.input_of(product.part),
-                       .weight = w.data,
-                       .bias = w.bias,
-                       .n_live = e.s.inputs.n_live,
-                       .outputs = w.rows,
-                       .x_stride = w.stride,
-                       .residual_stride = row_stride(e.config.hidden),
-                       .exchange = e.rank->exchange(values_of(e))};
+  const auto kernel = run.kernel<Args>();
+  Args args{.x = e.input_of(product.part),
+            .weight = w.data,
+            .bias = w.bias,
+            .n_live = e.s.inputs.n_live,
+            .outputs = w.rows,
+            .x_stride = w.stride,
+            .residual_stride = row_stride(e.config.hidden),
+            .exchange = e.rank->exchange(values_of(e))};
+  if constexpr (std::is_same_v<Args, AdaptedProjectExchange>) args.adapter = adapter_in(e, product.part);
   if (of.adds())
     args.residual = e.s.residual;
   else
@@ -85,26 +95,26 @@ void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product,
   e.g.launch(node_name(product), kernel, args);
 }
 
-}  // namespace
-
-bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
-  return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
+void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Travel travel) {
+  if (e.adapters != nullptr) return launch_project_exchange<AdaptedProjectExchange>(run, e, product, of, travel);
+  launch_project_exchange<ProjectExchange>(run, e, product, of, travel);
 }
 
-// The sum of what the ranks have in `y`, onto the residual or into `projected`.
-void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       Weight<bf16> bias, bool adds, Travel travel) {
-  const auto loaded = run.kernel<ExchangeAdd>(kernel);
+template <class Args>
+void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                         Weight<bf16> bias, bool adds, Travel travel) {
+  const auto loaded = run.kernel<Args>(kernel);
   const bool pairs = sends_pairs(e.config, e.step, travel);
-  ExchangeAdd args{.bias = bias,
-                   .n_live = e.s.inputs.n_live,
-                   .cols = e.config.hidden,
-                   .stride = row_stride(e.config.hidden),
-                   .exchange = e.rank->exchange(values_of(e) / (pairs ? 2 : 1))};
+  Args args{.bias = bias,
+            .n_live = e.s.inputs.n_live,
+            .cols = e.config.hidden,
+            .stride = row_stride(e.config.hidden),
+            .exchange = e.rank->exchange(values_of(e) / (pairs ? 2 : 1))};
   if (pairs)
     args.pairs = as_bf16(y);
   else
     args.y = y;
+  if constexpr (std::is_same_v<Args, AdaptedExchangeAdd>) args.adapter = adapter_in(e, product.part);
   if (adds)
     args.residual = e.s.residual;
   else
@@ -117,16 +127,34 @@ void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const O
   e.g.launch(node_name(product) + "_sum", loaded, args);
 }
 
+}  // namespace
+
+bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
+  return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
+}
+
+// The sum of what the ranks have in `y`, onto the residual or into `projected`.
+void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                       Weight<bf16> bias, bool adds, Travel travel) {
+  if (e.adapters != nullptr)
+    return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, bias, adds, travel);
+  launch_exchange_add<ExchangeAdd>(run, kernel, e, product, y, bias, adds, travel);
+}
+
 KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
   const bool gained = travel == Travel::gained, pairs = sends_pairs(at.config, at.step, travel);
-  return kernel_choice<ExchangeAdd>(
-      {"exchange_add",
-       {ranks_constant(at), constant("kAdds", adds), constant("kBias", bias),
-        factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained),
-        constant("kPairs", pairs)}},
-      exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
-                         static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count),
-                         gained));
+  const bool adapted = at.step.adapters.any();
+  const std::vector<Constant> constants = {ranks_constant(at),
+                                           constant("kAdds", adds),
+                                           constant("kBias", bias),
+                                           factor_constant("kScale", adds ? at.config.residual_scale : 1),
+                                           constant("kLeavesGained", gained),
+                                           constant("kPairs", pairs)};
+  const LaunchShape shape = exchange_add_shape(
+      static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
+      static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count), gained, adapted);
+  return adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)
+                 : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
 }
 
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
@@ -161,14 +189,17 @@ Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Tra
   shape.fit_segment(at.device.sm_count);
   const LaunchShape launch = shape.launch_shape(at.device.sm_count);
   if (launch.grid[1] > 1) return kSeveralWaves;
-  std::vector<Constant> constants = sum_constants(at, of);
+  std::vector<Constant> constants = with_rank(at, sum_constants(at, of));
   constants.insert(constants.begin(), constant("kBias", product.bias));
-  return Lowered{.operations = of.operations,
-                 .kernels = {kernel_choice<ProjectExchange>(
-                     {"project_exchange", constants_of(shape.constants(), constants)}, launch)},
-                 .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
-                   emit_project_exchange(run, e, product, of, travel);
-                 }};
+  constants = constants_of(shape.constants(), constants);
+  return Lowered{
+      .operations = of.operations,
+      .kernels = {at.step.adapters.any()
+                      ? kernel_choice<AdaptedProjectExchange>({"adapted_project_exchange", constants}, launch)
+                      : kernel_choice<ProjectExchange>({"project_exchange", constants}, launch)},
+      .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
+        emit_project_exchange(run, e, product, of, travel);
+      }};
 }
 
 // The same in tiles.
@@ -177,10 +208,12 @@ Attempt lower_tile_project_exchange(const Situation& at, std::span<const Op> ops
   if (of.operations == 0) return {};
   if (std::string why = why_not(at, of, travel); !why.empty()) return why;
   const Op& product = ops[0];
-  std::vector<Constant> constants = sum_constants(at, of);
+  const bool adapted = at.step.adapters.any();
+  std::vector<Constant> constants = with_rank(at, sum_constants(at, of));
   constants.push_back(constant("kLeavesGained", travel == Travel::gained));
   std::variant<KernelChoice, std::string> choice =
-      tiled(at, "project_exchange", product, 1, {}, at.step.rows, constants, sizeof(ProjectExchange), true);
+      tiled(at, adapted ? "adapted_project_exchange" : "project_exchange", product, 1, {}, at.step.rows, constants,
+            adapted ? sizeof(AdaptedProjectExchange) : sizeof(ProjectExchange), true);
   if (auto* why = std::get_if<std::string>(&choice)) return *why;
   KernelChoice& kernel = std::get<KernelChoice>(choice);
   if (kernel.shape.blocks() > count_of(at.device.sm_count)) return kSeveralWaves;

@@ -137,8 +137,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 }
 
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
-                      const KvCache& cache, const DecodeState& s) {
-  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, nullptr, &rank});
+                      const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters) {
+  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank});
 }
 
 std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool adapted) {

@@ -32,8 +32,9 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 
 // The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
 // plan_team() makes of them. Every rank's calls exchange alike.
+// `adapters`: the rank's, as of decoder_plan().
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
-                      const KvCache& cache, const DecodeState& state);
+                      const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
 // What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.

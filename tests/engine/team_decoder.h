@@ -2,6 +2,7 @@
 // decoding share.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "engine/device/step_inputs.h"
+#include "engine/device/step_slots.h"
 #include "graph/team/team_graph.h"
+#include "models/adapters/adapter_slots.h"
 #include "models/lowering/decoder_kernels.h"
 #include "models/plan/decoder_graph.h"
 #include "tests/engine/golden_model.h"
@@ -50,12 +53,13 @@ struct LoadedTeam {
   std::vector<ModelPlace> places;
 };
 
-// One sequence in steps of `rows` rows of which it has all, the tokens at successive positions.
+// One sequence in steps of `rows` rows of which it has all, the tokens at successive positions. `adapters`: with them
+// the graph is the one of rows that may have some.
 class TeamDecoder {
  public:
-  TeamDecoder(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast) : loaded_(loaded), rows_(rows) {
+  TeamDecoder(LoadedTeam& loaded, int64_t rows, AdapterLimits adapters = {}) : loaded_(loaded), rows_(rows) {
     const DecodeLimits limits{
-        .rows = rows, .max_context = loaded.models[0].config().max_position, .sequences = rows, .numerics = numerics};
+        .rows = rows, .max_context = loaded.models[0].config().max_position, .sequences = rows, .adapters = adapters};
     for (size_t rank = 0; rank < loaded.devices.size(); ++rank) {
       const ModelConfig& config = loaded.models[rank].config();
       Device& device = *loaded.devices[rank];
@@ -64,7 +68,10 @@ class TeamDecoder {
       states_.push_back(slots_.back()->state(rows));
       const int64_t pages = pages_for(limits.max_context);
       caches_.push_back(std::make_unique<KvCache>(device, config, pages));
-      kernels_.push_back(decoder_kernels(*loaded.kernels[rank], config, slots_.back()->shape(rows)));
+      const DecodeSlot& slot = *slots_.back();
+      kernels_.push_back(
+          decoder_kernels(*loaded.kernels[rank], config, adapters.any() ? slot.adapted_shape(rows) : slot.shape(rows)));
+      if (adapters.any()) adapters_.push_back(std::make_unique<AdapterSlots>(device, config, adapters));
       std::vector<int32_t> table;
       for (int32_t page = 0; page < pages; ++page) table.push_back(page);
       slots_.back()->write_table(0, 0, table);
@@ -76,9 +83,25 @@ class TeamDecoder {
     streams_.emplace(*team_, "steps");
     graph_.emplace(*memory_, plan_team(*memory_, "decode", [&](GraphBuilder& g, TeamRank& rank) {
       const size_t r = rank.index();
-      describe_decoder(g, rank, loaded.models[r], kernels_[r], *caches_[r], states_[r]);
+      describe_decoder(g, rank, loaded.models[r], kernels_[r], *caches_[r], states_[r],
+                       adapters_.empty() ? nullptr : adapters_[r].get());
     }));
   }
+
+  // Fills a slot of every rank with an adapter, which all rows have from now on.
+  void use_adapter(int32_t slot, const std::filesystem::path& folder) {
+    std::vector<AdapterPlace> places;
+    for (size_t rank = 0; rank < adapters_.size(); ++rank)
+      places.push_back({loaded_.devices[rank], &loaded_.models[rank].config(), &adapters_[rank]->layout()});
+    const AdapterLimits& limits = places[0].layout->limits();
+    const AdapterImage image(LoraAdapter::open(folder, loaded_.models[0].config(), limits.rank), places);
+    for (size_t rank = 0; rank < adapters_.size(); ++rank)
+      adapters_[rank]->upload(streams_->rank(rank), slot, image, rank);
+    streams_->synchronize();
+    adapter_of_ = [slot](int32_t) { return slot; };
+  }
+  // Of the token at a position its adapter's slot, or -1.
+  void adapter_of(std::function<int32_t(int32_t position)> slot) { adapter_of_ = std::move(slot); }
 
   // Of the last row of each step, on every rank: [steps][ranks].
   using Rows = std::vector<std::vector<Logits>>;
@@ -110,8 +133,13 @@ class TeamDecoder {
     in.keeps_logits.data[0] = 1;
     for (int32_t i = 0; i < n; ++i) {
       const int32_t row = !one_chooses ? i : i == n - 1 ? 0 : i + 1;
+      const auto position = static_cast<int32_t>(first + i);
       write_row(in, row,
-                {.token = tokens[static_cast<size_t>(i)], .position = first + i, .sequence = 0, .sampling = {}});
+                {.token = tokens[static_cast<size_t>(i)],
+                 .position = position,
+                 .sequence = 0,
+                 .adapter = adapter_of_(position),
+                 .sampling = {}});
     }
     graph_->launch(*streams_);
     streams_->synchronize();
@@ -144,6 +172,8 @@ class TeamDecoder {
   int64_t rows_;
   std::vector<std::unique_ptr<DecodeSlot>> slots_;
   std::vector<DecodeState> states_;
+  std::vector<std::unique_ptr<AdapterSlots>> adapters_;  // by rank; empty: the graph knows none
+  std::function<int32_t(int32_t)> adapter_of_ = [](int32_t) { return -1; };
   std::vector<std::unique_ptr<KvCache>> caches_;
   std::vector<DecoderKernels> kernels_;
   std::optional<Team> team_;

@@ -119,7 +119,6 @@ TEST(TwoDevicesTeamEngine, RefusesWhatItCannotServe) {
     return error_of([&] { Engine engine(loaded.places, options); });
   };
   expect_words(refused({.max_context = 64, .mode = RunMode::captured}), {"on 2 devices", "explicit"});
-  expect_words(refused({.max_context = 64, .max_adapters = 1}), {"on 2 devices", "rows have no adapters"});
   expect_words(refused({.max_batch = 8, .buckets = {4}, .max_context = 64, .allow_eager = true}),
                {"on 2 devices", "node by node"});
   std::swap(loaded.places[0], loaded.places[1]);

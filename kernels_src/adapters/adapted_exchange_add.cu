@@ -1,0 +1,11 @@
+// exchange_add with what each row's adapter adds to what the rank has before it is sent. Block (b, c): packets
+// b * 256 .. + 255 of rows c, c + gridDim.y, ...
+#include "kernels_src/adapters/adapted_exchange.h"
+#include "kernels_src/adapters/adapter_delta.cuh"
+#include "kernels_src/exchange/exchanged_sums.cuh"
+
+NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, kExchangeAddThreads) {
+  exchange_and_add(args, [&](int64_t row, int64_t col, float value) {
+    return adapted<kRank>(args.adapter, row, static_cast<int>(col), 0, 1, value);
+  });
+}

@@ -1,0 +1,98 @@
+// A product in tiles whose sums cross the devices: what tile_project_exchange.cu and its form of rows with adapters
+// share. A tile's sums are sent when it ends, while others are on their way; a block takes once it has sent all, from
+// the block of its number alone.
+#pragma once
+
+#include "kernels_src/exchange/exchange.cuh"
+#include "kernels_src/tile/tile_kept_sums.cuh"
+
+namespace nodewright {
+
+// The next norm's gain of kKeptAtOnce outputs, kRowLanes apart: as it comes, so that nothing waits for it yet.
+struct NextGains {
+  bf16 of[kKeptAtOnce];
+
+  template <class Args>
+  NODEWRIGHT_DEVICE void request(const Args& args, OutputRange own, int first) {
+    if constexpr (kLeavesGained != 0) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int j = 0; j < kKeptAtOnce; ++j)
+        if (first + j * kRowLanes < own.last) of[j] = args.next.gain.data[first + j * kRowLanes];
+    }
+  }
+};
+
+// Of row m, of this thread: takes the sums of kKeptAtOnce outputs from `first` on, kRowLanes apart, and puts them where
+// they belong. All looks and loads are on their way before the first wait. Returns the sum of their squares.
+template <class Args>
+NODEWRIGHT_DEVICE float take_kept(const Args& args, const KeptSums& kept, const NextGains& gains, int first, int m,
+                                  uint32_t epoch) {
+  constexpr int kTeam = static_cast<int>(kRanks);
+  const int64_t row = m * args.outputs, to = m * args.residual_stride;
+  float residual[kKeptAtOnce] = {}, squares = 0.0f;
+  LookedAt<kTeam> looked[kKeptAtOnce] = {};
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < kKeptAtOnce; ++j) {
+    const int n = first + j * kRowLanes;
+    if (n >= kept.own.last) break;
+    if constexpr (kAdds != 0) residual[j] = args.residual.data[to + n];
+    looked[j] = look_at<kTeam>(args.exchange, row + n);
+  }
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < kKeptAtOnce; ++j) {
+    const int n = first + j * kRowLanes;
+    if (n >= kept.own.last) break;
+    float sum = take_sum<kTeam>(args.exchange, row + n, looked[j], kept.at(n, m), epoch);
+    if constexpr (kAdds != 0) {
+      sum = __fadd_rn(residual[j], sum);
+      args.residual.data[to + n] = sum;
+    } else {
+      args.y.data[to + n] = sum;
+    }
+    if constexpr (kLeavesGained != 0) {
+      args.next.gained.data[row + n] = to_bf16(sum * to_float(gains.of[j]));
+      squares = fmaf(sum, sum, squares);
+    }
+  }
+  return squares;
+}
+
+// `args`: those of ProjectExchange, at least. own_of(n, m, sum) is what this rank has of output n and row m, from its
+// product with the bias.
+template <class Args, class Own>
+NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args, Own own_of) {
+  static_assert(kLeavesGained == 0 || kAdds != 0);
+  int live = 0;
+  uint32_t epoch = 0;
+  NextGains first_gains;  // requested while weights are on their way
+  const KeptSums kept = tile_project_kept(
+      args, block_outputs<kSplits>(args.outputs, 1), live,
+      [&](OutputRange own) {
+        epoch = epoch_of(args.exchange);
+        first_gains.request(args, own, first_kept(own));
+      },
+      [&](int n, int m, float sum) {
+        if constexpr (kBias != 0) sum += to_float(args.bias.data[n]);
+        const float mine = scaled_by<kScale>(own_of(n, m, sum));
+        send<static_cast<int>(kRanks)>(args.exchange, m * args.outputs + n, mine, epoch);
+        return mine;
+      });
+  for_each_shared_row([&](int m) {
+    float squares = 0.0f;
+    if (m < live)
+      for_each_kept(kept.own, [&](int n) {
+        NextGains gains = first_gains;
+        if (n != first_kept(kept.own)) gains.request(args, kept.own, n);
+        squares += take_kept(args, kept, gains, n, m, epoch);
+      });
+    if constexpr (kLeavesGained != 0) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int offset = kRowLanes / 2; offset > 0; offset /= 2)
+        squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+      if (lane_of_warp() % kRowLanes == 0) args.next.squares.data[static_cast<int>(blockIdx.x) * kTokens + m] = squares;
+    }
+  });
+  end_kept_sums();
+}
+
+}  // namespace nodewright
