@@ -1,5 +1,5 @@
-// Networks of every family in sizes that two, four and eight devices share, with weights to be drawn: the goldens' own
-// heads are shared by two devices at most.
+// Networks that several devices share: the goldens whose heads two can, and every family in sizes that two, four and
+// eight can, with weights to be drawn.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,14 @@
 
 namespace nodewright::test {
 
-// The goldens whose families they are of: one a family, and those whose layers differ.
+// Without `but`.
+std::vector<std::string> split_goldens(const std::vector<std::string>& but = {});
+
+// The goldens whose families they are of: one a family, or two.
 std::vector<std::string> shared_families();
 
 // config.json of `golden` with 16 heads, 8 key and value heads and a feed-forward width of 104 in `folder`; else as it
-// is, two layers or as many as differ.
+// is.
 void write_shared_sizes(const std::string& golden, const std::filesystem::path& folder);
 
 }  // namespace nodewright::test

@@ -274,7 +274,7 @@ class OnePlan {
       const uint64_t begin = reinterpret_cast<uint64_t>(to.logits.data) + floats(first);
       g_.copy_rows(
           name, CopyEnd(begin, floats(to.logits_stride * (to.rows - 1) + count), false),
-          CopyEnd(reinterpret_cast<uint64_t>(from.part.data), floats(to.part_stride * (to.rows - 1) + count), false),
+          CopyEnd(reinterpret_cast<uint64_t>(from.part.data), floats(from.part_stride * (to.rows - 1) + count), false),
           {.bytes = floats(count),
            .rows = static_cast<uint64_t>(to.rows),
            .to_pitch = floats(to.logits_stride),
