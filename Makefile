@@ -55,7 +55,7 @@ docs:
 # Tests that go through many cases of one thing, a tenth of the time of all: `make check-sweeps` runs them.
 SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeWithTheReferenceOverManyPages|$\
 NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
-EveryScheduleGivesTheSameBits/of8
+TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try

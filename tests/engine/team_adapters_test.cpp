@@ -26,7 +26,7 @@ TEST_P(TeamAdapters, LogitsAreThoseOfPeftInEveryForm) {
   const std::string golden = "adapters/" + GetParam();
   const std::vector<GoldenCase> cases = golden_cases_of(golden);
   for (const std::string& form : kTeamForms) {
-    TeamDecoder decoder(loaded, rows_of_form(form), adapter_limits(2, kGoldenRank));
+    TeamDecoder decoder(loaded, rows_of_form(form), Numerics::fast, 0, adapter_limits(2, kGoldenRank));
     decoder.use_adapter(1, adapter_folder(GetParam()));
     for (size_t i = 0; i < cases.size(); ++i) {
       const std::vector<Logits> rows = agreed(decoder.forced(cases[i].prompt, cases[i].continuation, true));
@@ -44,7 +44,7 @@ TEST_P(TeamAdapters, LeaveRowsWithoutOneTheirBits) {
   const std::span<const int32_t> eight = std::span(one.prompt).first(8);
   for (const std::string& form : kTeamForms) {
     const int64_t rows = rows_of_form(form);
-    TeamDecoder plain(loaded, rows), adapted(loaded, rows, adapter_limits(2, kGoldenRank));
+    TeamDecoder plain(loaded, rows), adapted(loaded, rows, Numerics::fast, 0, adapter_limits(2, kGoldenRank));
     adapted.use_adapter(0, adapter_folder(GetParam()));
     adapted.adapter_of([](int32_t) { return -1; });
     EXPECT_TRUE(same_bits(agreed(adapted.forced(one.prompt, one.continuation, true)),
@@ -125,7 +125,7 @@ void expect_those_of_one(const SplitCase& of, int ranks) {
   ASSERT_GT(relative_error(plain, expected), 0.2) << "the adapter changes little";
   LoadedTeam loaded(of.model, ranks, "cpu", of.draws);
   for (const std::string& form : kTeamForms) {
-    TeamDecoder decoder(loaded, rows_of_form(form), adapter_limits(2, kGoldenRank));
+    TeamDecoder decoder(loaded, rows_of_form(form), Numerics::fast, 0, adapter_limits(2, kGoldenRank));
     decoder.use_adapter(1, of.adapter);
     const double error = relative_error(agreed(decoder.forced(of.prompt, of.continuation)), expected);
     EXPECT_LE(error, 0.03) << ranks << " ranks, " << form;

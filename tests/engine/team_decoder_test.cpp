@@ -1,11 +1,12 @@
-// Models split over several devices: logits against transformers, the same bits on all ranks and under every schedule,
-// and what cannot be split.
+// Models split over several devices: logits against transformers, the same bits on all ranks however late one
+// is, and what cannot be split.
 #include "tests/engine/team_decoder.h"
 
 #include <random>
 #include <set>
 
 #include "tests/engine/parity_limits.h"
+#include "tests/engine/shared_sizes.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
 
@@ -13,16 +14,6 @@ namespace nodewright {
 namespace {
 
 using namespace test;
-
-// Those whose heads two devices share.
-std::vector<std::string> split_models() {
-  std::vector<std::string> names{"llama/odd_sizes", "gpt2/nanogpt"};
-  for (const std::string& name : kFamilyModels)
-    if (!name.starts_with("mixtral") && !name.starts_with("qwen3_moe") && !name.starts_with("olmo") &&
-        !name.starts_with("gpt_neox"))
-      names.push_back(name);
-  return names;
-}
 
 // On the CPU driver, where most of the time goes into compiling, some stand for all in every form but eight rows.
 bool tries(const std::string& name, const std::string& form) {
@@ -53,53 +44,12 @@ TEST_P(SplitFamilies, LogitsAreThoseOfTransformersInEveryForm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, SplitFamilies, testing::ValuesIn(split_models()), golden_test_name);
+INSTANTIATE_TEST_SUITE_P(TwoDevices, SplitFamilies, testing::ValuesIn(split_goldens()), golden_test_name);
 
-// Seeds of the CPU driver's schedule: which block runs next, which store arrives. NODEWRIGHT_TEAM_SCHEDULES: more than
-// in CI.
-int schedules() {
-  const char* named = std::getenv("NODEWRIGHT_TEAM_SCHEDULES");
-  return named == nullptr ? 30 : std::atoi(named);
-}
-
-// A network that eight devices share, with sizes that are odd otherwise.
-void write_eight_heads(const std::filesystem::path& folder) {
-  std::ofstream(folder / "config.json") << nlohmann::json{{"architectures", {"Qwen2ForCausalLM"}},
-                                                          {"model_type", "qwen2"},
-                                                          {"hidden_size", 60},
-                                                          {"num_hidden_layers", 2},
-                                                          {"num_attention_heads", 16},
-                                                          {"num_key_value_heads", 8},
-                                                          {"head_dim", 12},
-                                                          {"intermediate_size", 104},
-                                                          {"vocab_size", 131},
-                                                          {"max_position_embeddings", 128},
-                                                          {"tie_word_embeddings", false},
-                                                          {"rms_norm_eps", 1e-6},
-                                                          {"rope_theta", 10000.0},
-                                                          {"eos_token_id", 0},
-                                                          {"hidden_act", "silu"}};
-}
+// A network that eight devices share.
+const char* const kSharedNetwork = "qwen2/biases";
 
 class TeamsOnCpuDriver : public testing::TestWithParam<int> {};
-
-TEST_P(TeamsOnCpuDriver, EveryScheduleGivesTheSameBits) {
-  const int ranks = GetParam();
-  ScratchFolder folder;
-  write_eight_heads(folder.path());
-  const Tokens prompt = some_tokens(11, 131, 5), continuation = some_tokens(3, 131, 6);
-  for (const int64_t rows : {int64_t{1}, int64_t{8}, kProductsFromRows}) {
-    if (rows == kProductsFromRows && ranks > 2 && schedules() <= 30) continue;  // in CI
-    std::vector<Logits> first;
-    for (int seed = 0; seed < std::max(schedules() / 9, 1); ++seed) {
-      LoadedTeam loaded(folder.path(), ranks, "cpu:seed=" + std::to_string(seed), true);
-      TeamDecoder decoder(loaded, rows);
-      const std::vector<Logits> logits = agreed(decoder.forced(prompt, continuation, true));
-      if (first.empty()) first = logits;
-      EXPECT_TRUE(same_bits(logits, first)) << rows << " rows, seed " << seed;
-    }
-  }
-}
 
 // As a Decoder gives them on one device, which is closed behind it.
 std::vector<Logits> logits_of_one(const std::filesystem::path& folder, const Tokens& prompt,
@@ -126,7 +76,7 @@ std::vector<Logits> logits_of_one(const std::filesystem::path& folder, const Tok
 // The parts' sums are rounded in another order than the whole's.
 TEST_P(TeamsOnCpuDriver, LogitsAreThoseOfOneDevice) {
   ScratchFolder folder;
-  write_eight_heads(folder.path());
+  write_shared_sizes(kSharedNetwork, folder.path());
   const Tokens prompt = some_tokens(11, 131, 5), continuation = some_tokens(3, 131, 6);
   const std::vector<Logits> expected = logits_of_one(folder.path(), prompt, continuation);
   LoadedTeam loaded(folder.path(), GetParam(), "cpu", true);
@@ -144,7 +94,7 @@ TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
   const char* named = std::getenv("NODEWRIGHT_TEAM_STEPS");
   const int64_t steps = named == nullptr ? 300 : std::atoll(named);
   ScratchFolder folder;
-  write_eight_heads(folder.path());
+  write_shared_sizes(kSharedNetwork, folder.path());
   LoadedTeam loaded(folder.path(), 2, test_device(), true);
   TeamDecoder decoder(loaded, 1);
   const Tokens token{7};

@@ -1,0 +1,51 @@
+// The kernels of team_oracle.h that no network has: the values of one rank, their sum over the ranks, and where one
+// rank's largest logits belong. They know no packet.
+#pragma once
+
+#include <string_view>
+
+#include "kernels_src/args.h"
+#include "runtime/inline_kernel.h"
+
+namespace nodewright::test {
+
+// value[m, n] = (y[m, n] + bias[n]) * kScale; with kPairs of a `y` in bf16, and rounded to that.
+NODEWRIGHT_ARGS(RankValue, {
+  Optional<In<float>> y;        // [rows, stride]; empty with kPairs
+  Optional<In<bf16>> pairs;     // [rows, stride] the same; empty without
+  Optional<Frozen<bf16>> bias;  // [cols]; empty if kBias is 0
+  Out<float> value;             // [rows, cols]
+  In<int32_t> n_live;           // [1]
+  int64_t cols;
+  int64_t stride;
+})
+
+// residual[m, n] += sum over ranks of values, or sum[m, n] = it. With kLeavesGained also gained and squares, whose
+// partial sums are those of kernels with kLanes lanes a row, or with kLanes 0 those of blocks of 256 columns.
+NODEWRIGHT_ARGS(RankSum, {
+  In<float> values;                 // [ranks, rows, cols]
+  Optional<InOut<float>> residual;  // [rows, stride]; empty if kAdds is 0
+  Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
+  In<int32_t> n_live;               // [1]
+  int64_t rows;
+  int64_t cols;
+  int64_t stride;
+  Optional<Frozen<bf16>> gain;   // [cols]
+  Optional<Out<bf16>> gained;    // [rows, cols]
+  Optional<Out<float>> squares;  // [parts, kTokens]
+})
+
+// all[m, rank, j] = best[m, j], with tokens of the whole vocabulary.
+NODEWRIGHT_ARGS(RankBest, {
+  In<int32_t> best;  // [rows, parts, 2] the bits of a score and its token
+  Out<int32_t> all;  // [rows, kRanks, parts, 2]
+  int64_t rows;
+  int64_t parts;
+  int64_t rank;
+  int64_t first;  // token of the rank's part
+})
+
+extern const InlineKernel kRankValue, kRankSum, kRankBest;
+inline constexpr unsigned kOracleThreads = 256;
+
+}  // namespace nodewright::test
