@@ -34,7 +34,9 @@ Engine::Engine(std::span<const ModelPlace> ranks, const EngineOptions& options)
                  .depth = options.depth,
                  .reserve = options.reserve,
                  .schedule = options.schedule}),
-      drafter_(options.speculate, model_->config().vocab, options.drafts) {}
+      drafter_(options.speculate, model_->config().vocab, options.drafts) {
+  make_adapter_memory();
+}
 
 SchedulerOptions Engine::scheduling() const {
   SchedulerOptions options = scheduling_options(options_);

@@ -133,6 +133,7 @@ class Engine {
   std::string why_not_serve(const RequestSpec& spec, const Sampling& sampling, const ChoiceOptions& choice) const;
 
   std::vector<int32_t> adapters_in_use() const;
+  void make_adapter_memory();
   void admit();
 
   void launch(const StepPlan& plan);
@@ -171,6 +172,11 @@ class Engine {
   uint64_t seed_;
   StepSlots slots_;
   AdapterTable adapters_;
+  struct AdapterMemory {
+    AdapterLayout layout;
+    std::shared_ptr<StagingPool> images;
+  };
+  std::vector<AdapterMemory> adapter_memory_;  // by rank
   PipelineState pipeline_;
   std::map<RequestId, Sampling> sampling_;                  // of those whose end was not taken
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something

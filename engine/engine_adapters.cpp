@@ -8,15 +8,22 @@ namespace nodewright {
 
 std::shared_ptr<const AdapterImage> Engine::read_adapter(const std::filesystem::path& folder) const {
   const LoraAdapter adapter = LoraAdapter::open(folder, model_->config(), options_.max_adapter_rank);
-  const AdapterLimits limits = adapter_limits(options_.max_adapters, options_.max_adapter_rank);
-  std::vector<AdapterLayout> layouts;
-  layouts.reserve(slots_.ranks());
   std::vector<AdapterPlace> ranks;
-  for (size_t rank = 0; rank < slots_.ranks(); ++rank) {
-    const ModelConfig& config = slots_.config_of(rank);
-    ranks.push_back({&slots_.device_of(rank), &config, &layouts.emplace_back(config, limits)});
-  }
+  for (size_t rank = 0; rank < slots_.ranks(); ++rank)
+    ranks.push_back({&slots_.device_of(rank), &slots_.config_of(rank), &adapter_memory_.at(rank).layout,
+                     adapter_memory_[rank].images});
   return std::make_shared<const AdapterImage>(adapter, ranks);
+}
+
+// As many images are kept as there are slots, so that to change adapters locks no pages.
+void Engine::make_adapter_memory() {
+  const AdapterLimits limits = adapter_limits(options_.max_adapters, options_.max_adapter_rank);
+  for (size_t rank = 0; rank < slots_.ranks(); ++rank) {
+    AdapterLayout layout(slots_.config_of(rank), limits);
+    auto images = std::make_shared<StagingPool>(slots_.device_of(rank), "adapter.image", layout.slot_bytes(),
+                                                static_cast<size_t>(options_.max_adapters));
+    adapter_memory_.push_back({std::move(layout), std::move(images)});
+  }
 }
 
 void Engine::load_adapter(const std::string& name, std::shared_ptr<const AdapterImage> image) {

@@ -87,8 +87,7 @@ void StepSlots::make_exchange(const StepSlotsOptions& options) {
   const ExchangeSize size =
       exchange_size(model_->config(), options.buckets.largest(), sampled, device_.properties().sm_count);
   exchange_ = std::make_unique<ExchangeMemory>(*team_, "exchange", size);
-  const uint64_t bytes = 2 * team_->size() * size.packets * sizeof(Packet);
-  for_each_rank([&](StepSlots& rank) { rank.memory_.state += bytes; });
+  for_each_rank([&](StepSlots& rank) { rank.memory_.state += exchange_->bytes(); });
 }
 
 TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy,

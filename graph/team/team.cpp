@@ -84,7 +84,7 @@ ExchangeMemory::ExchangeMemory(Team& team, std::string name, ExchangeSize size)
          .advice = "pass at least one packet and an even number of exchanges"});
   aborted_.as<uint32_t>()[0] = 0;
   for (size_t rank = 0; rank < team.size(); ++rank) {
-    packets_.emplace_back(team.device(rank), fmt::format("{}@{}", name_, rank), 2 * team.size() * size_.packets);
+    packets_.emplace_back(team.device(rank), fmt::format("{}@{}", name_, rank), 2 * team.size() * packets_of_sender());
     words_.emplace_back(team.device(rank), fmt::format("{}.words@{}", name_, rank), 2);
   }
   clear();
@@ -97,10 +97,20 @@ void ExchangeMemory::clear() {
     fill_device(packets.device(), packets.address(), std::byte{0}, packets.bytes(), packets.name());
 }
 
+View<Packet> ExchangeMemory::from_sender(size_t receiver, size_t sender, uint32_t number) const {
+  const uint64_t row = (number % 2) * team_->size() + sender, count = packets_of_sender();
+  return packets_.at(receiver).view().subview(row * count, count);
+}
+
 View<Packet> ExchangeMemory::packets(size_t receiver, size_t sender, uint32_t number, uint64_t count) const {
   check_subview(0, count, size_.packets);
-  const uint64_t row = (number % 2) * team_->size() + sender;
-  return packets_.at(receiver).view().subview(row * size_.packets, count);
+  return from_sender(receiver, sender, number).subview(0, count);
+}
+
+View<Packet> ExchangeMemory::bulk(size_t receiver, size_t sender, uint32_t number, uint64_t values) const {
+  check_subview(0, values, size_.bulk);
+  const uint64_t first = packets_of_sender() - bulk_room();
+  return from_sender(receiver, sender, number).subview(first, bulk_packets(values));
 }
 
 NamedRange ExchangeMemory::packet_range(size_t receiver) const {

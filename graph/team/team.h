@@ -64,14 +64,16 @@ class TeamStream {
 struct ExchangeSize {
   uint64_t packets = 0;  // most values that a rank sends to another in one exchange
   uint32_t most = 128;  // most exchanges of a launch, even; the larger, the sooner epochs start anew: after 2^32 / most
-};                      // launches, all of which wait once then
+                        // launches, all of which wait once then
+  uint64_t bulk = 0;    // most values of a bulk exchange; 0: there is none
+};
 
-// The memory of exchanges, on all ranks: two slots of packets from each other rank, the number of the launch, and the
-// abort word. All plans that exchange through one memory share it; their launches follow each other in one stream a
-// device. Not thread-safe: TeamGraph takes Team::launching().
+// The memory of exchanges, on all ranks: two slots of packets and of bulk words from each other rank, the number of the
+// launch, and the abort word. All plans that exchange through one memory share it; their launches follow each other in
+// one stream a device. Not thread-safe: TeamGraph takes Team::launching().
 class ExchangeMemory {
  public:
-  // Throws Error when a device has not enough memory, 16 bytes for each packet and other rank, or `size` is none.
+  // Throws Error when a device has not enough memory (bytes()), or `size` is none.
   ExchangeMemory(Team& team, std::string name, ExchangeSize size);
 
   Team& team() const { return *team_; }               // whose memory it is
@@ -79,7 +81,10 @@ class ExchangeMemory {
   const ExchangeSize& size() const { return size_; }  // as asked for
   // The first `count` packets of what `sender` sends to `receiver` in exchange `number`, in the receiver's memory.
   View<Packet> packets(size_t receiver, size_t sender, uint32_t number, uint64_t count) const;
-  NamedRange packet_range(size_t receiver) const;  // all packets that a rank receives, "partial@1"
+  // The same of a bulk exchange of `values` values: flags, then words (kernels_src/exchange/exchange.h).
+  View<Packet> bulk(size_t receiver, size_t sender, uint32_t number, uint64_t values) const;
+  NamedRange packet_range(size_t receiver) const;            // all that a rank receives, "partial@1"
+  uint64_t bytes() const { return packets_.at(0).bytes(); }  // on each device, the words not counted
   // The words that a rank's kernels read, [1] each: the number of the launch; the abort word, in pinned memory and the
   // same for all ranks; and, in the rank's memory, whether a kernel has seen that set.
   View<uint32_t> launch_number(size_t rank) const { return words_.at(rank).view().subview(0, 1); }
@@ -103,7 +108,12 @@ class ExchangeMemory {
   Team* team_;
   std::string name_;
   ExchangeSize size_;
-  std::vector<DeviceArray<Packet>> packets_;  // by rank: [2, senders, size.packets]
+  // From one sender, in whole words: packets of an exchange, then those of a bulk exchange.
+  uint64_t packets_of_sender() const { return (size_.packets + 1) / 2 * 2 + bulk_room(); }
+  uint64_t bulk_room() const { return size_.bulk == 0 ? 0 : (bulk_packets(size_.bulk) + 1) / 2 * 2; }
+  View<Packet> from_sender(size_t receiver, size_t sender, uint32_t number) const;
+
+  std::vector<DeviceArray<Packet>> packets_;  // by rank: [2, senders, packets_of_sender()]
   std::vector<DeviceArray<uint32_t>> words_;  // by rank: [2] launch number, seen
   PinnedBuffer aborted_;                      // [1]
   uint32_t next_ = 1;

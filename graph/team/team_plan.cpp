@@ -35,10 +35,17 @@ std::string exchanges_of(const TeamPlan& plan) {
 }  // namespace
 
 Exchange TeamRank::exchange(uint64_t count) {
-  if (count == 0 || count > memory_.size().packets)
-    refuse_exchange(memory_, index_,
-                    fmt::format("{} values, and there is room for {} from each rank", count, memory_.size().packets),
-                    "make the ExchangeMemory with as many packets as the largest exchange needs");
+  return next_exchange(count, memory_.size().packets, &ExchangeMemory::packets);
+}
+Exchange TeamRank::bulk_exchange(uint64_t values) {
+  return next_exchange(values, memory_.size().bulk, &ExchangeMemory::bulk);
+}
+
+Exchange TeamRank::next_exchange(uint64_t values, uint64_t most,
+                                 View<Packet> (ExchangeMemory::*memory)(size_t, size_t, uint32_t, uint64_t) const) {
+  if (values == 0 || values > most)
+    refuse_exchange(memory_, index_, fmt::format("{} values, and there is room for {} from each rank", values, most),
+                    "make the ExchangeMemory with as much room as the largest exchange needs");
   if (next_ >= memory_.size().most)
     refuse_exchange(memory_, index_, fmt::format("exchange {}, and a launch may have {}", next_, memory_.size().most),
                     "make the ExchangeMemory for more exchanges");
@@ -48,8 +55,8 @@ Exchange TeamRank::exchange(uint64_t count) {
                                             &e.from4, &e.from5, &e.from6, &e.from7};
   for (size_t other = 0; other < size(); ++other) {
     if (other == index_) continue;
-    const View<Packet> there = memory_.packets(other, index_, next_, count);
-    const View<Packet> here = memory_.packets(index_, other, next_, count);
+    const View<Packet> there = (memory_.*memory)(other, index_, next_, values);
+    const View<Packet> here = (memory_.*memory)(index_, other, next_, values);
     *to[other] = {there.data, there.count};
     *from[other] = {here.data, here.count};
   }

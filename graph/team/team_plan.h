@@ -42,9 +42,14 @@ class TeamRank {
   // The next exchange, of `count` values from each rank to every other: the field of an argument struct. Throws Error
   // when the memory has not room for so many, or for another exchange.
   Exchange exchange(uint64_t count);
-  uint32_t exchanges() const { return next_; }  // that exchange() has given out
+  // The same of a bulk exchange (kernels_src/exchange/bulk_sums.cuh), of `values` values, a multiple of 8.
+  Exchange bulk_exchange(uint64_t values);
+  uint32_t exchanges() const { return next_; }  // that the two have given out
 
  private:
+  Exchange next_exchange(uint64_t values, uint64_t most,
+                         View<Packet> (ExchangeMemory::*memory)(size_t, size_t, uint32_t, uint64_t) const);
+
   const ExchangeMemory& memory_;
   size_t index_;
   uint32_t next_ = 0;

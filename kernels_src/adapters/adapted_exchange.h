@@ -27,8 +27,8 @@ struct AdaptedProjectExchange {
 
 // As ExchangeAdd (kernels_src/exchange/exchange_add.h), with its constants and kRank; adapted_exchange_add.cu.
 struct AdaptedExchangeAdd {
-  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kPairs
-  Optional<In<bf16>> pairs;         // [rows, stride] the same; empty without kPairs
+  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kBulk
+  Optional<In<bf16>> y_bf16;        // [rows, stride] the same; empty without kBulk
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
   Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1

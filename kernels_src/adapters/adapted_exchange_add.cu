@@ -1,5 +1,4 @@
-// exchange_add with what each row's adapter adds to what the rank has before it is sent. Block (b, c): packets
-// b * 256 .. + 255 of rows c, c + gridDim.y, ...
+// exchange_add with what each row's adapter adds to what the rank has before it is sent; blocks as there.
 #include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/adapters/adapter_delta.cuh"
 #include "kernels_src/exchange/exchanged_sums.cuh"

@@ -79,4 +79,62 @@ NODEWRIGHT_DEVICE float take(const Packet* at, Packet packet, uint32_t epoch, co
   return __uint_as_float(packet.bits);
 }
 
+// Sixteen bytes that a flag will say have come: sent by any threads of a block, a barrier behind them, then by one
+// thread fence_peers() and the flag's push(). `at`: in a peer's memory.
+NODEWRIGHT_DEVICE void push_word(uint4* at, const uint4& word) {
+#ifdef __CUDACC_RTC__
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(word.x), "r"(word.y), "r"(word.z), "r"(word.w)
+               : "memory");
+#else
+  auto* const halves = reinterpret_cast<uint64_t*>(at);
+  emulation::store_in_peer(halves, packet_bits({word.x, word.y}));
+  emulation::store_in_peer(halves + 1, packet_bits({word.z, word.w}));
+#endif
+}
+
+// What the block has sent to peers before its last barrier arrives before what this thread sends from now on.
+NODEWRIGHT_DEVICE void fence_peers() {
+#ifdef __CUDACC_RTC__
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#else
+  emulation::fence_peers();
+#endif
+}
+
+// Until the flag carries `epoch` and `count` at least; what was sent before it is there then, for this thread. False
+// when the exchange is given up.
+NODEWRIGHT_DEVICE bool wait_for_flag(const Packet* at, uint32_t count, uint32_t epoch, const AbortWords& words) {
+  for (uint32_t looks = 1;; ++looks) {
+#ifdef __CUDACC_RTC__
+    uint64_t bits;
+    asm volatile("ld.acquire.sys.global.b64 %0, [%1];" : "=l"(bits) : "l"(at) : "memory");
+    const Packet flag = packet_of(bits);
+    if (flag.epoch == epoch && flag.bits >= count) return true;
+    if (is_given_up(looks, words)) return false;
+#else
+    const Packet flag = look(at);
+    if (flag.epoch == epoch && flag.bits >= count) return true;
+    if (*static_cast<const volatile uint32_t*>(words.host) != 0) return false;
+    emulation::hooks.wait_for_packet(at, packet_bits(flag), epoch, words.host);
+#endif
+  }
+}
+
+// A word that a flag has said is there; of this device's memory.
+NODEWRIGHT_DEVICE uint4 load_word(const uint4* at) {
+#ifdef __CUDACC_RTC__
+  uint4 word;
+  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+               : "l"(at)
+               : "memory");
+  return word;
+#else
+  const auto* const halves = reinterpret_cast<const uint64_t*>(at);
+  const Packet low = packet_of(emulation::load_from_peer(halves)),
+               high = packet_of(emulation::load_from_peer(halves + 1));
+  return make_uint4(low.bits, low.epoch, high.bits, high.epoch);
+#endif
+}
+
 }  // namespace nodewright

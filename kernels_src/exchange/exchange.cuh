@@ -84,23 +84,4 @@ NODEWRIGHT_DEVICE ValuePair unpacked(float packet) {
   return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
 }
 
-// As take_sum, of pairs.
-template <int Ranks>
-NODEWRIGHT_DEVICE ValuePair take_pair_sum(const Exchange& e, int64_t i, const LookedAt<Ranks>& looked, ValuePair mine,
-                                          uint32_t epoch) {
-  ValuePair sum{0.0f, 0.0f};
-  int added = 0;
-  const int own = static_cast<int>(e.rank);
-  const auto add = [&](ValuePair v) {
-    sum = added++ == 0 ? v : ValuePair{__fadd_rn(sum.low, v.low), __fadd_rn(sum.high, v.high)};
-  };
-  for_each_peer<Ranks>(e, [&](int rank, Packet*, const Packet* from) {
-    const ValuePair theirs = unpacked(take(from + i, looked.packets[rank], epoch, {e.aborted.data, e.seen.data}));
-    if (added == own) add(mine);
-    add(theirs);
-  });
-  if (added == own) add(mine);
-  return sum;
-}
-
 }  // namespace nodewright

@@ -23,4 +23,11 @@ struct Exchange {
   uint32_t rank;                   // this one
 };
 
+// A bulk exchange of rows, [rows, cols] with cols a multiple of 8: flags, then words of eight values in bf16. A flag of
+// each block says how many of its chunks have come, which is why a grid has at most so many blocks; flags stay where
+// they are whatever the step's size, so that no word is ever taken for one.
+inline constexpr unsigned kBulkFlags = 1024, kBulkWords = 2;  // words: of a thread in a chunk
+// The packets that it takes in a rank's memory.
+constexpr uint64_t bulk_packets(uint64_t values) { return kBulkFlags + values / 4; }
+
 }  // namespace nodewright

@@ -1,5 +1,5 @@
 // residual[m, n] += sum over ranks r of (y_r[m, n] + bias_r[n]) * kScale, in the order of the ranks, or sum[m, n] = it.
-// Block (b, c): packets b * 256 .. + 255 of rows c, c + gridDim.y, ... (exchange/exchanged_sums.cuh).
+// Blocks: exchange/exchanged_sums.cuh.
 #include "kernels_src/exchange/exchanged_sums.cuh"
 
 NODEWRIGHT_KERNEL(exchange_add, ExchangeAdd, kExchangeAddThreads) {

@@ -9,11 +9,11 @@
 
 namespace nodewright {
 
-// Takes part in one exchange of rows * cols values, or with kPairs of half as many: each packet then carries what two
-// columns have, rounded to bf16.
+// Takes part in one exchange of rows * cols values, a packet each; or with kBulk in one bulk exchange of them, rounded
+// to bf16.
 struct ExchangeAdd {
-  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kPairs
-  Optional<In<bf16>> pairs;         // [rows, stride] the same; empty without kPairs
+  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kBulk
+  Optional<In<bf16>> y_bf16;        // [rows, stride] the same; empty without kBulk
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
   Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
@@ -21,22 +21,30 @@ struct ExchangeAdd {
   int64_t cols;
   int64_t stride;     // elements between two rows
   ResidualOut next;   // a part for each block of columns
-  Exchange exchange;  // packet m * cols + n: row m, column n; of pairs m * cols / 2 + n: columns 2 n and 2 n + 1
+  Exchange exchange;  // packet m * cols + n: row m, column n; of bulk word m * cols / 8 + n: columns 8 n .. + 7
 };
 
-// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kPairs,
-// of an even number of columns and without kLeavesGained.
+// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kBulk,
+// of columns in eights and without kLeavesGained.
 inline constexpr unsigned kExchangeAddThreads = 256;
-// A block for each 256 packets of a row, or of several rows, so that all run at once.
-// `adapted`: of rows with adapters.
-constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned ranks, unsigned sm_count,
+// As many blocks as run at once, or fewer. `adapted`: of rows with adapters.
+constexpr unsigned exchange_add_blocks(unsigned ranks, unsigned sm_count, bool adapted) {
+  return (ranks > 2 || adapted ? 2 : 4) * sm_count;  // what is seen of many ranks takes registers, as B does
+}
+// Of packets: a block for each 256 of a row, or of several rows.
+constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned ranks, unsigned sm_count,
                                          bool leaves_gained, bool adapted = false) {
-  const unsigned blocks_of_sm = ranks > 2 || adapted ? 2 : 4;  // what is seen of many ranks takes registers, as B does
-  const unsigned across = (packets + kExchangeAddThreads - 1) / kExchangeAddThreads;
-  const unsigned most = blocks_of_sm * sm_count / across, down = most == 0 ? 1 : most;
+  const unsigned across = (cols + kExchangeAddThreads - 1) / kExchangeAddThreads;
+  const unsigned most = exchange_add_blocks(ranks, sm_count, adapted) / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},
           {kExchangeAddThreads, 1, 1},
           leaves_gained ? kExchangeAddThreads / 32 * 4 : 0};
+}
+// Of a bulk exchange: a block for each chunk, or for several.
+constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool adapted) {
+  const uint64_t chunk = uint64_t{8} * kBulkWords * kExchangeAddThreads, chunks = (values + chunk - 1) / chunk;
+  const unsigned fit = exchange_add_blocks(ranks, sm_count, adapted), most = fit < kBulkFlags ? fit : kBulkFlags;
+  return {{chunks < most ? static_cast<unsigned>(chunks) : most, 1, 1}, {kExchangeAddThreads, 1, 1}, 0};
 }
 
 }  // namespace nodewright

@@ -1,8 +1,8 @@
 // Sums over the ranks of what each has of rows, in a node of its own: what exchange_add.cu and its form of rows with
-// adapters share. Block (b, c): packets b * 256 .. + 255 of rows c, c + gridDim.y, ... Of pairs a thread has kAtOnce
-// rows under way.
+// adapters share. Block (b, c): columns b * 256 .. + 255 of rows c, c + gridDim.y, ..., or chunks b, b + gridDim.x, ...
 #pragma once
 
+#include "kernels_src/exchange/bulk_sums.cuh"
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/exchange/exchange_add.h"
 
@@ -52,47 +52,34 @@ NODEWRIGHT_DEVICE void exchange_values(const Args& args, uint32_t epoch, int64_t
   }
 }
 
-// A group of kAtOnce rows is sent, then the group before it taken: what comes travels while what has come is added, and
-// nobody waits for a group that the other has not sent before it waits itself.
+// The eight values of `y_bf16` at (row, col), with the bias and what own() adds, rounded to bf16 again.
 template <class Args, class Own>
-NODEWRIGHT_DEVICE void exchange_pairs(const Args& args, uint32_t epoch, int64_t live, ValuePair bias, Own own) {
-  constexpr int kTeam = static_cast<int>(kRanks), kAtOnce = 4;
-  const int64_t pair = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x, pairs = args.cols / 2;
-  if (pair >= pairs) return;
-  const auto mine = [&](int64_t row) {
-    const auto* const y = reinterpret_cast<const uint32_t*>(args.pairs.data + row * args.stride);
-    const ValuePair v = unpacked(__uint_as_float(y[pair]));
-    return packed({scaled_by<kScale>(own(row, 2 * pair, v.low + bias.low)),
-                   scaled_by<kScale>(own(row, 2 * pair + 1, v.high + bias.high))});
-  };
-  const int64_t step = gridDim.y, group = kAtOnce * step;
-  float sent[kAtOnce] = {};
-  for (int64_t first = blockIdx.y; first < live + group; first += group) {
-    float values[kAtOnce] = {};
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < kAtOnce; ++j)
-      if (first + j * step < live) values[j] = mine(first + j * step);
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < kAtOnce; ++j)
-      if (first + j * step < live) send<kTeam>(args.exchange, (first + j * step) * pairs + pair, values[j], epoch);
-    const int64_t before = first - group;
-    if (before >= 0) {
-      LookedAt<kTeam> looked[kAtOnce];
-      NODEWRIGHT_UNROLL
-      for (int j = 0; j < kAtOnce; ++j)
-        if (before + j * step < live) looked[j] = look_at<kTeam>(args.exchange, (before + j * step) * pairs + pair);
-      NODEWRIGHT_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int64_t row = before + j * step;
-        if (row >= live) continue;
-        const ValuePair sum =
-            take_pair_sum<kTeam>(args.exchange, row * pairs + pair, looked[j], unpacked(sent[j]), epoch);
-        put_sum(args, row * args.stride + 2 * pair, sum.low);
-        put_sum(args, row * args.stride + 2 * pair + 1, sum.high);
-      }
+NODEWRIGHT_DEVICE uint4 bulk_word(const Args& args, int64_t row, int64_t col, Own own) {
+  float v[8];
+  unpack_word(*reinterpret_cast<const uint4*>(args.y_bf16.data + row * args.stride + col), v);
+  NODEWRIGHT_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] = scaled_by<kScale>(own(row, col + i, v[i] + bias_of(args, col + i)));
+  return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
+}
+
+// The sums of eight columns go to their place.
+template <class Args>
+NODEWRIGHT_DEVICE void put_sums(const Args& args, int64_t at, const float (&sums)[8]) {
+  float* place = nullptr;
+  if constexpr (kAdds != 0)
+    place = args.residual.data + at;
+  else
+    place = args.sum.data + at;
+  auto* const quads = reinterpret_cast<float4*>(place);
+  NODEWRIGHT_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    float4 quad = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+    if constexpr (kAdds != 0) {
+      const float4 had = quads[i];
+      quad = make_float4(__fadd_rn(had.x, quad.x), __fadd_rn(had.y, quad.y), __fadd_rn(had.z, quad.z),
+                         __fadd_rn(had.w, quad.w));
     }
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) sent[j] = values[j];
+    quads[i] = quad;
   }
 }
 
@@ -101,18 +88,19 @@ NODEWRIGHT_DEVICE void exchange_pairs(const Args& args, uint32_t epoch, int64_t 
 template <class Args, class Own>
 NODEWRIGHT_DEVICE void exchange_and_add(const Args& args, Own own) {
   release_dependents();
-  const int64_t packet = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
-  if constexpr (kPairs != 0) {
-    const bool has = 2 * packet < args.cols;
-    const ValuePair bias{has ? bias_of(args, 2 * packet) : 0.0f, has ? bias_of(args, 2 * packet + 1) : 0.0f};
+  if constexpr (kBulk != 0) {
     wait_for_inputs();
-    exchange_pairs(args, epoch_of(args.exchange), args.n_live.data[0], bias, own);
+    exchange_bulk(
+        args.exchange, args.cols, args.n_live.data[0], epoch_of(args.exchange),
+        [&](int64_t row, int64_t col) { return bulk_word(args, row, col, own); },
+        [&](int64_t row, int64_t col, const float(&sums)[8]) { put_sums(args, row * args.stride + col, sums); });
   } else {
-    const bool has = packet < args.cols;
-    const float bias = has ? bias_of(args, packet) : 0.0f;
+    const int64_t col = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
+    const bool has = col < args.cols;
+    const float bias = has ? bias_of(args, col) : 0.0f;
     float gain = 0.0f;
     if constexpr (kLeavesGained != 0)
-      if (has) gain = to_float(args.next.gain.data[packet]);
+      if (has) gain = to_float(args.next.gain.data[col]);
     wait_for_inputs();
     exchange_values(args, epoch_of(args.exchange), args.n_live.data[0], bias, gain, own);
   }

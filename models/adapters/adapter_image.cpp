@@ -119,8 +119,11 @@ AdapterImage::AdapterImage(const LoraAdapter& adapter, std::span<const AdapterPl
     : folder_(adapter.folder()), rank_(adapter.rank()) {
   std::vector<std::unique_ptr<SlotImage>> slots;
   parts_.reserve(ranks.size());
+  pools_.reserve(ranks.size());
   for (const AdapterPlace& at : ranks) {
-    const StagingBuffer& memory = parts_.emplace_back(*at.device, "adapter.image", at.layout->slot_bytes());
+    const StagingBuffer& memory = parts_.emplace_back(
+        at.pool != nullptr ? at.pool->take() : StagingBuffer(*at.device, "adapter.image", at.layout->slot_bytes()));
+    pools_.push_back(at.pool);
     std::memset(memory.data(), 0, memory.bytes());
     slots.push_back(std::make_unique<SlotImage>(memory.data(), *at.config, *at.layout));
   }
@@ -129,6 +132,11 @@ AdapterImage::AdapterImage(const LoraAdapter& adapter, std::span<const AdapterPl
     for (const auto& slot : slots) slot->add(layer, modules);
   }
   for (StagingBuffer& part : parts_) part.pin();
+}
+
+AdapterImage::~AdapterImage() {
+  for (size_t rank = 0; rank < parts_.size(); ++rank)
+    if (pools_[rank] != nullptr) pools_[rank]->give_back(std::move(parts_[rank]));
 }
 
 AdapterImage::AdapterImage(Device& device, const LoraAdapter& adapter, const ModelConfig& config,

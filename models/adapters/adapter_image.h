@@ -12,7 +12,7 @@
 #include "models/adapters/adapter_layout.h"
 #include "models/adapters/lora_adapter.h"
 #include "models/config/model_config.h"
-#include "runtime/buffers/staging_buffer.h"
+#include "runtime/buffers/staging_pool.h"
 
 namespace nodewright {
 
@@ -21,6 +21,7 @@ struct AdapterPlace {
   Device* device;
   const ModelConfig* config;
   const AdapterLayout* layout;
+  std::shared_ptr<StagingPool> pool = {};  // of layout->slot_bytes(); null: the image has memory of its own
 };
 
 class AdapterImage {
@@ -31,6 +32,9 @@ class AdapterImage {
   // early, a value is not finite or memory is short.
   AdapterImage(const LoraAdapter& adapter, std::span<const AdapterPlace> ranks);
   AdapterImage(Device& device, const LoraAdapter& adapter, const ModelConfig& config, const AdapterLayout& layout);
+  ~AdapterImage();  // no copy from it may be under way
+  AdapterImage(AdapterImage&&) = default;
+  AdapterImage& operator=(AdapterImage&&) = delete;
 
   std::span<const std::byte> bytes(size_t rank = 0) const {
     const StagingBuffer& memory = parts_.at(rank);
@@ -43,7 +47,8 @@ class AdapterImage {
  private:
   std::filesystem::path folder_;
   int64_t rank_;
-  std::vector<StagingBuffer> parts_;  // by the rank of a team
+  std::vector<StagingBuffer> parts_;                 // by the rank of a team
+  std::vector<std::shared_ptr<StagingPool>> pools_;  // of each part; null: none
 };
 
 }  // namespace nodewright

@@ -104,14 +104,14 @@ template <class Args>
 void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
                          Weight<bf16> bias, bool adds, Travel travel) {
   const auto loaded = run.kernel<Args>(kernel);
-  const bool pairs = sends_pairs(e.config, e.step, travel);
+  const bool bulk = sends_bulk(e.config, e.step, travel);
   Args args{.bias = bias,
             .n_live = e.s.inputs.n_live,
             .cols = e.config.hidden,
             .stride = row_stride(e.config.hidden),
-            .exchange = e.rank->exchange(values_of(e) / (pairs ? 2 : 1))};
-  if (pairs)
-    args.pairs = as_bf16(y);
+            .exchange = bulk ? e.rank->bulk_exchange(values_of(e)) : e.rank->exchange(values_of(e))};
+  if (bulk)
+    args.y_bf16 = as_bf16(y);
   else
     args.y = y;
   if constexpr (std::is_same_v<Args, AdaptedExchangeAdd>) args.adapter = adapter_in(e, product.part);
@@ -129,8 +129,8 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
 
 }  // namespace
 
-bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel) {
-  return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
+bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel) {
+  return step.with_products() && travel != Travel::gained && config.hidden % 8 == 0;
 }
 
 // The sum of what the ranks have in `y`, onto the residual or into `projected`.
@@ -142,17 +142,19 @@ void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const O
 }
 
 KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
-  const bool gained = travel == Travel::gained, pairs = sends_pairs(at.config, at.step, travel);
+  const bool gained = travel == Travel::gained, bulk = sends_bulk(at.config, at.step, travel);
   const bool adapted = at.step.adapters.any();
   const std::vector<Constant> constants = {ranks_constant(at),
                                            constant("kAdds", adds),
                                            constant("kBias", bias),
                                            factor_constant("kScale", adds ? at.config.residual_scale : 1),
                                            constant("kLeavesGained", gained),
-                                           constant("kPairs", pairs)};
-  const LaunchShape shape = exchange_add_shape(
-      static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
-      static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count), gained, adapted);
+                                           constant("kBulk", bulk)};
+  const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
+  const LaunchShape shape =
+      bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, adapted)
+           : exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden), ranks,
+                                sm_count, gained, adapted);
   return adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)
                  : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
 }

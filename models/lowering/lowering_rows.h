@@ -28,8 +28,8 @@ Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Trave
 Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_tile_project_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
-// Prompts, whose exchanges take their time by the byte, send what their products give in bf16, two values a packet.
-bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel);
+// Prompts, whose exchanges take their time by the byte, send what their products give in bf16 and in bulk.
+bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel);
 // Room for floats, as room for as many values in bf16.
 inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);

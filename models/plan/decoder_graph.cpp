@@ -150,7 +150,8 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
 ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count) {
   const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
   return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
-          .most = static_cast<uint32_t>(2 * config.layers + 2)};
+          .most = static_cast<uint32_t>(2 * config.layers + 2),
+          .bulk = config.hidden % 8 == 0 ? count_of(rows * config.hidden) : 0};
 }
 
 bool is_attention(const PlanNode& node) {

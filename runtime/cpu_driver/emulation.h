@@ -365,6 +365,9 @@ NODEWRIGHT_UNCHECKED inline uint64_t load_from_peer(const void* address) {
   return __atomic_load_n(static_cast<const uint64_t*>(address), __ATOMIC_RELAXED);
 }
 
+// A store to no address: what the block has sent before it arrives before what it sends after it.
+NODEWRIGHT_UNCHECKED inline void fence_peers() { hooks.store_in_peer(nullptr, 0); }
+
 }  // namespace nodewright::emulation
 
 // ---- the names of the dialect ----

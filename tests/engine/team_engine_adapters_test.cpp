@@ -193,8 +193,8 @@ class TeamEngineAdaptersOnCpuDriver : public testing::Test, protected TeamOfAdap
   }
 };
 
-// Every call of a load fails in its turn, beside a request that decodes: one error, the adapter is nowhere, the next load
-// gets the slot and serves as if nothing had been.
+// Every call of a load fails in its turn, beside a request that decodes: one error, the adapter is nowhere, the next
+// load gets the slot and serves as if nothing had been.
 TEST_F(TeamEngineAdaptersOnCpuDriver, ALoadThatFailsOnOneDeviceIsOnNone) {
   const auto engine = this->engine(team_adapter_options(64), 1);  // each that is loaded gets one that nobody had
   const auto image = engine->read_adapter(adapter_folder(kTeamAdapters[1]));
@@ -232,6 +232,27 @@ TEST_F(TeamEngineAdaptersOnCpuDriver, ALoadThatFailsOnOneDeviceIsOnNone) {
   }
   EXPECT_EQ(copies, 2u) << "one for each device";
   EXPECT_GE(refused, 4u);
+}
+
+// No launch waits for the driver while it locks or unlocks pages.
+TEST_F(TeamEngineAdaptersOnCpuDriver, ThoseThatComeTakeTheMemoryOfThoseThatHaveGone) {
+  const auto engine = this->engine(team_adapter_options(), 2);
+  const auto calls = [&] {
+    const Interposer& interposer = *loaded_.opened.interposer;
+    return std::pair{interposer.calls(DriverEntry::cuMemHostRegister),
+                     interposer.calls(DriverEntry::cuMemHostUnregister)};
+  };
+  auto before = calls();
+  ASSERT_GE(before.first, 4u) << "two images on two devices";
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(engine->unload_adapter(kTeamAdapters[i]));
+    load(*engine, kTeamAdapters[i + 2]);
+    const AdaptedRequest one = request(kTeamAdapters[i + 2], 9, i);
+    const RequestId id = submit(*engine, one);
+    EXPECT_EQ(calls(), before);
+    expect_alone(ends(*engine), id, one);  // by another engine, which locks pages of its own
+    before = calls();
+  }
 }
 
 TEST_F(TeamEngineAdaptersOnCpuDriver, NothingIsLeftBehind) {

@@ -218,9 +218,9 @@ class OnePlan {
     const auto a = arguments_of<ExchangeAdd>(node);
     RankValue value = value_args(rank, a.cols, a.stride, a.n_live);
     value.y = a.y;
-    value.pairs = a.pairs;
+    value.pairs = a.y_bf16;
     value.bias = a.bias;
-    launch_value(rank, node, value, constant_of(node, "kPairs") != 0, constant_of(node, "kBias") != 0);
+    launch_value(rank, node, value, constant_of(node, "kBulk") != 0, constant_of(node, "kBias") != 0);
   }
   RankValue value_args(size_t rank, int64_t cols, int64_t stride, In<int32_t> n_live) const {
     RankValue value{};

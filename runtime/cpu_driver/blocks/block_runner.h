@@ -22,7 +22,8 @@ inline constexpr uint32_t kMaxSharedBytes = 227 << 10;  // opt-in limit of compu
 // What came of running a cluster: waiting, all threads that have not ended wait for packets or for others that do.
 enum class BlockEnd : uint32_t { finished, failed, waiting };
 
-// Eight bytes on their way to another device.
+// Eight bytes on their way to another device; without an address a fence, behind which nothing arrives before what its
+// cluster has stored until then.
 struct PeerStore {
   uint64_t address, value;
 };

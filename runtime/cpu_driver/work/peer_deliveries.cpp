@@ -17,10 +17,14 @@ uint64_t next(uint64_t random) { return random * 6364136223846793005ull + 144269
 
 }  // namespace
 
-void PeerDeliveries::send(int device, const std::string& sender, std::span<const PeerStore> stores) {
+void PeerDeliveries::send(State& state, int device, const std::string& sender, std::span<const PeerStore> stores) {
   if (stores.empty()) return;
   const auto name = std::make_shared<const std::string>(sender);
   for (const PeerStore& store : stores) {
+    if (store.address == 0) {  // a fence
+      deliver_all_of(state, device);
+      continue;
+    }
     const auto [queue, is_new] = queues_.try_emplace(store.address, Queue{{}, addresses_.size()});
     if (is_new) addresses_.push_back(store.address);
     queue->second.stores.push_back({store.value, device, name});

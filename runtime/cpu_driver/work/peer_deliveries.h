@@ -1,5 +1,6 @@
 // Stores into other devices' memory that are on their way. They arrive eight bytes at a time, in the order that the
-// schedule chooses, except that two to one address arrive as they were sent. Guarded by the driver's lock.
+// schedule chooses, except that two to one address arrive as they were sent, and that a fence lets all arrive that was
+// sent before it. Guarded by the driver's lock.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct State;
 class PeerDeliveries {
  public:
   // Of a kernel on `device`; `sender` names it in reports.
-  void send(int device, const std::string& sender, std::span<const PeerStore> stores);
+  void send(State& state, int device, const std::string& sender, std::span<const PeerStore> stores);
 
   // What the schedule delivers before something runs: all, nothing, or some.
   void deliver_some(State& state, CpuSchedule schedule, uint64_t random);

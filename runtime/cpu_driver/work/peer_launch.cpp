@@ -50,7 +50,7 @@ Progress PeerLaunch::step(State& state, std::unique_lock<std::mutex>& lock, Work
     runner = fresh.get();
     waiting_.push_back(std::move(fresh));
   }
-  state.deliveries.send(work_.device, node_text(label_, work_.loaded->image->name), runner->take_stores());
+  state.deliveries.send(state, work_.device, node_text(label_, work_.loaded->image->name), runner->take_stores());
   if (end == BlockEnd::waiting) return Progress::ran;
   if (end == BlockEnd::failed) failure = runner->failure();
   const auto place =

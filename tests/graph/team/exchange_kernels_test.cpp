@@ -61,12 +61,12 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
   };
   for (const int64_t ranks : {2, 4, 8}) {
     const Constant of{"kRanks", ranks};
-    for (const auto& [gained, pairs] : {std::pair{0, 0}, {1, 0}, {0, 1}})
+    for (const auto& [gained, bulk] : {std::pair{0, 0}, {1, 0}, {0, 1}})
       expect_blocks(
           ranks > 2 ? 2 : 4,
           {.name = "exchange_add",
            .constants =
-               {of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kPairs", pairs}}},
+               {of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kBulk", bulk}}},
           sizeof(ExchangeAdd), ranks);
     expect_blocks(4, {.name = "gather_logits", .constants = {of, {"kBest", 1}}}, sizeof(GatherLogits), ranks);
     expect_blocks(
