@@ -2,6 +2,7 @@
 // spill nothing, and read and write packets by one access of system scope each.
 #include <gtest/gtest.h>
 
+#include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/exchange/all_reduce.h"
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
@@ -17,6 +18,7 @@ namespace nodewright {
 namespace {
 
 constexpr int64_t kSms = 132, kSharedBytes = 232448;  // of an H100, and of a block there
+constexpr int64_t kAdapterRank = 16;
 
 struct BuiltKernel {
   CubinKernel cubin;
@@ -61,13 +63,16 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
   };
   for (const int64_t ranks : {2, 4, 8}) {
     const Constant of{"kRanks", ranks};
-    for (const auto& [gained, bulk] : {std::pair{0, 0}, {1, 0}, {0, 1}})
-      expect_blocks(
-          ranks > 2 ? 2 : 4,
-          {.name = "exchange_add",
-           .constants =
-               {of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kBulk", bulk}}},
-          sizeof(ExchangeAdd), ranks);
+    for (const auto& [gained, bulk] : {std::pair{0, 0}, {1, 0}, {0, 1}}) {
+      KernelRequest request{
+          .name = "exchange_add",
+          .constants = {
+              of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kBulk", bulk}}};
+      expect_blocks(ranks > 2 ? 2 : 4, request, sizeof(ExchangeAdd), ranks);
+      request.name = "adapted_exchange_add";
+      request.constants.push_back({"kRank", kAdapterRank});
+      expect_blocks(2, request, sizeof(AdaptedExchangeAdd), ranks);
+    }
     expect_blocks(4, {.name = "gather_logits", .constants = {of, {"kBest", 1}}}, sizeof(GatherLogits), ranks);
     expect_blocks(
         2, {.name = "embed_exchange", .constants = {of, {"kScaled", 1}, {"kPositions", 1}, {"kLeavesGained", 1}}},
@@ -86,9 +91,12 @@ TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
                               .constants = {{"kBias", 0}, {"kScale", 0}, {"kRanks", ranks}, {"kAdds", 1}}};
         for (const ShapeConstant& constant : shape.constants().of)
           request.constants.push_back({constant.name, constant.value});
-        expect_sound(
-            build(*nvrtc, request, 9), sizeof(ProjectExchange),
-            std::to_string(ranks) + " ranks, " + std::to_string(cols) + " columns, " + std::to_string(rows) + " rows");
+        const std::string what =
+            std::to_string(ranks) + " ranks, " + std::to_string(cols) + " columns, " + std::to_string(rows) + " rows";
+        expect_sound(build(*nvrtc, request, 9), sizeof(ProjectExchange), what);
+        request.name = "adapted_project_exchange";
+        request.constants.push_back({"kRank", kAdapterRank});
+        expect_sound(build(*nvrtc, request, 9), sizeof(AdaptedProjectExchange), what + ", adapters");
       }
 }
 
@@ -113,12 +121,15 @@ TEST(ExchangeKernels, AProductInTilesOfATeamCompilesWithoutSpills) {
                                    std::to_string(rows) + " rows" + (gained ? ", gained" : "");
           ASSERT_TRUE(ring > 0 && (!shape.held || shape.holds())) << what;
           ASSERT_LE(shape.launch_shape(kSms, ring).blocks(), kSms) << what;
-          const KernelRequest request{
+          KernelRequest request{
               "tile_project_exchange",
               constants_of(
                   shape.constants(ring),
                   {{"kBias", 0}, {"kScale", 0}, {"kRanks", ranks}, {"kAdds", gained}, {"kLeavesGained", gained}})};
           expect_sound(build(*nvrtc, request, 9), sizeof(ProjectExchange), what);
+          request.name = "tile_adapted_project_exchange";
+          request.constants.push_back({"kRank", kAdapterRank});
+          expect_sound(build(*nvrtc, request, 9), sizeof(AdaptedProjectExchange), what + ", adapters");
         }
 }
 
