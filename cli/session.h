@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,7 @@ class Session {
   Device& device() { return *opened_.device; }
   Stream& stream() { return stream_; }
   const DecoderModel& model() const { return models_.front(); }
-  DecoderModel& model() { return models_.front(); }
+  std::span<DecoderModel> models() { return models_; }  // by rank, as places()
   const ModelConfig& config() const { return models_.front().config(); }
   KernelCache& kernels() { return *kernels_.front(); }
   // The devices that share the model, by rank, each with its part; one with all of it where there is no --tp.

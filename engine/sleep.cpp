@@ -11,7 +11,9 @@ namespace nodewright {
 // A device that is lost says so to every call: then nothing is to be tried again.
 uint64_t EngineSleep::free_bytes() {
   try {
-    return engine_.slots().stream().device().free_bytes();
+    uint64_t bytes = 0;
+    for (size_t rank = 0; rank < engine_.slots().ranks(); ++rank) bytes += engine_.slots().device_of(rank).free_bytes();
+    return bytes;
   } catch (const Error& error) {
     engine_.fail(error.what());
     throw;
@@ -33,24 +35,28 @@ SleepChange EngineSleep::sleep(SleepLevel level) {
     throw Error(
         {.doing = "put the engine to sleep", .detail = "the level is 0, expected 1 or 2", .fault = Fault::usage});
   return measured([&](SleepChange& change) {
-    const bool was_on_device = model_.is_on_device();
+    const bool was_on_device = is_on_device();
     Stopwatch watch;
     const auto note = [&](const char* part) {
       if (was_on_device) change.parts.push_back({part, watch.lap_ms() / 1e3});
     };
     try {
       // First what may fail, while all is as it was.
-      if (level_ == SleepLevel::awake && level == SleepLevel::weights_on_host) model_.copy_to_host();
+      if (level_ == SleepLevel::awake && level == SleepLevel::weights_on_host)
+        for (DecoderModel& model : models_) model.copy_to_host();
       note("copy_weights");
       engine_.sleep();
       note("free_engine");
     } catch (const std::exception& error) {
-      if (level_ == SleepLevel::awake) model_.forget_copy();
+      if (level_ == SleepLevel::awake)
+        for (DecoderModel& model : models_) model.forget_copy();
       fail_to("put the engine to sleep", error.what(), "");
     }
     if (level_ < level) level_ = level;
-    model_.leave_device();
-    if (level_ == SleepLevel::weights_dropped) model_.forget_copy();
+    for (DecoderModel& model : models_) {
+      model.leave_device();
+      if (level_ == SleepLevel::weights_dropped) model.forget_copy();
+    }
     note("free_weights");
   });
 }
@@ -65,14 +71,14 @@ SleepChange EngineSleep::wake_weights() {
 
 void EngineSleep::bring_back(bool engine_too, SleepChange& change) {
   if (level_ == SleepLevel::awake) return;
-  const bool were_back = model_.is_on_device();
+  const bool were_back = is_on_device();
   Stopwatch watch;
   const auto note = [&](const char* part, double ms) { change.parts.push_back({part, ms / 1e3}); };
   try {
-    model_.return_to_device();
+    for (DecoderModel& model : models_) model.return_to_device();
     note("take_weights", watch.lap_ms());
     if (!engine_too) {
-      model_.wait();
+      for (const DecoderModel& model : models_) model.wait();
       return note("await_weights", watch.lap_ms());
     }
     engine_.wake();  // builds while they travel, and waits for them
@@ -80,10 +86,11 @@ void EngineSleep::bring_back(bool engine_too, SleepChange& change) {
     note("build_engine", watch.lap_ms() - waited_ms);
     note("await_weights", waited_ms);
   } catch (const std::exception& error) {
-    if (!were_back) model_.leave_device();
+    if (!were_back)
+      for (DecoderModel& model : models_) model.leave_device();
     fail_to("wake the engine", error.what(), "make room for it, and wake it again: it sleeps on");
   }
-  model_.begin_forget_copy();
+  for (DecoderModel& model : models_) model.begin_forget_copy();
   level_ = SleepLevel::awake;
 }
 

@@ -1,6 +1,6 @@
 // An engine and its weights, asleep together: the device memory of both is free for others, and the process stays, with
 // its kernels loaded. Level 1 keeps the weights in pinned host memory, level 2 drops them and reads the checkpoint
-// again.
+// again. Where several devices share the model all of them sleep, or none.
 //
 //   EngineSleep sleep(engine, model);
 //   sleep.sleep(SleepLevel::weights_on_host);     no request is open
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct SleepChange {
     std::string name;  // "copy_weights", "free_engine", "free_weights"; "take_weights", "build_engine", "await_weights"
     double seconds = 0;
   };
-  uint64_t free_before = 0, free_after = 0;  // bytes, as the driver says
+  uint64_t free_before = 0, free_after = 0;  // bytes of all devices of the engine, as the driver says
   double seconds = 0;                        // all of it
   std::vector<Part> parts;                   // in their order; empty where nothing changed
 };
@@ -33,8 +34,9 @@ struct SleepChange {
 // On the engine's thread.
 class EngineSleep {
  public:
-  // `engine` was made of `model`; both must outlive this.
-  EngineSleep(Engine& engine, DecoderModel& model) : engine_(engine), model_(model) {}
+  // `engine` was made of `models`, by rank the parts of one; all must outlive this.
+  EngineSleep(Engine& engine, std::span<DecoderModel> models) : engine_(engine), models_(models) {}
+  EngineSleep(Engine& engine, DecoderModel& model) : EngineSleep(engine, {&model, 1}) {}
 
   // Frees the weights, the cache with what it holds, activations and graphs. Asleep already, it goes on to a level that
   // gives up more, and otherwise changes nothing. Throws Error where a request is admitted or host memory is short;
@@ -54,10 +56,11 @@ class EngineSleep {
   SleepChange measured(const Change& change);
   uint64_t free_bytes();
   void bring_back(bool engine_too, SleepChange& change);
+  bool is_on_device() const { return models_.front().is_on_device(); }  // as all of them
   [[noreturn]] void fail_to(const char* doing, const std::string& why, const char* advice);
 
   Engine& engine_;
-  DecoderModel& model_;
+  std::span<DecoderModel> models_;
   SleepLevel level_ = SleepLevel::awake;
 };
 

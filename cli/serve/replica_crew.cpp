@@ -120,7 +120,7 @@ bool ReplicaCrew::await_serving() {
 
 void ReplicaCrew::run(size_t replica) {
   Member& member = *members_[replica];
-  EngineSleep sleep(*member.engine, member.session->model());
+  EngineSleep sleep(*member.engine, member.session->models());
   try {
     replicas_.run(replica, *member.engine, plan_.offers_sleep ? &sleep : nullptr);
   } catch (const Error& error) {

@@ -105,7 +105,6 @@ void check_shared(const ServeOptions& options) {
                  .advice = fmt::format("leave out {}, or --tp 1", option),
                  .fault = Fault::usage});
   };
-  if (options.server.offers_sleep) refuse("--enable-sleep", "the parts of a model on several devices do not sleep");
   if (options.plan_times) refuse("--plan-times", "a node that exchanges cannot be timed by itself");
 }
 

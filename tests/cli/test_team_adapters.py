@@ -62,6 +62,20 @@ class Serve(unittest.TestCase):
             self.assertEqual(200, unloaded.status, unloaded.body)
             self.assertEqual(404, server.completions(**CALL, model="own").status)
 
+    def test_an_engine_of_two_devices_sleeps_with_its_adapters(self):
+        with Server("--tp", "2", "--numerics", "invariant", "--enable-sleep", "--adapter", "own=" + FIRST,
+                    "--served-model-name", "base", model=BASE) as server:
+            tokens = lambda: [server.completions(**CALL, model=model).json["choices"][0]["token_ids"]
+                              for model in ("own", "base")]
+            expected = tokens()
+            for level in (1, 2):
+                slept = server.call("POST", "/sleep?level=%d" % level)
+                self.assertEqual((200, True), (slept.status, slept.json["is_sleeping"]), slept.body)
+                self.assertGreater(slept.json["freed_bytes"], 0)
+                self.assertEqual(503, server.completions(**CALL).status)
+                self.assertEqual(200, server.call("POST", "/wake_up").status)
+                self.assertEqual(expected, tokens())
+
 
 if __name__ == "__main__":
     unittest.main()

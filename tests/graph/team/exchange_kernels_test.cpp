@@ -80,6 +80,14 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
   }
 }
 
+// All blocks run at once, by what they take of an SM's registers, which come in groups of 8 a thread. Of more than one
+// block of rows another kernel is taken.
+void expect_one_wave(const BuiltKernel& built, const LaunchShape& launch, const std::string& what) {
+  if (launch.grid[1] > 1) return;
+  const auto of_sm = static_cast<int64_t>((launch.blocks() + kSms - 1) / kSms);
+  EXPECT_LE((built.cubin.registers + 7) / 8 * 8 * static_cast<int64_t>(launch.block[0]) * of_sm, 65536) << what;
+}
+
 // Out and down of Llama 3.2 3B on two devices, at 1 to 8 rows; and on four.
 TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
   const auto nvrtc = Nvrtc::load();
@@ -93,10 +101,15 @@ TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
           request.constants.push_back({constant.name, constant.value});
         const std::string what =
             std::to_string(ranks) + " ranks, " + std::to_string(cols) + " columns, " + std::to_string(rows) + " rows";
-        expect_sound(build(*nvrtc, request, 9), sizeof(ProjectExchange), what);
+        const LaunchShape launch = shape.launch_shape(kSms);
+        const BuiltKernel plain = build(*nvrtc, request, 9);
+        expect_sound(plain, sizeof(ProjectExchange), what);
+        expect_one_wave(plain, launch, what);
         request.name = "adapted_project_exchange";
         request.constants.push_back({"kRank", kAdapterRank});
-        expect_sound(build(*nvrtc, request, 9), sizeof(AdaptedProjectExchange), what + ", adapters");
+        const BuiltKernel adapted = build(*nvrtc, request, 9);
+        expect_sound(adapted, sizeof(AdaptedProjectExchange), what + ", adapters");
+        expect_one_wave(adapted, launch, what + ", adapters");
       }
 }
 
