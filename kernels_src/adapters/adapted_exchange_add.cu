@@ -5,6 +5,6 @@
 
 NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, kExchangeAddThreads) {
   exchange_and_add(args, [&](int64_t row, int64_t col, float value) {
-    return adapted<kRank>(args.adapter, row, static_cast<int>(col), 0, 1, value);
+    return adapted<kRank, kWordsAtOnce>(args.adapter, row, static_cast<int>(col), 0, 1, value);
   });
 }

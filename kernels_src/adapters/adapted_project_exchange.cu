@@ -5,6 +5,7 @@
 #include "kernels_src/projection/exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL(adapted_project_exchange, AdaptedProjectExchange, kThreads) {
-  project_and_exchange(
-      args, [&](int64_t row, int output, float sum) { return adapted<kRank>(args.adapter, row, output, 0, 1, sum); });
+  project_and_exchange(args, [&](int64_t row, int output, float sum) {
+    return adapted<kRank, kWordsAtOnce>(args.adapter, row, output, 0, 1, sum);
+  });
 }

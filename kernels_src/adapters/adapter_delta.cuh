@@ -6,12 +6,13 @@
 
 namespace nodewright {
 
-// `word(j)`: elements 8j to 8j + 7 of B's row; `h`: the kRank values of the output's part. After the wait.
-template <int64_t kOfRank, class Word>
+// `word(j)`: elements 8j to 8j + 7 of B's row; `h`: the kRank values of the output's part. After the wait. `kAtOnce`:
+// words whose loads may be under way together.
+template <int64_t kOfRank, int kAtOnce = 8, class Word>
 NODEWRIGHT_DEVICE float adapter_sum(Word word, const float* h) {
   static_assert(kOfRank % 8 == 0, "ranks are padded to whole loads");
   float sum = 0.0f;
-  NODEWRIGHT_UNROLL_BY(8)
+  NODEWRIGHT_UNROLL_BY(kAtOnce)
   for (int j = 0; j < static_cast<int>(kOfRank); j += 8) {
     float w[8];
     unpack_8(word(j / 8), w);
@@ -23,18 +24,18 @@ NODEWRIGHT_DEVICE float adapter_sum(Word word, const float* h) {
   }
   return sum;
 }
-template <int64_t kOfRank>
+template <int64_t kOfRank, int kAtOnce = 8>
 NODEWRIGHT_DEVICE float adapter_delta(const bf16* b, const float* h) {
-  return adapter_sum<kOfRank>([b](int j) { return load_frozen_16(b + 8 * j); }, h);
+  return adapter_sum<kOfRank, kAtOnce>([b](int j) { return load_frozen_16(b + 8 * j); }, h);
 }
 
 // v + that of output `output`, one of `part` of `parts`; of a row without an adapter v, bit for bit.
-template <int64_t kOfRank>
+template <int64_t kOfRank, int kAtOnce = 8>
 NODEWRIGHT_DEVICE float adapted(const AdapterIn& in, int64_t row, int output, int part, int parts, float v) {
   const int slot = in.ids.data[row];
   if (slot < 0) return v;
-  return v + adapter_delta<kOfRank>(in.b.data + slot * in.slot_elements + output * kOfRank,
-                                    in.h.data + (row * parts + part) * kOfRank);
+  return v + adapter_delta<kOfRank, kAtOnce>(in.b.data + slot * in.slot_elements + output * kOfRank,
+                                             in.h.data + (row * parts + part) * kOfRank);
 }
 
 }  // namespace nodewright

@@ -5,6 +5,6 @@
 #include "kernels_src/tile/tile_exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_adapted_project_exchange, AdaptedProjectExchange, kThreads, kBlocksOfSm) {
-  tile_project_and_exchange(args,
-                            [&](int n, int m, float sum) { return adapted<kRank>(args.adapter, m, n, 0, 1, sum); });
+  tile_project_and_exchange(
+      args, [&](int n, int m, float sum) { return adapted<kRank, kWordsAtOnce>(args.adapter, m, n, 0, 1, sum); });
 }

@@ -18,7 +18,7 @@ namespace nodewright {
 namespace {
 
 constexpr int64_t kSms = 132, kSharedBytes = 232448;  // of an H100, and of a block there
-constexpr int64_t kAdapterRank = 16;
+constexpr int64_t kAdapterRank = 64;  // whose rows of B take more registers at once than those of rank 16
 
 struct BuiltKernel {
   CubinKernel cubin;
