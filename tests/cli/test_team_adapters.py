@@ -1,5 +1,5 @@
 # LoRA adapters of one model on several devices as a black box: `--tp 2` on the CPU driver, of `run`, `generate` and
-# `serve`, and two replicas of two. Standard library only.
+# `serve`, two replicas of two, and an engine that sleeps with them. Standard library only.
 import json
 import os
 import unittest
