@@ -1,4 +1,5 @@
 // residual[m, n] += sum over ranks r of (y_r[m, n] + bias_r[n]) * kScale, in the order of the ranks, or sum[m, n] = it.
+// With kChosen sum_j weights[m, j] * y_r[m, j, n], in the order of j, stands for y_r[m, n].
 // Block (b, c): packets b * 256 .. + 255 of rows c, c + gridDim.y, ... Of pairs a thread has kAtOnce rows under way.
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/exchange/exchange_add.h"
@@ -19,11 +20,36 @@ NODEWRIGHT_DEVICE float bias_of(const ExchangeAdd& args, int64_t col) {
   return 0.0f;
 }
 
+// What this rank has of a column, without its bias.
+NODEWRIGHT_DEVICE float value_of(const ExchangeAdd& args, int64_t row, int64_t col) {
+  if constexpr (kChosen == 0) {
+    return args.y.data[row * args.stride + col];
+  } else {
+    float sum = 0.0f;
+    NODEWRIGHT_UNROLL_BY(8)
+    for (int j = 0; j < kChosen; ++j) {
+      const int64_t of_row = row * kChosen + j;
+      sum = fmaf(args.weights.data[of_row], args.y.data[of_row * args.stride + col], sum);
+    }
+    return sum;
+  }
+}
+
+// The same of two columns.
+NODEWRIGHT_DEVICE ValuePair pair_of(const ExchangeAdd& args, int64_t row, int64_t pair) {
+  if constexpr (kChosen == 0) {
+    const auto* const y = reinterpret_cast<const uint32_t*>(args.pairs.data + row * args.stride);
+    return unpacked(__uint_as_float(y[pair]));
+  } else {
+    return {value_of(args, row, 2 * pair), value_of(args, row, 2 * pair + 1)};
+  }
+}
+
 NODEWRIGHT_DEVICE void exchange_values(const ExchangeAdd& args, uint32_t epoch, int64_t live, float bias, float gain) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int64_t col = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
   const bool has = col < args.cols;
-  const auto mine = [&](int64_t row) { return scaled_by<kScale>(args.y.data[row * args.stride + col] + bias); };
+  const auto mine = [&](int64_t row) { return scaled_by<kScale>(value_of(args, row, col) + bias); };
   if (has)
     for (int64_t row = blockIdx.y; row < live; row += gridDim.y)
       send<kTeam>(args.exchange, row * args.cols + col, mine(row), epoch);
@@ -48,8 +74,7 @@ NODEWRIGHT_DEVICE void exchange_pairs(const ExchangeAdd& args, uint32_t epoch, i
   const int64_t pair = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x, pairs = args.cols / 2;
   if (pair >= pairs) return;
   const auto mine = [&](int64_t row) {
-    const auto* const y = reinterpret_cast<const uint32_t*>(args.pairs.data + row * args.stride);
-    const ValuePair v = unpacked(__uint_as_float(y[pair]));
+    const ValuePair v = pair_of(args, row, pair);
     return packed({scaled_by<kScale>(v.low + bias.low), scaled_by<kScale>(v.high + bias.high)});
   };
   const int64_t step = gridDim.y, group = kAtOnce * step;

@@ -12,8 +12,9 @@ namespace nodewright {
 // Takes part in one exchange of rows * cols values, or with kPairs of half as many: each packet then carries what two
 // columns have, rounded to bf16.
 struct ExchangeAdd {
-  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kPairs
-  Optional<In<bf16>> pairs;         // [rows, stride] the same; empty without kPairs
+  Optional<In<float>> y;            // [rows, stride] what this rank has; or [rows, kChosen, stride] its experts
+  Optional<In<bf16>> pairs;         // [rows, stride] the same, where y is empty: with kPairs, without kChosen
+  Optional<In<float>> weights;      // [rows, kChosen] of the experts; empty if kChosen is 0
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
   Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
@@ -25,7 +26,8 @@ struct ExchangeAdd {
 };
 
 // Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kPairs,
-// of an even number of columns and without kLeavesGained.
+// of an even number of columns and without kLeavesGained; kChosen: of a mixture whose rows' experts gave a value each,
+// how many, 0: one value.
 inline constexpr unsigned kExchangeAddThreads = 256;
 // A block for each 256 packets of a row, or of several rows, so that all run at once.
 constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned ranks, unsigned sm_count,

@@ -91,21 +91,20 @@ bool sends_pairs(const ModelConfig& config, const StepShape& step, Travel travel
   return step.with_products() && travel != Travel::gained && config.hidden % 2 == 0;
 }
 
-// The sum of what the ranks have in `y`, onto the residual or into `projected`.
 void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       Weight<bf16> bias, bool adds, Travel travel) {
+                       const ExchangedSum& of, Travel travel) {
   const auto loaded = run.kernel<ExchangeAdd>(kernel);
-  const bool pairs = sends_pairs(e.config, e.step, travel);
-  ExchangeAdd args{.bias = bias,
-                   .n_live = e.s.inputs.n_live,
+  ExchangeAdd args{.n_live = e.s.inputs.n_live,
                    .cols = e.config.hidden,
                    .stride = row_stride(e.config.hidden),
-                   .exchange = e.rank->exchange(values_of(e) / (pairs ? 2 : 1))};
-  if (pairs)
+                   .exchange = e.rank->exchange(values_of(e) / (of.pairs ? 2 : 1))};
+  if (of.bias) args.bias = e.matrix(product.part).bias;
+  if (of.pairs && of.chosen == 0)
     args.pairs = as_bf16(y);
   else
     args.y = y;
-  if (adds)
+  if (of.chosen > 0) args.weights = e.s.experts.weights;
+  if (of.adds)
     args.residual = e.s.residual;
   else
     args.sum = e.s.projected;
@@ -117,16 +116,20 @@ void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const O
   e.g.launch(node_name(product) + "_sum", loaded, args);
 }
 
-KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
-  const bool gained = travel == Travel::gained, pairs = sends_pairs(at.config, at.step, travel);
-  return kernel_choice<ExchangeAdd>(
-      {"exchange_add",
-       {ranks_constant(at), constant("kAdds", adds), constant("kBias", bias),
-        factor_constant("kScale", adds ? at.config.residual_scale : 1), constant("kLeavesGained", gained),
-        constant("kPairs", pairs)}},
-      exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden / (pairs ? 2 : 1)),
-                         static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count),
-                         gained));
+KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
+  const bool gained = travel == Travel::gained;
+  return kernel_choice<ExchangeAdd>({"exchange_add",
+                                     {ranks_constant(at),
+                                      constant("kAdds", of.adds),
+                                      constant("kBias", of.bias),
+                                      factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
+                                      constant("kLeavesGained", gained),
+                                      constant("kPairs", of.pairs),
+                                      {"kChosen", of.chosen}}},
+                                    exchange_add_shape(static_cast<unsigned>(at.step.rows),
+                                                       static_cast<unsigned>(at.config.hidden / (of.pairs ? 2 : 1)),
+                                                       static_cast<unsigned>(at.config.shard.ranks),
+                                                       static_cast<unsigned>(at.device.sm_count), gained));
 }
 
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
@@ -203,14 +206,14 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
     if (travel == Travel::gained) return std::get<std::string>(choice);
     choice = matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
   }
-  return Lowered{
-      .operations = of.operations,
-      .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, of.adds(), travel)},
-      .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
-        launch_project(run, e, product, e.s.partial);
-        settle(e, of, e.s.projected);
-        emit_exchange_add(run, 1, e, product, e.s.partial, {}, of.adds(), travel);
-      }};
+  const ExchangedSum sum{.adds = of.adds()};
+  return Lowered{.operations = of.operations,
+                 .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, sum, travel)},
+                 .emit = [product, of, sum, travel](const LoadedRun& run, Emission& e) {
+                   launch_project(run, e, product, e.s.partial);
+                   settle(e, of, e.s.projected);
+                   emit_exchange_add(run, 1, e, product, e.s.partial, sum, travel);
+                 }};
 }
 
 // The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.
