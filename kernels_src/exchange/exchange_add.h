@@ -29,10 +29,11 @@ struct ExchangeAdd {
 // of an even number of columns and without kLeavesGained; kChosen: of a mixture whose rows' experts gave a value each,
 // how many, 0: one value.
 inline constexpr unsigned kExchangeAddThreads = 256;
-// A block for each 256 packets of a row, or of several rows, so that all run at once.
+// A block for each 256 packets of a row, or of several rows, so that all run at once. `of_experts`: kChosen is not 0.
 constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned packets, unsigned ranks, unsigned sm_count,
-                                         bool leaves_gained) {
-  const unsigned blocks_of_sm = ranks > 2 ? 2 : 4;  // what is seen of many ranks takes registers
+                                         bool leaves_gained, bool of_experts) {
+  // What is seen of many ranks takes registers, and so do the values of several experts.
+  const unsigned blocks_of_sm = ranks > 2 || of_experts ? 2 : 4;
   const unsigned across = (packets + kExchangeAddThreads - 1) / kExchangeAddThreads;
   const unsigned most = blocks_of_sm * sm_count / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},

@@ -118,18 +118,19 @@ void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const O
 
 KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
   const bool gained = travel == Travel::gained;
-  return kernel_choice<ExchangeAdd>({"exchange_add",
-                                     {ranks_constant(at),
-                                      constant("kAdds", of.adds),
-                                      constant("kBias", of.bias),
-                                      factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
-                                      constant("kLeavesGained", gained),
-                                      constant("kPairs", of.pairs),
-                                      {"kChosen", of.chosen}}},
-                                    exchange_add_shape(static_cast<unsigned>(at.step.rows),
-                                                       static_cast<unsigned>(at.config.hidden / (of.pairs ? 2 : 1)),
-                                                       static_cast<unsigned>(at.config.shard.ranks),
-                                                       static_cast<unsigned>(at.device.sm_count), gained));
+  return kernel_choice<ExchangeAdd>(
+      {"exchange_add",
+       {ranks_constant(at),
+        constant("kAdds", of.adds),
+        constant("kBias", of.bias),
+        factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
+        constant("kLeavesGained", gained),
+        constant("kPairs", of.pairs),
+        {"kChosen", of.chosen}}},
+      exchange_add_shape(static_cast<unsigned>(at.step.rows),
+                         static_cast<unsigned>(at.config.hidden / (of.pairs ? 2 : 1)),
+                         static_cast<unsigned>(at.config.shard.ranks), static_cast<unsigned>(at.device.sm_count),
+                         gained, of.chosen > 0));
 }
 
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {

@@ -41,8 +41,9 @@ void write_shared_sizes(const std::string& golden, const std::filesystem::path& 
   constexpr int64_t kHeads = 16;
   // Where the width of a head is not said, it follows from the residual's; else both are odd.
   const bool says_head_dim = config.contains("head_dim");
+  const bool keys_are_shared = config.value("num_key_value_heads", 0) != config.value("num_attention_heads", 0);
   set_any(config, {"num_attention_heads", "n_head"}, kHeads);
-  set_any(config, {"num_key_value_heads"}, config.contains("rotary_pct") ? kHeads : kHeads / 2);
+  set_any(config, {"num_key_value_heads"}, keys_are_shared ? kHeads / 2 : kHeads);
   set_any(config, {"head_dim"}, 12);
   set_any(config, {"hidden_size", "n_embd"}, says_head_dim ? 60 : kHeads * 16);
   set_any(config, {"intermediate_size", "n_inner"}, 104);

@@ -61,13 +61,20 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
   };
   for (const int64_t ranks : {2, 4, 8}) {
     const Constant of{"kRanks", ranks};
-    for (const auto& [gained, pairs] : {std::pair{0, 0}, {1, 0}, {0, 1}})
-      expect_blocks(
-          ranks > 2 ? 2 : 4,
-          {.name = "exchange_add",
-           .constants =
-               {of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kPairs", pairs}}},
-          sizeof(ExchangeAdd), ranks);
+    struct Form {
+      int gained, pairs, chosen;
+    };
+    for (const auto& [gained, pairs, chosen] : {Form{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 8}, {0, 1, 8}})
+      expect_blocks(ranks > 2 || chosen > 0 ? 2 : 4,
+                    {.name = "exchange_add",
+                     .constants = {of,
+                                   {"kAdds", 1},
+                                   {"kBias", chosen == 0 ? 1 : 0},
+                                   {"kScale", 0x3e800000},
+                                   {"kLeavesGained", gained},
+                                   {"kPairs", pairs},
+                                   {"kChosen", chosen}}},
+                    sizeof(ExchangeAdd), ranks);
     expect_blocks(4, {.name = "gather_logits", .constants = {of, {"kBest", 1}}}, sizeof(GatherLogits), ranks);
     expect_blocks(
         2, {.name = "embed_exchange", .constants = {of, {"kScaled", 1}, {"kPositions", 1}, {"kLeavesGained", 1}}},
