@@ -1,5 +1,4 @@
 // Mixtures of experts: which of them a row has, and their products, row by row or grouped by expert in tiles.
-#include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/experts/add_experts.h"
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
