@@ -12,8 +12,9 @@ namespace nodewright {
 // Takes part in one exchange of rows * cols values, a packet each; or with kBulk in one bulk exchange of them, rounded
 // to bf16.
 struct ExchangeAdd {
-  Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kBulk
-  Optional<In<bf16>> y_bf16;        // [rows, stride] the same; empty without kBulk
+  Optional<In<float>> y;            // [rows, stride] what this rank has; or [rows, kChosen, stride] its experts
+  Optional<In<bf16>> y_bf16;        // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights;      // [rows, kChosen] of the experts; empty if kChosen is 0
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
   Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
@@ -25,25 +26,26 @@ struct ExchangeAdd {
 };
 
 // Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kBulk,
-// of columns in eights and without kLeavesGained.
+// of columns in eights and without kLeavesGained; kChosen: of a mixture whose rows' experts gave a value each, how
+// many, 0: one value.
 inline constexpr unsigned kExchangeAddThreads = 256;
-// As many blocks as run at once, or fewer. `adapted`: of rows with adapters.
-constexpr unsigned exchange_add_blocks(unsigned ranks, unsigned sm_count, bool adapted) {
-  return (ranks > 2 || adapted ? 2 : 4) * sm_count;  // what is seen of many ranks takes registers, as B does
+// As many blocks as run at once, or fewer. `sums_more`: values of adapters or of several experts join a rank's own.
+constexpr unsigned exchange_add_blocks(unsigned ranks, unsigned sm_count, bool sums_more) {
+  return (ranks > 2 || sums_more ? 2 : 4) * sm_count;  // what is seen of many ranks takes registers, as those do
 }
 // Of packets: a block for each 256 of a row, or of several rows.
 constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned ranks, unsigned sm_count,
-                                         bool leaves_gained, bool adapted = false) {
+                                         bool leaves_gained, bool sums_more = false) {
   const unsigned across = (cols + kExchangeAddThreads - 1) / kExchangeAddThreads;
-  const unsigned most = exchange_add_blocks(ranks, sm_count, adapted) / across, down = most == 0 ? 1 : most;
+  const unsigned most = exchange_add_blocks(ranks, sm_count, sums_more) / across, down = most == 0 ? 1 : most;
   return {{across, rows < down ? rows : down, 1},
           {kExchangeAddThreads, 1, 1},
           leaves_gained ? kExchangeAddThreads / 32 * 4 : 0};
 }
 // Of a bulk exchange: a block for each chunk, or for several.
-constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool adapted) {
+constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool sums_more) {
   const uint64_t chunk = uint64_t{8} * kBulkWords * kExchangeAddThreads, chunks = (values + chunk - 1) / chunk;
-  const unsigned fit = exchange_add_blocks(ranks, sm_count, adapted), most = fit < kBulkFlags ? fit : kBulkFlags;
+  const unsigned fit = exchange_add_blocks(ranks, sm_count, sums_more), most = fit < kBulkFlags ? fit : kBulkFlags;
   return {{chunks < most ? static_cast<unsigned>(chunks) : most, 1, 1}, {kExchangeAddThreads, 1, 1}, 0};
 }
 

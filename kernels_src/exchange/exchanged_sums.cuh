@@ -26,15 +26,29 @@ NODEWRIGHT_DEVICE float bias_of(const Args& args, int64_t col) {
   return 0.0f;
 }
 
+// What this rank has of a column, without its bias.
+template <class Args>
+NODEWRIGHT_DEVICE float value_of(const Args& args, int64_t row, int64_t col) {
+  if constexpr (kChosen == 0) {
+    return args.y.data[row * args.stride + col];
+  } else {
+    float sum = 0.0f;
+    NODEWRIGHT_UNROLL_BY(8)
+    for (int j = 0; j < kChosen; ++j) {
+      const int64_t of_row = row * kChosen + j;
+      sum = fmaf(args.weights.data[of_row], args.y.data[of_row * args.stride + col], sum);
+    }
+    return sum;
+  }
+}
+
 template <class Args, class Own>
 NODEWRIGHT_DEVICE void exchange_values(const Args& args, uint32_t epoch, int64_t live, float bias, float gain,
                                        Own own) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int64_t col = static_cast<int64_t>(blockIdx.x) * kExchangeAddThreads + threadIdx.x;
   const bool has = col < args.cols;
-  const auto mine = [&](int64_t row) {
-    return scaled_by<kScale>(own(row, col, args.y.data[row * args.stride + col] + bias));
-  };
+  const auto mine = [&](int64_t row) { return scaled_by<kScale>(own(row, col, value_of(args, row, col) + bias)); };
   if (has)
     for (int64_t row = blockIdx.y; row < live; row += gridDim.y)
       send<kTeam>(args.exchange, row * args.cols + col, mine(row), epoch);
@@ -52,11 +66,16 @@ NODEWRIGHT_DEVICE void exchange_values(const Args& args, uint32_t epoch, int64_t
   }
 }
 
-// The eight values of `y_bf16` at (row, col), with the bias and what own() adds, rounded to bf16 again.
+// The eight values at (row, col), with the bias and what own() adds, rounded to bf16.
 template <class Args, class Own>
 NODEWRIGHT_DEVICE uint4 bulk_word(const Args& args, int64_t row, int64_t col, Own own) {
   float v[8];
-  unpack_word(*reinterpret_cast<const uint4*>(args.y_bf16.data + row * args.stride + col), v);
+  if constexpr (kChosen == 0) {
+    unpack_word(*reinterpret_cast<const uint4*>(args.y_bf16.data + row * args.stride + col), v);
+  } else {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] = value_of(args, row, col + i);
+  }
   NODEWRIGHT_UNROLL
   for (int i = 0; i < 8; ++i) v[i] = scaled_by<kScale>(own(row, col + i, v[i] + bias_of(args, col + i)));
   return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));

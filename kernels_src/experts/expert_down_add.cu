@@ -1,43 +1,10 @@
 // residual[m, n] += kScale * sum_j weights[m, j] * (x[m, j] . W[experts[m, j], n]), in the order of j. Block (b, m):
 // kRowsOfBlock outputs; kParts warps an expert, all experts of the row at once.
 #include "kernels_src/experts/expert_down_add.h"
-#include "kernels_src/experts/expert_rows.cuh"
+#include "kernels_src/experts/expert_down_rows.cuh"
 
 NODEWRIGHT_KERNEL(expert_down_add, ExpertDownAdd, kThreads) {
-  constexpr int kOfBlock = static_cast<int>(kRowsOfBlock), kGroup = static_cast<int>(kRowsOfGroup);
-  auto* const sums_of = reinterpret_cast<float*>(shared_memory());  // [warps][kRowsOfBlock]
-  const int64_t row = blockIdx.y;
-  const int first = static_cast<int>(blockIdx.x) * kOfBlock, count = min(kOfBlock, static_cast<int>(kOutputs) - first);
-  const int j = warp_of_block() / static_cast<int>(kParts), groups = (count + kGroup - 1) / kGroup;
-  const int64_t expert = valid_expert(load_settled(args.experts.data + row * kChosen + j));
-  const bf16* const matrix = args.weight.data + (expert * kOutputs + first) * kStride;
-  const auto group_at = [&](int g, int& rows) {
-    rows = min(kGroup, count - g * kGroup);
-    return matrix + g * kGroup * kStride;
-  };
-  ExpertRows<kGroup, static_cast<int>(kParts)> stream(warp_of_block() % static_cast<int>(kParts));
-  stream.start(matrix, min(kGroup, count));
-  release_dependents();
-  wait_for_inputs();
-  if (kSingleRow == 0 && row >= args.n_live.data[0]) return;
-  const bf16* const x_row = args.x.data + (row * kChosen + j) * args.x_stride;
-  stream.run(
-      groups, group_at, [&](int column, float(&x)[8]) { load_counted_8(x_row, column, x); },
-      [&](int g, float(&sums)[kGroup]) {
-        warp_sums_scattered<kGroup>(sums);
-        constexpr int kLanes = 32 / kGroup;  // that hold one sum
-        if (lane_of_warp() % kLanes == 0)
-          sums_of[warp_of_block() * kOfBlock + g * kGroup + lane_of_warp() / kLanes] = sums[0];
-      });
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kThreads)) {
-    float all = 0.0f;
-    for (int e = 0; e < kChosen; ++e) {
-      float of_expert = 0.0f;
-      for (int part = 0; part < kParts; ++part)
-        of_expert += sums_of[(e * static_cast<int>(kParts) + part) * kOfBlock + i];
-      all = fmaf(args.weights.data[row * kChosen + e], of_expert, all);
-    }
-    args.residual.data[row * args.residual_stride + first + i] += scaled_by<kScale>(all);
-  }
+  sum_expert_rows(args, [&](int64_t row, int n, float sum) {
+    args.residual.data[row * args.residual_stride + n] += scaled_by<kScale>(sum);
+  });
 }

@@ -24,7 +24,6 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
       refuse_shard(whole, shard, fmt::format("{} is {}, which {} devices cannot share evenly", name, n, shard.ranks));
     return n / shard.ranks;
   };
-  if (whole.has_experts()) refuse_shard(whole, shard, "a mixture's experts are not split yet");
   if (whole.head_norm == HeadNorm::width)
     refuse_shard(whole, shard, "its norm of queries and keys goes over the heads of all devices");
   if (whole.vocab < shard.ranks)
@@ -32,7 +31,8 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
   ModelConfig part = whole;
   part.heads = divided("num_attention_heads", whole.heads);
   part.kv_heads = divided("num_key_value_heads", whole.kv_heads);
-  part.intermediate = divided("intermediate_size", whole.intermediate);
+  part.intermediate =
+      divided(whole.has_experts() ? "an expert's feed-forward width" : "intermediate_size", whole.intermediate);
   part.shard = shard;
   return part;
 }

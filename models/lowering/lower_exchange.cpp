@@ -102,20 +102,22 @@ void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product,
 
 template <class Args>
 void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                         Weight<bf16> bias, bool adds, Travel travel) {
+                         const ExchangedSum& of, Travel travel) {
   const auto loaded = run.kernel<Args>(kernel);
-  const bool bulk = sends_bulk(e.config, e.step, travel);
-  Args args{.bias = bias,
-            .n_live = e.s.inputs.n_live,
+  Args args{.n_live = e.s.inputs.n_live,
             .cols = e.config.hidden,
             .stride = row_stride(e.config.hidden),
-            .exchange = bulk ? e.rank->bulk_exchange(values_of(e)) : e.rank->exchange(values_of(e))};
-  if (bulk)
+            .exchange = of.bulk ? e.rank->bulk_exchange(values_of(e)) : e.rank->exchange(values_of(e))};
+  if (of.bias) args.bias = e.matrix(product.part).bias;
+  if (of.bulk && of.chosen == 0)
     args.y_bf16 = as_bf16(y);
   else
     args.y = y;
-  if constexpr (std::is_same_v<Args, AdaptedExchangeAdd>) args.adapter = adapter_in(e, product.part);
-  if (adds)
+  if constexpr (std::is_same_v<Args, AdaptedExchangeAdd>)
+    args.adapter = adapter_in(e, product.part);
+  else if (of.chosen > 0)
+    args.weights = e.s.experts.weights;
+  if (of.adds)
     args.residual = e.s.residual;
   else
     args.sum = e.s.projected;
@@ -133,28 +135,26 @@ bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel)
   return step.with_products() && travel != Travel::gained && config.hidden % 8 == 0;
 }
 
-// The sum of what the ranks have in `y`, onto the residual or into `projected`.
 void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       Weight<bf16> bias, bool adds, Travel travel) {
-  if (e.adapters != nullptr)
-    return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, bias, adds, travel);
-  launch_exchange_add<ExchangeAdd>(run, kernel, e, product, y, bias, adds, travel);
+                       const ExchangedSum& of, Travel travel) {
+  if (e.adapters != nullptr) return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, of, travel);
+  launch_exchange_add<ExchangeAdd>(run, kernel, e, product, y, of, travel);
 }
 
-KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel) {
-  const bool gained = travel == Travel::gained, bulk = sends_bulk(at.config, at.step, travel);
-  const bool adapted = at.step.adapters.any();
+KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
+  const bool gained = travel == Travel::gained, adapted = at.step.adapters.any(), sums_more = adapted || of.chosen > 0;
   const std::vector<Constant> constants = {ranks_constant(at),
-                                           constant("kAdds", adds),
-                                           constant("kBias", bias),
-                                           factor_constant("kScale", adds ? at.config.residual_scale : 1),
+                                           constant("kAdds", of.adds),
+                                           constant("kBias", of.bias),
+                                           factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
                                            constant("kLeavesGained", gained),
-                                           constant("kBulk", bulk)};
+                                           constant("kBulk", of.bulk),
+                                           {"kChosen", of.chosen}};
   const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
   const LaunchShape shape =
-      bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, adapted)
-           : exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden), ranks,
-                                sm_count, gained, adapted);
+      of.bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, sums_more)
+              : exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden), ranks,
+                                   sm_count, gained, sums_more);
   return adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)
                  : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
 }
@@ -238,14 +238,14 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
     if (travel == Travel::gained) return std::get<std::string>(choice);
     choice = matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
   }
-  return Lowered{
-      .operations = of.operations,
-      .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, false, of.adds(), travel)},
-      .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
-        launch_project(run, e, product, e.s.partial);
-        settle(e, of, e.s.projected);
-        emit_exchange_add(run, 1, e, product, e.s.partial, {}, of.adds(), travel);
-      }};
+  const ExchangedSum sum{.adds = of.adds()};
+  return Lowered{.operations = of.operations,
+                 .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, sum, travel)},
+                 .emit = [product, of, sum, travel](const LoadedRun& run, Emission& e) {
+                   launch_project(run, e, product, e.s.partial);
+                   settle(e, of, e.s.projected);
+                   emit_exchange_add(run, 1, e, product, e.s.partial, sum, travel);
+                 }};
 }
 
 // The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.

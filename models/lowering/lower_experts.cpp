@@ -2,6 +2,7 @@
 #include "kernels_src/experts/add_experts.h"
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
+#include "kernels_src/experts/expert_down_sum.h"
 #include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/expert_shape.h"
 #include "kernels_src/experts/group_by_expert.h"
@@ -35,6 +36,12 @@ std::vector<Constant> tile_constants(const ExpertTileShape& shape, const ShapeCo
 // The product that norms, and the activation behind it.
 bool begins_gate_up(std::span<const Op> ops) {
   return begins(ops, {OpKind::norm, OpKind::expert_product, OpKind::activate});
+}
+
+// What the rows' experts give to the residual, of one device and of a part of a network.
+bool begins_down(std::span<const Op> ops) { return begins(ops, {OpKind::expert_product, OpKind::add}); }
+bool begins_split_down(std::span<const Op> ops) {
+  return begins(ops, {OpKind::expert_product, OpKind::reduce, OpKind::add});
 }
 
 template <class Args, class Element>
@@ -140,7 +147,7 @@ Attempt lower_norm_expert_gate_up(const Situation& at, std::span<const Op> ops, 
 
 // x += the weighted sum over experts of W y: tiles leave what each gives, a second kernel adds them.
 Attempt lower_tile_expert_down(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins(ops, {OpKind::expert_product, OpKind::add})) return {};
+  if (!begins_down(ops)) return {};
   if (travel != Travel::plain) return kOnlyPlain;
   if (!at.step.groups_by_expert()) return kNotInTiles;
   const Op& product = ops[0];
@@ -166,7 +173,7 @@ Attempt lower_tile_expert_down(const Situation& at, std::span<const Op> ops, Tra
 }
 
 Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins(ops, {OpKind::expert_product, OpKind::add})) return {};
+  if (!begins_down(ops)) return {};
   if (travel != Travel::plain) return kOnlyPlain;
   if (at.step.groups_by_expert()) return kInTiles;
   const Op& product = ops[0];
@@ -188,6 +195,54 @@ Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Trav
                     .x_stride = e.matrix(product.part).stride,
                     .residual_stride = row_stride(product.outputs)});
       }};
+}
+
+// The same of a part of a network: what its columns of W give is added over the ranks, in a node of its own.
+Attempt lower_tile_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins_split_down(ops)) return {};
+  if (travel != Travel::plain) return kOnlyPlain;
+  if (!at.step.groups_by_expert()) return kNotInTiles;
+  const Op& product = ops[0];
+  const ExpertTileShape shape{expert_shape(at, product)};
+  const ExchangedSum sum{.bulk = sends_bulk(at.config, at.step, travel), .chosen = shape.chosen};
+  return Lowered{
+      .operations = 3,
+      .kernels = {kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
+                                            shape.launch_shape(at.device.sm_count)),
+                  exchange_add_choice(at, sum, travel)},
+      .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
+        emit_tiles<ExpertDown>(run, e, 0, product.part, e.s.activated, e.matrix(product.part).stride, e.s.experts.given,
+                               row_stride(product.outputs));
+        emit_exchange_add(run, 1, e, product, e.s.experts.given, sum, travel);
+      }};
+}
+
+Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+  if (!begins_split_down(ops)) return {};
+  if (travel != Travel::plain) return kOnlyPlain;
+  if (at.step.groups_by_expert()) return kInTiles;
+  const Op& product = ops[0];
+  const ExpertRowsShape shape{expert_shape(at, product)};
+  const ExchangedSum sum;
+  return Lowered{.operations = 3,
+                 .kernels = {kernel_choice<ExpertDownSum>(
+                                 {"expert_down_sum",
+                                  constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count),
+                                                                               {single_row(at)}))},
+                                 shape.down_launch(at.device.sm_count)),
+                             exchange_add_choice(at, sum, travel)},
+                 .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
+                   e.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(),
+                              {.x = e.s.activated,
+                               .experts = e.s.experts.chosen,
+                               .weights = e.s.experts.weights,
+                               .weight = e.matrix(product.part).data,
+                               .y = e.s.partial,
+                               .n_live = e.s.inputs.n_live,
+                               .x_stride = e.matrix(product.part).stride,
+                               .y_stride = row_stride(product.outputs)});
+                   emit_exchange_add(run, 1, e, product, e.s.partial, sum, travel);
+                 }};
 }
 
 }  // namespace nodewright

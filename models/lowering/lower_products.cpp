@@ -117,20 +117,19 @@ Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Tra
   const Op post_norm = ops[2];
   if (normed && post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
-  const bool bulk = sends_bulk(at.config, at.step, travel);
+  const ExchangedSum sum{.bias = product.bias, .adds = !normed, .bulk = sends_bulk(at.config, at.step, travel)};
   Lowered lowered{.operations = normed ? size_t{4} : size_t{3},
-                  .kernels = {exchange_add_choice(at, product.bias, !normed, travel)},
-                  .products = {product_of_layer(at, product, bulk ? Element::bf16 : Element::f32, stride, 0)},
-                  .emit = [product, post_norm, normed, stride, bulk](const LoadedRun& run, Emission& e) {
+                  .kernels = {exchange_add_choice(at, sum, travel)},
+                  .products = {product_of_layer(at, product, sum.bulk ? Element::bf16 : Element::f32, stride, 0)},
+                  .emit = [product, post_norm, normed, stride, sum](const LoadedRun& run, Emission& e) {
                     const uint64_t written = as_written(e.s.rows, stride, product.outputs);
-                    if (bulk)
+                    if (sum.bulk)
                       emit_product(run, e, node_name(product), e.input_of(product.part), product,
                                    as_bf16(e.s.partial).subview(0, written));
                     else
                       emit_product(run, e, node_name(product), e.input_of(product.part), product,
                                    e.s.partial.subview(0, written));
-                    emit_exchange_add(run, 0, e, product, e.s.partial.subview(0, written), e.matrix(product.part).bias,
-                                      !normed, Travel::plain);
+                    emit_exchange_add(run, 0, e, product, e.s.partial.subview(0, written), sum, Travel::plain);
                     if (!normed) return;
                     e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(1),
                                {.x = e.s.projected,

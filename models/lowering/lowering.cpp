@@ -20,6 +20,8 @@ constexpr LoweringRow kRows[] = {
     {"norm_expert_gate_up", lower_norm_expert_gate_up},
     {"tile_expert_down", lower_tile_expert_down},
     {"expert_down_add", lower_expert_down_add},
+    {"tile_expert_down, exchange_add", lower_tile_expert_down_exchange},
+    {"expert_down_sum, exchange_add", lower_expert_down_exchange},
     {"tile_norm_gate_up", lower_tile_norm_gate_up},
     {"norm_gate_up", lower_norm_gate_up},
     {"tile_norm_project", lower_tile_norm_project},

@@ -210,11 +210,17 @@ void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, in
 AdapterIn adapter_in(const Emission& e, Part part);
 inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.adapters.rank}; }
 
-// The kernel in which the ranks of a team exchange what their products gave, and its node behind such a product: `y`
-// goes onto the residual, or summed into `projected`.
-KernelChoice exchange_add_choice(const Situation& at, bool bias, bool adds, Travel travel);
+// What the ranks of a team exchange behind a product, in a node of its own.
+struct ExchangedSum {
+  bool bias = false;   // the product's, which is added there
+  bool adds = true;    // onto the residual; else into `projected`
+  bool bulk = false;   // in bf16, by a bulk exchange
+  int64_t chosen = 0;  // of a mixture: so many experts of a row have given a value each; 0: there is one
+};
+// Its kernel, and its node behind such a product, which has given `y`.
+KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel);
 void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       Weight<bf16> bias, bool adds, Travel travel);
+                       const ExchangedSum& of, Travel travel);
 
 // The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});

@@ -44,6 +44,8 @@ Attempt lower_tile_expert_gate_up(const Situation& at, std::span<const Op> ops, 
 Attempt lower_norm_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_tile_expert_down(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_tile_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 
 // lower_attention.cpp
 Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel travel);

@@ -28,7 +28,7 @@ class Layer {
   Value add_experts(Value x) {
     const Value experts = n_.route(n_.product(n_.norm(x, Part::feed_forward_norm), Part::router));
     const Value made = n_.expert_product(n_.norm(x, Part::feed_forward_norm), experts, Part::gate_up);
-    return n_.add(x, n_.expert_product(n_.activate(made), experts, Part::down));
+    return n_.add(x, n_.reduce(n_.expert_product(n_.activate(made), experts, Part::down)));
   }
   // What a block gives, added to the residual.
   Value add(Value x, Value y, Part matrix, Part post_norm) {

@@ -227,22 +227,23 @@ class Image {
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }
 
-  // The matrices of a mixture's experts, one below the other, each as that of one block.
+  // The matrices of a mixture's experts, one below the other, each as that of one block: of a part of the network its
+  // share of every expert, and the whole router.
   void experts(const std::string& ours, const std::string& theirs) {
     const ModelConfig& c = config_;
     const TensorNames& n = names_;
     matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
     Source gates{ours + "gate_up", 0, 0, c.hidden, padded(c.hidden), {}};
+    const int64_t own = c.intermediate, inner = all(own), first = c.shard.first_of(inner);
     Pieces downs;
     for (int64_t i = 0; i < c.experts.count; ++i) {
       const std::string expert = fmt::format("{}{}.{}.", theirs, n.experts, i);
       for (const int64_t kind : {0, 1})
-        append(gates, {expert + (kind == 0 ? n.gate : n.up), c.intermediate, 0, c.intermediate}, ".weight",
-               2 * i * c.intermediate + kind, 2);
+        append(gates, {expert + (kind == 0 ? n.gate : n.up), inner, first, own}, ".weight", 2 * i * own + kind, 2);
       downs.push_back({expert + n.down, c.hidden, 0, c.hidden});
     }
     add(std::move(gates));
-    matrix(ours + "down", c.intermediate, downs);
+    summed_product(ours + "down", own, std::move(downs), false);
   }
 
   // One row, the pieces one after the other: as a column, so that each is a run of rows.

@@ -16,7 +16,7 @@ class Move {
   void operator()(WeightMatrix& matrix) const { all(matrix.data, matrix.bias); }
   void operator()(LayerWeights& layer) const {
     all(layer.attention_norm, layer.qkv, layer.q_norm, layer.k_norm, layer.out, layer.attention_post_norm,
-        layer.feed_forward_norm, layer.gate_up, layer.down, layer.feed_forward_post_norm);
+        layer.feed_forward_norm, layer.router, layer.gate_up, layer.down, layer.feed_forward_post_norm);
   }
   template <class... Parts>
   void all(Parts&... parts) const {

@@ -12,11 +12,17 @@ NODEWRIGHT_KERNEL(rank_value, RankValue, 256) {
   if (row >= args.n_live.data[0]) return;
   for (int64_t n = threadIdx.x; n < args.cols; n += 256) {
     float v = 0.0f;
-    if constexpr (kPairs != 0) v = to_float(args.pairs.data[row * args.stride + n]);
-    if constexpr (kPairs == 0) v = args.y.data[row * args.stride + n];
+    if constexpr (kChosen != 0) {
+      for (int64_t pair = row * kChosen; pair < (row + 1) * kChosen; ++pair)
+        v = fmaf(args.weights.data[pair], args.y.data[pair * args.stride + n], v);
+    } else if constexpr (kBulk != 0) {
+      v = to_float(args.y_bf16.data[row * args.stride + n]);
+    } else {
+      v = args.y.data[row * args.stride + n];
+    }
     if constexpr (kBias != 0) v += to_float(args.bias.data[n]);
     v = scaled_by<kScale>(v);
-    if constexpr (kPairs != 0) v = to_float(to_bf16(v));
+    if constexpr (kBulk != 0) v = to_float(to_bf16(v));
     args.value.data[row * args.cols + n] = v;
   }
 }

@@ -9,10 +9,12 @@
 
 namespace nodewright::test {
 
-// value[m, n] = (y[m, n] + bias[n]) * kScale; with kPairs of a `y` in bf16, and rounded to that.
+// value[m, n] = (y[m, n] + bias[n]) * kScale; with kBulk rounded to bf16. With kChosen the weighted sum of what so
+// many experts of a row gave stands for y[m, n].
 NODEWRIGHT_ARGS(RankValue, {
-  Optional<In<float>> y;        // [rows, stride]; empty with kPairs
-  Optional<In<bf16>> pairs;     // [rows, stride] the same; empty without
+  Optional<In<float>> y;        // [rows, stride], or [rows, kChosen, stride]
+  Optional<In<bf16>> y_bf16;    // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights;  // [rows, kChosen]; empty if kChosen is 0
   Optional<Frozen<bf16>> bias;  // [cols]; empty if kBias is 0
   Out<float> value;             // [rows, cols]
   In<int32_t> n_live;           // [1]

@@ -14,8 +14,8 @@ std::vector<std::string> split_goldens(const std::vector<std::string>& but = {})
 // The goldens whose families they are of: one a family, or two.
 std::vector<std::string> shared_families();
 
-// config.json of `golden` with 16 heads, 8 key and value heads and a feed-forward width of 104 in `folder`; else as it
-// is.
+// config.json of `golden` with 16 heads, as many or half as many of keys, and a feed-forward width of 104 in `folder`;
+// else as it is.
 void write_shared_sizes(const std::string& golden, const std::filesystem::path& folder);
 
 }  // namespace nodewright::test

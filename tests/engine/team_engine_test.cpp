@@ -20,6 +20,7 @@ struct TeamSetting {
   int64_t pages = 0;   // few: requests give theirs up and come back
   bool rebuilds = false;
   std::vector<int> buckets = {1, 4, 8};
+  const char* golden = "llama/odd_sizes";
 };
 
 EngineOptions team_options(const TeamSetting& setting) {
@@ -78,8 +79,8 @@ void serve(Engine& engine, std::map<RequestId, Tokens>& outputs) {
 class TeamEngine : public testing::TestWithParam<TeamSetting> {};
 
 TEST_P(TeamEngine, GivesEveryRequestTheTokensThatItGetsAlone) {
-  LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, test_device());
-  const std::vector<TeamJob> jobs = some_jobs(1003, GetParam().masks);
+  LoadedTeam loaded(golden_folder(GetParam().golden), 2, test_device());
+  const std::vector<TeamJob> jobs = some_jobs(static_cast<size_t>(loaded.models[0].config().vocab), GetParam().masks);
   std::vector<Tokens> expected;
   {
     Engine alone(loaded.places, team_options({.name = "alone", .masks = GetParam().masks}));
@@ -110,7 +111,8 @@ INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamEngine,
                          testing::Values(TeamSetting{.name = "plain"}, TeamSetting{.name = "drafts", .speculate = 3},
                                          TeamSetting{.name = "masks", .masks = true},
                                          TeamSetting{.name = "few_pages", .pages = 9},
-                                         TeamSetting{.name = "rebuilt", .rebuilds = true}),
+                                         TeamSetting{.name = "rebuilt", .rebuilds = true},
+                                         TeamSetting{.name = "mixture", .golden = "qwen3_moe/normed"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(TwoDevicesTeamEngine, RefusesWhatItCannotServe) {

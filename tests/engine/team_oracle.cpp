@@ -15,6 +15,7 @@
 #include "kernels_src/exchange/gather_logits.h"
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
+#include "kernels_src/experts/expert_down_sum.h"
 #include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
@@ -63,9 +64,9 @@ struct OrdinaryKernels {
     return true;
   }
 };
-using Ordinary = OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertGateUp, Gate,
-                                 GroupByExpert, NormAdd, NormExpertGateUp, NormGateUp, NormHidden, NormProject,
-                                 NormRows, Project, RopeAppend, RopeFlashDecode, Sample>;
+using Ordinary = OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum,
+                                 ExpertGateUp, Gate, GroupByExpert, NormAdd, NormExpertGateUp, NormGateUp, NormHidden,
+                                 NormProject, NormRows, Project, RopeAppend, RopeFlashDecode, Sample>;
 
 // What stands in front of an exchange's sum and behind it.
 struct Summed {
@@ -212,15 +213,18 @@ class OnePlan {
                .y_stride = a.residual_stride});
     RankValue value = value_args(rank, a.outputs, a.residual_stride, a.n_live);
     value.y = product.view();
-    launch_value(rank, node, value, false, false);
+    launch_value(rank, node, value, {{"kBulk", 0}, {"kBias", 0}, {"kChosen", 0}});
   }
   void value_of_sum(size_t rank, const PlanNode& node) {
     const auto a = arguments_of<ExchangeAdd>(node);
     RankValue value = value_args(rank, a.cols, a.stride, a.n_live);
     value.y = a.y;
-    value.pairs = a.y_bf16;
+    value.y_bf16 = a.y_bf16;
     value.bias = a.bias;
-    launch_value(rank, node, value, constant_of(node, "kBulk") != 0, constant_of(node, "kBias") != 0);
+    value.weights = a.weights;
+    std::vector<Constant> constants;
+    for (const char* name : {"kBulk", "kBias", "kChosen"}) constants.push_back({name, constant_of(node, name)});
+    launch_value(rank, node, value, std::move(constants));
   }
   RankValue value_args(size_t rank, int64_t cols, int64_t stride, In<int32_t> n_live) const {
     RankValue value{};
@@ -231,10 +235,10 @@ class OnePlan {
     value.stride = stride;
     return value;
   }
-  void launch_value(size_t rank, const PlanNode& node, const RankValue& args, bool pairs, bool bias) {
-    const KernelRequest request{
-        "rank_value", {{"kPairs", pairs ? 1 : 0}, {"kBias", bias ? 1 : 0}, {"kScale", constant_of(node, "kScale")}}};
-    g_.launch(at(node.name + ".value", rank), kernel<RankValue>(rank, kRankValue, request, rows_), args);
+  void launch_value(size_t rank, const PlanNode& node, const RankValue& args, std::vector<Constant> constants) {
+    constants.push_back({"kScale", constant_of(node, "kScale")});
+    g_.launch(at(node.name + ".value", rank),
+              kernel<RankValue>(rank, kRankValue, {"rank_value", std::move(constants)}, rows_), args);
   }
 
   // `lanes`: of a row, in the kernel whose partial sums of squares these are.

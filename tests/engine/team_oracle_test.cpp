@@ -36,7 +36,7 @@ void expect_same_step(const TeamParts& team, const TeamParts& one, int64_t token
   }
 }
 
-// Prompts of three chunks and a few tokens behind.
+// Prompts of two or three chunks, and a few tokens behind.
 void compare_with_one_device(const OracleCase& of) {
   SCOPED_TRACE(of.name());
   LoadedTeam many(of.folder, of.ranks, test_device(), of.draws);
@@ -44,7 +44,8 @@ void compare_with_one_device(const OracleCase& of) {
   TeamDecoder team(many, of.rows, Numerics::fast, of.most_sampled);
   OneDeviceTeam one(alone, of.rows, Numerics::fast, of.most_sampled);
   const auto vocab = static_cast<size_t>(many.models[0].config().vocab);
-  const Tokens prompt = some_tokens(static_cast<size_t>(2 * of.rows + (of.rows + 1) / 2), vocab, 5);
+  const int64_t chunks = of.rows > 8 ? 1 : 2;  // whole ones
+  const Tokens prompt = some_tokens(static_cast<size_t>(chunks * of.rows + (of.rows + 1) / 2), vocab, 5);
   const Tokens continuation = some_tokens(2, vocab, 6);
   forced_steps(prompt, continuation, of.rows, [&](std::span<const int32_t> tokens, int64_t first) {
     const int64_t last = team.run(tokens, first, true);

@@ -41,11 +41,11 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<EmbedPositions<float>>("EmbedPositions<float>") + layout_asserts<DenseAttend>("DenseAttend") +
           layout_asserts<ChooseExperts>("ChooseExperts") + layout_asserts<GroupByExpert>("GroupByExpert") +
           layout_asserts<NormExpertGateUp>("NormExpertGateUp") + layout_asserts<ExpertDownAdd>("ExpertDownAdd") +
-          layout_asserts<ExpertGateUp>("ExpertGateUp") + layout_asserts<ExpertDown>("ExpertDown") +
-          layout_asserts<AddExperts>("AddExperts") + layout_asserts<Sample>("Sample") +
-          layout_asserts<ShapeLogits>("ShapeLogits") + layout_asserts<RecordChoice>("RecordChoice") +
-          layout_asserts<Advance>("Advance") + layout_asserts<ReadStream>("ReadStream") +
-          layout_asserts<Saxpy>("Saxpy") + layout_asserts<Stamp>("Stamp") +
+          layout_asserts<ExpertDownSum>("ExpertDownSum") + layout_asserts<ExpertGateUp>("ExpertGateUp") +
+          layout_asserts<ExpertDown>("ExpertDown") + layout_asserts<AddExperts>("AddExperts") +
+          layout_asserts<Sample>("Sample") + layout_asserts<ShapeLogits>("ShapeLogits") +
+          layout_asserts<RecordChoice>("RecordChoice") + layout_asserts<Advance>("Advance") +
+          layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy") + layout_asserts<Stamp>("Stamp") +
           layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>") + layout_asserts<RepeatUntil>("RepeatUntil");
   const auto compile = [](const std::string& source) {
     const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};

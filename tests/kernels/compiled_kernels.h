@@ -18,6 +18,7 @@
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
 #include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/expert_down_sum.h"
 #include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
@@ -81,6 +82,7 @@ inline std::map<std::string, uint64_t> args_bytes() {
           {"group_by_expert", sizeof(GroupByExpert)},
           {"norm_expert_gate_up", sizeof(NormExpertGateUp)},
           {"expert_down_add", sizeof(ExpertDownAdd)},
+          {"expert_down_sum", sizeof(ExpertDownSum)},
           {"expert_gate_up", sizeof(ExpertGateUp)},
           {"expert_down", sizeof(ExpertDown)},
           {"add_experts", sizeof(AddExperts)},

@@ -63,12 +63,20 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
   };
   for (const int64_t ranks : {2, 4, 8}) {
     const Constant of{"kRanks", ranks};
-    for (const auto& [gained, bulk] : {std::pair{0, 0}, {1, 0}, {0, 1}}) {
-      KernelRequest request{
-          .name = "exchange_add",
-          .constants = {
-              of, {"kAdds", 1}, {"kBias", 1}, {"kScale", 0x3e800000}, {"kLeavesGained", gained}, {"kBulk", bulk}}};
-      expect_blocks(ranks > 2 ? 2 : 4, request, sizeof(ExchangeAdd), ranks);
+    struct Form {
+      int gained, bulk, chosen;
+    };
+    for (const auto& [gained, bulk, chosen] : {Form{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 8}, {0, 1, 8}}) {
+      KernelRequest request{.name = "exchange_add",
+                            .constants = {of,
+                                          {"kAdds", 1},
+                                          {"kBias", chosen == 0 ? 1 : 0},
+                                          {"kScale", 0x3e800000},
+                                          {"kLeavesGained", gained},
+                                          {"kBulk", bulk},
+                                          {"kChosen", chosen}}};
+      expect_blocks(ranks > 2 || chosen > 0 ? 2 : 4, request, sizeof(ExchangeAdd), ranks);
+      if (chosen > 0) continue;
       request.name = "adapted_exchange_add";
       request.constants.push_back({"kRank", kAdapterRank});
       expect_blocks(2, request, sizeof(AdaptedExchangeAdd), ranks);

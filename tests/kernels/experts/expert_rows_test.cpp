@@ -1,7 +1,9 @@
-// norm_expert_gate_up and expert_down_add against doubles, at odd sizes; what padded rows leave alone.
+// norm_expert_gate_up and expert_down_add against doubles, at odd sizes; what padded rows leave alone. And
+// expert_down_sum, which a rank of a team has in place of the latter.
 #include <gtest/gtest.h>
 
 #include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/expert_down_sum.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "tests/kernels/experts/experts_case.h"
 
@@ -114,6 +116,47 @@ TEST(ExpertDownAdd, AgreesWithTheReference) {
         }
         ASSERT_NEAR(value, sum, 0x1p-18 * sizes) << "row " << m << ", output " << n << ", " << c.cols << " columns";
       }
+  }
+}
+
+// By the reference of expert_down_add: what that adds to a residual of zeros.
+TEST(ExpertDownSum, GivesWhatExpertDownAddAdds) {
+  for (const Sizes& s : kSizes) {
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+    c.draw_x(c.rows * c.chosen);
+    const int64_t stride = round_up_to_8(c.outputs);
+    const Guarded<bf16> x("x", c.x), weight("weight", c.weight);
+    const Guarded<float> residual("residual", std::vector(at(c.rows * stride), 0.0f)), y("y", at(c.rows * stride));
+    const Guarded<float> weights("weights", c.weights);
+    const Guarded<int32_t> experts("experts", c.of_rows), n_live("n_live", std::vector{c.n_live});
+    const ExpertRowsShape shape{c.shape()};
+    const auto constants = constants_of(
+        shape.constants(), constants_of(shape.down_constants(4), {{"kSingleRow", c.rows == 1}, {"kScale", 0}}));
+    run_node(machine().kernels.kernel<ExpertDownAdd>({"expert_down_add", constants}, shape.down_launch(4)),
+             {.x = x,
+              .experts = experts,
+              .weights = weights,
+              .weight = weight,
+              .residual = residual,
+              .n_live = n_live,
+              .x_stride = c.stride(),
+              .residual_stride = stride});
+    run_node(machine().kernels.kernel<ExpertDownSum>({"expert_down_sum", constants}, shape.down_launch(4)),
+             {.x = x,
+              .experts = experts,
+              .weights = weights,
+              .weight = weight,
+              .y = y,
+              .n_live = n_live,
+              .x_stride = c.stride(),
+              .y_stride = stride});
+    const std::vector<float> expected = residual.read(), found = y.read();
+    for (int64_t m = 0; m < c.rows; ++m)
+      for (int64_t n = 0; n < stride; ++n)
+        if (m < c.n_live && n < c.outputs)
+          ASSERT_EQ(found[at(m * stride + n)], expected[at(m * stride + n)]) << "row " << m << ", output " << n;
+        else
+          ASSERT_TRUE(std::isnan(found[at(m * stride + n)])) << "row " << m << ", output " << n;
   }
 }
 

@@ -140,6 +140,16 @@ TEST(Lowering, ExchangesInTheProductWhereItsBlocksRunAtOnce) {
   }
 }
 
+TEST(Lowering, ExchangesOnceWhatTheExpertsOfARowGive) {
+  ModelConfig whole = llama_config();
+  whole.experts = {.count = 8, .chosen = 2};
+  const ModelConfig part = shard_of(whole, {.rank = 1, .ranks = 2});
+  EXPECT_EQ(part.intermediate, whole.intermediate / 2);
+  const std::string product = "expert_product reduce add";
+  for (const int64_t rows : {1, 2}) EXPECT_EQ(rows_of(part, rows).at(product), "expert_down_sum, exchange_add");
+  for (const int64_t rows : {3, 16, 64}) EXPECT_EQ(rows_of(part, rows).at(product), "tile_expert_down, exchange_add");
+}
+
 TEST(Lowering, AddsABiasBehindALibrarysProductOrWithItsActivation) {
   ModelConfig config = llama_config();
   config.biases = {true, true, true, true};
