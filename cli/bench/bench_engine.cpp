@@ -92,7 +92,7 @@ void add_bench_engine(CLI::App& bench, Action& chosen) {
   auto words = std::make_shared<EngineBenchWords>();
   CLI::App* engine = bench.add_subcommand("engine", "Time the engine's steps beside a bare loop of the same graphs");
   add_session_options(*engine, words->session);
-  add_tensor_parallel_option(*engine, words->session);
+  add_parallel_options(*engine, words->session);
   add_mode_option(*engine, words->session);
   engine->add_option("--batch", words->bench.batches, "requests at once, one or more")->capture_default_str();
   engine->add_option("--prompt", words->bench.prompt, "tokens of each prompt")->capture_default_str();
