@@ -318,6 +318,13 @@ void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
   for (const auto& other : others_) other->set_counts(sequence, counts);
 }
 
+void StepSlots::fill_pages(std::byte value) {
+  for_each_rank([&](StepSlots& rank) {
+    const DeviceBuffer& pages = rank.cache_->buffer();
+    fill_device(rank.device_, pages.address(), value, pages.bytes(), pages.name());
+  });
+}
+
 void StepSlots::poison(int slot) {
   slot_at(slot).memory->poison();
   if (slot_at(slot).choices) slot_at(slot).choices->poison();

@@ -7,6 +7,7 @@
 //   slots.wait(0);                             [5] tokens
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -168,6 +169,9 @@ class StepSlots {
     slots_[0].memory->write_table(sequence, 0, pages);
     for (const auto& other : others_) other->write_table(sequence, pages);
   }
+  // Fills the pages of all layers, of all devices; for measuring over pages that no step has written. Blocks; nothing
+  // may be in flight.
+  void fill_pages(std::byte value);
   // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.

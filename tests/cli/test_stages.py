@@ -53,6 +53,22 @@ class Stages(CommandTest):
                                 stdin=json.dumps(REQUESTS[0]).encode())
 
 
+    def test_inspect_says_what_each_stage_takes(self):
+        def inspected(*words):
+            return json.loads(self.succeed("inspect", "--model", DEMO, "--json", *words))
+
+        whole, cut = inspected("--device", "cpu"), inspected("--device", "cpu", "--pp", "2")
+        self.assertNotIn("stages", whole)
+        first, last = cut["stages"]
+        self.assertEqual(whole["layers"], first["layers"] + last["layers"])
+        self.assertEqual(whole["kv_bytes_per_token"], first["kv_bytes_per_token"] + last["kv_bytes_per_token"])
+        self.assertLess(max(first["device_bytes"], last["device_bytes"]), whole["device_bytes"])
+        for one, two in zip(whole["device"]["fits"], cut["device"]["fits"]):
+            self.assertGreaterEqual(two["tokens_each"], one["tokens_each"])
+        self.assertEqual(cut["stages"], inspected("--device", "none", "--pp", "2")["stages"])
+        self.assert_refused(USAGE, ["cut into stages"], "inspect", "--model", DEMO, "--device", "none", "--pp", "5")
+
+
 class StagedServer(unittest.TestCase):
     def test_answers_are_those_of_one_device(self):
         calls = [{"prompt": "Once upon a time" + " there was" * i, "temperature": 0, "max_tokens": 8} for i in range(3)]

@@ -2,6 +2,7 @@
 // stage hands over and holds; and what cannot be cut.
 #include "tests/engine/stages_decoder.h"
 
+#include <map>
 #include <set>
 
 #include "tests/support/error_text.h"
@@ -91,35 +92,48 @@ TEST(TwoDevicesStages, HandOverTheResidualInTheFormInWhichItTravels) {
   EXPECT_EQ(handed("gemma2/caps", 17).contains("projected"), test_device_is_cuda());
 }
 
-// Sums over the ranges that begin so.
-uint64_t bytes_named(const DecoderWeights& weights, const std::string& beginning) {
-  uint64_t bytes = 0;
-  for (const NamedRange& range : weights.ranges())
-    if (range.name.starts_with(beginning)) bytes += range.bytes;
-  return bytes;
-}
+// The weights of a model on so many devices, by stage.
+struct HeldWeights {
+  explicit HeldWeights(const std::string& golden, int count) {
+    LoadedStages loaded(golden_folder(golden), count, "cpu");
+    for (const DecoderModel& model : loaded.models) {
+      std::map<std::string, uint64_t>& own = bytes.emplace_back();
+      for (const NamedRange& range : model.weights().ranges()) own[range.name] = range.bytes;
+      total.push_back(model.weights().bytes());
+    }
+    layers_of_first = loaded.models[0].config().layers;
+    tied = loaded.models[0].config().tied;
+  }
+  uint64_t of(size_t stage, const std::string& name) const {
+    const auto found = bytes[stage].find(name);
+    return found == bytes[stage].end() ? 0 : found->second;
+  }
+
+  std::vector<std::map<std::string, uint64_t>> bytes;
+  std::vector<uint64_t> total;
+  int64_t layers_of_first = 0;
+  bool tied = false;
+};
 
 TEST(StageWeightsOnCpuDriver, AreThoseOfTheStageAlone) {
   for (const std::string golden : {"llama/unaligned", "gpt2/nanogpt", "gemma2/caps"}) {
-    LoadedStages whole(golden_folder(golden), 1, "cpu"), cut(golden_folder(golden), 2, "cpu");
-    const DecoderWeights& all = whole.models[0].weights();
-    const DecoderWeights &first = cut.models[0].weights(), &last = cut.models[1].weights();
-    const int64_t layers_of_first = cut.models[0].config().layers;
-    for (int64_t l = 0; l < whole.models[0].config().layers; ++l) {
-      const std::string name = "l" + std::to_string(l) + ".qkv";
-      const DecoderWeights &owner = l < layers_of_first ? first : last, &other = l < layers_of_first ? last : first;
-      EXPECT_EQ(bytes_named(owner, name), bytes_named(all, name)) << golden << " " << name;
-      EXPECT_EQ(bytes_named(other, name), 0u) << golden << " " << name;
-    }
-    EXPECT_EQ(bytes_named(first, "embedding"), bytes_named(all, "embedding")) << golden;
-    EXPECT_EQ(bytes_named(last, "embedding") > 0, whole.models[0].config().tied) << golden;
-    EXPECT_EQ(bytes_named(first, "head") + bytes_named(first, "final_norm"), 0u) << golden;
-    EXPECT_EQ(bytes_named(last, "head"), bytes_named(all, "head")) << golden;
-    EXPECT_LT(first.bytes(), all.bytes()) << golden;
-    // A layer's norms at the cut, and a tied embedding, are on both.
-    EXPECT_LE(first.bytes() + last.bytes(),
-              all.bytes() + (whole.models[0].config().tied ? bytes_named(all, "embedding") : 0) + 4096)
-        << golden;
+    const HeldWeights whole(golden, 1), cut(golden, 2);
+    for (int64_t l = 0; l < whole.layers_of_first; ++l)
+      for (const std::string part : {"qkv", "out", "down"}) {
+        const std::string name = "l" + std::to_string(l) + "." + part;
+        const size_t owner = l < cut.layers_of_first ? 0 : 1;
+        EXPECT_GT(whole.of(0, name), 0u) << golden << " " << name;
+        EXPECT_EQ(cut.of(owner, name), whole.of(0, name)) << golden << " " << name;
+        EXPECT_EQ(cut.of(1 - owner, name), 0u) << golden << " " << name;
+      }
+    EXPECT_EQ(cut.of(0, "embedding"), whole.of(0, "embedding")) << golden;
+    EXPECT_EQ(cut.of(1, "embedding"), whole.tied ? whole.of(0, "embedding") : 0) << golden;
+    EXPECT_EQ(cut.of(0, "positions"), whole.of(0, "positions")) << golden;
+    EXPECT_EQ(cut.of(1, "positions") + cut.of(0, "head") + cut.of(0, "final_norm"), 0u) << golden;
+    EXPECT_EQ(cut.of(1, "head"), whole.of(0, "head")) << golden;
+    EXPECT_EQ(cut.of(1, "final_norm"), whole.of(0, "final_norm")) << golden;
+    // What else is on both: a norm or two at the cut.
+    EXPECT_LE(cut.total[0] + cut.total[1], whole.total[0] + cut.of(1, "embedding") + 4096) << golden;
   }
 }
 

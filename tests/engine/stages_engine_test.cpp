@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <ostream>
 #include <random>
 
 #include "engine/engine.h"
@@ -24,6 +25,8 @@ struct StagedSetting {
   bool naps = false;  // gives all memory back and takes it again
   EngineOptions options = {};
 };
+
+void PrintTo(const StagedSetting& setting, std::ostream* out) { *out << setting.name; }
 
 EngineOptions staged_options(const StagedSetting& setting) {
   EngineOptions options = setting.options;
@@ -97,7 +100,9 @@ void serve_all(Engine& engine, Told& told) {
   take(engine, told);
 }
 
-Told told_by(LoadedStages& loaded, const StagedSetting& setting) {
+// On so many devices, which are closed behind it.
+Told told_by(const StagedSetting& setting, int count, const std::string& spec = test_device()) {
+  LoadedStages loaded(golden_folder(setting.model), count, spec);
   Engine engine(loaded.places, staged_options(setting));
   Told told;
   const auto vocab = static_cast<size_t>(loaded.models[0].config().vocab);
@@ -126,9 +131,7 @@ Told told_by(LoadedStages& loaded, const StagedSetting& setting) {
 class StagedEngine : public testing::TestWithParam<StagedSetting> {};
 
 TEST_P(StagedEngine, TellsWhatOneDeviceTellsBitByBit) {
-  LoadedStages one(golden_folder(GetParam().model), 1, test_device());
-  LoadedStages two(golden_folder(GetParam().model), 2, test_device());
-  const Told expected = told_by(one, GetParam()), told = told_by(two, GetParam());
+  const Told expected = told_by(GetParam(), 1), told = told_by(GetParam(), 2);
   EXPECT_GE(expected.tokens.size(), 12u);
   EXPECT_EQ(told.tokens, expected.tokens);
   EXPECT_EQ(told.logprobs, expected.logprobs);
@@ -161,8 +164,8 @@ INSTANTIATE_TEST_SUITE_P(TwoDevices, StagedEngine, testing::ValuesIn(staged_sett
 
 TEST(StagedEngineOnCpuDriver, ServesInSevenStages) {
   const StagedSetting setting{.name = "seven", .model = "gemma3/window_16"};
-  LoadedStages one(golden_folder(setting.model), 1, "cpu"), seven(golden_folder(setting.model), 7, "cpu");
-  EXPECT_EQ(told_by(seven, setting).tokens, told_by(one, setting).tokens);
+  const Told expected = told_by(setting, 1, "cpu");
+  EXPECT_EQ(told_by(setting, 7, "cpu").tokens, expected.tokens);
 }
 
 // How often a driver call is made while a step of StepSlots is launched and sampled.
