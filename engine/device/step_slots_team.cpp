@@ -21,14 +21,14 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
                  .fault = Fault::usage});
   };
   if (ranks.empty()) refuse("a step needs one at least", "pass a device");
-  if (options.adapters.any() && ranks.size() > 1)
-    refuse("rows have no adapters there", "one device, or a merged adapter");
-  if (const auto count = static_cast<int64_t>(ranks.size()); ranks[0].model->config().stage.is_part()) {
+  if (ranks[0].model->config().stage.is_part()) {
+    const auto count = static_cast<int64_t>(ranks.size());
     for (int64_t i = 0; i < count; ++i) {
       const Stage& stage = ranks[static_cast<size_t>(i)].model->config().stage;
       if (stage.index != i || stage.count != count)
         refuse("the models are not the stages of one, in their order", "load each with its Stage");
     }
+    if (options.adapters.any()) refuse("rows have no adapters in stages", "one device, or a merged adapter");
     return ranks[0];
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank)
@@ -39,6 +39,7 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
     refuse("graphs that exchange are explicit ones", "the mode explicit, or one device");
   if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
   if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
+  if (options.adapters.any()) refuse("rows have no adapters there", "one device, or a merged adapter");
   return ranks[0];
 }
 
