@@ -1,6 +1,6 @@
 // Slots of a pipeline: every stage has memory, pages, tables and graphs of its own layers, and a stream of its own. A
 // step goes through the streams one after the other, held together by events: so the first stage may begin the next
-// step while this one is in the last. What the host says is one block for all; the last stage chooses.
+// step while this one is in the last. The first stage takes what the host says and hands it on; the last one chooses.
 #include <algorithm>
 #include <utility>
 

@@ -43,8 +43,9 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
   for (const NamedRange& range : d.model.frequencies_ranges()) g.declare(range, {.live_in = true});
   for (int64_t l = 0; l < d.model.config().layers; ++l)
     g.declare(d.cache.range(l), {.live_in = true, .live_out = true});
-  g.declare(s.host_inputs_range, {.live_in = true});
-  g.declare(s.inputs_range);
+  const bool receives = d.received != nullptr;  // the inputs, too
+  if (!receives) g.declare(s.host_inputs_range, {.live_in = true});
+  g.declare(s.inputs_range, {.live_in = receives});
   // A workspace is written and read back within one launch, and a loop's body might never run: a plan cannot see that
   // what they read has been written, so it counts as always valid.
   const bool loops = d.purpose == DecodePurpose::step && s.steps.loop;
@@ -130,8 +131,9 @@ Residual describe_plan(GraphBuilder& g, const Described& d) {
   const LaunchSteps steps = d.purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
   g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) +
             kNodesAroundBlocks);
-  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  if (d.received == nullptr)
+    g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+           CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
   const auto advanced = [&](GraphBuilder& builder, Condition again) {
     advance(emit_step(builder, d, {}), d.kernels.advance, again);
   };

@@ -35,7 +35,8 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
                       const KvCache& cache, const DecodeState& state);
 // The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
-// before, as views of `state`; null for the first stage. Returns how the last layer leaves it.
+// before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
+// Returns how the last layer leaves it.
 Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                         const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"

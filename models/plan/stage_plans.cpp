@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,6 +17,13 @@ class HandOver {
  public:
   HandOver(GraphBuilder& g, const DecodeState& from, const StagePart& to, size_t stage)
       : g_(g), from_(from), to_(to.state), weights_(to.model->weights()), stage_(stage) {}
+
+  // What the host has said of the step.
+  void inputs() const {
+    const NamedRange &from = from_.inputs_range, &to = to_.inputs_range;
+    copy("inputs", View<std::byte>{reinterpret_cast<std::byte*>(to.address), to.bytes},
+         View<std::byte>{reinterpret_cast<std::byte*>(from.address), from.bytes});
+  }
 
   // The same residual, in the views and with the weights of the next stage.
   Residual of(const Residual& left) const {
@@ -73,7 +81,11 @@ std::vector<Plan> stage_plans(std::span<const StagePart> stages, EdgePolicy poli
         {{"bucket", std::to_string(stage.state.rows)}, {"stage", fmt::format("{} of {}", i, stages.size())}});
     const Residual left =
         describe_stage(g, *stage.model, *stage.kernels, *stage.cache, stage.state, i == 0 ? nullptr : &received);
-    if (i + 1 < stages.size()) received = HandOver(g, stage.state, stages[i + 1], i).of(left);
+    if (i + 1 < stages.size()) {
+      const HandOver hand_over(g, stage.state, stages[i + 1], i);
+      hand_over.inputs();
+      received = hand_over.of(left);
+    }
     plans.push_back(std::move(g).finish(policy));
   }
   return plans;

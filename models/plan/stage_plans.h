@@ -1,5 +1,5 @@
 // One step of a network whose layers are cut into stages, a device each: a plan a stage. Each but the last one ends in
-// nodes that copy the residual into the memory of the next stage, in the form in which it travels.
+// nodes that copy the residual into the memory of the next stage, in the form in which it travels, and the inputs.
 #pragma once
 
 #include <span>

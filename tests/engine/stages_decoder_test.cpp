@@ -86,8 +86,8 @@ TEST(TwoDevicesStages, HandOverTheResidualInTheFormInWhichItTravels) {
     EXPECT_TRUE(handed_over(decoder.plans()[1]).empty());
     return handed_over(decoder.plans()[0]);
   };
-  EXPECT_EQ(handed("llama/odd_sizes", 1), (std::set<std::string>{"residual"}));
-  EXPECT_EQ(handed("llama/odd_sizes", 8), (std::set<std::string>{"residual", "gained", "squares"}));
+  EXPECT_EQ(handed("llama/odd_sizes", 1), (std::set<std::string>{"inputs", "residual"}));
+  EXPECT_EQ(handed("llama/odd_sizes", 8), (std::set<std::string>{"inputs", "residual", "gained", "squares"}));
   EXPECT_EQ(handed("gemma2/caps", 8).contains("projected"), true);
   EXPECT_EQ(handed("gemma2/caps", 17).contains("projected"), test_device_is_cuda());
 }
