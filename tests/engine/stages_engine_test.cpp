@@ -168,6 +168,17 @@ TEST(StagedEngineOnCpuDriver, ServesInSevenStages) {
   EXPECT_EQ(told_by(setting, 7, "cpu").tokens, expected.tokens);
 }
 
+// Which of the streams' work runs next is the schedule's choice wherever no event orders it.
+TEST(StagedEngineOnCpuDriver, TellsTheSameUnderEverySchedule) {
+  const StagedSetting setting{.name = "schedules", .choices = true, .options = {.speculate = 2}};
+  const Told expected = told_by(setting, 1, "cpu");
+  for (const std::string schedule : {"forward", "reverse", "immediate", "seed=1", "seed=2", "seed=3"}) {
+    const Told told = told_by(setting, 2, "cpu:" + schedule);
+    EXPECT_EQ(told.tokens, expected.tokens) << schedule;
+    EXPECT_EQ(told.logprobs, expected.logprobs) << schedule;
+  }
+}
+
 // How often a driver call is made while a step of StepSlots is launched and sampled.
 size_t waits_of_step(LoadedStages& loaded, StepSlots& slots, int slot, int32_t token) {
   size_t waits = 0;
