@@ -2,14 +2,17 @@
 // tensor is read.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "bench/spread.h"
 #include "bench/steps/read_bandwidth.h"
 #include "cli/command.h"
 #include "cli/inspect_folder.h"
 #include "cli/options/tuning_choice.h"
+#include "cli/options/whole_number.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "cli/tokenizer_outline.h"
@@ -33,6 +36,7 @@ constexpr int64_t kSequences[] = {1, 8, 64};
 struct InspectOptions {
   std::filesystem::path model;
   std::string device = "auto";
+  int stages = 1;  // devices that the layers are cut over
   bool json = false;
 };
 
@@ -96,7 +100,29 @@ int64_t window_pages(const ModelConfig& config) {
   return config.page_groups() > 1 ? pool.window_pages().total() : pool.most_pages(config.max_position);
 }
 
-ordered_json device_json(const std::string& name, const ModelSummary& summary, const ModelConfig& config) {
+// The whole, or the stages that --pp makes of it.
+std::vector<StageSummary> stages_of(const InspectOptions& options, const InspectedFolder& folder) {
+  if (options.stages == 1) return {{*folder.config, *folder.summary}};
+  const Checkpoint checkpoint = Checkpoint::open(options.model);
+  std::vector<StageSummary> stages;
+  for (int64_t i = 0; i < options.stages; ++i) {
+    const ModelConfig config = stage_of(*folder.config, i, options.stages);
+    stages.push_back({config, summarize(checkpoint, config)});
+  }
+  return stages;
+}
+
+ordered_json stages_json(const std::vector<StageSummary>& stages) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [config, summary] : stages)
+    list.push_back({{"layers", config.layers},
+                    {"device_bytes", summary.device_bytes},
+                    {"kv_bytes_per_token", summary.kv_bytes_per_token}});
+  return list;
+}
+
+// Of each stage a device like the named one.
+ordered_json device_json(const std::string& name, const std::vector<StageSummary>& stages, const ModelConfig& config) {
   const OpenedDevice opened = open_device(name);
   Device& device = *opened.device;
   const uint64_t free_bytes = device.free_bytes();
@@ -110,17 +136,18 @@ ordered_json device_json(const std::string& name, const ModelSummary& summary, c
   const int64_t held = window_pages(config);
   ordered_json fits = ordered_json::array();
   for (const int64_t sequences : kSequences) {
-    const ContextFit fit = context_fit(summary, config, free_bytes, sequences, held);
+    const ContextFit fit = context_fit(stages, free_bytes, sequences, held);
     fits.push_back({{"sequences", fit.sequences},
                     {"tokens_each", fit.tokens},
                     {"least_step_ms", static_cast<double>(fit.short_bytes) / read * 1e3},
                     {"filled_step_ms", static_cast<double>(fit.filled_bytes) / read * 1e3}});
   }
+  const auto fits_weights = [&](const StageSummary& stage) { return free_bytes >= stage.summary.device_bytes; };
   return {{"name", device.name()},
           {"free_bytes", free_bytes},
           {"read_bytes_per_s", read},
           {"tuning", choose_tuning("auto", false, tuning_key(device, config)).words},
-          {"weights_fit", free_bytes >= summary.device_bytes},
+          {"weights_fit", std::ranges::all_of(stages, fits_weights)},
           {"fits", fits}};
 }
 
@@ -158,9 +185,12 @@ ordered_json inspect(const InspectOptions& options) {
   report["tokenizer"] = tokenizer_json(folder.tokenizer);
   report["chat_template"] = folder.chat_template;
   report["device"] = nullptr;
-  if (options.device == "none" || !folder.summary) return report;
+  if (!folder.summary) return report;
+  const std::vector<StageSummary> stages = stages_of(options, folder);
+  if (options.stages > 1) report["stages"] = stages_json(stages);
+  if (options.device == "none") return report;
   try {
-    report["device"] = device_json(options.device, *folder.summary, *folder.config);
+    report["device"] = device_json(options.device, stages, *folder.config);
   } catch (const Error& error) {
     if (options.device != "auto") throw;
     report["no_device"] = error.what();
@@ -195,6 +225,14 @@ std::string share_lines(const ordered_json& shares, const ordered_json& paramete
   return text;
 }
 
+std::string stages_text(const ordered_json& r) {
+  std::string text;
+  for (const ordered_json& stage : r["stages"])
+    text += fmt::format("{} {} layers, {} of weights\n", text.empty() ? "stages       " : "             ",
+                        stage["layers"].dump(), size_text(stage["device_bytes"]));
+  return text;
+}
+
 std::string device_text(const ordered_json& r) {
   const ordered_json& d = r["device"];
   if (d.is_null())
@@ -203,7 +241,8 @@ std::string device_text(const ordered_json& r) {
                                  size_text(d["free_bytes"]), size_text(d["read_bytes_per_s"]), kBandwidthSamples);
   text += fmt::format("tuning        {}\n", d["tuning"].get<std::string>());
   if (!d["weights_fit"].get<bool>())
-    return text + fmt::format("              the weights do not fit: they need {}\n", size_text(r["device_bytes"]));
+    return text + fmt::format("              the weights do not fit{}: they need {}\n",
+                              r.contains("stages") ? " on each of so many devices" : "", size_text(r["device_bytes"]));
   text += "  sequences   tokens each   a step takes at least   with so many tokens\n";
   for (const ordered_json& fit : d["fits"])
     text +=
@@ -254,6 +293,7 @@ std::string text_of(const ordered_json& r) {
     text += fmt::format("  {:<18} {}\n", one["part"].get<std::string>(), one["why"].get<std::string>());
   if (has_config) text += network_text(r);
   if (r.contains("parameters")) text += weights_text(r);
+  if (r.contains("stages")) text += stages_text(r);
   text += fmt::format("tokenizer     {}", tokenizer_text(r["tokenizer"]));
   if (has_config)
     text += fmt::format("; bos {}, eos {}", r["bos"].is_null() ? "none" : r["bos"].dump(), ids_text(r["eos"]));
@@ -278,6 +318,11 @@ void add_inspect(CLI::App& app, Action& chosen) {
   command
       ->add_option("--device", options->device,
                    "auto (where there is one), none, cuda, cuda:N or cpu; more in docs/command.md")
+      ->capture_default_str();
+  command
+      ->add_option("--pp,--pipeline-parallel-size", options->stages,
+                   "devices that the layers are cut over, each with as much memory as the named one")
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });

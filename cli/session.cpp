@@ -36,14 +36,14 @@ OpenedDevice open(const SessionOptions& options) {
   if (!options.device.starts_with("cpu")) fill_huge_heap();  // the CPU driver keeps no graphs of its own
   const int ranks = devices_of_model(options, 1);
   const DeviceChoice chosen =
-      choose_devices(options.device, ranks, ranks == 1 ? "one engine" : fmt::format("--tp {}", ranks));
+      choose_devices(options.device, ranks, ranks == 1 ? "one engine" : sharing_words(options, ranks));
   OpenedDevice opened =
       open_devices(open_driver(chosen.driver), chosen.ordinals, options.trace ? Observe::yes : Observe::no);
   if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;
 }
 
-// By rank, all at once.
+// By rank or stage, all at once.
 std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream, const SessionOptions& options,
                                       Loading loading) {
   auto bar = std::make_shared<ProgressBar>("loading " + options.model.string(), ProgressBar::Unit::bytes);
@@ -55,14 +55,16 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   std::vector<DecoderModel> models;
-  load.shard.ranks = static_cast<int64_t>(opened.more.size()) + 1;
-  if (!load.shard.is_part() && (loading == Loading::done || options.trace)) {
+  const auto count = static_cast<int64_t>(opened.more.size()) + 1;
+  const bool by_stage = options.stages > 1;
+  (by_stage ? load.stage.count : load.shard.ranks) = count;
+  if (count == 1 && (loading == Loading::done || options.trace)) {
     models.push_back(DecoderModel::load(*opened.device, stream, options.model, progress, load));
     return models;
   }
   models.push_back(DecoderModel::begin_load(*opened.device, options.model, progress, load));
   for (const auto& device : opened.more) {
-    ++load.shard.rank;
+    ++(by_stage ? load.stage.index : load.shard.rank);
     models.push_back(DecoderModel::begin_load(*device, options.model, {}, load));
   }
   if (loading == Loading::done)
@@ -123,17 +125,33 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
 }
 
 int devices_of_model(const SessionOptions& options, int replicas) {
+  if (options.stages > 1 && options.tensor_parallel > 1)
+    throw Error({.doing = "use together",
+                 .object = "--pp and --tp",
+                 .detail = "a layer is either split over devices or on one of them",
+                 .advice = "one of the two; --tp is the faster where devices are linked",
+                 .fault = Fault::usage});
+  if (options.stages > 1) return options.stages;
   if (options.tensor_parallel > 0) return options.tensor_parallel;
   return std::max(devices_named(options.device) / replicas, 1);
 }
 
-void add_tensor_parallel_option(CLI::App& command, SessionOptions& options) {
+std::string sharing_words(const SessionOptions& options, int devices) {
+  return fmt::format("--{} {}", options.stages > 1 ? "pp" : "tp", devices);
+}
+
+void add_parallel_options(CLI::App& command, SessionOptions& options) {
   options.tensor_parallel = 0;
   command
       .add_option("--tp,--tensor-parallel-size", options.tensor_parallel,
                   "devices that share the model, each with a part of every layer: those that --device names, as "
                   "cuda:0,1, or the one it names and those behind it (default: as many as it names)")
       ->check(whole_number<uint32_t>);
+  command
+      .add_option("--pp,--pipeline-parallel-size", options.stages,
+                  "devices that the layers are cut over, each with some of them; not with --tp")
+      ->check(whole_number<uint32_t, 1>)
+      ->capture_default_str();
 }
 
 void add_load_format_option(CLI::App& command, SessionOptions& options) {
@@ -219,8 +237,8 @@ void Session::check_fits(int64_t needed_context) const {
 std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs) {
   check_fits(needed_context);
   if (places_.size() > 1)
-    throw Error({.doing = "use --tp",
-                 .object = fmt::format("{}", places_.size()),
+    throw Error({.doing = "use",
+                 .object = sharing_words(options_, static_cast<int>(places_.size())),
                  .detail = "several steps a launch run on one device",
                  .advice = "leave out --steps-per-launch",
                  .fault = Fault::usage});

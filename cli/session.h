@@ -33,16 +33,19 @@ struct SessionOptions {
   LaunchSteps steps;
   std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
   bool trace = false;           // every driver call to stderr
-  int tensor_parallel = 1;      // devices that share the model; 0: as many as --device names
+  int tensor_parallel = 1;      // devices that share each layer; 0: as many as --device names, without stages
+  int stages = 1;               // devices that have some of the layers each
   bool quiet = false;           // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
-// --tp, of the commands that serve with an engine.
-void add_tensor_parallel_option(CLI::App& command, SessionOptions& options);
-// How many devices share the model, of each of so many replicas.
+// --tp and --pp, of the commands that serve with an engine.
+void add_parallel_options(CLI::App& command, SessionOptions& options);
+// How many devices share the model, of each of so many replicas. Throws Error (usage) where both options are given.
 int devices_of_model(const SessionOptions& options, int replicas);
+// "--tp 2", "--pp 2": what makes so many devices, more than one, share the model.
+std::string sharing_words(const SessionOptions& options, int devices);
 // --load-format alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
@@ -78,7 +81,8 @@ class Session {
   std::span<DecoderModel> models() { return models_; }  // by rank, as places()
   const ModelConfig& config() const { return models_.front().config(); }
   KernelCache& kernels() { return *kernels_.front(); }
-  // The devices that share the model, by rank, each with its part; one with all of it where there is no --tp.
+  // The devices that share the model, by rank or stage, each with its part; one with all of it where there is no --tp
+  // and no --pp.
   const std::vector<ModelPlace>& places() const { return places_; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }

@@ -1,6 +1,6 @@
-// Serves many requests at once with one model on one device: continuous batching over buckets of rows, two steps in
-// flight, a paged cache whose prompts share pages. Single-threaded: whoever owns it calls advance() until it says that
-// there is nothing to do.
+// Serves many requests at once with one model, on one device or parts of it on several: continuous batching over
+// buckets of rows, two steps in flight, a paged cache whose prompts share pages. Single-threaded: whoever owns it calls
+// advance() until it says that there is nothing to do.
 //
 //   Engine engine(device, kernels, model, {.max_batch = 8, .max_context = 2048});
 //   const RequestId id = engine.submit({.prompt = ids, .max_tokens = 64, .stop_ids = {2}}).id.value();
@@ -49,7 +49,8 @@ class Engine {
   Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
       : Engine(std::array{ModelPlace{&device, &kernels, &model}}, options) {}
   // By rank: several devices run every step together, each with its part of the model (tensor parallel). Requests then
-  // have no log probabilities of prompts, and weights are not replaced.
+  // have no log probabilities of prompts, and weights are not replaced. Or by stage: a step goes through the layers of
+  // one device after the other (pipeline stages). Then there are no adapters, and weights are not replaced.
   Engine(std::span<const ModelPlace> ranks, const EngineOptions& options);
 
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of

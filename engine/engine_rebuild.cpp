@@ -75,7 +75,7 @@ void Engine::rebuild_graphs(const GraphOptions& graphs) {
 
 void Engine::replace_weights(const DecoderModel& model) {
   demand_paused("replace weights");
-  if (model_->config().shard.is_part())
+  if (model_->config().shard.is_part() || model_->config().stage.is_part())
     throw Error({.doing = "replace weights",
                  .detail = "the engine runs on several devices, each with a part of them",
                  .advice = "an engine of its own for other weights",

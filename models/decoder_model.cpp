@@ -25,6 +25,10 @@ Checkpoint checkpoint_of(const std::filesystem::path& folder, bool draws) {
   return draws ? Checkpoint::dummy(folder) : Checkpoint::open(folder);
 }
 
+ModelConfig part_of(const ModelConfig& whole, const LoadOptions& options) {
+  return stage_of(shard_of(whole, options.shard), options.stage.index, options.stage.count);
+}
+
 }  // namespace
 
 // The weights in pinned memory, and the stream on which they travel there and back.
@@ -69,7 +73,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
                                 const Progress& progress, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const ModelConfig whole = read_model_config(folder);
-  ModelConfig config = shard_of(whole, options.shard);
+  ModelConfig config = part_of(whole, options);
   const Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
@@ -84,7 +88,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
 DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress,
                                       const LoadOptions& options) {
   const ModelConfig whole = read_model_config(folder);
-  ModelConfig config = shard_of(whole, options.shard);
+  ModelConfig config = part_of(whole, options);
   Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);

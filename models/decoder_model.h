@@ -23,7 +23,8 @@ struct LoadOptions {
   int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
-  Shard shard = {};                                // what of it is loaded: config() is the shard's
+  Shard shard = {};                                // what of it is loaded: config() is the part's
+  Stage stage = {};                                // of whose layers (index and count; the rest follows)
   std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
 };
 

@@ -22,6 +22,7 @@ uint64_t KvCache::page_bytes(const ModelConfig& config) {
 KvCache::KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages)
     : pages_{pages, window_pages.value_or(pages)},
       page_elements_(page_bytes(config) / sizeof(bf16)),
+      first_layer_(config.stage.first_layer),
       first_page_(first_pages(config, pages_)),
       buffer_(device, "kv", static_cast<uint64_t>(first_page_.back()) * page_bytes(config)) {}
 
@@ -33,7 +34,7 @@ View<bf16> KvCache::layer(int64_t index) const {
 
 NamedRange KvCache::range(int64_t index) const {
   const View<bf16> view = layer(index);
-  return {"kv.l" + std::to_string(index), view.address(), view.bytes(), "kv"};
+  return {"kv.l" + std::to_string(first_layer_ + index), view.address(), view.bytes(), "kv"};
 }
 
 }  // namespace nodewright

@@ -20,15 +20,15 @@ inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / k
 
 class KvCache {
  public:
-  // `pages` pages of kPageTokens tokens, for every layer; for those of group 1 (ModelConfig::page_group) so many as
-  // `window_pages` says, if it does. The memory is not initialised: no kernel reads a position that was not written.
-  // Throws Error with the bytes needed and free.
+  // `pages` pages of kPageTokens tokens, for every layer of the configuration; for those of group 1
+  // (ModelConfig::page_group) so many as `window_pages` says, if it does. The memory is not initialised: no kernel
+  // reads a position that was not written. Throws Error with the bytes needed and free.
   KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages = {});
 
   int64_t pages(int64_t group = 0) const { return pages_[static_cast<size_t>(group)]; }
   // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/attention/kv_pages.h)
   View<bf16> layer(int64_t index) const;
-  NamedRange range(int64_t index) const;  // "kv.l3"
+  NamedRange range(int64_t index) const;  // "kv.l3": of a stage by the layer's number in the network
   uint64_t bytes() const { return buffer_.bytes(); }
   DeviceBuffer& buffer() { return buffer_; }
 
@@ -38,6 +38,7 @@ class KvCache {
  private:
   std::array<int64_t, 2> pages_;  // of each group
   uint64_t page_elements_;
+  int64_t first_layer_;
   std::vector<int64_t> first_page_;  // [layers + 1] of all pages, layer by layer
   DeviceBuffer buffer_;
 };

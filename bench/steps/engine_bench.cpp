@@ -92,10 +92,7 @@ class EngineBench {
                               .tuning = options_.tuning,
                               .mode = options_.mode,
                               .policy = options_.policy});
-    for (int64_t layer = 0; layer < model_.config().layers; ++layer) {
-      const View<bf16> pages = slots.cache().layer(layer);
-      fill_device(device_, pages.address(), std::byte{0}, pages.bytes(), "kv");
-    }
+    slots.fill_pages(std::byte{0});
     std::vector<int32_t> pages(static_cast<size_t>(pages_for(context())));
     for (int32_t row = 0; row < batch_; ++row) {
       std::iota(pages.begin(), pages.end(), row * static_cast<int32_t>(pages.size()));

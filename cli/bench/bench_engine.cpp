@@ -69,11 +69,10 @@ int bench_engine_command(const EngineBenchWords& words) {
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
   bench.tuning = session.tuning();
-  const auto lines = bench_engine(session.places(), bench,
-                                  [first = true](const EngineBenchLine& line) mutable {
-                                    if (std::exchange(first, false)) print_head();
-                                    print_engine_line(line);
-                                  });
+  const auto lines = bench_engine(session.places(), bench, [first = true](const EngineBenchLine& line) mutable {
+    if (std::exchange(first, false)) print_head();
+    print_engine_line(line);
+  });
   if (words.record.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);
   file["mode"] = words.session.mode;
@@ -92,7 +91,7 @@ void add_bench_engine(CLI::App& bench, Action& chosen) {
   auto words = std::make_shared<EngineBenchWords>();
   CLI::App* engine = bench.add_subcommand("engine", "Time the engine's steps beside a bare loop of the same graphs");
   add_session_options(*engine, words->session);
-  add_tensor_parallel_option(*engine, words->session);
+  add_parallel_options(*engine, words->session);
   add_mode_option(*engine, words->session);
   engine->add_option("--batch", words->bench.batches, "requests at once, one or more")->capture_default_str();
   engine->add_option("--prompt", words->bench.prompt, "tokens of each prompt")->capture_default_str();

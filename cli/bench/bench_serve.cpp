@@ -286,7 +286,7 @@ void add_bench_serve(CLI::App& bench, Action& chosen) {
   auto words = std::make_shared<ServeWords>();
   CLI::App* serve = bench.add_subcommand("serve", "Serve requests as users send them, and time what they wait for");
   add_session_options(*serve, words->session);
-  add_tensor_parallel_option(*serve, words->session);
+  add_parallel_options(*serve, words->session);
   add_mode_option(*serve, words->session);
   serve->add_option("--url", words->url,
                     "of a server of OpenAI's interface, http://HOST:PORT or unix:PATH, which is asked instead of an "

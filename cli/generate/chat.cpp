@@ -220,7 +220,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   add_sampling_options(*command, options->sampling);
   add_choice_flags(*command, options->choice);
   add_session_options(*command, options->session);
-  add_tensor_parallel_option(*command, options->session);
+  add_parallel_options(*command, options->session);
   add_mode_option(*command, options->session);
   add_engine_options(*command, options->engine);
   add_adapter_options(*command, options->engine, options->session);

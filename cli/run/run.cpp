@@ -158,7 +158,7 @@ void add_run(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Serve many requests at once: JSON lines in, JSON lines out");
   add_session_options(*command, options->session);
-  add_tensor_parallel_option(*command, options->session);
+  add_parallel_options(*command, options->session);
   add_mode_option(*command, options->session);
   command->get_option("--max-context")
       ->description(fmt::format(

@@ -98,14 +98,17 @@ void check(ServeOptions& options) {
 
 // What an engine of several devices does not do.
 void check_shared(const ServeOptions& options) {
-  const auto refuse = [](const char* option, const char* detail) {
+  const char* const sharing = options.session.stages > 1 ? "pp" : "tp";
+  const auto refuse = [&](const char* option, const char* detail) {
     throw Error({.doing = "use together",
-                 .object = fmt::format("--tp and {}", option),
+                 .object = fmt::format("--{} and {}", sharing, option),
                  .detail = detail,
-                 .advice = fmt::format("leave out {}, or --tp 1", option),
+                 .advice = fmt::format("leave out {}, or --{} 1", option, sharing),
                  .fault = Fault::usage});
   };
-  if (options.plan_times) refuse("--plan-times", "a node that exchanges cannot be timed by itself");
+  if (options.session.stages > 1 && options.server.offers_sleep)
+    refuse("--enable-sleep", "the stages of a model do not sleep");
+  if (options.plan_times) refuse("--plan-times", "a plan of one device is timed by itself, and needs the others");
 }
 
 // What stands on the command line, else what suits the device.
@@ -216,11 +219,12 @@ int serve(ServeOptions options) {
   tell_ignored(config.generation);
 
   const int shared = devices_of_model(options.session, options.replicas);
-  const DeviceChoice devices =
-      choose_devices(options.session.device, options.replicas * shared,
-                     shared == 1             ? fmt::format("--replicas {}", options.replicas)
-                     : options.replicas == 1 ? fmt::format("--tp {}", shared)
-                                             : fmt::format("--replicas {} with --tp {}", options.replicas, shared));
+  const DeviceChoice devices = choose_devices(
+      options.session.device, options.replicas * shared,
+      shared == 1 ? fmt::format("--replicas {}", options.replicas)
+      : options.replicas == 1
+          ? sharing_words(options.session, shared)
+          : fmt::format("--replicas {} with {}", options.replicas, sharing_words(options.session, shared)));
   if (shared > 1) check_shared(options);
 
   ServedModel model = served_model(options, config, tokenizer);
@@ -305,7 +309,7 @@ void add_serve(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App* command = app.add_subcommand("serve", "Serve clients of OpenAI's and vLLM's HTTP interface");
   add_session_options(*command, options->session);
-  add_tensor_parallel_option(*command, options->session);
+  add_parallel_options(*command, options->session);
   add_mode_option(*command, options->session);
   command->get_option("--max-context")
       ->description(

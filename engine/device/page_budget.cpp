@@ -25,8 +25,9 @@ int64_t pages_within(const PageBudget& b) {
   const bool is_limited = b.limit > 0;
   const uint64_t of_limit = is_limited ? left_of(b.limit, b.use.total() + b.window_bytes) : UINT64_MAX;
   const uint64_t of_device = left_of(b.free, b.use.graphs + b.window_bytes);
+  constexpr uint64_t kMostPages = INT32_MAX;
   const auto room = static_cast<int64_t>(
-      std::min<uint64_t>(std::min(of_limit, of_device) / b.page_bytes, static_cast<uint64_t>(INT32_MAX)));
+      b.page_bytes == 0 ? kMostPages : std::min(std::min(of_limit, of_device) / b.page_bytes, kMostPages));
   const bool limit_forbids = of_limit <= of_device;
   const auto refuse = [&](const char* option, int64_t pages, const std::string& what, const std::string& or_less) {
     const uint64_t needed = b.use.total() + b.window_bytes + static_cast<uint64_t>(pages) * b.page_bytes;

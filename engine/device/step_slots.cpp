@@ -24,11 +24,10 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
       page_bytes_(KvCache::page_bytes(place.model->config())),
       compute_(device_, "steps"),
       copies_(device_, "tokens") {
-  const ModelConfig& config = model_->config();
-  for (int64_t layer = 0; layer < config.layers; ++layer) group_of_layer_.push_back(config.page_group(layer));
   begin(options);
   for (const ModelPlace& other : others)
     others_.push_back(std::unique_ptr<StepSlots>(new StepSlots(other, options, *this)));
+  if (!others_.empty()) make_team();
   if (is_team()) make_exchange(options);
   for_each_rank([&](StepSlots& rank) { rank.make_adapters(*rank.model_, options); });
   prepare_graphs(options);
@@ -44,6 +43,9 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
 
 // What needs no other rank, before anything is built.
 void StepSlots::begin(const StepSlotsOptions& options) {
+  const ModelConfig& config = model_->config();
+  group_of_layer_.clear();
+  for (int64_t layer = 0; layer < config.layers; ++layer) group_of_layer_.push_back(config.page_group(layer));
   bind_kernels(*model_, options);
   make_slots(*model_, options);
 }
@@ -56,6 +58,7 @@ void StepSlots::wait_for_weights() {
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
   model_ = &model;
+  sampled_slot_ = -1;
   for_each_rank([](StepSlots& rank) { rank.slots_.clear(); });
   for_each_rank([&](StepSlots& rank) { rank.begin(options); });
   if (is_team()) make_exchange(options);
@@ -70,7 +73,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = memory_of_slot(model, limits, i),
-                      .choices = options.choices ? choices_of_slot(model, limits, i) : nullptr,
+                      .choices = has_choices(options) ? choices_of_slot(model, limits, i) : nullptr,
                       .scores = nullptr,
                       .tables = nullptr,
                       .sampled = Event(device_, name + ".sampled"),
@@ -107,7 +110,7 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
     std::ranges::move(
         score_kernel_requests(model.config(), score_limits_of(device_, model, options), device_.properties()),
         std::back_inserter(requests));
-  if (options.choices)
+  if (has_choices(options))
     for (const auto& [bucket, rows] : plans_of(options))
       for (KernelRequest& request :
            choice_kernel_requests(std::min<int64_t>(rows, limits_of(options).sampled()), device_.properties()))
@@ -154,16 +157,26 @@ StepSlots::~StepSlots() {
 }
 
 void StepSlots::launch(const Launch& launch) {
-  Slot& slot = slot_at(launch.slot);
-  const Graph& graph = slot.graphs.at(launch.bucket);
-  graph.state.host_inputs.n_live.data[0] = launch.live;
-  graph.state.host_inputs.n_sampled.data[0] = launch.sampled;
-  graph.state.host_inputs.keeps_logits.data[0] = launch.chooses_again ? 1 : 0;
-  slot.bucket = launch.bucket;
-  slot.tokens = launch.sampled;
-  slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);
+  const StepInputs& in = inputs(launch.slot, launch.bucket);
+  in.n_live.data[0] = launch.live;
+  in.n_sampled.data[0] = launch.sampled;
+  in.keeps_logits.data[0] = launch.chooses_again ? 1 : 0;
+  for_each_rank([&](StepSlots& rank) {
+    Slot& slot = rank.slot_at(launch.slot);
+    slot.bucket = launch.bucket;
+    slot.tokens = launch.sampled;
+    slot.hidden = static_cast<uint64_t>(launch.hidden * hidden_);
+  });
+  if (is_staged()) return launch_stages(launch);
   for_each_rank([&](StepSlots& rank) { rank.submit_changes(launch); });
   if (clock_ != nullptr) clock_->begin(compute_);
+  launch_graph(launch);
+  launch_slices(slot_at(launch.slot), last_graph(launch.slot), launch.scored);
+  if (clock_ != nullptr) clock_->end(compute_);
+}
+
+void StepSlots::launch_graph(const Launch& launch) {
+  const Graph& graph = slot_at(launch.slot).graphs.at(launch.bucket);
   const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
   if (graph.team_run)
     (launch.adapted ? graph.adapted_team_run : graph.team_run)->launch(*streams_);
@@ -171,8 +184,6 @@ void StepSlots::launch(const Launch& launch) {
     prompt_run->launch();
   else
     (launch.adapted ? graph.adapted_run : graph.run)->launch();
-  launch_slices(slot, graph, launch.scored);
-  if (clock_ != nullptr) clock_->end(compute_);
 }
 
 // What a rank is told before a step, of its pages and tables.
@@ -212,56 +223,62 @@ void StepSlots::launch_slices(Slot& slot, const Graph& graph, std::span<const Sc
 }
 
 StepSlots::Score StepSlots::score(int slot, size_t index) const {
-  const Slot& of = slots_.at(static_cast<size_t>(slot));
+  const Slot& of = last().slots_.at(static_cast<size_t>(slot));
   const auto rows = static_cast<size_t>(of.scores->limits().slice_rows);
   return {of.slices.at(index / rows).state.host_outputs, static_cast<int32_t>(index % rows)};
 }
 
 void StepSlots::sample(int index, int32_t choices) {
-  Slot& slot = slot_at(index);
-  const Graph& graph = last_graph(index);
+  StepSlots& chooser = last();
+  const Stream& copies = chooser.copies_;
+  Slot& slot = chooser.slot_at(index);
+  const Graph& graph = chooser.last_graph(index);
   if (choices > 0) {
     graph.choice.host_inputs.n_live.data[0] = choices;
     graph.choice_run->launch();
     // Every rank chooses the same; what the host says may change when all have read it.
-    for (const auto& other : others_) {
-      other->graph(index, slot.bucket).choice_run->launch();
-      other->slot_at(index).sampled.record(other->compute_);
-      copies_.wait(other->slot_at(index).sampled);
-    }
+    if (is_team())
+      for (const auto& other : others_) {
+        other->graph(index, slot.bucket).choice_run->launch();
+        other->slot_at(index).sampled.record(other->compute_);
+        copies.wait(other->slot_at(index).sampled);
+      }
   }
+  if (is_staged() && slot.tokens > 0) return_tokens(index);
   // An event of its own, recorded now: what is submitted to the stream of steps later is not waited for.
-  slot.sampled.record(compute_);
-  copies_.wait(slot.sampled);
-  read_device_async(copies_, graph.state.host_tokens.data, graph.state.tokens.address(),
+  slot.sampled.record(chooser.compute_);
+  copies.wait(slot.sampled);
+  read_device_async(copies, graph.state.host_tokens.data, graph.state.tokens.address(),
                     static_cast<uint64_t>(slot.tokens) * sizeof(int32_t), "tokens");
   if (choices > 0)
-    read_device_async(copies_, graph.choice.host_outputs.tokens.data, graph.choice.outputs_range.address,
+    read_device_async(copies, graph.choice.host_outputs.tokens.data, graph.choice.outputs_range.address,
                       graph.choice.outputs_range.bytes, "choices");
-  if (const size_t slices = slices_of(slot, slot.scored); slices > 0) {
+  if (const size_t slices = chooser.slices_of(slot, slot.scored); slices > 0) {
     const ScoreState& first = slot.slices.front().state;  // the others lie behind it
-    read_device_async(copies_, reinterpret_cast<void*>(first.host_outputs_range.address), first.outputs_range.address,
+    read_device_async(copies, reinterpret_cast<void*>(first.host_outputs_range.address), first.outputs_range.address,
                       slices * first.outputs_range.bytes, "scores");
   }
   if (slot.hidden > 0)
-    read_device_async(copies_, graph.state.host_hidden.data, graph.state.hidden.address(), slot.hidden * sizeof(float),
+    read_device_async(copies, graph.state.host_hidden.data, graph.state.hidden.address(), slot.hidden * sizeof(float),
                       "hidden");
-  slot.copied.record(copies_);
+  slot.copied.record(copies);
 }
 
 std::span<const float> StepSlots::hidden(int slot) const {
-  return {last_graph(slot).state.host_hidden.data, slots_.at(static_cast<size_t>(slot)).hidden};
+  return {last().last_graph(slot).state.host_hidden.data, slots_.at(static_cast<size_t>(slot)).hidden};
 }
 
 std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
-  Slot& slot = slot_at(index);
+  Slot& slot = last().slot_at(index);
   if (timeout_ms == 0) slot.copied.synchronize();
   const auto start = Clock::now();
   while (timeout_ms > 0 && !slot.copied.done()) {
     const auto waited = Clock::now() - start;
     timed_out_ = waited >= std::chrono::milliseconds(timeout_ms);
     if (timed_out_ && exchange_) exchange_->give_up();
+    if (timed_out_ && is_staged())
+      for (const auto& other : others_) other->timed_out_ = true;
     if (timed_out_)
       throw Error({.doing = "wait for the step of bucket",
                    .object = std::to_string(slot.bucket),
@@ -277,6 +294,14 @@ std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
   return {slot.graphs.at(slot.bucket).state.host_tokens.data, static_cast<size_t>(slot.tokens)};
 }
 
+const MemoryUse& StepSlots::memory() const {
+  const MemoryUse* most = &memory_;
+  if (is_staged())
+    for (const auto& other : others_)
+      if (other->memory_.total() > most->total()) most = &other->memory_;
+  return *most;
+}
+
 const Plan* StepSlots::plan(int bucket) const {
   const auto found = slots_[0].graphs.find(bucket);
   if (found == slots_[0].graphs.end()) return nullptr;
@@ -286,10 +311,18 @@ const Plan* StepSlots::plan(int bucket) const {
 }
 
 void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
+  if (is_staged()) return last().set_counts(sequence, counts);
   const ChoiceState& choice = slots_[0].graphs.begin()->second.choice;
   const auto first = static_cast<uint64_t>(sequence * choice.counts_stride);
   write_view(device_, choice.counts.subview(first, counts.size()), counts, "counts");
   for (const auto& other : others_) other->set_counts(sequence, counts);
+}
+
+void StepSlots::fill_pages(std::byte value) {
+  for_each_rank([&](StepSlots& rank) {
+    const DeviceBuffer& pages = rank.cache_->buffer();
+    fill_device(rank.device_, pages.address(), value, pages.bytes(), pages.name());
+  });
 }
 
 void StepSlots::poison(int slot) {

@@ -7,12 +7,14 @@
 //   slots.wait(0);                             [5] tokens
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/device/prefill_form.h"
@@ -26,6 +28,7 @@
 #include "models/plan/choice_graph.h"
 #include "models/plan/decoder_graph.h"
 #include "models/plan/score_graph.h"
+#include "models/plan/stage_plans.h"
 #include "runtime/event.h"
 
 namespace nodewright {
@@ -94,7 +97,8 @@ struct StepSlotsOptions {
   AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
 };
 
-// A device with a model on it: of a team, a rank's part of one (models/config/shard.h). All must outlive what uses it.
+// A device with a model on it: of a team, a rank's part of one (models/config/shard.h); of a pipeline, a stage's layers
+// (models/config/stage.h). All must outlive what uses it.
 struct ModelPlace {
   Device* device;
   KernelCache* kernels;  // of that device
@@ -109,7 +113,8 @@ class StepSlots {
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   // By rank: several run every step together, each with its part of the model and of the cache (step_slots_team.cpp).
   // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, and devices that
-  // have no access to each other's memory.
+  // have no access to each other's memory. Or by stage: a step goes through their layers one stage after the other
+  // (step_slots_stages.cpp); stages refuse adapters, and devices without such access.
   StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -149,8 +154,8 @@ class StepSlots {
   // Submits the copies, the changes of tables and the step, which chooses a token for each sampled row. Does not wait.
   void launch(const Launch& launch);
   // What the second choice of the slot's last launch takes and gives. Only with options.choices.
-  const ChoiceInputs& choices(int slot) const { return last_graph(slot).choice.host_inputs; }
-  const ChoiceOutputs& chosen(int slot) const { return last_graph(slot).choice.host_outputs; }
+  const ChoiceInputs& choices(int slot) const { return last().last_graph(slot).choice.host_inputs; }
+  const ChoiceOutputs& chosen(int slot) const { return last().last_graph(slot).choice.host_outputs; }
   // Where the scores of the `index`-th scored row of the slot's last launch are, when its tokens are there.
   struct Score {
     const ChoiceOutputs& outputs;
@@ -164,6 +169,9 @@ class StepSlots {
     slots_[0].memory->write_table(sequence, 0, pages);
     for (const auto& other : others_) other->write_table(sequence, pages);
   }
+  // Fills the pages of all layers, of all devices; for measuring over pages that no step has written. Blocks; nothing
+  // may be in flight.
+  void fill_pages(std::byte value);
   // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
@@ -174,13 +182,14 @@ class StepSlots {
   // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
   bool timed_out() const { return timed_out_; }
 
-  // The plan that the graph of a bucket was built of, of the first slot; null where there is no explicit graph of so
-  // many rows. Changes with rebuild() alone.
+  // The plan that the graph of a bucket was built of, of the first slot and the first device; null where there is no
+  // explicit graph of so many rows. Changes with rebuild() alone.
   const Plan* plan(int bucket) const;
 
   // The stream that steps run on; for measuring.
   const Stream& stream() const { return compute_; }
-  // Every later step is recorded there, until null; for measuring.
+  // Every later step is recorded there, until null; for measuring. Meanwhile a step of several stages begins when the
+  // one before it has ended.
   void time_with(StepClock* clock) { clock_ = clock; }
   // For tests: fills with NaN bytes what no step in flight may look at in a slot that is free.
   void poison(int slot);
@@ -198,7 +207,7 @@ class StepSlots {
 
   KvCache& cache() { return *cache_; }
   const KvCache& cache() const { return *cache_; }
-  const MemoryUse& memory() const { return memory_; }
+  const MemoryUse& memory() const;  // of one device: of stages, the one that has the most
   const BuiltGraphs& built() const { return built_; }
 
  private:
@@ -221,7 +230,7 @@ class StepSlots {
     std::unique_ptr<ChoiceSlot> choices;  // may be null
     std::unique_ptr<ScoreSlot> scores;    // null without choices
     std::unique_ptr<TableUpdates> tables;
-    Event sampled, copied;
+    Event sampled, copied;        // sampled: the tokens are there; of an earlier stage, what it hands over
     std::map<int, Graph> graphs;  // by bucket; 0: eager
     std::vector<Slice> slices;    // of scored rows, in order
     size_t scored = 0;            // rows of the last launch
@@ -232,26 +241,48 @@ class StepSlots {
 
   using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
 
-  // Another rank than the first: as that one, without graphs and cache.
+  // Another rank or stage than the first: as that one, without graphs and cache.
   StepSlots(const ModelPlace& place, const StepSlotsOptions& options, const StepSlots& first);
   StepSlots(const ModelPlace& place, const StepSlotsOptions& options, std::span<const ModelPlace> others);
 
-  // Calls f(rank) for all ranks, this one first.
+  // Calls f(rank) for all ranks or stages, this one first.
   template <class F>
   void for_each_rank(const F& f) {
     f(*this);
     for (const auto& other : others_) f(*other);
   }
-  bool is_team() const { return !others_.empty(); }
   const StepSlots& at_rank(size_t rank) const { return rank == 0 ? *this : *others_.at(rank - 1); }
-  bool scores_prompts(const StepSlotsOptions& options) const { return options.choices && !is_part_; }
+  template <class F>
+  void for_each_rank(const F& f) const {
+    f(*this);
+    for (const auto& other : others_) f(std::as_const(*other));
+  }
+  bool is_team() const { return is_part_ && !others_.empty(); }
+  bool is_staged() const { return !is_part_ && !others_.empty(); }
+  // Where tokens are chosen and come back from: the last stage.
+  StepSlots& last() { return is_staged() ? *others_.back() : *this; }
+  const StepSlots& last() const { return is_staged() ? *others_.back() : *this; }
+  bool has_choices(const StepSlotsOptions& options) const {
+    return options.choices && model_->config().stage.is_last();
+  }
+  bool scores_prompts(const StepSlotsOptions& options) const { return has_choices(options) && !is_part_; }
   std::unique_ptr<DecodeSlot> memory_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   std::unique_ptr<ChoiceSlot> choices_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
+  void make_team();
   void make_exchange(const StepSlotsOptions& options);
   TeamPlan team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy,
                      bool adapted) const;
   void build_step(const StepSlotsOptions& options, BuiltBucket& built);
   void build_team_step(const StepSlotsOptions& options, BuiltBucket& built);
+  std::vector<Plan> plans_of_stages(int slot, int bucket, int rows, std::span<const KvCache* const> caches,
+                                    EdgePolicy policy) const;
+  void build_stages(const StepSlotsOptions& options, BuiltBucket& built);
+  std::unique_ptr<PlanRun> new_run(const StepSlotsOptions& options, Plan plan, Graph& graph, BuiltBucket& built);
+  std::vector<Plan> plans_over(std::span<const KvCache* const> caches, int bucket, int rows, EdgePolicy policy) const;
+  bool reads_chosen(const Launch& launch) const;
+  void launch_stages(const Launch& launch);
+  void launch_graph(const Launch& launch);
+  void return_tokens(int slot);
   void build_choices(const StepSlotsOptions& options);
   void submit_changes(const Launch& launch);
 
@@ -291,12 +322,13 @@ class StepSlots {
   MemoryUse released_;          // memory_ as it was before release()
   int64_t released_pages_ = 0;  // of group 0
   BuiltGraphs built_;
-  // Of a team, of whose ranks this is the first; else empty. They have no teams of their own.
+  // Of a team, of whose ranks this is the first, or of a pipeline, of whose stages; else empty. They have no others.
   std::vector<std::unique_ptr<StepSlots>> others_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<Team> team_;  // of stages, for the access to each other's memory alone
   std::unique_ptr<ExchangeMemory> exchange_;
   std::unique_ptr<TeamStream> streams_;
-  const StepSlots* first_ = nullptr;  // of another rank, the first one
+  const StepSlots* first_ = nullptr;  // of another rank or stage, the first one
+  int sampled_slot_ = -1;             // of stages: that tokens were chosen in last; -1: in none
 
   uint64_t page_bytes_;
   int64_t hidden_ = 0;  // elements of a hidden state

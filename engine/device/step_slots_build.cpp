@@ -19,43 +19,57 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
   if (options.mode == RunMode::eager) return;
   std::vector<std::unique_ptr<KvCache>> smallest;  // by rank
   std::vector<const KvCache*> caches;
-  for_each_rank([&](const StepSlots& rank) {
+  for_each_rank([&](StepSlots& rank) {
     smallest.push_back(std::make_unique<KvCache>(rank.device_, rank.model_->config(), 1));
     caches.push_back(smallest.back().get());
+    rank.memory_.graphs = 0;
   });
-  uint64_t bytes = 0;
   LibraryLoader libraries;
-  const auto add = [&](const Plan& plan) { bytes += kSlots * estimate_exec(plan).bytes; };
+  const auto estimated = [](const Plan& plan) { return kSlots * estimate_exec(plan).bytes; };
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
-    const DecodeState state = slots_[0].memory->state(rows);
-    std::vector<Plan> steps;  // by rank
-    if (is_team())
-      steps = team_plan(0, bucket, rows, caches, options.policy, false).ranks;
-    else
-      steps.push_back(step_plan(*caches[0], bucket, state, options.policy));
-    add(steps[0]);
+    const std::vector<Plan> steps = plans_over(caches, bucket, rows, options.policy);
     Stopwatch watch;
     for (const Plan& step : steps)
       if (!device_.driver().is_cpu()) libraries.load(step);
     built_.products_ms += watch.lap_ms();
-    if (options.adapters.any() && is_team())
-      add(team_plan(0, bucket, rows, caches, options.policy, true).ranks[0]);
-    else if (options.adapters.any())
-      add(adapted_plan(*caches[0], bucket, state, options.policy));
-    if (!options.choices) continue;
-    const ChoiceState choice = slots_[0].choices->state(rows);
-    add(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, choice), state, choice, options.policy));
+    size_t index = 0;
+    for_each_rank([&](StepSlots& rank) {
+      rank.memory_.graphs += estimated(steps[index++]);
+      if (!rank.has_choices(options)) return;
+      const ChoiceState choice = rank.slots_[0].choices->state(rows);
+      rank.memory_.graphs +=
+          estimated(choice_plan(rank.device_, rank.model_->config().vocab, choice_kernels(rank.kernels_, choice),
+                                rank.slots_[0].memory->state(rows), choice, options.policy));
+    });
+    if (!options.adapters.any()) continue;
+    if (is_team()) {
+      const std::vector<Plan> adapted = team_plan(0, bucket, rows, caches, options.policy, true).ranks;
+      index = 0;
+      for_each_rank([&](StepSlots& rank) { rank.memory_.graphs += estimated(adapted[index++]); });
+    } else {
+      memory_.graphs += estimated(adapted_plan(*caches[0], bucket, slots_[0].memory->state(rows), options.policy));
+    }
   }
-  if (scores_prompts(options)) {
-    const ScoreKernels scoring = score_kernels(kernels_, model_->config(), slots_[0].scores->limits());
-    const Plan slice = score_plan(device_, *model_, scoring, slots_[0].scores->slice(0),
-                                  slots_[0].choices->state(1).counts, 0, options.policy);
-    bytes += kSlots * static_cast<uint64_t>(slots_[0].scores->limits().slices()) * estimate_exec(slice).bytes;
+  if (StepSlots& scorer = last(); scorer.scores_prompts(options)) {
+    const ScoreSlot& scores = *scorer.slots_[0].scores;
+    const ScoreKernels scoring = score_kernels(scorer.kernels_, scorer.model_->config(), scores.limits());
+    const Plan slice = score_plan(scorer.device_, *scorer.model_, scoring, scores.slice(0),
+                                  scorer.slots_[0].choices->state(1).counts, 0, options.policy);
+    scorer.memory_.graphs += static_cast<uint64_t>(scores.limits().slices()) * estimated(slice);
     if (!device_.driver().is_cpu()) libraries.load(slice);
   }
   built_.products = libraries.loaded();
-  for_each_rank([&](StepSlots& rank) { rank.memory_.graphs = bytes; });
+}
+
+// By rank, of the first slot.
+std::vector<Plan> StepSlots::plans_over(std::span<const KvCache* const> caches, int bucket, int rows,
+                                        EdgePolicy policy) const {
+  if (is_team()) return team_plan(0, bucket, rows, caches, policy, false).ranks;
+  if (is_staged()) return plans_of_stages(0, bucket, rows, caches, policy);
+  std::vector<Plan> one;
+  one.push_back(step_plan(*caches[0], bucket, slots_[0].memory->state(rows), policy));
+  return one;
 }
 
 Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
@@ -103,26 +117,34 @@ void StepSlots::build(const StepSlotsOptions& options) {
   });
   built_.ms = watch.lap_ms();
   if (options.choices) {
-    for_each_rank([&](StepSlots& rank) { rank.build_choices(options); });
-    if (scores_prompts(options)) build_slices(*model_, options);
+    for_each_rank([&](StepSlots& rank) {
+      if (rank.has_choices(options)) rank.build_choices(options);
+      if (rank.scores_prompts(options)) rank.build_slices(*rank.model_, options);
+    });
     built_.choice_ms = watch.lap_ms();
   }
   built_.free_after = device_.free_bytes();
 }
 
-// The graph of a bucket in a slot, of a team those of all ranks.
+// The graph of a bucket in a slot, of several devices those of all.
 void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) {
-  const int bucket = built.bucket;
-  Graph& graph = slot_at(built.slot).graphs.at(bucket);
   if (is_team()) return build_team_step(options, built);
-  const RunMode mode = mode_of_bucket(options, bucket);
-  Plan plan = step_plan(*cache_, bucket, graph.state, options.policy);
-  if (mode != RunMode::eager) built.bytes = estimate_exec(plan).bytes;
+  if (is_staged()) return build_stages(options, built);
+  Graph& graph = slot_at(built.slot).graphs.at(built.bucket);
+  graph.run = new_run(options, step_plan(*cache_, built.bucket, graph.state, options.policy), graph, built);
+  if (options.adapters.any()) build_adapted(options, built.bucket, graph, built);
+}
+
+// Counts what it takes in `built`.
+std::unique_ptr<PlanRun> StepSlots::new_run(const StepSlotsOptions& options, Plan plan, Graph& graph,
+                                            BuiltBucket& built) {
+  const RunMode mode = mode_of_bucket(options, built.bucket);
+  if (mode != RunMode::eager) built.bytes += estimate_exec(plan).bytes;
   if (options.prefill != PrefillForm::graph)
     graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
-  graph.run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
-  if (const ExplicitGraph* exec = graph.run->explicit_graph()) built.nodes = exec->stats().nodes;
-  if (options.adapters.any()) build_adapted(options, bucket, graph, built);
+  auto run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
+  if (const ExplicitGraph* exec = run->explicit_graph()) built.nodes += exec->stats().nodes;
+  return run;
 }
 
 void StepSlots::build_choices(const StepSlotsOptions& options) {

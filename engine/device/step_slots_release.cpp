@@ -10,7 +10,7 @@ void StepSlots::release() {
     rank.compute_.synchronize();
     rank.copies_.synchronize();
   });
-  released_ = memory_;
+  for_each_rank([](StepSlots& rank) { rank.released_ = rank.memory_; });
   released_pages_ = cache_->pages();
   forget_memory();
 }
@@ -30,11 +30,12 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
   try {
     built_ = {};
     model_ = &model;
+    sampled_slot_ = -1;
     for_each_rank([&](StepSlots& rank) { rank.make_slots(*rank.model_, options); });
     if (is_team()) make_exchange(options);
     for_each_rank([&](StepSlots& rank) {
       rank.make_adapters(*rank.model_, options);
-      rank.memory_.graphs = released_.graphs;
+      rank.memory_.graphs = rank.released_.graphs;
       rank.make_cache(*rank.model_, options, released_pages_);
     });
     build(options);

@@ -1,5 +1,6 @@
-// Slots of a team: the first rank has the graphs, which are launched on all, and what the host says; every rank has
-// memory, pages, tables and second choices of its own. All ranks choose the same tokens from the same logits.
+// Slots of a team of tensor-parallel ranks: the first has the graphs, which are launched on all, and what the host
+// says; every rank has memory, pages, tables and second choices of its own. All ranks choose the same tokens from the
+// same logits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +21,16 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
                  .fault = Fault::usage});
   };
   if (ranks.empty()) refuse("a step needs one at least", "pass a device");
+  if (ranks[0].model->config().stage.is_part()) {
+    const auto count = static_cast<int64_t>(ranks.size());
+    for (int64_t i = 0; i < count; ++i) {
+      const Stage& stage = ranks[static_cast<size_t>(i)].model->config().stage;
+      if (stage.index != i || stage.count != count)
+        refuse("the models are not the stages of one, in their order", "load each with its Stage");
+    }
+    if (options.adapters.any()) refuse("rows have no adapters in stages", "one device, or a merged adapter");
+    return ranks[0];
+  }
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].model->config().shard != Shard{static_cast<int64_t>(rank), static_cast<int64_t>(ranks.size())})
       refuse("the models are not the parts of one, in the order of their ranks", "load each with its Shard");
@@ -40,10 +51,9 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, c
     : device_(*place.device),
       kernels_(*place.kernels),
       model_(place.model),
-      is_part_(true),
+      is_part_(place.model->config().shard.is_part()),
       first_(&first),
       page_bytes_(KvCache::page_bytes(place.model->config())),
-      group_of_layer_(first.group_of_layer_),
       compute_(device_, "steps"),
       copies_(device_, "tokens") {
   begin(options);
@@ -61,7 +71,7 @@ std::unique_ptr<DecodeSlot> StepSlots::memory_of_slot(const DecoderModel& model,
 
 std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model, const DecodeLimits& limits,
                                                        int slot) const {
-  if (first_ != nullptr) {
+  if (first_ != nullptr && is_part_) {
     const ChoiceSlot& host = *first_->slots_.at(static_cast<size_t>(slot)).choices;
     return slot == 0 ? ChoiceSlot::of_rank(device_, model.config(), limits, host) : slots_[0].choices->another(host);
   }
@@ -69,18 +79,19 @@ std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model
                    : std::make_unique<ChoiceSlot>(*slots_[0].choices);
 }
 
+void StepSlots::make_team() {
+  std::vector<Device*> devices;
+  std::vector<const Stream*> streams;
+  for_each_rank([&](StepSlots& rank) {
+    devices.push_back(&rank.device_);
+    streams.push_back(&rank.compute_);
+  });
+  team_ = std::make_unique<Team>(std::move(devices));
+  streams_ = std::make_unique<TeamStream>(std::move(streams));
+}
+
 void StepSlots::make_exchange(const StepSlotsOptions& options) {
   exchange_.reset();
-  if (!team_) {
-    std::vector<Device*> devices;
-    std::vector<const Stream*> streams;
-    for_each_rank([&](StepSlots& rank) {
-      devices.push_back(&rank.device_);
-      streams.push_back(&rank.compute_);
-    });
-    team_ = std::make_unique<Team>(std::move(devices));
-    streams_ = std::make_unique<TeamStream>(std::move(streams));
-  }
   int64_t sampled = 0;
   for (const int rows : options.buckets.sizes())
     sampled = std::max(sampled, slots_[0].memory->state(rows).sampled_rows);

@@ -13,6 +13,7 @@
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
 #include "models/config/shard.h"
+#include "models/config/stage.h"
 #include "models/config/tensor_names.h"
 #include "runtime/error.h"
 
@@ -67,7 +68,7 @@ struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
   TensorNames names;         // of the checkpoint
   int64_t hidden = 0;        // width of the residual stream
-  int64_t layers = 0;
+  int64_t layers = 0;        // of a stage its own, which functions below number from 0
   int64_t heads = 0;         // query heads
   int64_t kv_heads = 0;      // key and value heads; divides heads
   int64_t head_dim = 0;      // even; heads * head_dim need not equal hidden
@@ -98,38 +99,50 @@ struct ModelConfig {
   std::optional<RopeConfig> local_rope;      // of sliding layers; absent: the same
   int64_t rotary_dim = 0;                    // the first elements of a head, which are rotated; even; 0: all
   bool rotates_neighbours = false;           // elements 2i and 2i + 1 are a pair, not i and i + rotary_dim / 2
-  std::vector<bool> unrotated;               // [layers] that do not rotate; empty: none
+  std::vector<bool> unrotated;               // [layers of all stages] that do not rotate; empty: none
   int64_t window = 0;                        // keys that a query of a sliding layer attends to, its own included
-  std::vector<bool> sliding;                 // [layers]; empty: none
+  std::vector<bool> sliding;                 // [layers of all stages]; empty: none
 
   std::optional<int64_t> bos;  // token ids
   std::vector<int64_t> eos;    // any of them ends a sequence; empty: only a length limit does
   std::optional<int64_t> pad;
   Shard shard;  // of a part heads, kv_heads and intermediate are its own
+  Stage stage;  // of a part layers is its own
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;
 
   int64_t head_rows() const { return shard.count_of(vocab); }  // of the vocabulary, that this rank has
+  int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }  // of all stages
   bool has_experts() const { return experts.count > 0; }
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
   int64_t rotated() const { return rotary_dim == 0 ? head_dim : rotary_dim; }
-  bool rotates(int64_t layer) const { return unrotated.empty() || !unrotated[static_cast<size_t>(layer)]; }
+  bool rotates(int64_t layer) const { return unrotated.empty() || !unrotated[index_of(layer)]; }
   // Whether rotation also multiplies.
   bool scales_turns() const { return rope.amplitude != 1 || (local_rope && local_rope->amplitude != 1); }
-  bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[static_cast<size_t>(layer)]; }
+  bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[index_of(layer)]; }
   int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
-  int64_t window_of_all() const { return std::ranges::count(sliding, true) == layers ? window : 0; }
+  // Of the layers of all stages: the window if all have it.
+  int64_t window_of_all() const { return !sliding.empty() && std::ranges::count(sliding, false) == 0 ? window : 0; }
   // Layers whose pages of the cache are held alike: those that see all keys, and beside them those with a window. One
-  // group where all layers are alike.
-  int64_t sliding_layers() const { return std::ranges::count(sliding, true); }
-  int64_t page_groups() const { return sliding_layers() > 0 && sliding_layers() < layers ? 2 : 1; }
+  // group where the layers of all stages are alike.
+  int64_t page_groups() const {
+    return std::ranges::count(sliding, true) > 0 && std::ranges::count(sliding, false) > 0 ? 2 : 1;
+  }
   int64_t page_group(int64_t layer) const { return page_groups() > 1 && is_sliding(layer) ? 1 : 0; }
+  int64_t sliding_layers() const {
+    int64_t count = 0;
+    for (int64_t layer = 0; layer < layers; ++layer) count += is_sliding(layer) ? 1 : 0;
+    return count;
+  }
   int64_t layers_of_group(int64_t group) const {
     return group == 1 ? sliding_layers() : layers - (page_groups() > 1 ? sliding_layers() : 0);
   }
+
+ private:
+  size_t index_of(int64_t layer) const { return static_cast<size_t>(stage.first_layer + layer); }
 };
 
 // Reads folder/config.json and, if present, folder/generation_config.json, whose eos_token_id comes first. Absent keys

@@ -60,11 +60,35 @@ void lay_out_experts(Arena& arena, DecodeState& s, const ModelConfig& config, co
   e.given = arena.take<float>("given", pairs * round_up_8(config.hidden));
 }
 
+// What the head leaves. Earlier stages of a pipeline have none.
+void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
+                  const Device& device) {
+  if (!config.stage.is_last()) return;
+  const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
+  s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
+  s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
+  s.logits_part = s.logits, s.logits_part_stride = s.logits_stride;
+  if (config.shard.is_part()) {
+    s.logits_part_stride = static_cast<int64_t>(round_up_8(config.head_rows()));
+    s.logits_part = arena.take<float>("logits_part", sampled * round_up_8(config.head_rows()));
+    s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
+  }
+  if (!shape.needs_head_product()) {
+    const auto blocks = static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count);
+    s.best = arena.take<ScoredToken>("best", sampled * blocks);
+    if (config.shard.is_part())
+      s.team_best = arena.take<ScoredToken>("team_best", static_cast<uint64_t>(config.shard.ranks) * sampled * blocks);
+  }
+  s.tokens = arena.take<int32_t>("tokens", n, "output");
+  if (const int64_t rows = shape.hidden_rows(); rows > 0)
+    s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
+}
+
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                          const Device& device) {
   s.rows = shape.rows;
   s.sampled_rows = shape.sampled_rows;
-  const auto n = static_cast<uint64_t>(s.rows), sampled = static_cast<uint64_t>(s.sampled_rows);
+  const auto n = static_cast<uint64_t>(s.rows);
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
   if (shape.folds_post_norms()) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
@@ -98,23 +122,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
         "attention.partials",
         static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats()),
         "workspace");
-  s.logits_stride = static_cast<int64_t>(round_up_8(config.vocab));
-  s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
-  s.logits_part = s.logits, s.logits_part_stride = s.logits_stride;
-  if (config.shard.is_part()) {
-    s.logits_part_stride = static_cast<int64_t>(round_up_8(config.head_rows()));
-    s.logits_part = arena.take<float>("logits_part", sampled * round_up_8(config.head_rows()));
-    s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
-  }
-  if (!shape.needs_head_product()) {
-    const auto blocks = static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count);
-    s.best = arena.take<ScoredToken>("best", sampled * blocks);
-    if (config.shard.is_part())
-      s.team_best = arena.take<ScoredToken>("team_best", static_cast<uint64_t>(config.shard.ranks) * sampled * blocks);
-  }
-  s.tokens = arena.take<int32_t>("tokens", n, "output");
-  if (const int64_t rows = shape.hidden_rows(); rows > 0)
-    s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
+  lay_out_ends(arena, s, config, shape, device);
   if (!shape.adapters.any()) return;
   for (const Part part : kAdaptedParts)
     s.shrunk[place_of(part)] =
@@ -153,6 +161,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
 }
 
 uint64_t hidden_bytes(const DecodeLimits& limits, const ModelConfig& config) {
+  if (!config.stage.is_last()) return 0;
   const NetworkForm network = network_form(network_of(config));
   int64_t most = 0;
   for (int64_t rows = 1; rows <= limits.rows; ++rows)

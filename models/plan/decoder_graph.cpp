@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "kernels_src/projection/matvec_shape.h"
 #include "models/lowering/lowering.h"
@@ -12,21 +13,49 @@
 namespace nodewright {
 namespace {
 
-void declare_buffers(GraphBuilder& g, const DecoderModel& model, const KvCache& cache, const DecodeState& s,
-                     DecodePurpose purpose) {
-  for (const NamedRange& range : model.weights().ranges()) g.declare(range, {.live_in = true});
-  for (const NamedRange& range : model.frequencies_ranges()) g.declare(range, {.live_in = true});
-  for (int64_t l = 0; l < model.config().layers; ++l) g.declare(cache.range(l), {.live_in = true, .live_out = true});
-  g.declare(s.host_inputs_range, {.live_in = true});
-  g.declare(s.inputs_range);
+struct Described {
+  const DecoderModel& model;
+  const DecoderKernels& kernels;
+  const KvCache& cache;
+  const DecodeState& state;
+  DecodePurpose purpose;
+  const AdapterSlots* adapters = nullptr;
+  TeamRank* rank = nullptr;
+  const Residual* received = nullptr;
+};
+
+// Whether an earlier stage has written there.
+bool is_received(const Residual* received, const NamedRange& range) {
+  if (received == nullptr) return false;
+  const auto lies_there = [&](const auto& view) {
+    return view.address() >= range.address && view.address() < range.address + range.bytes;
+  };
+  if (const auto* plain = std::get_if<PlainResidual>(received)) return lies_there(plain->x);
+  if (const auto* deferred = std::get_if<DeferredResidual>(received))
+    return lies_there(deferred->x) || lies_there(deferred->projected);
+  const auto& gained = std::get<GainedResidual>(*received);
+  return range.name == "residual" || lies_there(gained.gained) || lies_there(gained.squares);
+}
+
+void declare_buffers(GraphBuilder& g, const Described& d) {
+  const DecodeState& s = d.state;
+  for (const NamedRange& range : d.model.weights().ranges()) g.declare(range, {.live_in = true});
+  for (const NamedRange& range : d.model.frequencies_ranges()) g.declare(range, {.live_in = true});
+  for (int64_t l = 0; l < d.model.config().layers; ++l)
+    g.declare(d.cache.range(l), {.live_in = true, .live_out = true});
+  const bool receives = d.received != nullptr;  // the inputs, too
+  if (!receives) g.declare(s.host_inputs_range, {.live_in = true});
+  g.declare(s.inputs_range, {.live_in = receives});
   // A workspace is written and read back within one launch, and a loop's body might never run: a plan cannot see that
   // what they read has been written, so it counts as always valid.
-  const bool loops = purpose == DecodePurpose::step && s.steps.loop;
+  const bool loops = d.purpose == DecodePurpose::step && s.steps.loop;
   for (const NamedRange& range : s.scratch)
-    g.declare(range, {.live_in = loops || range.kind == "workspace", .live_out = range.kind == "output"});
+    g.declare(range, {.live_in = loops || range.kind == "workspace" || is_received(d.received, range),
+                      .live_out = range.kind == "output"});
   for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
   // Of several steps the host says beforehand that nothing was chosen.
-  if (purpose == DecodePurpose::step) g.declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
+  if (d.purpose == DecodePurpose::step)
+    g.declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
 }
 
 // `again`: of the loop that the step is the body of; empty outside one.
@@ -61,8 +90,9 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
   const DecoderWeights& w = model.weights();
   const LayerWeights* own = &w.layers()[count_of(l)];
   const bool is_last = l + 1 == model.config().layers;
+  const Weight<bf16> behind = model.config().stage.is_last() ? w.final_norm().gain : w.gain_behind();
   return {own,
-          is_last ? w.final_norm().gain : own[1].attention_norm.gain,
+          is_last ? behind : own[1].attention_norm.gain,
           cache.layer(l),
           s.table_of_group(model.config().page_group(l)),
           model.frequencies(l),
@@ -73,16 +103,6 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
 // At most, to make room for.
 constexpr size_t kNodesOfBlock = 17, kNodesAroundBlocks = 8;
 
-struct Described {
-  const DecoderModel& model;
-  const DecoderKernels& kernels;
-  const KvCache& cache;
-  const DecodeState& state;
-  DecodePurpose purpose;
-  const AdapterSlots* adapters = nullptr;
-  TeamRank* rank = nullptr;
-};
-
 // One step, from its inputs' place on the device to its tokens; they go to `delivered` on the host, if it is any.
 Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
   const bool chooses = d.purpose != DecodePurpose::prefill;
@@ -90,10 +110,11 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   Emission e{g, config, d.kernels.shape, d.model.weights(), d.state, chooses, delivered};
   e.adapters = d.adapters;
   e.rank = d.rank;
+  if (d.received != nullptr) e.residual = *d.received;
   e.layer.next_gain = d.model.weights().layers().front().attention_norm.gain;
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(e);
   for (int64_t l = 0; l < config.layers; ++l) {
-    const auto scope = g.scope("l" + std::to_string(l));
+    const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
     e.layer = layer_place(d.model, d.cache, d.state, l);
     for (const DecoderKernels::Run& run : d.kernels.layer) run.emit(e);
   }
@@ -102,15 +123,17 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   return e;
 }
 
-void describe_plan(GraphBuilder& g, const Described& d) {
+// Returns how the residual leaves the plan; of several steps nothing that counts.
+Residual describe_plan(GraphBuilder& g, const Described& d) {
   const DecodeState& s = d.state;
-  declare_buffers(g, d.model, d.cache, s, d.purpose);
+  declare_buffers(g, d);
   if (d.adapters != nullptr) g.declare(d.adapters->range(), {.live_in = true});
   const LaunchSteps steps = d.purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
   g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) +
             kNodesAroundBlocks);
-  g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-         CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  if (d.received == nullptr)
+    g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+           CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
   const auto advanced = [&](GraphBuilder& builder, Condition again) {
     advance(emit_step(builder, d, {}), d.kernels.advance, again);
   };
@@ -123,8 +146,9 @@ void describe_plan(GraphBuilder& g, const Described& d) {
       advanced(g, {});
     }
   } else {
-    emit_step(g, d, d.purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{});
+    return emit_step(g, d, d.purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{}).residual;
   }
+  return {};
 }
 
 }  // namespace
@@ -139,6 +163,11 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
                       const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters) {
   describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank});
+}
+
+Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
+                        const DecodeState& s, const Residual* received) {
+  return describe_plan(g, {model, k, cache, s, DecodePurpose::serve, nullptr, nullptr, received});
 }
 
 std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool adapted) {

@@ -35,6 +35,11 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 // `adapters`: the rank's, as of decoder_plan().
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
                       const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr);
+// The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
+// before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
+// Returns how the last layer leaves it.
+Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
+                        const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
 // What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.

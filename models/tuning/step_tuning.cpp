@@ -200,7 +200,7 @@ Tuning tuning_of(const json& object, const std::string& path) {
 std::string model_sizes(const ModelConfig& c) {
   const char* norm = c.norm == Norm::layer ? "layer" : c.norm == Norm::rms ? "rms" : "rms plus one";
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}", c.hidden,
-                     c.layers, c.heads, c.head_dim, c.kv_heads, c.intermediate, c.gated ? "" : " without a gate",
+                     c.all_layers(), c.heads, c.head_dim, c.kv_heads, c.intermediate, c.gated ? "" : " without a gate",
                      c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
                      has_post_norms(network_of(c)) ? ", behind blocks" : "");
 }

@@ -38,6 +38,13 @@ void add(TensorShare& share, const TensorInfo& tensor) {
   share.bytes += tensor.bytes;
 }
 
+// That a step of as many sequences moves with `tokens` tokens in each.
+uint64_t filled_bytes(const ModelSummary& summary, const ModelConfig& config, int64_t sequences, int64_t tokens) {
+  const uint64_t windowed = summary.windowed_kv_bytes_per_token, full = summary.kv_bytes_per_token - windowed;
+  const auto all = static_cast<uint64_t>(tokens), seen = std::min(all, static_cast<uint64_t>(config.window));
+  return summary.bytes_per_token + static_cast<uint64_t>(sequences) * (all * full + seen * windowed);
+}
+
 }  // namespace
 
 ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) {
@@ -78,8 +85,20 @@ ContextFit context_fit(const ModelSummary& summary, const ModelConfig& config, u
   // A sequence's last page may be part empty: the context the model was made for need not be whole pages.
   fit.tokens = static_cast<int64_t>(std::min(pages * kPageTokens, static_cast<uint64_t>(config.max_position)));
   fit.short_bytes = summary.bytes_per_token;
-  const auto tokens = static_cast<uint64_t>(fit.tokens), seen = std::min(tokens, static_cast<uint64_t>(config.window));
-  fit.filled_bytes = summary.bytes_per_token + all * (tokens * full + seen * windowed);
+  fit.filled_bytes = filled_bytes(summary, config, sequences, fit.tokens);
+  return fit;
+}
+
+ContextFit context_fit(std::span<const StageSummary> stages, uint64_t free_bytes, int64_t sequences,
+                       int64_t window_pages) {
+  ContextFit fit{.sequences = sequences, .tokens = INT64_MAX};
+  for (const StageSummary& stage : stages)
+    fit.tokens =
+        std::min(fit.tokens, context_fit(stage.summary, stage.config, free_bytes, sequences, window_pages).tokens);
+  for (const StageSummary& stage : stages) {
+    fit.short_bytes += stage.summary.bytes_per_token;
+    fit.filled_bytes += filled_bytes(stage.summary, stage.config, sequences, fit.tokens);
+  }
   return fit;
 }
 

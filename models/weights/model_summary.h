@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,16 @@ struct ContextFit {
 // `free_bytes` are those left for weights and cache; activations and graphs, some MB, are not counted. `window_pages`:
 // the most that a sequence holds in a layer with a window.
 ContextFit context_fit(const ModelSummary& summary, const ModelConfig& config, uint64_t free_bytes, int64_t sequences,
+                       int64_t window_pages);
+
+// A stage of a pipeline (models/config/stage.h).
+struct StageSummary {
+  ModelConfig config;
+  ModelSummary summary;
+};
+// The same where each stage has a device with `free_bytes`: the tokens are those of the stage that has room for the
+// fewest, and the bytes those of all stages.
+ContextFit context_fit(std::span<const StageSummary> stages, uint64_t free_bytes, int64_t sequences,
                        int64_t window_pages);
 
 }  // namespace nodewright

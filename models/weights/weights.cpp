@@ -40,30 +40,39 @@ class Image {
         break;
       }
     const std::string& prefix = names_.prefix;
+    const Stage& stage = c.stage;
 
+    kept_ = stage.is_first() || (stage.is_last() && c.tied);
     matrix("embedding", c.hidden, of_vocabulary(prefix + names_.embedding));
+    kept_ = stage.is_first();
     if (c.learned_positions) matrix("positions", c.hidden, whole(prefix + names_.positions, c.max_position));
-    for (int64_t l = 0; l < c.layers; ++l)
-      layer(fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
+    for (int64_t l = 0; l < c.all_layers(); ++l)
+      layer(l - stage.first_layer, fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
+    kept_ = stage.is_last();
     norm("final_norm", prefix, names_.final_norm);
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
   }
 
   const std::vector<Source>& sources() const { return sources_; }
-  const std::set<const TensorInfo*>& tensors() const { return used_; }  // by name, as the checkpoint holds them
+  // By name, as the checkpoint holds them.
+  std::vector<const TensorInfo*> tensors() const {
+    std::set<const TensorInfo*> read;
+    for (const Source& source : sources_)
+      for (const Part& part : source.parts) read.insert(part.tensor);
+    return {read.begin(), read.end()};
+  }
   uint64_t bytes() const { return bytes_; }
 
   // A token reads one row of the embedding and of the positions, all of the embedding where it is the head, and of the
   // experts its own.
   uint64_t bytes_per_token() const {
-    uint64_t bytes = sources_.front().row_bytes();
+    const Stage& stage = config_.stage;
+    uint64_t bytes = 0;
     for (const Source& source : sources_) {
-      const bool embedding = &source == &sources_.front();
-      if (config_.learned_positions && source.name == "positions")
-        bytes += source.row_bytes();
-      else if ((!embedding || config_.tied) && !is_of_experts(source))
-        bytes += source.bytes();
+      const bool embedding = source.name == "embedding", is_head = embedding && config_.tied && stage.is_last();
+      if (stage.is_first() && (embedding || source.name == "positions")) bytes += source.row_bytes();
+      if ((!embedding || is_head) && source.name != "positions" && !is_of_experts(source)) bytes += source.bytes();
     }
     if (!config_.has_experts()) return bytes;
     return bytes + expert_bytes() / static_cast<uint64_t>(config_.experts.count) *
@@ -96,10 +105,14 @@ class Image {
   // What heads or width are in the whole network, of which the configuration has this rank's part.
   int64_t all(int64_t part) const { return part * config_.shard.ranks; }
 
-  void layer(const std::string& ours, const std::string& theirs) {
+  // Layer `l` of a stage, if it is one of its own; others are looked at, and what they share with it is kept.
+  void layer(int64_t l, const std::string& ours, const std::string& theirs) {
     const ModelConfig& c = config_;
     const TensorNames& n = names_;
+    const bool is_own = l >= 0 && l < c.layers;
+    kept_ = is_own || (l == c.layers && !c.stage.is_last());  // the gain that the last sum of the stage may take
     norm(ours + "attention_norm", theirs, n.attention_norm);
+    kept_ = is_own;
     product(ours + "qkv", c.hidden, qkv(theirs), c.biases.qkv);
     if (c.head_norm != HeadNorm::none) {
       const bool wide = c.head_norm == HeadNorm::width;
@@ -118,6 +131,7 @@ class Image {
     else
       product(ours + "up", c.hidden, own(theirs + n.up, all(c.intermediate)), c.biases.gate_up);
     summed_product(ours + "down", c.intermediate, whole(theirs + n.down, c.hidden), c.biases.down);
+    kept_ = is_own || l == -1;  // of what the stage before has made, and this one adds
     norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
   }
 
@@ -287,6 +301,7 @@ class Image {
   static int64_t padded(int64_t cols) { return (cols + kStrideElements - 1) / kStrideElements * kStrideElements; }
 
   void add(Source source) {
+    if (!kept_) return;
     source.offset = bytes_;
     bytes_ += round_up(source.bytes(), kArenaAlignBytes);
     sources_.push_back(std::move(source));
@@ -318,7 +333,8 @@ class Image {
   const ModelConfig& config_;
   TensorNames names_;
   std::vector<Source> sources_;
-  std::set<const TensorInfo*> used_;
+  std::set<const TensorInfo*> used_;  // also by other stages
+  bool kept_ = true;                  // what add() is given
   uint64_t bytes_ = 0;
 };
 
@@ -326,7 +342,7 @@ class Image {
 
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config) {
   const Image image(checkpoint, config);
-  return {{image.tensors().begin(), image.tensors().end()}, image.bytes(), image.bytes_per_token()};
+  return {image.tensors(), image.bytes(), image.bytes_per_token()};
 }
 
 uint64_t DecoderWeights::bytes_of_step(int64_t rows) const {
@@ -370,8 +386,9 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
 
   weights.embedding_ = matrix("embedding");
   weights.positions_ = matrix("positions");
+  const int64_t first = config.stage.first_layer;
   for (int64_t l = 0; l < config.layers; ++l) {
-    const std::string prefix = fmt::format("l{}.", l);
+    const std::string prefix = fmt::format("l{}.", first + l);
     weights.layers_.push_back({.attention_norm = norm(prefix + "attention_norm"),
                                .qkv = matrix(prefix + "qkv"),
                                .q_norm = vector(prefix + "q_norm"),
@@ -384,8 +401,13 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
                                .down = matrix(prefix + "down"),
                                .feed_forward_post_norm = vector(prefix + "feed_forward_post_norm")});
   }
+  if (config.stage.is_part()) {
+    weights.post_gain_before_ = vector(fmt::format("l{}.feed_forward_post_norm", first - 1));
+    if (!config.stage.is_last())
+      weights.gain_behind_ = vector(fmt::format("l{}.attention_norm", first + config.layers));
+  }
   weights.final_norm_ = norm("final_norm");
-  weights.head_ = config.tied ? weights.embedding_ : matrix("head");
+  if (config.stage.is_last()) weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
   weights.bytes_per_token_ = image.bytes_per_token();
   weights.expert_bytes_ = image.expert_bytes();

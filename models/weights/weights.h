@@ -74,9 +74,14 @@ class DecoderWeights {
   const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
   const NormWeights& final_norm() const { return final_norm_; }  // [hidden]
   const std::vector<LayerWeights>& layers() const { return layers_; }
+  // Of a stage of a pipeline: the post norm of the layer before its own, whose output it may have to add; and the gain
+  // behind its last layer, by which what that adds may come multiplied. Empty where the stage or the family has none.
+  Weight<bf16> post_gain_before() const { return post_gain_before_; }  // [hidden]
+  Weight<bf16> gain_behind() const { return gain_behind_; }            // [hidden]
 
-  // "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm", and "head" unless tied; each 256-byte aligned.
-  // "l0.qkv.bias", "final_norm.shift" and the like follow what they belong to.
+  // Of a stage its own, by their numbers in the network. "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm",
+  // and "head" unless tied; each 256-byte aligned. "l0.qkv.bias", "final_norm.shift" and the like follow what they
+  // belong to.
   std::span<const NamedRange> ranges() const { return ranges_; }
   // All of them, one behind the other.
   NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
@@ -103,6 +108,7 @@ class DecoderWeights {
   uint64_t placed_at_;     // the address of the buffer that the members below were placed in
   WeightMatrix embedding_, positions_, head_;
   NormWeights final_norm_;
+  Weight<bf16> post_gain_before_, gain_behind_;
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;

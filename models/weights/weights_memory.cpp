@@ -37,7 +37,7 @@ void DecoderWeights::take_memory() {
   const uint64_t by = buffer_.address() - placed_at_;
   placed_at_ = buffer_.address();
   const Move move(by);
-  move.all(embedding_, positions_, head_, final_norm_);
+  move.all(embedding_, positions_, head_, final_norm_, post_gain_before_, gain_behind_);
   for (LayerWeights& layer : layers_) move(layer);
   for (NamedRange& range : ranges_) range.address += by;
 }
