@@ -8,7 +8,8 @@
 #   make check-templates  70 chat templates in ten conversations, here and in transformers (fetches an sdist of 76 MB once)
 #   make fuzz     10 000 random graphs on the CPU driver; NODEWRIGHT_FUZZ_SEED=N begins elsewhere
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
-#   make check-clang   what make test does with clang 16 (build-clang/), alone;   make check-cuda12: the headers of CUDA 12.8
+#   make check-clang   the tests of runtime/ and graph/ as clang 16 builds them (build-clang/)
+#   make check-cuda12  the headers of CUDA 12.8
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, the command under the first
 #   make bench    the benchmarks, on the GPU where there is one
@@ -62,9 +63,7 @@ test: test-tools
 	$(MAKE) --no-print-directory everything
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
-	echo "Building runtime/ and graph/ with clang"
-	tests/run_clang.sh build
-	ctest --test-dir build -LE 'gpu|fuzz|cuda12|sanitizers|clients|tokenizers|templates|chaos' -E '$(SWEEPS)' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -LE 'gpu|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos' -E '$(SWEEPS)' --output-on-failure -j$(JOBS)
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
