@@ -66,7 +66,7 @@ function(nodewright_library name)
                         ${ARG_PRIVATE_DEPENDS})
   nodewright_includes(nodewright_${name})
   target_compile_features(nodewright_${name} PUBLIC cxx_std_20)
-  set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(nodewright_${name} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
 # nodewright_embed(OUTPUT LIST <file> HEADER <path> FUNCTION <name> FILES <paths from the root>): OUTPUT, a source file,

@@ -170,9 +170,9 @@ class Layers {
   std::map<std::string, size_t> number_;
 };
 
-class Comparison {
+class PlanComparison {
  public:
-  Comparison(const Json& before, const Json& after, PlanDiff& diff)
+  PlanComparison(const Json& before, const Json& after, PlanDiff& diff)
       : diff_(diff), before_layers_(before), after_layers_(after) {
     compare(before, after, "");
   }
@@ -359,7 +359,7 @@ PlanDiff diff_plans(const DumpText& before_text, const DumpText& after_text) {
     return properties;
   };
   diff.plan = Properties::changes(head(before), head(after));
-  Comparison(before, after, diff);
+  PlanComparison(before, after, diff);
   diff.totals = totals_of(before, after);
   diff.about = about_changes(before, after);
   compare_times(before, after, diff);

@@ -26,7 +26,9 @@ struct Exchange {
 // A bulk exchange of rows, [rows, cols] with cols a multiple of 8: flags, then words of eight values in bf16. A flag of
 // each block says how many of its chunks have come, which is why a grid has at most so many blocks; flags stay where
 // they are whatever the step's size, so that no word is ever taken for one.
-inline constexpr unsigned kBulkFlags = 1024, kBulkWords = 2;  // words: of a thread in a chunk
+inline constexpr unsigned kBulkFlags = 1024;
+// Words of a thread in a chunk.
+inline constexpr unsigned kBulkWords = 2;
 // The packets that it takes in a rank's memory.
 constexpr uint64_t bulk_packets(uint64_t values) { return kBulkFlags + values / 4; }
 

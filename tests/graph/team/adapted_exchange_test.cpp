@@ -218,6 +218,7 @@ class AdaptedRanks {
       if (std::string_view(constant.name) == "kBias") constant.value = 0;  // it is in what is sent
     const bool bulk = c_.form == Form::bulk;
     constants.push_back({"kBulk", bulk ? 1 : 0});
+    constants.push_back({"kChosen", 0});
     AdaptedExchangeAdd args{.n_live = shards_.live[r],
                             .cols = c_.width(),
                             .stride = c_.stride(),
