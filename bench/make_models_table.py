@@ -166,26 +166,26 @@ def adapters(folder):
 
 
 def loading(folder):
-    """The largest gaps of streams while adapters come and go beside them, by round, and those between steps."""
+    """The largest gaps of streams, and between steps, while adapters come and go beside them; a line for each form."""
     name, found = newest("adapter-gap", folder)
-    rounds, limit_ms = found["rounds"], 5
-    words = {"load": "loads and unloads", "load_again": "the same again", "load_and_use": "each load followed by a request"}
+    limit_ms, first = 5, found["forms"][0]["rounds"]
     out = [*prose("%d streams of Llama-3.2-3B, beside which an adapter of rank 16 on all seven matrices (%.0f MB) was loaded and "
-                  "unloaded %d times a round, one %s, commit %s (`bench/results/%s`); the largest gap between two events of a "
-                  "stream, and between two steps of the engine:"
-                  % (rounds[0]["streams_whole"], found["adapter_bytes"] / 1e6, len(rounds[0]["load_ms"]), card(found),
-                     found["commit"], name)), "",
-           "| ms | streams, 2 s before | during loads | during unloads | steps during loads | steps of the round | a load takes |",
-           "|---|---|---|---|---|---|---|"]
-    for turn in rounds:
-        gaps = [turn[when]["largest_ms"] for when in ("before", "loads", "unloads")]
-        gaps += [max(turn["steps"]["largest_of_each_load_ms"]), turn["steps"]["from_first_load_to_last_unload"]["largest_ms"]]
-        out.append("| %s | %s | %.0f |" % (words[turn["name"]], " | ".join("%.1f" % gap for gap in gaps),
-                                          statistics.median(turn["load_ms"])))
-    late = [gap > limit_ms for turn in rounds for gap in turn["largest_of_each_load_ms"]]
-    late_steps = [gap > limit_ms for turn in rounds for gap in turn["steps"]["largest_of_each_load_ms"]]
-    out += ["", *prose("Of %d loads, streams waited more than %d ms in %d, the engine's steps in %d."
-                       % (len(late), limit_ms, sum(late), sum(late_steps)))]
+                  "unloaded %d times, one %s, commit %s (`bench/results/%s`); the largest gap between two events of a stream, "
+                  "and between two steps of the engine:"
+                  % (first[0]["streams_whole"], found["adapter_bytes"] / 1e6, sum(len(turn["load_ms"]) for turn in first),
+                     card(found), found["commit"], name)), "",
+           "| ms | streams, calm | during loads | during unloads | steps, beside both | a load takes |",
+           "|---|---|---|---|---|---|"]
+    for form in found["forms"]:
+        turns = form["rounds"]
+        gaps = [max(turn[when]["largest_ms"] for turn in turns) for when in ("before", "loads", "unloads")]
+        gaps.append(max(turn["steps"]["from_first_load_to_last_unload"]["largest_ms"] for turn in turns))
+        out.append("| %s | %s | %.0f |" % (form["form"], " | ".join("%.1f" % gap for gap in gaps),
+                                          statistics.median(sum((turn["load_ms"] for turn in turns), []))))
+    turns = found["forms"][-1]["rounds"]
+    late = [gap > limit_ms for turn in turns for when in ("load", "unload") for gap in turn["largest_of_each_%s_ms" % when]]
+    out += ["", *prose("Of %d loads and unloads in the last form, which is the engine's, streams waited more than %d ms in %d."
+                       % (len(late), limit_ms, sum(late)))]
     return "\n".join(out) + "\n"
 
 

@@ -60,6 +60,19 @@ def prompts():
                     for line in results(TENSOR_PARALLEL)["prompts"]["lines"]])
 
 
+def more():
+    """Of models that exchange more than dense ones, or the same beside adapters."""
+    return rows_of(["model", "one H100, ms", "two, ms", "faster"],
+                   [[line["model"], "%.3f" % line["one_ms"], "%.3f" % line["two_ms"],
+                     "%.2fx" % (line["one_ms"] / line["two_ms"])] for line in results(TENSOR_PARALLEL)["more"]["lines"]])
+
+
+def stages():
+    return rows_of(["model", "a token on one H100, ms", "in two stages", "first token of 8190 on one, ms", "in two stages"],
+                   [[line["model"], "%.3f" % line["one_ms"], "%.3f" % line["two_ms"], "%.1f" % line["one_first_ms"],
+                     "%.1f" % line["two_first_ms"]] for line in results(TENSOR_PARALLEL)["stages"]["lines"]])
+
+
 def sampled():
     lines = results(PEER)["sampled"]["lines"]
     greedy = sum(lines[0]["ms"])
@@ -102,7 +115,7 @@ def preference():
 
 
 TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
-          "prompts": prompts, "sampled": sampled, "peer": peer}
+          "prompts": prompts, "sampled": sampled, "peer": peer, "more": more, "stages": stages}
 
 
 def written(page):

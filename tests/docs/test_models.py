@@ -34,7 +34,7 @@ class ModelsTest(unittest.TestCase):
                 ("docs/models.md", "mixtures", ("peers", "qwen3-30b-a3b", 1, "step_ms", "torch.cuda.graph")),
                 ("docs/adapters.md", "adapters", ("lines", 1, "step_ms")),
                 ("docs/adapters.md", "adapters", ("no_row_has_one", "lines", 1, "step_ms")),
-                ("docs/adapters.md", "adapter-gap", ("rounds", 2, "loads"))):
+                ("docs/adapters.md", "adapter-gap", ("forms", 2, "rounds", 0, "loads"))):
             with tempfile.TemporaryDirectory() as scratch:
                 folder = pathlib.Path(scratch) / "results"
                 shutil.copytree(ROOT / "bench/results", folder)
