@@ -68,9 +68,23 @@ def more():
 
 
 def stages():
-    return rows_of(["model", "a token on one H100, ms", "in two stages", "first token of 8190 on one, ms", "in two stages"],
-                   [[line["model"], "%.3f" % line["one_ms"], "%.3f" % line["two_ms"], "%.1f" % line["one_first_ms"],
-                     "%.1f" % line["two_first_ms"]] for line in results(TENSOR_PARALLEL)["stages"]["lines"]])
+    lines = results(TENSOR_PARALLEL)["stages"]["lines"]
+    head = ["model", "step", "one H100, ms", "two stages, ms", "faster"]
+    def row(model, step, times):
+        return [model, step, *("%.4g" % ms for ms in times), "%.2fx" % (times[0] / times[1])]
+    return rows_of(head, [of_line for line in lines for of_line in (
+        row(line["model"], "a token of one row", (line["one_ms"], line["two_ms"])),
+        *(row(line["model"], "prompt of 8190 in chunks of " + chunk, times) for chunk, times in line["first_ms"].items()))])
+
+
+def eight():
+    """What eight GPUs give in all: so many replicas of so many devices, each at the rows of the table of steps."""
+    ms = {line["rows"]: (line["one_ms"], line["two_ms"]) for line in results(TENSOR_PARALLEL)["decode"]["lines"]
+          if line["model"] == "Llama-3.2-3B"}
+    head = ["arrangement", "a token at one row, ms", *("tokens/s of all at %d rows each" % rows for rows in (8, 32))]
+    return rows_of(head, [["%d replicas of %s" % (replicas, words), "%.3f" % ms[1][which],
+                           *("%d" % (1000 * replicas * rows / ms[rows][which]) for rows in (8, 32))]
+                          for replicas, words, which in ((8, "one", 0), (4, "two (`--tp 2`)", 1))])
 
 
 def sampled():
@@ -115,7 +129,8 @@ def preference():
 
 
 TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
-          "prompts": prompts, "sampled": sampled, "peer": peer, "more": more, "stages": stages}
+          "prompts": prompts, "sampled": sampled, "peer": peer, "more": more, "stages": stages,
+          "eight": eight}
 
 
 def written(page):

@@ -17,6 +17,8 @@ namespace nodewright {
 // Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
 // takes about a second.
 inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
+// Of one sequence alone in stages: one of them begins a chunk while the next one has the chunk before it.
+inline constexpr int kStepTokensOfStages = 1024;
 
 struct EngineOptions {
   int max_batch = 8;  // requests served at once, and rows of the largest decode step

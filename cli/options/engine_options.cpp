@@ -21,9 +21,10 @@ namespace nodewright::cli {
 namespace {
 
 // Where --step-tokens does not say: no more than all prompts have. One sequence alone keeps nobody waiting: all of its
-// prompt that a step may have.
-int usual_step_tokens(int64_t prompt_tokens, int max_batch, bool is_cpu) {
-  const int64_t most = is_cpu ? kStepTokensOnCpu : max_batch == 1 ? kMostRows : kStepTokens;
+// prompt that a step may have, or chunks that keep all stages busy.
+int usual_step_tokens(int64_t prompt_tokens, int max_batch, Session& session) {
+  const int64_t alone = session.config().stage.is_part() ? kStepTokensOfStages : kMostRows;
+  const int64_t most = session.device().driver().is_cpu() ? kStepTokensOnCpu : max_batch == 1 ? alone : kStepTokens;
   return std::max(max_batch, static_cast<int>(std::min(prompt_tokens, most)));
 }
 
@@ -107,10 +108,12 @@ void read_buckets(const std::vector<std::string>& words, EngineOptions& engine) 
 void add_engine_options(CLI::App& command, EngineSettings& settings) {
   EngineOptions& engine = settings.engine;
   command
-      .add_option("--step-tokens,--chunk", settings.step_tokens,
-                  fmt::format("tokens of a step with a prompt's: every row that decodes, then of prompts what is left, "
-                              "at least one (default: at most {}, of one sequence alone {}, on the CPU driver {})",
-                              kStepTokens, kMostRows, kStepTokensOnCpu))
+      .add_option(
+          "--step-tokens,--chunk", settings.step_tokens,
+          fmt::format(
+              "tokens of a step with a prompt's: every row that decodes, then of prompts what is left, "
+              "at least one (default: at most {}, of one sequence alone {}, with --pp {}, on the CPU driver {})",
+              kStepTokens, kMostRows, kStepTokensOfStages, kStepTokensOnCpu))
       ->check(whole_number<int>);
   command
       .add_option(
@@ -164,15 +167,14 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
 }
 
 int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens) {
-  return usual_step_tokens(padded_rows(prompt_tokens), 1, session.device().driver().is_cpu());
+  return usual_step_tokens(padded_rows(prompt_tokens), 1, session);
 }
 
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
                                     const EngineNeeds& needs) {
   EngineOptions engine = settings.engine;
   const int64_t prompt_rows = needs.one_prompt ? padded_rows(needs.prompt_tokens) : needs.prompt_tokens;
-  engine.step_tokens = settings.step_tokens.value_or(
-      usual_step_tokens(prompt_rows, engine.max_batch, session.device().driver().is_cpu()));
+  engine.step_tokens = settings.step_tokens.value_or(usual_step_tokens(prompt_rows, engine.max_batch, session));
   engine.schedule = settings.schedule == "drained" ? Schedule::drained : Schedule::mixed;
   if (needs.one_prompt && engine.buckets.empty())
     engine.buckets = buckets_of_one(needs.prompt_tokens, engine.step_tokens, engine.speculate);

@@ -75,12 +75,17 @@ class Replicas(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
+    @staticmethod
+    def accepted(server):
+        requests = server.get("/live").json["requests"]
+        return requests["running"] + requests["waiting"] + sum(requests["ended"].values())
+
     def test_a_drain_ends_what_is_open_on_both_and_what_waits(self):
         with Server(*WORDS, "--max-batch", "1", "--timeline", "steps.json", "--log", "steps.jsonl", model=DEMO) as server:
             body = {"prompt": "Once", "max_tokens": 30, "ignore_eos": True, "temperature": 0}
             with ThreadPoolExecutor(5) as clients:
                 answers = [clients.submit(server.completions, **body, stream=True) for _ in range(5)]
-                while server.get("/live").json["requests"]["running"] < 2:
+                while self.accepted(server) < 5:
                     pass
                 server.process.send_signal(signal.SIGTERM)
                 for answer in answers:
