@@ -123,6 +123,27 @@ TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
   }
 }
 
+// A graph that runs although no row has a token, as that of a rank without requests would under data parallel
+// attention.
+TEST(TwoDevicesSteps, WithoutLiveRowsChangeNoBit) {
+  ScratchFolder folder;
+  write_shared_sizes(kSharedNetwork, folder.path());
+  LoadedTeam loaded(folder.path(), 2, test_device(), true);
+  const Tokens prompt = some_tokens(21, 131, 5), next{7};
+  for (const int64_t rows : {1, 8, static_cast<int>(kProductsFromRows)}) {
+    TeamDecoder decoder(loaded, rows), undisturbed(loaded, rows);
+    decoder.forced(prompt, {}, true);
+    undisturbed.forced(prompt, {}, true);
+    for (int idle = 0; idle < 3; ++idle) decoder.run({}, 5, true);
+    for (size_t rank = 0; rank < 2; ++rank)
+      EXPECT_EQ(decoder.parts().pages(rank), undisturbed.parts().pages(rank)) << rows << " rows, rank " << rank;
+    const auto at = static_cast<int64_t>(prompt.size());
+    const std::vector<Logits> logits = decoder.step(next, at), expected = undisturbed.step(next, at);
+    for (size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(same_bits(logits[rank], expected[rank])) << rows << " rows, rank " << rank;
+  }
+}
+
 TEST(Shards, SayWhatCannotBeSplit) {
   const auto refused = [](const std::string& golden, int ranks) {
     return error_of([&] { shard_of(read_model_config(golden_folder(golden)), {0, ranks}); });

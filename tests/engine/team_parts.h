@@ -2,6 +2,7 @@
 // kernels and cache, and the inputs and results of their steps. What the tests of tensor parallel decoding share.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -134,7 +135,7 @@ class TeamParts {
     in.n_live.data[0] = n;
     // Of products the first rows choose: then the last token's row comes first, as the engine has it.
     const bool one_chooses = states_[0].sampled_rows < rows_;
-    in.n_sampled.data[0] = one_chooses ? 1 : n;
+    in.n_sampled.data[0] = one_chooses ? std::min(n, 1) : n;
     in.keeps_logits.data[0] = keeps ? 1 : 0;
     for (int32_t i = 0; i < n; ++i) {
       const int32_t row = !one_chooses ? i : i == n - 1 ? 0 : i + 1;
@@ -146,7 +147,7 @@ class TeamParts {
                  .adapter = adapter_of_(position),
                  .sampling = {}});
     }
-    return one_chooses ? 0 : n - 1;
+    return one_chooses || n == 0 ? 0 : n - 1;
   }
 
   // Of a row of the last step, on every rank.
