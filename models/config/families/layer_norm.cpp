@@ -68,6 +68,7 @@ void read_gpt_neox(const ConfigFields& config, ModelConfig& c) {
                         .eps_key = "layer_norm_eps",
                         .bos = 0};
   read_llama_like(config, absent, c);
+  c.kv_heads = c.heads;  // as transformers has it, whatever the file says: one tensor of three times the width
   c.biases = {.qkv = true, .out = true, .gate_up = true, .down = true};
   c.biases.qkv = c.biases.out = config.boolean("attention_bias", true);
   if (config.boolean("use_parallel_residual", true)) c.blocks = Blocks::parallel;

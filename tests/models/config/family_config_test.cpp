@@ -1,4 +1,4 @@
-// config.json of Qwen3, Gemma-3 and GPT-2: as released and as transformers 5 writes it, the defaults of each family's
+// config.json of Qwen3, Gemma-3, GPT-2 and GPT-NeoX: as released and as transformers 5 writes it, the defaults of each family's
 // configuration class, and what is refused by name.
 #include "models/config/model_config.h"
 #include "models/network/network.h"
@@ -311,6 +311,14 @@ TEST(Gpt2Config, IsRefusedWhereItsArithmeticWouldDiffer) {
   for (const char* key : {"n_embd", "n_head", "n_layer", "n_positions", "n_inner"})
     for (const json& value : {json(0), json(-1), json(UINT64_MAX), json("7"), json(2.5)})
       expect_refused(base, {{key, value}}, {key});
+}
+
+// ---- GPT-NeoX ----------------------------------------------------------------------------------------------------
+
+TEST(GptNeoXConfig, HasAsManyKeyHeadsAsHeadsWhateverTheFileSays) {
+  const ModelConfig c = read({{"architectures", {"GPTNeoXForCausalLM"}}, {"num_key_value_heads", 8}});
+  EXPECT_EQ(c.heads, 64);
+  EXPECT_EQ(c.kv_heads, 64);
 }
 
 }  // namespace
