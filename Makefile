@@ -56,7 +56,8 @@ docs:
 # Tests that go through many cases of one thing, a tenth of the time of all: `make check-sweeps` runs them.
 SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeWithTheReferenceOverManyPages|$\
 NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
-TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep
+TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep|TeamSleepOnCpuDriver.IsNeverHalfAsleep|$\
+TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try
