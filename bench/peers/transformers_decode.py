@@ -170,6 +170,16 @@ def versions():
     return {"torch": torch.__version__, "transformers": transformers.__version__, "cuda": torch.version.cuda}
 
 
+def write_result(result, path):
+    """To a file, or to standard output where there is none."""
+    text = json.dumps(result, indent=2) + "\n"
+    if path:
+        with open(path, "w") as file:
+            file.write(text)
+    else:
+        print(text, end="")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Times one decode step of transformers.")
     parser.add_argument("--model", required=True, help="folder of the checkpoint")
@@ -195,12 +205,7 @@ def main():
               "versions": versions(), "left_out": left_out, "weight_bytes": step.weight_bytes(),
               "step_ms": {name: spread(sample_ms(run, options.device, options.samples, options.steps))
                           for name, run in made.items()}}
-    text = json.dumps(result, indent=2) + "\n"
-    if options.out:
-        with open(options.out, "w") as file:
-            file.write(text)
-    else:
-        print(text, end="")
+    write_result(result, options.out)
 
 
 if __name__ == "__main__":

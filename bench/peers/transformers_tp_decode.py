@@ -8,7 +8,6 @@
 # gathered: Megatron's split without the DTensors of transformers' tp_plan, whose eager dispatch costs more. Every rank
 # is a process; the slowest rank's time counts.
 import argparse
-import json
 import os
 import sys
 
@@ -131,12 +130,7 @@ def main():
               "steps_per_sample": options.steps, "left_out": left_out,
               "versions": one_device.versions() | ({"nccl": torch.cuda.nccl.version()} if options.device == "cuda" else {}),
               "step_ms": slowest}
-    text = json.dumps(result, indent=2) + "\n"
-    if options.out:
-        with open(options.out, "w") as file:
-            file.write(text)
-    else:
-        print(text, end="")
+    one_device.write_result(result, options.out)
 
 
 if __name__ == "__main__":

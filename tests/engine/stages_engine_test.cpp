@@ -9,6 +9,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "tests/engine/failing_calls.h"
 #include "tests/engine/stages_decoder.h"
 #include "tests/support/error_text.h"
 
@@ -242,60 +243,13 @@ TEST(StagedMemoryOnCpuDriver, IsWhatTheFullestStageHasRoomFor) {
   EXPECT_GE(engine->slots().cache().pages(), 5);
 }
 
-// How often each request ended, of six on an engine that then is gone; `fault`: told when it serves.
-std::map<RequestId, int> staged_ends(LoadedStages& loaded, const std::function<void()>& fault, std::string& message) {
-  Engine engine(loaded.places, {.max_batch = 4, .step_tokens = 4, .buckets = {4}, .max_context = 64});
-  std::map<RequestId, int> ends;
-  for (int i = 0; i < 6; ++i) ends[*engine.submit({.prompt = {1, 2, 3 + i}, .max_tokens = 20}).id] = 0;
-  for (int i = 0; i < 9; ++i) engine.advance();
-  fault();
-  while (engine.advance()) continue;
-  for (const Resolution& resolution : engine.take_resolutions()) {
-    ++ends[resolution.request];
-    if (!resolution.message.empty()) message = resolution.message;
-  }
-  return ends;
-}
-
-// Every call of the next steps fails in its turn, the launch of either stage among them: each request ends once with
-// the driver's words, and an engine that is made behind it serves.
+// Every call of the next steps fails in its turn, the launch of either stage among them.
 TEST(StagedEngineOnCpuDriver, EndsEveryRequestOnceWhicheverCallFails) {
   LoadedStages loaded(golden_folder("llama/odd_sizes"), 2, "cpu", false, Observe::yes);
-  Interposer& interposer = *loaded.opened.interposer;
-  std::string message;
-  for (const auto& [request, times] : staged_ends(
-           loaded, [] {}, message))
-    EXPECT_EQ(times, 1) << request;
-  ASSERT_EQ(message, "");
-  std::map<std::string, int> failed;
-  for (size_t call = 0; call < 32; ++call) {
-    message.clear();
-    std::vector<std::string> names;  // from the fault on
-    const uint64_t before = interposer.failures_injected();
-    const auto fault = [&] {
-      interposer.trace_to([&](std::string_view line) {
-        const size_t begin = line.find(' ') + 1;
-        names.emplace_back(line.substr(begin, line.find('(') - begin));
-      });
-      interposer.fail_call(call, CUDA_ERROR_LAUNCH_FAILED);
-    };
-    const std::map<RequestId, int> ends = staged_ends(loaded, fault, message);
-    interposer.trace_to({});
-    interposer.fail_none();
-    ASSERT_EQ(interposer.failures_injected(), before + 1);
-    const std::string& name = names.at(call);
-    ++failed[name];
-    for (const auto& [request, times] : ends) EXPECT_EQ(times, 1) << request << ", " << name;
-    // Who goes back to the context of before does not ask whether it could.
-    if (name != "cuCtxSetCurrent") {
-      EXPECT_NE(message.find("CUDA_ERROR_LAUNCH_FAILED"), std::string::npos) << name << ": " << message;
-    }
-    Engine engine(loaded.places, {.max_batch = 1, .step_tokens = 4, .buckets = {4}, .max_context = 64});
-    ToldOutputs told;
-    const RequestId id = *engine.submit({.prompt = {1, 2, 3}, .max_tokens = 5}).id;
-    serve_all(engine, told);
-    EXPECT_EQ(told.tokens[id].size(), 5u);
-  }
+  const EndedRequests ends = ended_requests(loaded.places, [] {});
+  for (const auto& [request, times] : ends.times) EXPECT_EQ(times, 1) << request;
+  ASSERT_EQ(ends.message, "");
+  std::map<std::string, int> failed = expect_ends_once(loaded.places, *loaded.opened.interposer, 32);
   EXPECT_GE(failed["cuGraphLaunch"], 2) << "of each stage";
   EXPECT_GE(failed["cuStreamWaitEvent"], 1);
   EXPECT_GE(failed["cuMemcpyDtoDAsync"], 1);

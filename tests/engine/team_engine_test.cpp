@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "tests/engine/failing_calls.h"
 #include "tests/engine/team_decoder.h"
 #include "tests/support/error_text.h"
 
@@ -133,71 +134,19 @@ TEST(TwoDevicesTeamEngine, RefusesWhatItCannotServe) {
             std::string::npos);
 }
 
-// How often each request ended, of six on an engine that then is gone; `fault`: told when it serves.
-std::map<RequestId, int> ends_of(LoadedTeam& loaded, const std::function<void()>& fault, std::string& message) {
-  Engine engine(loaded.places, {.max_batch = 4, .step_tokens = 4, .buckets = {4}, .max_context = 64});
-  std::map<RequestId, int> ends;
-  for (int i = 0; i < 6; ++i) ends[*engine.submit({.prompt = {1, 2, 3 + i}, .max_tokens = 20}).id] = 0;
-  for (int i = 0; i < 9; ++i) engine.advance();
-  fault();
-  while (engine.advance()) continue;
-  for (const Resolution& resolution : engine.take_resolutions()) {
-    ++ends[resolution.request];
-    if (!resolution.message.empty()) message = resolution.message;
-  }
-  return ends;
-}
-
-// One that is made behind it serves as if nothing had been.
-void expect_served(LoadedTeam& loaded) {
-  Engine engine(loaded.places, {.max_batch = 1, .step_tokens = 4, .buckets = {4}, .max_context = 64});
-  std::map<RequestId, Tokens> outputs;
-  const RequestId id = *engine.submit({.prompt = {1, 2, 3}, .max_tokens = 5}).id;
-  serve(engine, outputs);
-  EXPECT_EQ(outputs[id].size(), 5u);
-}
-
 TEST(TwoDevicesTeamEngine, ServesAgainWhereOneHasServed) {
   LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, test_device());
-  std::string message;
-  for (const auto& [request, times] : ends_of(
-           loaded, [] {}, message))
-    EXPECT_EQ(times, 1) << request;
-  EXPECT_EQ(message, "");
-  expect_served(loaded);
+  const EndedRequests ends = ended_requests(loaded.places, [] {});
+  for (const auto& [request, times] : ends.times) EXPECT_EQ(times, 1) << request;
+  EXPECT_EQ(ends.message, "");
+  expect_served(loaded.places);
 }
 
-// Every call of the next steps fails in its turn, the launch on either rank among them: all waits end, each request
-// ends once with the driver's words, nothing is left behind, and both devices live on.
+// Every call of the next steps fails in its turn, the launch on either rank among them: all waits end, and both devices
+// live on.
 TEST(TeamEngineOnCpuDriver, EndsEveryRequestOnceWhicheverCallFails) {
   LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, "cpu", false, Observe::yes);
-  Interposer& interposer = *loaded.opened.interposer;
-  size_t launches = 0;
-  for (size_t call = 0; call < 24; ++call) {
-    std::string message;
-    std::vector<std::string> names;  // from the fault on
-    const uint64_t before = interposer.failures_injected();
-    const auto fault = [&] {
-      interposer.trace_to([&](std::string_view line) {
-        const size_t begin = line.find(' ') + 1;
-        names.emplace_back(line.substr(begin, line.find('(') - begin));
-      });
-      interposer.fail_call(call, CUDA_ERROR_LAUNCH_FAILED);
-    };
-    const std::map<RequestId, int> ends = ends_of(loaded, fault, message);
-    interposer.trace_to({});
-    interposer.fail_none();
-    ASSERT_EQ(interposer.failures_injected(), before + 1);
-    const std::string& name = names.at(call);
-    for (const auto& [request, times] : ends) EXPECT_EQ(times, 1) << request << ", " << name;
-    // Who goes back to the context of before does not ask whether it could.
-    if (name != "cuCtxSetCurrent") {
-      EXPECT_NE(message.find("CUDA_ERROR_LAUNCH_FAILED"), std::string::npos) << name << ": " << message;
-    }
-    launches += name == "cuGraphLaunch";
-    expect_served(loaded);
-  }
-  EXPECT_GE(launches, 2u) << "of each rank";
+  EXPECT_GE(expect_ends_once(loaded.places, *loaded.opened.interposer, 24)["cuGraphLaunch"], 2) << "of each rank";
 }
 
 }  // namespace
