@@ -31,14 +31,21 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
     if (options.adapters.any()) refuse("rows have no adapters in stages", "one device, or a merged adapter");
     return ranks[0];
   }
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].model->config().shard != Shard{static_cast<int64_t>(rank), static_cast<int64_t>(ranks.size())})
+  const bool gathers = ranks[0].collectives != nullptr;
+  const auto count = static_cast<int64_t>(gathers ? ranks[0].collectives->ranks() : ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto rank =
+        static_cast<int64_t>(gathers && ranks[i].collectives != nullptr ? ranks[i].collectives->rank() : i);
+    if (ranks[i].model->config().shard != Shard{rank, count} || (ranks[i].collectives != nullptr) != gathers)
       refuse("the models are not the parts of one, in the order of their ranks", "load each with its Shard");
-  if (ranks.size() == 1) return ranks[0];
+  }
+  if (count == 1) return ranks[0];
   if (options.mode != RunMode::explicit_)
     refuse("graphs that exchange are explicit ones", "the mode explicit, or one device");
   if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
   if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
+  if (gathers && options.adapters.any())
+    refuse("rows have no adapters where a library's calls exchange", "exchanges by packets, or a merged adapter");
   return ranks[0];
 }
 
@@ -52,6 +59,7 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, c
       kernels_(*place.kernels),
       model_(place.model),
       is_part_(place.model->config().shard.is_part()),
+      collectives_(place.collectives),
       first_(&first),
       page_bytes_(KvCache::page_bytes(place.model->config())),
       compute_(device_, "steps"),
@@ -77,6 +85,29 @@ std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model
   }
   return slot == 0 ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
                    : std::make_unique<ChoiceSlot>(*slots_[0].choices);
+}
+
+// Of ranks that exchange by a library's calls: a graph each, launched one after the other. Where one refuses, the
+// others would wait for it.
+void StepSlots::launch_ranks(const Launch& launch) {
+  if (collectives_->given_up())
+    throw Error({.doing = "launch a step of",
+                 .object = fmt::format("{} ranks", collectives_->ranks()),
+                 .detail = "one of them has left, or a step did not end",
+                 .advice = "start again"});
+  try {
+    for_each_rank([&](const StepSlots& rank) { rank.graph(launch.slot, launch.bucket).run->launch(); });
+  } catch (...) {
+    give_up_exchanges();
+    throw;
+  }
+}
+
+void StepSlots::give_up_exchanges() {
+  if (exchange_) exchange_->give_up();
+  for_each_rank([](const StepSlots& rank) {
+    if (rank.collectives_ != nullptr) rank.collectives_->give_up();
+  });
 }
 
 void StepSlots::make_team() {
