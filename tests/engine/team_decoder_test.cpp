@@ -154,8 +154,6 @@ TEST(Shards, SayWhatCannotBeSplit) {
   EXPECT_EQ(refused("llama/odd_sizes", 3),
             "cannot split over devices 'LlamaForCausalLM': num_key_value_heads is 2, which 3 devices cannot share "
             "evenly; try: another number of devices than 3, or one");
-  EXPECT_NE(refused("olmoe/wide_norms", 2).find("over the heads of all devices"), std::string::npos);
-  EXPECT_NE(refused("olmo2/wide_norms", 2).find("over the heads of all devices"), std::string::npos);
 }
 
 }  // namespace
