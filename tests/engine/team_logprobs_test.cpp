@@ -24,8 +24,8 @@ std::vector<ScoredJob> jobs_of(LoadedTeam& loaded) {
   TeamDecoder decoder(loaded, 1, Numerics::invariant);
   const auto vocab = static_cast<size_t>(loaded.models[0].config().vocab);
   std::vector<ScoredJob> jobs;
-  for (const auto& [wanted, tokens] : {std::pair{-1, 60}, {0, 2}, {20, 9}, {1, 59}, {5, 61}, {0, 1}}) {
-    ScoredJob job{.spec = {.prompt = some_tokens(static_cast<size_t>(tokens), vocab, jobs.size()), .max_tokens = 9},
+  for (const auto& [wanted, tokens] : {std::pair{-1, 60}, {1, 59}, {5, 61}, {0, 2}, {20, 9}, {0, 1}}) {
+    ScoredJob job{.spec = {.prompt = some_tokens(static_cast<size_t>(tokens), vocab, jobs.size()), .max_tokens = 40},
                   .choice = {.prompt_logprobs = wanted},
                   .logits = {}};
     if (wanted >= 0 && tokens > 1) {
@@ -51,7 +51,7 @@ void expect_those_of_the_team(LoadedTeam& loaded, const ScoredTeam& of) {
   });
   for (size_t i = 0; i < jobs.size(); ++i) {
     SCOPED_TRACE("request " + std::to_string(i));
-    EXPECT_EQ(told.at(ids[i]).end.outputs.size(), 9u) << told.at(ids[i]).end.message;
+    EXPECT_EQ(told.at(ids[i]).end.outputs.size(), 40u) << told.at(ids[i]).end.message;
     expect_scores(jobs[i], told.at(ids[i]).prompt, of.limit);
   }
   EXPECT_EQ(engine.pipeline().preemptions() > 0, of.setting.pages > 0);
@@ -62,7 +62,7 @@ const ScoredTeam kScoredTeams[] = {
     {.name = "of_two", .golden = "llama/odd_sizes"},
     {.name = "of_two_in_few_pages",
      .golden = "llama/odd_sizes",
-     .setting = {.chunk = 5, .schedule = Schedule::drained, .pages = 4}},
+     .setting = {.chunk = 5, .schedule = Schedule::mixed, .pages = 5}},
     {.name = "of_two_in_products", .golden = "llama/odd_sizes", .setting = {.products_from = 1}, .limit = 0.25},
     {.name = "of_two_with_capped_logits", .golden = "gemma2/caps"},
     {.name = "of_two_with_shared_norms", .golden = "olmo2/wide_norms"}};
@@ -97,17 +97,18 @@ std::map<RequestId, Scored> scores_on(Engine& engine, const std::vector<Tokens>&
 // A team's logits are not those of one device bit for bit: sums over ranks are added in another order, and activations
 // round to bf16 what comes of them.
 TEST(TwoDevicesScores, AreThoseOfOneDeviceWithinRounding) {
-  constexpr float kLimit = 0.05f;
+  constexpr float kLimit = 0.005f;  // of 600 numbers the worst was 0.0005 off (CPU driver)
+  const char* const golden = "llama/odd_sizes";
   std::vector<Tokens> prompts;
-  for (uint64_t i = 0; i < 4; ++i) prompts.push_back(some_tokens(5 + 13 * i, 131, i));
+  for (uint64_t i = 0; i < 4; ++i) prompts.push_back(some_tokens(5 + 13 * i, 1003, i));
   std::map<RequestId, Scored> expected;
   {
-    LoadedModel alone("llama/odd_sizes");
-    ASSERT_EQ(alone.vocab(), 131u);
+    LoadedModel alone(golden);
+    ASSERT_EQ(alone.vocab(), 1003u);
     Engine one(alone.device, alone.kernels, alone.model, score_engine({}));
     expected = scores_on(one, prompts);
   }
-  LoadedTeam team(golden_folder("llama/odd_sizes"), 2, test_device());
+  LoadedTeam team(golden_folder(golden), 2, test_device());
   Engine several(team.places, score_engine({}));
   const std::map<RequestId, Scored> found = scores_on(several, prompts);
   size_t compared = 0;
@@ -130,7 +131,6 @@ TEST(TwoDevicesScores, AreThoseOfOneDeviceWithinRounding) {
       }
     }
   }
-  RecordProperty("worst", std::to_string(worst));
   EXPECT_LE(worst, kLimit);
   EXPECT_GT(worst, 0) << "compared with itself?";
   EXPECT_GT(compared, 20u);
