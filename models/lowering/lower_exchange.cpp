@@ -126,7 +126,10 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
     args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
     e.residual = gained;
   }
-  e.g.launch(node_name(product) + "_sum", loaded, args);
+  LaunchOptions<Args> how;
+  if (e.turn != nullptr && *e.turn) how.after = {**e.turn};
+  const NodeId node = e.g.launch(node_name(product) + "_sum", loaded, args, how);
+  if (e.turn != nullptr) *e.turn = node;
 }
 
 }  // namespace
