@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "engine/device/step_slots.h"
+#include "models/plan/lanes.h"
 
 namespace nodewright {
 
@@ -25,7 +27,8 @@ inline DecodeLimits limits_of(const StepSlotsOptions& options) {
           .most_sampled = options.most_sampled,
           .hidden = options.hidden,
           .tuning = options.tuning,
-          .adapters = options.adapters};
+          .adapters = options.adapters,
+          .lanes = options.lanes};
 }
 
 // Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
@@ -33,6 +36,11 @@ inline constexpr int64_t kRowsOfSliceOnCpu = 8;
 
 inline ScoreLimits score_limits_of(const Device& device, const DecoderModel& model, const StepSlotsOptions& options) {
   return score_limits(model.config(), limits_of(options), device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
+}
+
+// Of each half of a bucket that is two lanes.
+inline std::optional<StepShape> lane_shape_of(const DecoderModel& model, const StepSlotsOptions& options, int bucket) {
+  return lane_shape(model.config(), network_form(network_of(model.config())), limits_of(options), bucket);
 }
 
 inline StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {

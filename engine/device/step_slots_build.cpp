@@ -73,7 +73,7 @@ std::vector<Plan> StepSlots::plans_over(std::span<const KvCache* const> caches, 
 }
 
 Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy);
+  return decoder_plan(device_, *model_, bound_.whole.at(bucket), cache, state, DecodePurpose::serve, policy);
 }
 
 // The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/device/step_limits.h"
 #include "engine/device/step_slots.h"
 #include "graph/exec_budget.h"
 #include "runtime/error.h"
@@ -91,12 +92,20 @@ void StepSlots::make_team() {
 }
 
 void StepSlots::make_exchange(const StepSlotsOptions& options) {
+  if (options.lanes > 1 && bound_.lane.empty())
+    throw Error({.doing = "run steps in two lanes",
+                 .object = fmt::format("on {} devices", ranks()),
+                 .detail = fmt::format("no bucket can be two, of which the largest has {} rows, and {} choose at most",
+                                       options.buckets.largest(), limits_of(options).sampled()),
+                 .advice = "one lane; or larger steps, of a multiple of 32 rows, at least 96 and twice as many as "
+                           "choose, whose products are a library's and exchanged in bulk",
+                 .fault = Fault::usage});
   exchange_.reset();
   int64_t sampled = 0;
   for (const int rows : options.buckets.sizes())
     sampled = std::max(sampled, slots_[0].memory->state(rows).sampled_rows);
-  const ExchangeSize size =
-      exchange_size(model_->config(), options.buckets.largest(), sampled, device_.properties().sm_count);
+  const ExchangeSize size = exchange_size(model_->config(), options.buckets.largest(), sampled,
+                                          device_.properties().sm_count, bound_.lane.empty() ? 1 : kLanes);
   exchange_ = std::make_unique<ExchangeMemory>(*team_, "exchange", size);
   for_each_rank([&](StepSlots& rank) { rank.memory_.state += exchange_->bytes(); });
 }
@@ -110,9 +119,11 @@ TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const Kv
   return plan_team(*exchange_, name,
                    [&](GraphBuilder& g, TeamRank& rank) {
                      const StepSlots& own = at_rank(rank.index());
-                     const BoundKernels& bound = adapted ? own.bound_adapted_ : own.bound_;
-                     describe_decoder(g, rank, *own.model_, bound.at(bucket), *caches[rank.index()], state_of(own),
-                                      adapted ? own.adapters_.get() : nullptr);
+                     const Bound& bound = adapted ? own.bound_adapted_ : own.bound_;
+                     const auto lane = bound.lane.find(bucket);
+                     describe_decoder(g, rank, *own.model_, bound.whole.at(bucket), *caches[rank.index()],
+                                      state_of(own), adapted ? own.adapters_.get() : nullptr,
+                                      lane == bound.lane.end() ? nullptr : &lane->second);
                    },
                    policy, {{"bucket", std::to_string(rows)}});
 }

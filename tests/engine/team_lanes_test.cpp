@@ -1,9 +1,6 @@
 // Steps of a team in two lanes: the bits of two steps of half as many rows, one lane's padding changes nothing in the
 // other, and the plan has a chain of nodes for each lane with the exchanges in turn.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/engine/shared_sizes.h"
@@ -22,18 +19,10 @@ struct LaneCase {
   int ranks = 2;
 };
 
-// Bulk exchanges are of columns in eights.
-void widen(const std::filesystem::path& file) {
-  nlohmann::json config = nlohmann::json::parse(std::ifstream(file));
-  if (config.value("hidden_size", 0) % 8 != 0) config["hidden_size"] = 64;
-  std::ofstream(file) << config;
-}
-
 class TeamLanes : public testing::TestWithParam<LaneCase> {
  protected:
   TeamLanes() {
-    write_shared_sizes(GetParam().golden, folder_.path());
-    widen(folder_.path() / "config.json");
+    write_shared_sizes(GetParam().golden, folder_.path(), true);
     loaded_ = std::make_unique<LoadedTeam>(folder_.path(), GetParam().ranks, test_device(), true);
   }
   // One row chooses.
