@@ -37,12 +37,19 @@ int decode_rows_of(const EngineOptions& options) {
   return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
 }
 
+// A size of steps in two lanes, where so many tokens are enough for some.
+int even_lanes(int tokens) {
+  constexpr int kMultiple = 2 * static_cast<int>(kRowsOfLane);
+  return tokens < 2 * kHeldToRows ? tokens : std::min<int>((tokens + kMultiple - 1) / kMultiple * kMultiple, kMostRows);
+}
+
 // By default every size that a batch may have, padded or not, and past it some for prompts and drafts.
 BucketSet buckets_of(const EngineOptions& options) {
   if (!options.buckets.empty()) return BucketSet(options.buckets);
   const BucketSet of_batches =
       options.exact_buckets ? BucketSet::every(options.max_batch) : BucketSet::up_to(options.max_batch);
-  const auto [fewer, more] = std::minmax({options.step_tokens, decode_rows_of(options)});
+  const int most_tokens = options.overlap > 1 ? even_lanes(options.step_tokens) : options.step_tokens;
+  const auto [fewer, more] = std::minmax({most_tokens, decode_rows_of(options)});
   return of_batches.extended_to(fewer).extended_to(more);
 }
 

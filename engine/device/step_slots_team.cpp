@@ -92,13 +92,13 @@ void StepSlots::make_team() {
 }
 
 void StepSlots::make_exchange(const StepSlotsOptions& options) {
-  if (options.lanes > 1 && bound_.lane.empty())
+  if (const int64_t rows = least_rows_in_lanes(limits_of(options));
+      options.lanes > 1 && !lane_shape_of(*model_, options, static_cast<int>(rows)))
     throw Error({.doing = "run steps in two lanes",
                  .object = fmt::format("on {} devices", ranks()),
-                 .detail = fmt::format("no bucket can be two, of which the largest has {} rows, and {} choose at most",
-                                       options.buckets.largest(), limits_of(options).sampled()),
-                 .advice = "one lane; or larger steps, of a multiple of 32 rows, at least 96 and twice as many as "
-                           "choose, whose products are a library's and exchanged in bulk",
+                 .detail = "no step can be two, however large: they are for products of a library, whose sums are "
+                           "exchanged in bulk",
+                 .advice = "one lane; or fast numerics, and products from fewer rows on",
                  .fault = Fault::usage});
   exchange_.reset();
   int64_t sampled = 0;

@@ -5,9 +5,6 @@
 namespace nodewright {
 namespace {
 
-// Halves of views begin at 256 bytes or a multiple, as a library's products like it: rows are 16 bytes or a multiple.
-constexpr int64_t kRowsOfLane = 16;
-
 template <class T>
 View<T> half_of(View<T> whole, uint64_t half) {
   return whole.subview(half * (whole.count / 2), whole.count / 2);
@@ -34,10 +31,18 @@ std::optional<StepShape> lane_shape(const ModelConfig& config, const NetworkForm
                                     int64_t rows) {
   if (limits.lanes < 2 || rows % (2 * kRowsOfLane) != 0 || limits.hidden == HiddenStates::full) return std::nullopt;
   if (!config.shard.is_part() || config.hidden % 8 != 0) return std::nullopt;
-  const StepShape whole = step_shape(network, limits, rows), lane = step_shape(network, limits, rows / 2);
+  const StepShape whole = step_shape(network, limits, rows);
+  StepShape lane = step_shape(network, limits, rows / 2);
   const bool splits = whole.with_products() && lane.with_products() && lane.rows > kHeldToRows &&
                       lane.sampled_rows == whole.sampled_rows && limits.sampled() <= lane.rows;
-  return splits ? std::optional(lane) : std::nullopt;
+  if (!splits) return std::nullopt;
+  lane.is_lane = true;
+  return lane;
+}
+
+int64_t least_rows_in_lanes(const DecodeLimits& limits) {
+  const int64_t least = std::max({limits.sampled(), kHeldToRows + 1, limits.products_from});
+  return 2 * ((least + kRowsOfLane - 1) / kRowsOfLane * kRowsOfLane);
 }
 
 std::vector<DecodeState> halves_of(const DecodeState& whole) {

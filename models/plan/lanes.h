@@ -18,6 +18,9 @@
 namespace nodewright {
 
 inline constexpr size_t kLanes = 2;
+// Rows of a lane, or a multiple: halves of views begin at 256 bytes or a multiple, as a library's products like it,
+// since a row is 16 bytes or a multiple.
+inline constexpr int64_t kRowsOfLane = 16;
 inline constexpr size_t kEarly = 0, kLate = 1;  // of DecodeState::lanes, in the order of their exchanges
 inline constexpr std::array<std::string_view, kLanes> kLaneNames = {"early", "late"};
 
@@ -26,6 +29,9 @@ inline constexpr std::array<std::string_view, kLanes> kLaneNames = {"early", "la
 // which takes all rows that choose. `network`: the form of the config's.
 std::optional<StepShape> lane_shape(const ModelConfig& config, const NetworkForm& network, const DecodeLimits& limits,
                                     int64_t rows);
+
+// Rows of the smallest step that is two lanes within the limits, if any is.
+int64_t least_rows_in_lanes(const DecodeLimits& limits);
 
 // The halves of `whole`, in views of it; what is no matrix of rows is all of it in both.
 std::vector<DecodeState> halves_of(const DecodeState& whole);

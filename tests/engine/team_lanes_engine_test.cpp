@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/engine.h"
+#include "engine/engine_parts.h"
 #include "tests/engine/shared_sizes.h"
 #include "tests/engine/team_decoder.h"
 #include "tests/support/error_text.h"
@@ -128,17 +129,17 @@ TEST(TwoDevicesLanesEngine, RefusesWhatCannotGoInLanes) {
   };
   expect_words(refused(but([](EngineOptions& o) { o.overlap = 3; })), {"overlap", "1 to 2"});
   expect_words(refused(but([](EngineOptions& o) { o.hidden = HiddenStates::full; })), {"overlap", "hidden states"});
-  expect_words(refused(but([](EngineOptions& o) { o.numerics = Numerics::invariant; })), {"two lanes", "96 rows"});
-  expect_words(refused(but([](EngineOptions& o) {
-                 o.step_tokens = 64, o.buckets = {4, 64};
-               })),
-               {"two lanes", "64 rows, and 4 choose", "at least 96"});
-  expect_words(refused(but([](EngineOptions& o) { o.max_batch = 49; })), {"two lanes", "49 choose"});
-  OpenedDevice one = open_device("cpu");
-  KernelCache kernels(one);
-  const DecoderModel model = DecoderModel::begin_load(one, golden_folder("llama/odd_sizes"), {});
-  model.wait();
-  expect_words(error_of([&] { Engine engine(one, kernels, model, good); }), {"overlap", "one device", "--tp"});
+  expect_words(refused(but([](EngineOptions& o) { o.numerics = Numerics::invariant; })),
+               {"two lanes", "however large", "fast numerics"});
+  expect_words(refused(but([](EngineOptions& o) { o.products_from = 0; })), {"two lanes", "products"});
+  const ModelConfig whole = read_model_config(golden_folder("llama/odd_sizes"));
+  expect_words(error_of([&] { checked_options(good, whole); }), {"overlap", "one device", "--tp"});
+  // Steps that cannot be halves are one lane.
+  EngineOptions mixed = good;
+  mixed.max_batch = 49, mixed.buckets = {49, 64, 96, 128};
+  const Engine engine(loaded.places, mixed);
+  for (const int bucket : {49, 64, 96}) EXPECT_EQ(engine.slots().lane_rows(bucket), 0) << bucket;
+  EXPECT_EQ(engine.slots().lane_rows(128), 64);
 }
 
 }  // namespace
