@@ -1,6 +1,8 @@
 #include "models/plan/decoder_graph.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include "kernels_src/projection/matvec_shape.h"
 #include "models/lowering/lowering.h"
+#include "models/plan/lanes.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
@@ -23,6 +26,7 @@ struct Described {
   TeamRank* rank = nullptr;
   const Residual* received = nullptr;
   Collectives* collectives = nullptr;
+  const DecoderKernels* lane = nullptr;
 };
 
 // Whether an earlier stage has written there.
@@ -125,13 +129,48 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   return e;
 }
 
+// The layer's nodes of all lanes, each up to its next exchange in turn: that is the order in which ranks exchange.
+void emit_layer_in_turns(std::span<Emission> lanes, const std::vector<DecoderKernels::Run>& runs) {
+  std::vector<size_t> next(lanes.size(), 0);
+  while (std::ranges::any_of(next, [&](size_t run) { return run < runs.size(); }))
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      const auto scope = lanes[i].g.scope(kLaneNames[i]);
+      const uint32_t exchanges = lanes[i].rank->exchanges();
+      while (next[i] < runs.size() && lanes[i].rank->exchanges() == exchanges) runs[next[i]++].emit(lanes[i]);
+    }
+}
+
+// One step of a team in two lanes: all rows' embedding, then the lanes' layers, then the head of the late one.
+void emit_lanes(GraphBuilder& g, const Described& d) {
+  const ModelConfig& config = d.model.config();
+  Emission whole{g, config, d.kernels.shape, d.model.weights(), d.state, true};
+  whole.rank = d.rank;
+  for (const DecoderKernels::Run& run : d.kernels.first) run.emit(whole);
+  std::optional<NodeId> turn;
+  std::vector<Emission> lanes;
+  for (size_t i = 0; i < kLanes; ++i) {
+    const DecodeState& own = d.state.lanes[i];
+    lanes.push_back({g, config, d.lane->shape, d.model.weights(), own, i == kLate});
+    lanes[i].residual = PlainResidual{own.residual};
+    lanes[i].adapters = d.adapters, lanes[i].rank = d.rank, lanes[i].turn = &turn;
+  }
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
+    for (Emission& lane : lanes) lane.layer = layer_place(d.model, d.cache, d.state, l);
+    emit_layer_in_turns(lanes, d.lane->layer);
+  }
+  const auto scope = g.scope(kLaneNames[kLate]);
+  for (const DecoderKernels::Run& run : d.lane->last) run.emit(lanes[kLate]);
+}
+
 // Returns how the residual leaves the plan; of several steps nothing that counts.
 Residual describe_plan(GraphBuilder& g, const Described& d) {
   const DecodeState& s = d.state;
   declare_buffers(g, d);
   if (d.adapters != nullptr) g.declare(d.adapters->range(), {.live_in = true});
   const LaunchSteps steps = d.purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
-  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) +
+  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) *
+                (d.lane == nullptr ? 1 : kLanes) +
             kNodesAroundBlocks);
   if (d.received == nullptr)
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
@@ -147,6 +186,8 @@ Residual describe_plan(GraphBuilder& g, const Described& d) {
       const auto scope = g.scope("s" + std::to_string(i));
       advanced(g, {});
     }
+  } else if (d.lane != nullptr) {
+    emit_lanes(g, d);
   } else {
     return emit_step(g, d, d.purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{}).residual;
   }
@@ -164,8 +205,10 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 }
 
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
-                      const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters) {
-  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank});
+                      const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters,
+                      const DecoderKernels* lane) {
+  const DecoderKernels* const of_lanes = s.lanes.empty() ? nullptr : lane;
+  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank, nullptr, nullptr, of_lanes});
 }
 
 Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
@@ -178,10 +221,10 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
          (adapted ? ".adapters" : "");
 }
 
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count) {
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count, int64_t lanes) {
   const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
   return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
-          .most = static_cast<uint32_t>(exchanges_of_step(config)),
+          .most = static_cast<uint32_t>(exchanges_of_step(config, lanes)),
           .bulk = config.hidden % 8 == 0 ? count_of(rows * config.hidden) : 0};
 }
 

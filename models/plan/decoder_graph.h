@@ -35,9 +35,11 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 
 // The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
 // plan_team() makes of them. Every rank's calls exchange alike.
-// `adapters`: the rank's, as of decoder_plan().
+// `adapters`: the rank's, as of decoder_plan(). `lane`: of a state of two lanes the kernels of each; the layers' and
+// the head's nodes are called "l0.early.norm", "late.logits".
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
-                      const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr);
+                      const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr,
+                      const DecoderKernels* lane = nullptr);
 // The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
 // before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
 // Returns how the last layer leaves it.
@@ -45,8 +47,9 @@ Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const Decode
                         const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
-// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count);
+// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose, and of so many lanes.
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count,
+                           int64_t lanes = 1);
 
 // A node that attends: where a piecewise run is cut.
 bool is_attention(const PlanNode& node);
