@@ -67,9 +67,11 @@ nlohmann::ordered_json engine_line_json(const EngineBenchLine& line) {
 std::vector<ChainsTimes> chains_of(const EngineBenchWords& words, const EngineBenchOptions& bench, Session& session) {
   std::vector<ChainsTimes> all;
   if (words.overlap < 2) return all;
+  const int steps = session.device().driver().is_cpu() ? 5 : 200;
   for (const int64_t batch : bench.batches) {
     const ChainsTimes& times = all.emplace_back(bench_chains(session.places(), {.rows = batch,
                                                                                 .context = bench.prompt,
+                                                                                .steps = steps,
                                                                                 .rounds = bench.rounds,
                                                                                 .numerics = bench.numerics,
                                                                                 .policy = bench.policy,
@@ -89,11 +91,11 @@ int bench_engine_command(const EngineBenchWords& words) {
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
   bench.tuning = session.tuning();
+  const std::vector<ChainsTimes> chains = chains_of(words, bench, session);
   const auto lines = bench_engine(session.places(), bench, [first = true](const EngineBenchLine& line) mutable {
     if (std::exchange(first, false)) print_head();
     print_engine_line(line);
   });
-  const std::vector<ChainsTimes> chains = chains_of(words, bench, session);
   if (words.record.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);
   file["mode"] = words.session.mode;
