@@ -22,21 +22,10 @@ constexpr const char* kSeveralWaves = "its blocks do not run at once";
 
 Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
 
-// A kernel that exchanges: of a lane behind the exchange before it in the other one.
-template <class Args>
-void launch_in_turn(Emission& e, const std::string& name, const Kernel<Args>& kernel, const Args& args) {
-  LaunchOptions<Args> how;
-  if (e.turn != nullptr && *e.turn) how.after = {**e.turn};
-  // Its few blocks come before what the other lane's products have left.
-  if (e.step.is_lane) how.attributes.priority = e.g.device().properties().greatest_priority;
-  const NodeId node = e.g.launch(name, kernel, args, how);
-  if (e.turn != nullptr) *e.turn = node;
-}
-
 void emit_embed_exchange(const LoadedRun& run, Emission& e, Travel travel) {
   auto args = embed_args<EmbedExchange>(e, travel);
   args.exchange = e.rank->exchange(count_of(e.s.rows * args.stride));
-  launch_in_turn(e, "embed", run.kernel<EmbedExchange>(), args);
+  e.g.launch("embed", run.kernel<EmbedExchange>(), args);
 }
 
 // What stands behind a product that is split: the sum over the ranks, a norm of it or none, and the residual.
@@ -103,7 +92,7 @@ void launch_project_exchange(const LoadedRun& run, Emission& e, const Op& produc
     args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
     e.residual = gained;
   }
-  launch_in_turn(e, node_name(product), kernel, args);
+  e.g.launch(node_name(product), kernel, args);
 }
 
 void emit_project_exchange(const LoadedRun& run, Emission& e, const Op& product, const Behind& of, Travel travel) {
@@ -137,7 +126,10 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
     args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
     e.residual = gained;
   }
-  launch_in_turn(e, node_name(product) + "_sum", loaded, args);
+  LaunchOptions<Args> how;
+  // A lane's few blocks come before what the other lane's products have left.
+  if (e.step.is_lane) how.attributes.priority = e.g.device().properties().greatest_priority;
+  e.g.launch(node_name(product) + "_sum", loaded, args, how);
 }
 
 }  // namespace
@@ -289,7 +281,7 @@ Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel) {
                       args.temperature = e.s.inputs.temperature;
                       args.keeps_all = e.s.inputs.keeps_logits;
                     }
-                    launch_in_turn(e, "gather", run.kernel<GatherLogits>(best ? 1 : 0), args);
+                    e.g.launch("gather", run.kernel<GatherLogits>(best ? 1 : 0), args);
                     e.logits = e.s.logits;
                     e.best = all;
                   }};

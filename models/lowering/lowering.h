@@ -115,8 +115,6 @@ struct Emission {
   View<float> logits = {};                 // what the head has written
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
   TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange
-  // Of a lane (models/plan/lanes.h): the exchange before in either lane, which the next one follows; null elsewhere.
-  std::optional<NodeId>* turn = nullptr;
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm

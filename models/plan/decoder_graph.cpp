@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -130,7 +129,8 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   return e;
 }
 
-// The nodes of all lanes, each up to its next exchange in turn: that is the order in which ranks exchange.
+// The nodes of all lanes, each up to its next exchange in turn: that is the order in which ranks exchange, and edges
+// lead from each to the next, since all look at the word that says that a launch is given up.
 void emit_in_turns(std::span<Emission> lanes, std::span<const std::string_view> names,
                    const std::vector<DecoderKernels::Run>& runs) {
   std::vector<size_t> next(lanes.size(), 0);
@@ -148,13 +148,12 @@ void emit_lanes(GraphBuilder& g, const Described& d) {
   Emission whole{g, config, d.kernels.shape, d.model.weights(), d.state, true};
   whole.rank = d.rank;
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(whole);
-  std::optional<NodeId> turn;
   std::vector<Emission> lanes;
   for (size_t i = 0; i < kLanes; ++i) {
     const DecodeState& own = d.state.lanes[i];
     lanes.push_back({g, config, d.lane->shape, d.model.weights(), own, i == kLate});
     lanes[i].residual = PlainResidual{own.residual};
-    lanes[i].adapters = d.adapters, lanes[i].rank = d.rank, lanes[i].turn = &turn;
+    lanes[i].adapters = d.adapters, lanes[i].rank = d.rank;
   }
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
@@ -215,7 +214,6 @@ void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model
 void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
                      std::span<const KvCache* const> caches, std::span<const DecodeState> states) {
   constexpr std::array<std::string_view, 2> kNames = {"c0", "c1"};
-  std::optional<NodeId> turn;
   std::vector<Emission> chains;
   for (size_t i = 0; i < states.size(); ++i) {
     const DecodeState& s = states[i];
@@ -225,7 +223,7 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
            CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
     Emission& e = chains.emplace_back(Emission{g, model.config(), k.shape, model.weights(), s, true});
-    e.rank = &rank, e.turn = &turn;
+    e.rank = &rank;
     e.layer.next_gain = model.weights().layers().front().attention_norm.gain;
   }
   emit_in_turns(chains, kNames, k.first);

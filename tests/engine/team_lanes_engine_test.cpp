@@ -36,7 +36,7 @@ EngineOptions options_of(const LanesSetting& setting, int overlap) {
           .max_context = 192,
           .pages = setting.pages,
           .reserve = setting.pages > 0 ? Reserve::prompt : Reserve::all,
-          .choices = setting.masks,
+          .choices = true,
           .max_adapters = setting.adapts ? 1 : 0,
           .speculate = setting.speculate,
           .overlap = overlap};
@@ -60,6 +60,7 @@ std::vector<LanesJob> jobs_of(size_t vocab, const LanesSetting& setting) {
     job.spec.max_tokens = 1 + static_cast<int64_t>(random() % 8);
     job.sampling.seed = random();
     if (i % 3 == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50;
+    if (setting.speculate == 0 || i % 2 == 1) job.choice.logprobs = 3;  // with which there are no drafts
     if (setting.adapts && i % 2 == 1) job.spec.adapter = "own";
     if (setting.masks && i % 2 == 1) job.choice.presence_penalty = 1.5f, job.choice.biases = {{3, 4.0f}};
     jobs.push_back(std::move(job));
@@ -67,16 +68,25 @@ std::vector<LanesJob> jobs_of(size_t vocab, const LanesSetting& setting) {
   return jobs;
 }
 
-std::vector<Tokens> tokens_of(Engine& engine, std::span<const LanesJob> jobs, bool rebuilds) {
+// Of a request its tokens, each with the log probability of it and of the likeliest, which tell more.
+using Told = std::vector<std::pair<int32_t, std::vector<float>>>;
+
+std::vector<Told> told_of(Engine& engine, std::span<const LanesJob> jobs, bool rebuilds) {
   std::map<RequestId, size_t> places;
   for (const LanesJob& job : jobs) {
     const PipelineState::Submitted result = engine.submit(job.spec, job.sampling, job.choice);
     EXPECT_TRUE(result.id) << result.reason;
     places[result.id.value_or(RequestId{})] = places.size();
   }
-  std::vector<Tokens> all(jobs.size());
+  std::vector<Told> all(jobs.size());
   const auto take = [&] {
-    for (const CommittedToken& token : engine.take_tokens()) all[places.at(token.request)].push_back(token.token);
+    for (const CommittedToken& token : engine.take_tokens())
+      if (const size_t place = places.at(token.request); jobs[place].choice.logprobs < 0)
+        all[place].emplace_back(token.token, std::vector<float>());
+    for (const TokenLogprobs& told : engine.take_logprobs()) {
+      auto& [token, values] = all[places.at(told.request)].emplace_back(told.token, std::vector{told.logprob});
+      for (const auto& [likely, value] : told.top) values.push_back(value);
+    }
   };
   if (rebuilds) {
     for (int i = 0; i < 6 && engine.advance(); ++i) take();
@@ -101,18 +111,18 @@ TEST_P(TeamLanesEngine, GivesTheTokensOfStepsOfALanesSize) {
   const auto load = [&](Engine& engine) {
     if (GetParam().adapts) engine.load_adapter("own", engine.read_adapter(adapter.path()));
   };
-  std::vector<Tokens> expected;
+  std::vector<Told> expected;
   {
     LanesSetting roomy = GetParam();
     roomy.pages = 0;
     Engine alone(loaded.places, options_of(roomy, 1));
     load(alone);
-    for (const LanesJob& job : jobs) expected.push_back(tokens_of(alone, {&job, 1}, false)[0]);
+    for (const LanesJob& job : jobs) expected.push_back(told_of(alone, {&job, 1}, false)[0]);
   }
   Engine engine(loaded.places, options_of(GetParam(), 2));
   load(engine);
   EXPECT_EQ(engine.slots().lane_rows(96), 48);
-  EXPECT_EQ(tokens_of(engine, jobs, GetParam().rebuilds), expected);
+  EXPECT_EQ(told_of(engine, jobs, GetParam().rebuilds), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamLanesEngine,
