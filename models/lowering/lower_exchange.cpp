@@ -127,11 +127,9 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
     e.residual = gained;
   }
   LaunchOptions<Args> how;
-  if (e.turn != nullptr && *e.turn) how.after = {**e.turn};
-  // Its few blocks come before what the other lane's products have left.
+  // A lane's few blocks come before what the other lane's products have left.
   if (e.step.is_lane) how.attributes.priority = e.g.device().properties().greatest_priority;
-  const NodeId node = e.g.launch(node_name(product) + "_sum", loaded, args, how);
-  if (e.turn != nullptr) *e.turn = node;
+  e.g.launch(node_name(product) + "_sum", loaded, args, how);
 }
 
 // The product of such a kernel in a node of its own, and behind it what brings all ranks' values.

@@ -118,8 +118,6 @@ struct Emission {
   TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange by packets
   Collectives* collectives = nullptr;      // the same, by a library's calls
   std::vector<NodeId> last_call = {};      // the last of those, behind which the next one comes, as on every rank
-  // Of a lane (models/plan/lanes.h): the exchange before in either lane, which the next one follows; null elsewhere.
-  std::optional<NodeId>* turn = nullptr;
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm

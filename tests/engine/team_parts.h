@@ -206,6 +206,8 @@ class TeamParts {
   LoadedTeam& loaded() const { return loaded_; }
   int64_t rows() const { return rows_; }
   const DecodeState& state(size_t rank) const { return states_[rank]; }
+  const DecoderKernels& kernels(size_t rank) const { return kernels_[rank]; }
+  const KvCache& cache(size_t rank) const { return *caches_[rank]; }
 
  private:
   LoadedTeam& loaded_;
