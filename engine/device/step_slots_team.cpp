@@ -12,6 +12,26 @@
 namespace nodewright {
 namespace {
 
+// Of a rank whose others are in other processes.
+void check_other_processes(std::span<const ModelPlace> ranks, const StepSlotsOptions& options) {
+  const Collectives& collectives = *ranks[0].collectives;
+  const Shard of_group{static_cast<int64_t>(collectives.rank()), static_cast<int64_t>(collectives.ranks())};
+  const auto refuse = [&](const char* detail, const char* advice) {
+    throw Error({.doing = "run steps",
+                 .object = fmt::format("as rank {} of {}", of_group.rank, of_group.ranks),
+                 .detail = detail,
+                 .advice = advice,
+                 .fault = Fault::usage});
+  };
+  if (ranks.size() != 1) refuse("each process has one rank", "pass one device");
+  if (ranks[0].model->config().shard != of_group)
+    refuse("the model is not the part of that rank", "load it with its Shard");
+  if (options.mode != RunMode::explicit_) refuse("graphs that exchange are explicit ones", "the mode explicit");
+  if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
+  if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
+  if (options.adapters.any()) refuse("other processes are told of no adapters", "a merged adapter");
+}
+
 const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlotsOptions& options) {
   const auto refuse = [&](const char* detail, const char* advice) {
     throw Error({.doing = "run steps",
@@ -21,6 +41,10 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
                  .fault = Fault::usage});
   };
   if (ranks.empty()) refuse("a step needs one at least", "pass a device");
+  if (ranks[0].collectives != nullptr) {
+    check_other_processes(ranks, options);
+    return ranks[0];
+  }
   if (ranks[0].model->config().stage.is_part()) {
     const auto count = static_cast<int64_t>(ranks.size());
     for (int64_t i = 0; i < count; ++i) {
