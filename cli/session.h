@@ -35,14 +35,17 @@ struct SessionOptions {
   bool trace = false;           // every driver call to stderr
   int tensor_parallel = 1;      // devices that share each layer; 0: as many as --device names, without stages
   int stages = 1;               // devices that have some of the layers each
-  bool quiet = false;           // no progress on stderr: another one of the process shows its own
+  // Of --tp, whose other ranks are in other processes; nothing: this process has all.
+  std::optional<int> rank = {};
+  bool quiet = false;  // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp and --pp, of the commands that serve with an engine.
 void add_parallel_options(CLI::App& command, SessionOptions& options);
-// How many devices share the model, of each of so many replicas. Throws Error (usage) where both options are given.
+// How many devices of this process share the model, of each of so many replicas. Throws Error (usage) where both
+// options are given.
 int devices_of_model(const SessionOptions& options, int replicas);
 // "--tp 2", "--pp 2": what makes so many devices, more than one, share the model.
 std::string sharing_words(const SessionOptions& options, int devices);
@@ -84,6 +87,9 @@ class Session {
   // The devices that share the model, by rank or stage, each with its part; one with all of it where there is no --tp
   // and no --pp.
   const std::vector<ModelPlace>& places() const { return places_; }
+  // Of a model whose other ranks are in other processes: how what is made from now on exchanges with them. Must outlive
+  // that.
+  void exchange_by(Collectives& collectives) { places_.front().collectives = &collectives; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
   // The same in words, for --stats.

@@ -66,6 +66,8 @@ class RankLink {
   // Called once with the reason, by whichever thread finds out; at once where one is missing already. What it uses must
   // be there until end() or the destructor.
   void when_lost(std::function<void(const std::string& reason)> told);
+  // Nobody is told from now on.
+  void stop_watching();
   // Somebody else has found that `rank` is missing.
   void lose(size_t rank, const std::string& why);
 
@@ -80,7 +82,6 @@ class RankLink {
   [[noreturn]] void refuse_terms(const std::string& reason);
   void watch();
   bool hear_last_words(size_t index);
-  void stop_watching();
 
   size_t rank_, ranks_;
   std::vector<RankSocket> steps_, values_;
