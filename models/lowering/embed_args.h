@@ -1,4 +1,4 @@
-// What embed and embed_exchange are told alike: a new residual stream begins with their rows.
+// What embed, embed_exchange and gathered_embed are told alike: a new residual stream begins with their rows.
 #pragma once
 
 #include "models/lowering/lowering.h"
@@ -6,7 +6,7 @@
 
 namespace nodewright {
 
-// Sets e.residual to what the kernel leaves. `Args`: Embed or EmbedExchange.
+// Sets e.residual to what the kernel leaves. `Args`: of one of these.
 template <class Args>
 Args embed_args(Emission& e, Travel travel) {
   Args args{};
@@ -14,7 +14,7 @@ Args embed_args(Emission& e, Travel travel) {
   args.sequences = e.s.inputs.sequences;
   args.last_token = e.s.last_token;
   args.n_live = e.s.inputs.n_live;
-  args.embedding = e.weights.embedding().data;
+  if constexpr (requires { args.embedding; }) args.embedding = e.weights.embedding().data;
   args.position_table = e.weights.positions().data;
   args.x = e.s.residual;
   args.stride = row_stride(e.config.hidden);

@@ -129,19 +129,35 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
   e.g.launch(node_name(product) + "_sum", loaded, args);
 }
 
+// The product of such a kernel in a node of its own, and behind it what brings all ranks' values.
+Lowered gathered_project(const Situation& at, const Behind& of, const Op& product, Travel travel, KernelChoice kernel,
+                         const TileOrder& order) {
+  const ExchangedSum sum{.adds = of.adds()};
+  std::vector<KernelChoice> kernels = gathered_sum_choices(at, sum, travel, order);
+  kernels.insert(kernels.begin(), std::move(kernel));
+  return {.operations = of.operations,
+          .kernels = std::move(kernels),
+          .emit = [product, of, sum, travel](const LoadedRun& run, Emission& e) {
+            launch_project(run, e, product, e.s.partial);
+            settle(e, of, e.s.projected);
+            emit_gathered_sum(run, 1, e, node_name(product), product, e.s.partial, sum, travel);
+          }};
+}
+
 }  // namespace
 
 bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel) {
   return step.with_products() && travel != Travel::gained && config.hidden % 8 == 0;
 }
 
-void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       const ExchangedSum& of, Travel travel) {
+void emit_exchange(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                   const ExchangedSum& of, Travel travel) {
+  if (e.collectives != nullptr) return emit_gathered_sum(run, kernel, e, node_name(product), product, y, of, travel);
   if (e.adapters != nullptr) return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, of, travel);
   launch_exchange_add<ExchangeAdd>(run, kernel, e, product, y, of, travel);
 }
 
-KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
+static KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
   const bool gained = travel == Travel::gained, adapted = at.step.adapters.any(), sums_more = adapted || of.chosen > 0;
   const std::vector<Constant> constants = {ranks_constant(at),
                                            constant("kAdds", of.adds),
@@ -159,8 +175,21 @@ KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Tr
                  : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
 }
 
+std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel) {
+  if (at.step.collectives) return gathered_sum_choices(at, of, travel);
+  return {exchange_add_choice(at, of, travel)};
+}
+
+std::vector<KernelChoice> with_exchange(const Situation& at, const ExchangedSum& of, Travel travel,
+                                        KernelChoice product) {
+  std::vector<KernelChoice> choices = exchange_choices(at, of, travel);
+  choices.insert(choices.begin(), std::move(product));
+  return choices;
+}
+
 Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::embed_shared})) return {};
+  if (at.step.collectives) return gathered_embedding(at, travel);
   const bool gained = travel == Travel::gained;
   return Lowered{.operations = 1,
                  .kernels = {kernel_choice<EmbedExchange>(
@@ -191,6 +220,11 @@ Attempt lower_project_exchange(const Situation& at, std::span<const Op> ops, Tra
   shape.fit_segment(at.device.sm_count);
   const LaunchShape launch = shape.launch_shape(at.device.sm_count);
   if (launch.grid[1] > 1) return kSeveralWaves;
+  if (at.step.collectives)
+    return gathered_project(
+        at, of, product, travel,
+        kernel_choice<Project>({"project", constants_of(shape.constants(), {constant("kBias", product.bias)})}, launch),
+        {});
   std::vector<Constant> constants = with_rank(at, sum_constants(at, of));
   constants.insert(constants.begin(), constant("kBias", product.bias));
   constants = constants_of(shape.constants(), constants);
@@ -214,11 +248,14 @@ Attempt lower_tile_project_exchange(const Situation& at, std::span<const Op> ops
   std::vector<Constant> constants = with_rank(at, sum_constants(at, of));
   constants.push_back(constant("kLeavesGained", travel == Travel::gained));
   std::variant<KernelChoice, std::string> choice =
-      tiled(at, adapted ? "adapted_project_exchange" : "project_exchange", product, 1, {}, at.step.rows, constants,
-            adapted ? sizeof(AdaptedProjectExchange) : sizeof(ProjectExchange), true);
+      at.step.collectives
+          ? tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project), true)
+          : tiled(at, adapted ? "adapted_project_exchange" : "project_exchange", product, 1, {}, at.step.rows,
+                  constants, adapted ? sizeof(AdaptedProjectExchange) : sizeof(ProjectExchange), true);
   if (auto* why = std::get_if<std::string>(&choice)) return *why;
   KernelChoice& kernel = std::get<KernelChoice>(choice);
   if (kernel.shape.blocks() > count_of(at.device.sm_count)) return kSeveralWaves;
+  if (at.step.collectives) return gathered_project(at, of, product, travel, kernel, tile_order(kernel));
   return Lowered{.operations = of.operations,
                  .kernels = {std::move(kernel)},
                  .emit = [product, of, travel](const LoadedRun& run, Emission& e) {
@@ -240,17 +277,18 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
   }
   const ExchangedSum sum{.adds = of.adds()};
   return Lowered{.operations = of.operations,
-                 .kernels = {std::get<KernelChoice>(std::move(choice)), exchange_add_choice(at, sum, travel)},
+                 .kernels = with_exchange(at, sum, travel, std::get<KernelChoice>(std::move(choice))),
                  .emit = [product, of, sum, travel](const LoadedRun& run, Emission& e) {
                    launch_project(run, e, product, e.s.partial);
                    settle(e, of, e.s.projected);
-                   emit_exchange_add(run, 1, e, product, e.s.partial, sum, travel);
+                   emit_exchange(run, 1, e, product, e.s.partial, sum, travel);
                  }};
 }
 
 // The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::gather})) return {};
+  if (at.step.collectives) return gathered_head(at);
   const int64_t most = at.config.shard.most_of(at.config.vocab);
   const bool alike = at.config.vocab % at.config.shard.ranks == 0;
   Lowered lowered{.operations = 1, .emit = [most, alike](const LoadedRun& run, Emission& e) {

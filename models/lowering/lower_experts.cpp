@@ -205,16 +205,16 @@ Attempt lower_tile_expert_down_exchange(const Situation& at, std::span<const Op>
   const Op& product = ops[0];
   const ExpertTileShape shape{expert_shape(at, product)};
   const ExchangedSum sum{.bulk = sends_bulk(at.config, at.step, travel), .chosen = shape.chosen};
-  return Lowered{
-      .operations = 3,
-      .kernels = {kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
-                                            shape.launch_shape(at.device.sm_count)),
-                  exchange_add_choice(at, sum, travel)},
-      .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
-        emit_tiles<ExpertDown>(run, e, 0, product.part, e.s.activated, e.matrix(product.part).stride, e.s.experts.given,
-                               row_stride(product.outputs));
-        emit_exchange_add(run, 1, e, product, e.s.experts.given, sum, travel);
-      }};
+  return Lowered{.operations = 3,
+                 .kernels = with_exchange(
+                     at, sum, travel,
+                     kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
+                                               shape.launch_shape(at.device.sm_count))),
+                 .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
+                   emit_tiles<ExpertDown>(run, e, 0, product.part, e.s.activated, e.matrix(product.part).stride,
+                                          e.s.experts.given, row_stride(product.outputs));
+                   emit_exchange(run, 1, e, product, e.s.experts.given, sum, travel);
+                 }};
 }
 
 Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
@@ -224,25 +224,26 @@ Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops,
   const Op& product = ops[0];
   const ExpertRowsShape shape{expert_shape(at, product)};
   const ExchangedSum sum;
-  return Lowered{.operations = 3,
-                 .kernels = {kernel_choice<ExpertDownSum>(
-                                 {"expert_down_sum",
-                                  constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count),
+  return Lowered{
+      .operations = 3,
+      .kernels = with_exchange(
+          at, sum, travel,
+          kernel_choice<ExpertDownSum>(
+              {"expert_down_sum", constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count),
                                                                                {single_row(at)}))},
-                                 shape.down_launch(at.device.sm_count)),
-                             exchange_add_choice(at, sum, travel)},
-                 .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
-                   e.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(),
-                              {.x = e.s.activated,
-                               .experts = e.s.experts.chosen,
-                               .weights = e.s.experts.weights,
-                               .weight = e.matrix(product.part).data,
-                               .y = e.s.partial,
-                               .n_live = e.s.inputs.n_live,
-                               .x_stride = e.matrix(product.part).stride,
-                               .y_stride = row_stride(product.outputs)});
-                   emit_exchange_add(run, 1, e, product, e.s.partial, sum, travel);
-                 }};
+              shape.down_launch(at.device.sm_count))),
+      .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
+        e.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(),
+                   {.x = e.s.activated,
+                    .experts = e.s.experts.chosen,
+                    .weights = e.s.experts.weights,
+                    .weight = e.matrix(product.part).data,
+                    .y = e.s.partial,
+                    .n_live = e.s.inputs.n_live,
+                    .x_stride = e.matrix(product.part).stride,
+                    .y_stride = row_stride(product.outputs)});
+        emit_exchange(run, 1, e, product, e.s.partial, sum, travel);
+      }};
 }
 
 }  // namespace nodewright

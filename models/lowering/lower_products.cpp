@@ -119,7 +119,7 @@ Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Tra
   const int64_t stride = row_stride(at.config.hidden);
   const ExchangedSum sum{.bias = product.bias, .adds = !normed, .bulk = sends_bulk(at.config, at.step, travel)};
   Lowered lowered{.operations = normed ? size_t{4} : size_t{3},
-                  .kernels = {exchange_add_choice(at, sum, travel)},
+                  .kernels = exchange_choices(at, sum, travel),
                   .products = {product_of_layer(at, product, sum.bulk ? Element::bf16 : Element::f32, stride, 0)},
                   .emit = [product, post_norm, normed, stride, sum](const LoadedRun& run, Emission& e) {
                     const uint64_t written = as_written(e.s.rows, stride, product.outputs);
@@ -129,9 +129,9 @@ Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Tra
                     else
                       emit_product(run, e, node_name(product), e.input_of(product.part), product,
                                    e.s.partial.subview(0, written));
-                    emit_exchange_add(run, 0, e, product, e.s.partial.subview(0, written), sum, Travel::plain);
+                    emit_exchange(run, 0, e, product, e.s.partial.subview(0, written), sum, Travel::plain);
                     if (!normed) return;
-                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(1),
+                    e.g.launch(node_name(product) + "_norm", run.kernel<NormAdd>(run.kernels.size() - 1),
                                {.x = e.s.projected,
                                 .gain = e.post_gain(post_norm.part),
                                 .residual = e.s.residual,
@@ -184,7 +184,7 @@ Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel trave
     ProductTuning tuning = at.step.tuning.head.product;
     if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
     lowered.products = {{"head", at.step.sampled_rows, product.cols, product.outputs, Element::f32,
-                         row_stride(product.outputs), tuning, 0, at.config.logit_scale}};
+                         row_stride(at.config.shard.most_of(at.config.vocab)), tuning, 0, at.config.logit_scale}};
     add_bias_kernel(lowered, product, at.step.sampled_rows, at.config.logit_scale);
     if (at.config.logit_cap != 0)
       lowered.kernels.push_back(

@@ -25,6 +25,7 @@
 
 namespace nodewright {
 
+class Collectives;
 class TeamRank;
 
 // What the choice of kernels depends on, beside the operations.
@@ -114,7 +115,8 @@ struct Emission {
   View<ScoredToken> best = {};             // what the head has left of each part of the logits, or empty
   View<float> logits = {};                 // what the head has written
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
-  TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange
+  TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange by packets
+  Collectives* collectives = nullptr;      // the same, by a library's calls
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm
@@ -217,10 +219,13 @@ struct ExchangedSum {
   bool bulk = false;   // in bf16, by a bulk exchange
   int64_t chosen = 0;  // of a mixture: so many experts of a row have given a value each; 0: there is one
 };
-// Its kernel, and its node behind such a product, which has given `y`.
-KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel);
-void emit_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
-                       const ExchangedSum& of, Travel travel);
+// Its kernels, and their nodes behind such a product, which has given `y`. `kernel`: the place of the first.
+std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel);
+// A product's kernel and these.
+std::vector<KernelChoice> with_exchange(const Situation& at, const ExchangedSum& of, Travel travel,
+                                        KernelChoice product);
+void emit_exchange(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
+                   const ExchangedSum& of, Travel travel);
 
 // The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});

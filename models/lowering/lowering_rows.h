@@ -34,6 +34,23 @@ bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel)
 inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// lower_collectives.cpp, of StepShape::collectives. In which order a kernel of tiles adds the squares of what it
+// leaves: lanes of a row; 0: by blocks of 256 columns.
+struct TileOrder {
+  int64_t lanes = 0, splits = 1;
+  unsigned blocks = 0;  // of the kernel
+};
+TileOrder tile_order(const KernelChoice& tiles);
+// As exchange_choices() and emit_exchange(). `node`: the product's name. A residual that is not left gained is settled
+// by the caller.
+std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, Travel travel,
+                                               const TileOrder& order = {});
+void emit_gathered_sum(const LoadedRun& run, size_t kernel, Emission& e, const std::string& node, const Op& product,
+                       View<float> y, const ExchangedSum& of, Travel travel);
+Lowered gathered_embedding(const Situation& at, Travel travel);
+Lowered gathered_head(const Situation& at);
+inline constexpr std::string_view kAllGather = "all_gather";  // what their library nodes call
+
 // The node of a product of kernels of its own, W x + b into `y`, rows as far apart as the residual's
 // (lower_projections.cpp).
 void launch_project(const LoadedRun& run, Emission& e, const Op& product, View<float> y);

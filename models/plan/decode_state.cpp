@@ -60,6 +60,15 @@ void lay_out_experts(Arena& arena, DecodeState& s, const ModelConfig& config, co
   e.given = arena.take<float>("given", pairs * round_up_8(config.hidden));
 }
 
+void lay_out_collectives(Arena& arena, DecodeState& s, const ModelConfig& config) {
+  const auto ranks = static_cast<uint64_t>(config.shard.ranks);
+  const uint64_t values = static_cast<uint64_t>(s.rows) * round_up_8(config.hidden);
+  const auto logits = static_cast<uint64_t>(s.sampled_rows * s.logits_part_stride);
+  s.collective.given = arena.take<float>("given_to_ranks", values);
+  s.collective.gathered = arena.take<float>("gathered", ranks * std::max(values, logits));
+  if (s.best.count > 0) s.collective.best = arena.take<ScoredToken>("gathered_best", ranks * s.best.count);
+}
+
 // What the head leaves. Earlier stages of a pipeline have none.
 void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                   const Device& device) {
@@ -69,8 +78,10 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
   s.logits = arena.take<float>("logits", sampled * round_up_8(config.vocab), "output");
   s.logits_part = s.logits, s.logits_part_stride = s.logits_stride;
   if (config.shard.is_part()) {
-    s.logits_part_stride = static_cast<int64_t>(round_up_8(config.head_rows()));
-    s.logits_part = arena.take<float>("logits_part", sampled * round_up_8(config.head_rows()));
+    s.logits_part_stride = static_cast<int64_t>(round_up_8(config.shard.most_of(config.vocab)));  // the same on all
+    // A library's call reads it whole, with what no head writes behind a row.
+    s.logits_part = arena.take<float>("logits_part", sampled * static_cast<uint64_t>(s.logits_part_stride),
+                                      shape.collectives ? "workspace" : "activation");
     s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
   }
   if (!shape.needs_head_product()) {
@@ -79,6 +90,7 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
     if (config.shard.is_part())
       s.team_best = arena.take<ScoredToken>("team_best", static_cast<uint64_t>(config.shard.ranks) * sampled * blocks);
   }
+  if (shape.collectives) lay_out_collectives(arena, s, config);
   s.tokens = arena.take<int32_t>("tokens", n, "output");
   if (const int64_t rows = shape.hidden_rows(); rows > 0)
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
@@ -183,6 +195,7 @@ StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int
   StepShape shape = step_shape(network, rows, limits.sampled(), limits.products_from, limits.numerics,
                                limits.tuning ? limits.tuning->of(rows) : StepTuning{});
   shape.hidden = limits.hidden;
+  shape.collectives = limits.collectives;
   shape.steps = limits.steps;
   return shape;
 }

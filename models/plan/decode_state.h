@@ -35,6 +35,7 @@ struct DecodeLimits {
   LaunchSteps steps;
   std::shared_ptr<const Tuning> tuning;  // or none
   AdapterLimits adapters = {};           // that rows may have; not with launches of several steps
+  bool collectives = false;              // StepShape::collectives
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
@@ -87,6 +88,13 @@ struct ExpertState {
   View<float> given;     // [rows * chosen, hidden rounded up to 8] by each expert of a row
 };
 
+// What a rank gives to a library's calls, where those exchange, and what they bring.
+struct CollectiveState {
+  View<float> given;       // [rows, hidden rounded up to 8] where that is more than a product
+  View<float> gathered;    // [ranks, rows, hidden rounded up to 8], or [ranks, sampled_rows, logits_part_stride]
+  View<ScoredToken> best;  // [ranks, sampled_rows, blocks of the head], at most; empty where the head has none
+};
+
 // Everything a decode plan of `rows` rows reads and writes besides weights and the cache.
 struct DecodeState {
   int64_t rows = 0;
@@ -114,6 +122,7 @@ struct DecodeState {
   int64_t logits_part_stride = 0;  // the same, of its part
   View<ScoredToken> team_best;     // [sampled_rows, ranks, blocks of the head], at most; empty alone
   View<float> partial;             // [rows, hidden rounded up to 8] a rank's part of what a block adds; else empty
+  CollectiveState collective;      // empty where ranks exchange by packets
   View<ScoredToken> best;          // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;            // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;          // zero between launches

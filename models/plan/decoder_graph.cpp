@@ -22,6 +22,7 @@ struct Described {
   const AdapterSlots* adapters = nullptr;
   TeamRank* rank = nullptr;
   const Residual* received = nullptr;
+  Collectives* collectives = nullptr;
 };
 
 // Whether an earlier stage has written there.
@@ -110,6 +111,7 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   Emission e{g, config, d.kernels.shape, d.model.weights(), d.state, chooses, delivered};
   e.adapters = d.adapters;
   e.rank = d.rank;
+  e.collectives = d.collectives;
   if (d.received != nullptr) e.residual = *d.received;
   e.layer.next_gain = d.model.weights().layers().front().attention_norm.gain;
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(e);
@@ -154,9 +156,10 @@ Residual describe_plan(GraphBuilder& g, const Described& d) {
 }  // namespace
 
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
-                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy, const AdapterSlots* adapters) {
+                  const DecodeState& s, DecodePurpose purpose, EdgePolicy policy, const AdapterSlots* adapters,
+                  Collectives* collectives) {
   GraphBuilder g(device, decoder_plan_name(s, purpose, adapters != nullptr), {{"bucket", std::to_string(s.rows)}});
-  describe_plan(g, {model, k, cache, s, purpose, adapters});
+  describe_plan(g, {model, k, cache, s, purpose, adapters, nullptr, nullptr, collectives});
   return std::move(g).finish(policy);
 }
 

@@ -18,17 +18,20 @@
 
 namespace nodewright {
 
+class Collectives;
+
 // step: ends in logits and the next token, which it delivers to the host; as many steps as the state's LaunchSteps say.
 // serve: one step, and whoever launches it copies the token, on another stream. prefill: fills the cache, ends with the
 // last layer.
 enum class DecodePurpose : uint8_t { step, serve, prefill };
 
 // A plan named "decode.b<rows>" or "prefill.b<rows>", and where rows may have adapters "decode.b<rows>.adapters".
-// Everything is borrowed and must outlive its runs. `adapters`: of kernels that were chosen for them, else null. Throws
-// Error naming the node that cannot be.
+// Everything is borrowed and must outlive its runs. `adapters`: of kernels that were chosen for them, else null.
+// `collectives`: the rank's, of a model that is a part and kernels that were chosen for them (StepShape::collectives),
+// else null. Throws Error naming the node that cannot be.
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                   const DecodeState& state, DecodePurpose purpose, EdgePolicy policy,
-                  const AdapterSlots* adapters = nullptr);
+                  const AdapterSlots* adapters = nullptr, Collectives* collectives = nullptr);
 
 // The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
 // plan_team() makes of them. Every rank's calls exchange alike.

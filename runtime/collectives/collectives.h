@@ -1,25 +1,36 @@
-// What the devices of a group exchange by calls, one process or several: the form of an exchange that a library makes.
+// One rank's end of a group of devices that exchange by calls of a library, where they do not write each other's
+// memory: the form between processes and between machines.
 #pragma once
+
+#include <cuda.h>
 
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/driver.h"
-
 namespace nodewright {
 
-// One rank's end of a group of devices. The calls of all ranks pair up in their order.
+// Every rank makes the same calls in the same order. One thread at a time submits for a rank.
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  virtual size_t rank() const = 0;
-  virtual size_t ranks() const = 0;
-  // Submits to `stream` (captured or run): behind it `to` holds `bytes` bytes of every rank, in the order of the ranks.
+  Collectives() = default;
+  Collectives(const Collectives&) = delete;
+  Collectives& operator=(const Collectives&) = delete;
+
+  virtual size_t rank() const = 0;   // this one's
+  virtual size_t ranks() const = 0;  // in all
+
+  // Submits to `stream`, which runs or captures it: behind it `to` holds `bytes` bytes of every rank, which it has at
+  // `from`, in the order of the ranks. Waits for nothing. Throws Error where the library refuses.
   virtual void all_gather(CUstream stream, CUdeviceptr from, CUdeviceptr to, uint64_t bytes) = 0;
-  // The same at once, on the host: stands in for it on the CPU driver. Blocks until all ranks have come.
+  // The same at once, on memory of the host: stands in for it on the CPU driver. Waits until all ranks have come.
+  // Throws Error where that cannot be, or the group is given up.
   virtual void all_gather_on_host(const void* from, void* to, uint64_t bytes) = 0;
-  // Ends what waits for another rank, here; what it computes then means nothing. Any thread, any number of times.
+
+  // Ends what waits here for another rank, now and later; what comes of it means nothing. From any thread, any number
+  // of times.
   virtual void give_up() noexcept = 0;
+  virtual bool given_up() const noexcept = 0;
 };
 
 }  // namespace nodewright

@@ -10,6 +10,11 @@
 #include "kernels_src/attention/attend_tiles.h"
 #include "kernels_src/attention/rope_append.h"
 #include "kernels_src/attention/rope_flash_decode.h"
+#include "kernels_src/collective/gathered_add.h"
+#include "kernels_src/collective/gathered_embed.h"
+#include "kernels_src/collective/gathered_logits.h"
+#include "kernels_src/collective/own_embedding.h"
+#include "kernels_src/collective/rank_value.h"
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/exchange/gather_logits.h"
@@ -32,6 +37,7 @@
 #include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/sample.h"
 #include "models/plan/row_stride.h"
+#include "runtime/collectives/collectives.h"
 #include "tests/engine/oracle_kernels.h"
 
 namespace nodewright::test {
@@ -65,8 +71,9 @@ struct OrdinaryKernels {
   }
 };
 using Ordinary = OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum,
-                                 ExpertGateUp, Gate, GroupByExpert, NormAdd, NormExpertGateUp, NormGateUp, NormHidden,
-                                 NormProject, NormRows, Project, RopeAppend, RopeFlashDecode, Sample>;
+                                 ExpertGateUp, Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GroupByExpert, NormAdd,
+                                 NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, Project,
+                                 nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 
 // What stands in front of an exchange's sum and behind it.
 struct Summed {
@@ -105,6 +112,8 @@ class OnePlan {
           throw std::logic_error("ranks have other nodes");
       if (plans_[0].nodes[i].exchange)
         add_exchange(i);
+      else if (is_all_gather(plans_[0].nodes[i]))
+        for_each_rank(i, [&](size_t rank, const PlanNode& node) { copy_from_all(i, rank, node); });
       else
         for (size_t rank = 0; rank < plans_.size(); ++rank) add_ordinary(rank, plans_[rank].nodes[i]);
     }
@@ -143,6 +152,21 @@ class OnePlan {
       g_.library(name, uses, *node.library);
     } else if (!Ordinary::add(g_, name, node)) {
       throw std::logic_error(node.name + ": a node that the oracle does not know");
+    }
+  }
+
+  static bool is_all_gather(const PlanNode& node) {
+    return node.kind == NodeKind::library && node.library->what == "all_gather";
+  }
+  CopyEnd end_of(size_t rank, const Use& use) const {
+    return {plans_[rank].buffers[use.buffer].range.address + use.offset, use.bytes, false};
+  }
+  void copy_from_all(size_t i, size_t rank, const PlanNode& node) {
+    const CopyEnd to = end_of(rank, node.uses[1]);
+    for (size_t other = 0; other < plans_.size(); ++other) {
+      const CopyEnd from = end_of(other, plans_[other].nodes[i].uses[0]);
+      g_.copy(at(node.name + ".of" + std::to_string(other), rank),
+              CopyEnd(to.address + other * from.bytes, from.bytes, false), from, from.bytes);
     }
   }
 
@@ -313,6 +337,21 @@ class OnePlan {
   std::set<uint64_t> declared_;
 };
 
+// Whose calls are copies in the oracle.
+class NoCollectives : public Collectives {
+ public:
+  NoCollectives(size_t rank, size_t ranks) : rank_(rank), ranks_(ranks) {}
+  size_t rank() const override { return rank_; }
+  size_t ranks() const override { return ranks_; }
+  void all_gather(CUstream, CUdeviceptr, CUdeviceptr, uint64_t) override {}
+  void all_gather_on_host(const void*, void*, uint64_t) override {}
+  void give_up() noexcept override {}
+  bool given_up() const noexcept override { return false; }
+
+ private:
+  size_t rank_, ranks_;
+};
+
 // The parts of all ranks below each other.
 void copy_embedding(const LoadedTeam& loaded, const DeviceArray<bf16>& to) {
   std::vector<bf16> rows;
@@ -327,8 +366,9 @@ void copy_embedding(const LoadedTeam& loaded, const DeviceArray<bf16>& to) {
 
 }  // namespace
 
-OneDeviceTeam::OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics, int64_t most_sampled)
-    : parts_(loaded, rows, numerics, most_sampled),
+OneDeviceTeam::OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics, int64_t most_sampled,
+                             bool collectives)
+    : parts_(loaded, rows, numerics, most_sampled, {}, collectives),
       team_(loaded.devices),
       memory_(team_, "exchange", parts_.exchange_size()),
       stream_(loaded.device(0), "one_device") {
@@ -338,6 +378,11 @@ OneDeviceTeam::OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics
   std::vector<Plan> plans;
   for (size_t rank = 0; rank < loaded.ranks(); ++rank) {
     products_.emplace_back(device, "oracle.product" + std::to_string(rank), n * stride);
+    if (collectives) {
+      NoCollectives group(rank, loaded.ranks());
+      plans.push_back(parts_.collective_plan(rank, group));
+      continue;
+    }
     TeamRank of(memory_, rank);
     GraphBuilder g(device, "part" + std::to_string(rank));
     for (size_t other = 0; other < loaded.ranks(); ++other)

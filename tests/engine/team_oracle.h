@@ -16,7 +16,10 @@ namespace nodewright::test {
 class OneDeviceTeam {
  public:
   // `loaded`: all on one device. The other devices lend the addresses of packets, which nothing touches.
-  OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0);
+  // `collectives`: the plans are those of ranks that exchange by a library's calls, each of which becomes a copy from
+  // every rank.
+  OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0,
+                bool collectives = false);
 
   // As TeamDecoder's.
   int64_t run(std::span<const int32_t> tokens, int64_t first, bool poisons, bool keeps = true);

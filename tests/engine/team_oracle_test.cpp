@@ -1,5 +1,6 @@
-// Whole networks on a team against the same shards as branches of one ordinary graph on one device: the same logits,
-// tokens, keys and values, bit for bit.
+// Whole networks on a team against the same shards as branches of one ordinary graph on one device, made of the team's
+// plans and of those of ranks that exchange by a library's calls: the same logits, tokens, keys and values, bit for
+// bit.
 #include "tests/engine/team_oracle.h"
 
 #include <algorithm>
@@ -43,6 +44,7 @@ void compare_with_one_device(const OracleCase& of) {
   LoadedTeam alone(of.folder, many, of.draws);
   TeamDecoder team(many, of.rows, Numerics::fast, of.most_sampled);
   OneDeviceTeam one(alone, of.rows, Numerics::fast, of.most_sampled);
+  OneDeviceTeam gathered(alone, of.rows, Numerics::fast, of.most_sampled, true);
   const auto vocab = static_cast<size_t>(many.models[0].config().vocab);
   const int64_t chunks = of.rows > 8 ? 1 : 2;  // whole ones
   const Tokens prompt = some_tokens(static_cast<size_t>(chunks * of.rows + (of.rows + 1) / 2), vocab, 5);
@@ -50,7 +52,9 @@ void compare_with_one_device(const OracleCase& of) {
   forced_steps(prompt, continuation, of.rows, [&](std::span<const int32_t> tokens, int64_t first) {
     const int64_t last = team.run(tokens, first, true);
     one.run(tokens, first, true);
+    gathered.run(tokens, first, true);
     expect_same_step(team.parts(), one.parts(), static_cast<int64_t>(tokens.size()), last);
+    expect_same_step(gathered.parts(), one.parts(), static_cast<int64_t>(tokens.size()), last);
     return std::vector<Logits>{};
   });
   // Where the head may leave out what no choice reads.
@@ -58,9 +62,13 @@ void compare_with_one_device(const OracleCase& of) {
   const auto first = static_cast<int64_t>(prompt.size() + continuation.size());
   const int64_t last = team.run({&token, 1}, first, true, false);
   one.run({&token, 1}, first, true, false);
+  gathered.run({&token, 1}, first, true, false);
   ASSERT_EQ(team.parts().chosen(last), one.parts().chosen(last));
-  for (size_t rank = 0; rank < many.ranks(); ++rank)
+  ASSERT_EQ(gathered.parts().chosen(last), one.parts().chosen(last));
+  for (size_t rank = 0; rank < many.ranks(); ++rank) {
     ASSERT_EQ(team.parts().pages(rank), one.parts().pages(rank)) << "rank " << rank;
+    ASSERT_EQ(gathered.parts().pages(rank), one.parts().pages(rank)) << "rank " << rank;
+  }
 }
 
 // Two devices and the goldens whose heads they share.

@@ -69,16 +69,17 @@ struct LoadedTeam {
 class TeamParts {
  public:
   // `most_sampled`: rows of a step of products that choose a token, at most; 0: all. `adapters`: with them the kernels
-  // are those of rows that may have some.
+  // are those of rows that may have some. `collectives`: the ranks exchange by a library's calls.
   TeamParts(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0,
-            AdapterLimits adapters = {})
+            AdapterLimits adapters = {}, bool collectives = false)
       : loaded_(loaded), rows_(rows) {
     const DecodeLimits limits{.rows = rows,
                               .max_context = loaded.models[0].config().max_position,
                               .sequences = rows,
                               .numerics = numerics,
                               .most_sampled = most_sampled,
-                              .adapters = adapters};
+                              .adapters = adapters,
+                              .collectives = collectives};
     for (size_t rank = 0; rank < loaded.ranks(); ++rank) {
       const ModelConfig& config = loaded.models[rank].config();
       Device& device = loaded.device(rank);
@@ -102,6 +103,11 @@ class TeamParts {
   ExchangeSize exchange_size() const {
     return nodewright::exchange_size(loaded_.models[0].config(), rows_, states_[0].sampled_rows,
                                      loaded_.devices[0]->properties().sm_count);
+  }
+  // The rank's plan where a library's calls exchange; only with `collectives`.
+  Plan collective_plan(size_t rank, Collectives& group) const {
+    return decoder_plan(loaded_.device(rank), loaded_.models[rank], kernels_[rank], *caches_[rank], states_[rank],
+                        DecodePurpose::serve, EdgePolicy::programmatic, nullptr, &group);
   }
   // The nodes of the rank's part.
   void describe(GraphBuilder& g, TeamRank& rank) const {

@@ -151,6 +151,11 @@ TEST_P(Follower, HasTheKeysAndValuesOfRankZero) {
   }
   following.thread.join();
   EXPECT_EQ(following.error, "");
+  {
+    size_t n=0, firstd=0, lastd=0;
+    for (size_t i=0;i<pages.size();++i) if (pages[i]!=following.pages[i]) { if(!n) firstd=i; lastd=i; ++n; }
+    fprintf(stderr,"DIFF %zu of %zu, first %zu last %zu\n",n,pages.size(),firstd,lastd);
+  }
   EXPECT_TRUE(following.pages == pages);
   EXPECT_GT(std::ranges::count_if(pages, [](std::byte b) { return b != std::byte{0}; }), 1000);
   links[1].reset();

@@ -1,0 +1,32 @@
+// What a rank gives to a sum over the ranks, where more than its product does: the bias, a factor, the experts of a
+// row.
+#pragma once
+
+#include "kernels_src/args.h"
+#include "kernels_src/launch_shape.h"
+
+namespace nodewright {
+
+struct RankValue {
+  Optional<In<float>> y;           // [rows, stride], or [rows, kChosen, stride] what each expert of a row gave
+  Optional<In<bf16>> y_bf16;       // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights;     // [rows, kChosen] of the experts; empty if kChosen is 0
+  Optional<Frozen<bf16>> bias;     // [cols]; empty if kBias is 0
+  Optional<Out<float>> value;      // [rows, stride]; empty if kBulk is 1
+  Optional<Out<bf16>> value_bf16;  // [rows, stride]; empty if kBulk is 0
+  In<int32_t> n_live;              // [1] rows that count
+  int64_t cols;
+  int64_t stride;  // elements between two rows
+};
+
+// Constants: kBias; kScale: the bits of a factor, 0: none; kBulk: rounded to bf16; kChosen: experts of a row, 0: one
+// value.
+inline constexpr unsigned kRankValueThreads = 256;
+// A block for each 256 columns of a row, or of several rows.
+constexpr LaunchShape rank_value_shape(unsigned rows, unsigned cols, unsigned sm_count) {
+  const unsigned across = (cols + kRankValueThreads - 1) / kRankValueThreads;
+  const unsigned most = 8 * sm_count / across, down = most == 0 ? 1 : most;
+  return {{across, rows < down ? rows : down, 1}, {kRankValueThreads, 1, 1}, 0};
+}
+
+}  // namespace nodewright

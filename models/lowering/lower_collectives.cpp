@@ -1,0 +1,200 @@
+// Where the ranks' values come by a library's calls instead of packets: a node that gives a rank's own, where that is
+// more than a product, the call, and a kernel that adds or places what all have, in the order of the ranks. The bits
+// are those of packets.
+#include <algorithm>
+#include <string>
+
+#include "kernels_src/collective/gathered_add.h"
+#include "kernels_src/collective/gathered_embed.h"
+#include "kernels_src/collective/gathered_logits.h"
+#include "kernels_src/collective/own_embedding.h"
+#include "kernels_src/collective/rank_value.h"
+#include "models/lowering/embed_args.h"
+#include "models/lowering/lowering_rows.h"
+#include "models/plan/row_stride.h"
+#include "runtime/collectives/collectives.h"
+
+namespace nodewright {
+namespace {
+
+Constant ranks_of(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
+unsigned rows_of(const Situation& at) { return static_cast<unsigned>(at.step.rows); }
+
+template <class T>
+void all_gather(Emission& e, const std::string& name, View<T> from, View<T> to) {
+  Collectives* const group = e.collectives;
+  e.g.library(name, {reads<"from">(from), writes<"to">(to)},
+              LibraryCall{.submit =
+                              [group, from, to](CUstream stream) {
+                                group->all_gather(stream, from.address(), to.address(), from.bytes());
+                              },
+                          .stand_in =
+                              [group, from, to] {
+                                group->all_gather_on_host(reinterpret_cast<const void*>(from.address()),
+                                                          reinterpret_cast<void*>(to.address()), from.bytes());
+                              },
+                          .what = std::string(kAllGather)});
+}
+
+bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) {
+  return of.bias || of.chosen > 0 || (of.adds && config.residual_scale != 1);
+}
+
+void emit_rank_value(const LoadedRun& run, size_t kernel, Emission& e, const std::string& node, const Op& product,
+                     View<float> y, const ExchangedSum& of, View<float> value) {
+  RankValue args{.n_live = e.s.inputs.n_live, .cols = e.config.hidden, .stride = row_stride(e.config.hidden)};
+  if (of.bulk && of.chosen == 0)
+    args.y_bf16 = as_bf16(y);
+  else
+    args.y = y;
+  if (of.chosen > 0) args.weights = e.s.experts.weights;
+  if (of.bias) args.bias = e.matrix(product.part).bias;
+  if (of.bulk)
+    args.value_bf16 = as_bf16(value);
+  else
+    args.value = value;
+  e.g.launch(node + "_value", run.kernel<RankValue>(kernel), args);
+}
+
+}  // namespace
+
+TileOrder tile_order(const KernelChoice& tiles) {
+  const auto constant_of = [&](std::string_view name) {
+    const auto found = std::ranges::find(tiles.request.constants, name, &Constant::name);
+    return std::get<int64_t>(found->value.held);
+  };
+  const int64_t threads = constant_of("kThreads"), tokens = 8 * constant_of("kTokenTiles");
+  return {.lanes = threads >= 32 * tokens   ? 32
+                   : threads >= 16 * tokens ? 16
+                                            : 8,  // kernels_src/tile/tile_kept_sums.cuh
+          .splits = constant_of("kSplits"),
+          .blocks = tiles.shape.grid[0]};
+}
+
+std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, Travel travel,
+                                               const TileOrder& order) {
+  const bool gained = travel == Travel::gained;
+  const auto cols = static_cast<unsigned>(at.config.hidden), sm_count = static_cast<unsigned>(at.device.sm_count);
+  std::vector<KernelChoice> choices;
+  if (gives_more_than_product(at.config, of))
+    choices.push_back(kernel_choice<RankValue>({"rank_value",
+                                                {constant("kBias", of.bias),
+                                                 factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
+                                                 constant("kBulk", of.bulk),
+                                                 {"kChosen", of.chosen}}},
+                                               rank_value_shape(rows_of(at), cols, sm_count)));
+  choices.push_back(kernel_choice<GatheredAdd>({"gathered_add",
+                                                {ranks_of(at),
+                                                 constant("kAdds", of.adds),
+                                                 constant("kBulk", of.bulk),
+                                                 constant("kLeavesGained", gained),
+                                                 {"kLanes", gained ? order.lanes : 0},
+                                                 {"kSplits", gained ? order.splits : 1}}},
+                                               gained && order.lanes > 0
+                                                   ? gathered_tiles_shape(order.blocks)
+                                                   : gathered_add_shape(rows_of(at), cols, sm_count, gained)));
+  return choices;
+}
+
+void emit_gathered_sum(const LoadedRun& run, size_t kernel, Emission& e, const std::string& node, const Op& product,
+                       View<float> y, const ExchangedSum& of, Travel travel) {
+  const int64_t stride = row_stride(e.config.hidden);
+  const uint64_t count = of.chosen > 0 ? count_of(e.s.rows * stride) : y.count;
+  const uint64_t all = count_of(e.config.shard.ranks) * count;
+  View<float> own = y;
+  if (gives_more_than_product(e.config, of)) {
+    own = e.s.collective.given.subview(0, count);
+    emit_rank_value(run, kernel++, e, node, product, y, of, own);
+  }
+  const auto loaded = run.kernel<GatheredAdd>(kernel);
+  GatheredAdd args{.n_live = e.s.inputs.n_live,
+                   .cols = e.config.hidden,
+                   .stride = stride,
+                   .values_stride = static_cast<int64_t>(count)};
+  const View<float> gathered = e.s.collective.gathered.subview(0, all);
+  if (of.bulk) {
+    all_gather(e, node + "_gather", as_bf16(own), as_bf16(gathered));
+    args.values_bf16 = as_bf16(gathered);
+  } else {
+    all_gather(e, node + "_gather", own, gathered);
+    args.values = gathered;
+  }
+  if (of.adds)
+    args.residual = e.s.residual;
+  else
+    args.sum = e.s.projected;
+  if (travel == Travel::gained) {
+    const GainedResidual left{e.s.gained, e.squares(loaded.shape.grid[0])};
+    args.next = {e.gain_behind(product.part), left.gained, left.squares};
+    e.residual = left;
+  }
+  e.g.launch(node + "_sum", loaded, args);
+}
+
+Lowered gathered_embedding(const Situation& at, Travel travel) {
+  const bool gained = travel == Travel::gained;
+  return {.operations = 1,
+          .kernels = {kernel_choice<OwnEmbedding>({"own_embedding", {ranks_of(at)}}, own_embedding_shape(rows_of(at))),
+                      kernel_choice<GatheredEmbed>(
+                          {"gathered_embed",
+                           {ranks_of(at), constant("kScaled", at.config.embedding_scale != 1),
+                            constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
+                          gathered_embed_shape(rows_of(at), gained))},
+          .emit = [travel](const LoadedRun& run, Emission& e) {
+            const int64_t stride = row_stride(e.config.hidden), values = e.s.rows * stride;
+            const View<bf16> own = as_bf16(e.s.collective.given.subview(0, count_of(values)));
+            const View<bf16> all = as_bf16(e.s.collective.gathered.subview(0, count_of(e.config.shard.ranks * values)));
+            e.g.launch("embed_own", run.kernel<OwnEmbedding>(0),
+                       {.tokens = e.s.inputs.tokens,
+                        .sequences = e.s.inputs.sequences,
+                        .last_token = e.s.last_token,
+                        .n_live = e.s.inputs.n_live,
+                        .embedding = e.weights.embedding().data,
+                        .own = own,
+                        .stride = stride,
+                        .vocab = e.config.vocab,
+                        .rank = e.config.shard.rank});
+            all_gather(e, "embed_gather", own, all);
+            auto args = embed_args<GatheredEmbed>(e, travel);
+            args.gathered = all;
+            args.gathered_stride = values;
+            e.g.launch("embed", run.kernel<GatheredEmbed>(1), args);
+          }};
+}
+
+Lowered gathered_head(const Situation& at) {
+  const bool alike = at.config.vocab % at.config.shard.ranks == 0;  // all ranks leave as many of the largest
+  Lowered lowered{.operations = 1, .emit = [alike](const LoadedRun& run, Emission& e) {
+                    const bool best = alike && e.best.count > 0;
+                    const int64_t rows = e.s.sampled_rows, ranks = e.config.shard.ranks;
+                    const uint64_t count = count_of(rows * e.s.logits_part_stride);
+                    const View<float> gathered = e.s.collective.gathered.subview(0, count_of(ranks) * count);
+                    all_gather(e, "logits_gather", e.s.logits_part, gathered);
+                    GatheredLogits args{.gathered = gathered,
+                                        .logits = e.s.logits,
+                                        .n_live = e.s.inputs.n_sampled,
+                                        .vocab = e.config.vocab,
+                                        .part_stride = e.s.logits_part_stride,
+                                        .logits_stride = e.s.logits_stride,
+                                        .rows = rows};
+                    const View<ScoredToken> all = e.s.team_best.subview(0, best ? count_of(ranks) * e.best.count : 0);
+                    if (best) {
+                      const View<ScoredToken> of_ranks = e.s.collective.best.subview(0, count_of(ranks) * e.best.count);
+                      all_gather(e, "best_gather", e.best, of_ranks);
+                      args.best = of_ranks;
+                      args.all_best = all;
+                      args.parts = static_cast<int64_t>(e.best.count) / rows;
+                    }
+                    e.g.launch("gather", run.kernel<GatheredLogits>(best ? 1 : 0), args);
+                    e.logits = e.s.logits;
+                    e.best = all;
+                  }};
+  for (const bool best : {false, true})
+    lowered.kernels.push_back(kernel_choice<GatheredLogits>(
+        {"gathered_logits", {ranks_of(at), constant("kBest", best)}},
+        gathered_logits_shape(count_of(at.step.sampled_rows * at.config.shard.most_of(at.config.vocab)),
+                              static_cast<unsigned>(at.device.sm_count))));
+  return lowered;
+}
+
+}  // namespace nodewright

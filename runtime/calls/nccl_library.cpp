@@ -1,0 +1,77 @@
+#include "runtime/calls/nccl_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "runtime/cuda_library_places.h"
+#include "runtime/error.h"
+
+namespace nodewright {
+namespace {
+
+constexpr const char* kNcclFiles[] = {"libnccl.so.2", "libnccl.so"};
+
+}  // namespace
+
+std::vector<std::string> NcclLibrary::candidates() { return cuda_library_places(kNcclFiles, "NODEWRIGHT_NCCL"); }
+
+std::shared_ptr<const NcclLibrary> NcclLibrary::load() {
+  // Read by NCCL when its first communicator is made.
+  for (const char* variable : {"NCCL_GRAPH_MIXING_SUPPORT", "NCCL_GRAPH_REGISTER"}) setenv(variable, "0", 0);
+  std::string tried;
+  const auto refused = [&](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
+  for (const std::string& place : candidates()) {
+    void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it leaves kernels and threads behind
+    if (library == nullptr) {
+      const char* why = dlerror();
+      refused(why != nullptr ? why : place);
+      continue;
+    }
+    nccl::Entries entries;
+    const char* missing = nullptr;
+#define NODEWRIGHT_ENTRY(result, name, arguments)                                        \
+  entries.name = reinterpret_cast<decltype(entries.name)>(dlsym(library, "nccl" #name)); \
+  if (entries.name == nullptr && missing == nullptr) missing = "nccl" #name;
+    NODEWRIGHT_NCCL_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+    if (missing == nullptr) return std::shared_ptr<const NcclLibrary>(new NcclLibrary(entries, place));
+    refused(place + " lacks " + missing);
+  }
+  throw Error({.doing = "load NCCL, which gathers over the ranks",
+               .object = kNcclFiles[0],
+               .detail = tried,
+               .advice = "pip install nvidia-nccl-cu13, apt-get install libnccl2, or set NODEWRIGHT_NCCL to its path"});
+}
+
+std::shared_ptr<const NcclLibrary> NcclLibrary::with_entries(const nccl::Entries& entries, std::string name) {
+  return std::shared_ptr<const NcclLibrary>(new NcclLibrary(entries, std::move(name)));
+}
+
+NcclLibrary::NcclLibrary(const nccl::Entries& entries, std::string path) : entries_(entries), path_(std::move(path)) {
+  check(entries_.GetVersion(&version_), "ncclGetVersion", "ask for the version of", path_, nullptr);
+  if (version_ < nccl::kVersionNeeded)
+    throw Error({.doing = "use NCCL",
+                 .object = path_,
+                 .detail = "it is version " + version() + ", and 2.18 is the oldest that is known to be captured",
+                 .advice = "a later one: pip install nvidia-nccl-cu13"});
+}
+
+std::string NcclLibrary::version() const {
+  return fmt::format("{}.{}.{}", version_ / 10000, version_ / 100 % 100, version_ % 100);
+}
+
+void NcclLibrary::check(nccl::Result result, std::string_view call, std::string doing, std::string object,
+                        nccl::Comm comm) const {
+  if (result == 0) return;
+  const char* const last = entries_.GetLastError(comm);
+  throw Error({.doing = std::move(doing),
+               .object = std::move(object),
+               .detail = last != nullptr ? last : "",
+               .driver = fmt::format("{}: {}", call, entries_.GetErrorString(result)),
+               .advice = "run again with NCCL_DEBUG=WARN, by which NCCL says more"});
+}
+
+}  // namespace nodewright
