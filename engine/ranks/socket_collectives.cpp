@@ -26,7 +26,7 @@ void SocketCollectives::all_gather(CUstream, CUdeviceptr, CUdeviceptr, uint64_t)
 }
 
 void SocketCollectives::all_gather_on_host(const void* from, void* to, uint64_t bytes) {
-  if (given_up_) return;
+  if (given_up_) lose(0, kSilent);
   const auto* const own = static_cast<const std::byte*>(from);
   auto* const all = static_cast<std::byte*>(to);
   rank() == 0 ? gather(own, all, bytes) : join(own, all, bytes);
@@ -37,15 +37,14 @@ void SocketCollectives::gather(const std::byte* from, std::byte* to, uint64_t by
   std::memmove(to, from, bytes);
   for (size_t rank = 1; rank < ranks(); ++rank) {
     ExchangeHead head;
-    if (!link_.values(rank).receive(std::as_writable_bytes(std::span(&head, 1)))) return lose(rank, kSilent);
+    if (!link_.values(rank).receive(std::as_writable_bytes(std::span(&head, 1)))) lose(rank, kSilent);
     if (head.number != next_ || head.bytes != bytes)
-      return lose(rank, fmt::format("its exchange {} has {} bytes, and that of rank 0, {}, has {}: their plans differ",
-                                    head.number, head.bytes, next_, bytes)
-                            .c_str());
-    if (!link_.values(rank).receive({to + rank * bytes, bytes})) return lose(rank, kSilent);
+      lose(rank, fmt::format("its exchange {} has {} bytes, and that of rank 0, {}, has {}: their plans differ",
+                             head.number, head.bytes, next_, bytes));
+    if (!link_.values(rank).receive({to + rank * bytes, bytes})) lose(rank, kSilent);
   }
   for (size_t rank = 1; rank < ranks(); ++rank)
-    if (!link_.values(rank).send({to, ranks() * bytes})) return lose(rank, kSilent);
+    if (!link_.values(rank).send({to, ranks() * bytes})) lose(rank, kSilent);
 }
 
 void SocketCollectives::join(const std::byte* from, std::byte* to, uint64_t bytes) {
@@ -56,9 +55,10 @@ void SocketCollectives::join(const std::byte* from, std::byte* to, uint64_t byte
     lose(0, kSilent);
 }
 
-void SocketCollectives::lose(size_t rank, const char* why) {
+void SocketCollectives::lose(size_t rank, const std::string& why) {
   if (!given_up_) link_.lose(rank, why);
   give_up();
+  throw Error({.doing = "exchange values with the other ranks", .detail = "the exchange was given up"});
 }
 
 void SocketCollectives::give_up() noexcept {

@@ -4,14 +4,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "engine/ranks/rank_link.h"
 #include "runtime/collectives/collectives.h"
 
 namespace nodewright {
 
-// One exchange at a time. Where a rank is missing, or the ranks exchange unlike things, the link is told, and every
-// exchange from then on returns at once.
+// One exchange at a time. Where a rank is missing, or the ranks exchange unlike things, the link is told before the
+// Error is thrown, and every later exchange throws at once.
 class SocketCollectives final : public Collectives {
  public:
   // `link` must outlive this.
@@ -23,11 +24,12 @@ class SocketCollectives final : public Collectives {
   void all_gather(CUstream stream, CUdeviceptr from, CUdeviceptr to, uint64_t bytes) override;
   void all_gather_on_host(const void* from, void* to, uint64_t bytes) override;
   void give_up() noexcept override;
+  bool given_up() const noexcept override { return given_up_; }
 
  private:
   void gather(const std::byte* from, std::byte* to, uint64_t bytes);
   void join(const std::byte* from, std::byte* to, uint64_t bytes);
-  void lose(size_t rank, const char* why);
+  [[noreturn]] void lose(size_t rank, const std::string& why);
 
   RankLink& link_;
   uint64_t next_ = 0;  // number of the next exchange

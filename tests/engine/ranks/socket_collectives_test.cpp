@@ -46,10 +46,11 @@ TEST(SocketCollectives, ARankThatIsGoneEndsTheWaitOfTheOthers) {
     SocketCollectives collectives(*links[rank]);
     links[rank]->when_lost([&](const std::string&) { collectives.give_up(); });
     uint64_t own = rank, all[3] = {};
-    collectives.all_gather_on_host(&own, all, sizeof(own));
-    collectives.all_gather_on_host(&own, all, sizeof(own));  // at once
+    for (int i = 0; i < 2; ++i)
+      expect_error([&] { collectives.all_gather_on_host(&own, all, sizeof(own)); }, {"was given up"});
+    EXPECT_TRUE(collectives.given_up());
     ++ended;
-    links[rank]->end();
+    links[rank]->stop_watching();  // before what it tells is gone
   });
   EXPECT_EQ(ended, 2);
 }
@@ -58,7 +59,8 @@ TEST(SocketCollectives, GivingUpEndsAWaitFromAnotherThread) {
   const auto links = linked_ranks(2);
   SocketCollectives collectives(*links[1]);
   uint64_t own = 1, all[2] = {};
-  std::thread waits([&] { collectives.all_gather_on_host(&own, all, sizeof(own)); });
+  std::thread waits(
+      [&] { expect_error([&] { collectives.all_gather_on_host(&own, all, sizeof(own)); }, {"was given up"}); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   collectives.give_up();
   collectives.give_up();
@@ -70,7 +72,8 @@ TEST(SocketCollectives, PlansThatDifferAreFound) {
   on_all_ranks(2, [&](size_t rank) {
     SocketCollectives collectives(*links[rank]);
     std::vector<std::byte> own(64), all(128);
-    collectives.all_gather_on_host(own.data(), all.data(), rank == 0 ? 64 : 32);
+    expect_error([&] { collectives.all_gather_on_host(own.data(), all.data(), rank == 0 ? 64 : 32); },
+                 {"was given up"});
   });
   expect_words(links[0]->lost(), {"rank 1 at 127.0.0.1:", "has 32 bytes", "has 64: their plans differ"});
   SocketCollectives collectives(*links[0]);

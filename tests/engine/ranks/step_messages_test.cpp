@@ -9,8 +9,6 @@
 namespace nodewright {
 namespace {
 
-using namespace test;
-
 Frame frame_of(FrameWriter& writer) {
   const std::span<const std::byte> bytes = writer.finish();
   FrameHeader header{};
