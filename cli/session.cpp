@@ -15,6 +15,7 @@
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "runtime/buffers/host_heap.h"
+#include "runtime/collectives/nccl_collectives.h"
 #include "runtime/error.h"
 #include "runtime/kernels/image_store.h"
 #include "text/tokenizer/tokenizer.h"
@@ -41,6 +42,21 @@ OpenedDevice open(const SessionOptions& options) {
       open_devices(open_driver(chosen.driver), chosen.ordinals, options.trace ? Observe::yes : Observe::no);
   if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
   return opened;
+}
+
+std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options, const OpenedDevice& opened) {
+  const auto refuse = [](const char* detail, const char* advice) {
+    throw Error(
+        {.doing = "use", .object = "--collectives nccl", .detail = detail, .advice = advice, .fault = Fault::usage});
+  };
+  if (options.stages > 1) refuse("stages of --pp copy what they hand over", "leave it out, or --tp");
+  if (opened.more.empty()) refuse("one device exchanges nothing", "leave it out, or --tp 2");
+  if (opened.device->driver().is_cpu()) refuse("NCCL gathers from GPUs alone", "leave it out on the CPU driver");
+  std::vector<Device*> devices = {opened.device.get()};
+  for (const auto& device : opened.more) devices.push_back(device.get());
+  std::vector<std::unique_ptr<Collectives>> all;
+  for (auto& one : NcclCollectives::of_devices(NcclLibrary::load(), devices)) all.push_back(std::move(one));
+  return all;
 }
 
 // By rank or stage, all at once.
@@ -142,6 +158,14 @@ std::string sharing_words(const SessionOptions& options, int devices) {
   return fmt::format("--{} {}", options.stages > 1 ? "pp" : "tp", devices);
 }
 
+static void add_collectives_option(CLI::App& command, SessionOptions& options) {
+  command
+      .add_option("--collectives", options.collectives,
+                  "how the devices of --tp exchange: packets, which their kernels send each other; or nccl")
+      ->check(CLI::IsMember({"packets", "nccl"}))
+      ->capture_default_str();
+}
+
 void add_parallel_options(CLI::App& command, SessionOptions& options) {
   options.tensor_parallel = 0;
   command
@@ -154,6 +178,7 @@ void add_parallel_options(CLI::App& command, SessionOptions& options) {
                   "devices that the layers are cut over, each with some of them; not with --tp")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
+  add_collectives_option(command, options);
 }
 
 void add_load_format_option(CLI::App& command, SessionOptions& options) {
@@ -214,10 +239,12 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
       models_(load_models(opened_, stream_, options, loading)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
                             tuning_key(*opened_.device, config()))) {
+  if (options.collectives == "nccl" && !options.rank) collectives_ = nccl_of(options, opened_);
   for (size_t rank = 0; rank < models_.size(); ++rank) {
     Device& device = rank == 0 ? *opened_.device : *opened_.more[rank - 1];
     kernels_.push_back(std::make_unique<KernelCache>(device, kernel_options(options.quiet)));
-    places_.push_back({&device, kernels_.back().get(), &models_[rank]});
+    places_.push_back(
+        {&device, kernels_.back().get(), &models_[rank], collectives_.empty() ? nullptr : collectives_[rank].get()});
   }
 }
 

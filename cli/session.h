@@ -31,13 +31,13 @@ struct SessionOptions {
   std::string load_format = "auto";
   std::vector<std::string> merged;  // NAME=DIR of adapters that become part of the weights
   LaunchSteps steps;
-  std::string tuning = "auto";  // the user's file for device and model if there is one; none; or a file
-  bool trace = false;           // every driver call to stderr
-  int tensor_parallel = 1;      // devices that share each layer; 0: as many as --device names, without stages
-  int stages = 1;               // devices that have some of the layers each
-  // Of --tp, whose other ranks are in other processes; nothing: this process has all.
-  std::optional<int> rank = {};
-  bool quiet = false;  // no progress on stderr: another one of the process shows its own
+  std::string tuning = "auto";          // the user's file for device and model if there is one; none; or a file
+  bool trace = false;                   // every driver call to stderr
+  int tensor_parallel = 1;              // devices that share each layer; 0: as many as --device names, without stages
+  int stages = 1;                       // devices that have some of the layers each
+  std::string collectives = "packets";  // how those of tensor_parallel exchange; or nccl
+  std::optional<int> rank = {};  // of tensor_parallel, whose others are in other processes; nothing: all are here
+  bool quiet = false;            // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
@@ -109,8 +109,9 @@ class Session {
   SessionOptions options_;
   OpenedDevice opened_;
   Stream stream_;
-  std::vector<DecoderModel> models_;                   // by rank
-  std::vector<std::unique_ptr<KernelCache>> kernels_;  // by rank
+  std::vector<DecoderModel> models_;                       // by rank
+  std::vector<std::unique_ptr<KernelCache>> kernels_;      // by rank
+  std::vector<std::unique_ptr<Collectives>> collectives_;  // by rank; empty: by packets. They outlive every engine
   std::vector<ModelPlace> places_;
   TuningChoice tuning_;
 };

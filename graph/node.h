@@ -168,6 +168,7 @@ struct LibraryCall {
   bool on_cpu_driver = false;           // `submit` makes its driver calls through Driver: it needs no stand-in
   CUgraph graph = nullptr;  // instead: the nodes of this graph, which belongs to the program; `submit` launches them
   std::string what = {};    // for dumps; calls of the same words need the same kernels
+  bool is_ready = false;    // its kernels are on the device already: no call is captured beforehand to load them
 };
 
 // What a library node is in the driver's graph.

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "cli/options/adapter_options.h"
@@ -12,19 +16,11 @@
 #include "engine/ranks/rank_terms.h"
 #include "engine/ranks/socket_collectives.h"
 #include "runtime/buffers/host_heap.h"
+#include "runtime/collectives/nccl_collectives.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
-
-std::unique_ptr<Collectives> collectives_of(RankLink& link, const Device& device) {
-  if (device.driver().is_cpu()) return std::make_unique<SocketCollectives>(link);
-  throw Error({.doing = "exchange with the other ranks on",
-               .object = device.name(),
-               .detail = "processes exchange on the CPU driver alone",
-               .advice = "--tp without --rank",
-               .fault = Fault::usage});
-}
 
 StepSlotsOptions slots_of(const EngineOptions& engine, Session& session) {
   return slot_options(completed_options(engine, session.config(), session.device()), session.config());
@@ -50,6 +46,31 @@ std::vector<RankTerm> terms_of(const EngineOptions& engine, const SessionOptions
   fmt::print(stderr, "nodewright: {}\n", reason);
   std::fflush(nullptr);
   std::_Exit(1);
+}
+
+// NCCL waits for all ranks without an end: where one leaves meanwhile, so does this one.
+std::unique_ptr<Collectives> nccl_of(RankLink& link, Device& device) {
+  const std::shared_ptr<const NcclLibrary> library = NcclLibrary::load();
+  nccl::UniqueId id{};
+  if (link.rank() == 0) id = NcclCollectives::new_id(*library);
+  const std::vector<std::byte> shared = link.from_first(std::as_bytes(std::span(&id, 1)));
+  if (shared.size() != sizeof(id))
+    throw Error({.doing = "join NCCL's group",
+                 .detail = fmt::format("rank 0 sent an id of {} bytes, and one has {}", shared.size(), sizeof(id)),
+                 .advice = "the same program on all ranks"});
+  std::memcpy(&id, shared.data(), sizeof(id));
+  const auto joins = std::make_shared<std::atomic<bool>>(true);
+  link.when_lost([joins, &link](const std::string& reason) {
+    if (*joins) end_at_once(link, reason);
+  });
+  auto collectives = std::make_unique<NcclCollectives>(library, device, id, link.rank(), link.ranks());
+  *joins = false;
+  return collectives;
+}
+
+std::unique_ptr<Collectives> collectives_of(RankLink& link, Device& device) {
+  if (device.driver().is_cpu()) return std::make_unique<SocketCollectives>(link);
+  return nccl_of(link, device);
 }
 
 }  // namespace

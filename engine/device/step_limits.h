@@ -16,7 +16,7 @@ inline std::map<int, int> plans_of(const StepSlotsOptions& options) {
   return rows;
 }
 
-inline DecodeLimits limits_of(const StepSlotsOptions& options) {
+inline DecodeLimits limits_of(const StepSlotsOptions& options, const Collectives* collectives) {
   return {.rows = std::max(options.buckets.largest(), options.eager_rows),
           .max_context = options.max_context,
           .sequences = options.sequences,
@@ -25,18 +25,21 @@ inline DecodeLimits limits_of(const StepSlotsOptions& options) {
           .most_sampled = options.most_sampled,
           .hidden = options.hidden,
           .tuning = options.tuning,
-          .adapters = options.adapters};
+          .adapters = options.adapters,
+          .collectives = collectives != nullptr};
 }
 
 // Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
 inline constexpr int64_t kRowsOfSliceOnCpu = 8;
 
 inline ScoreLimits score_limits_of(const Device& device, const DecoderModel& model, const StepSlotsOptions& options) {
-  return score_limits(model.config(), limits_of(options), device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
+  return score_limits(model.config(), limits_of(options, nullptr),
+                      device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
 }
 
-inline StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows) {
-  return step_shape(model.config(), limits_of(options), rows);
+inline StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows,
+                          const Collectives* collectives) {
+  return step_shape(model.config(), limits_of(options, collectives), rows);
 }
 
 }  // namespace nodewright

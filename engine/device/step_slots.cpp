@@ -22,16 +22,16 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
       kernels_(*place.kernels),
       model_(place.model),
       is_part_(place.model->config().shard.is_part()),
+      collectives_(place.collectives),
       page_bytes_(KvCache::page_bytes(place.model->config())),
       compute_(device_, "steps"),
       copies_(device_, "tokens") {
-  collectives_ = place.collectives;
   followers_ = options.followers;
   begin(options);
   for (const ModelPlace& other : others)
     others_.push_back(std::unique_ptr<StepSlots>(new StepSlots(other, options, *this)));
-  if (!others_.empty()) make_team();
-  if (is_team()) make_exchange(options);
+  if (sends_packets() || is_staged()) make_team();
+  if (sends_packets()) make_exchange(options);
   for_each_rank([&](StepSlots& rank) { rank.make_adapters(*rank.model_, options); });
   prepare_graphs(options);
   int64_t pages = 0;
@@ -46,7 +46,7 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
 }
 
 void StepSlots::demand_one_process(const char* doing) const {
-  if (collectives_ == nullptr && followers_ == nullptr) return;
+  if (followers_ == nullptr && (collectives_ == nullptr || collectives_->ranks() == ranks())) return;
   throw Error({.doing = doing,
                .detail = "other processes run the same graphs, and do not follow",
                .advice = "a start of all ranks",
@@ -74,7 +74,7 @@ void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& optio
   sampled_slot_ = -1;
   for_each_rank([](StepSlots& rank) { rank.slots_.clear(); });
   for_each_rank([&](StepSlots& rank) { rank.begin(options); });
-  if (is_team()) make_exchange(options);
+  if (sends_packets()) make_exchange(options);
   prepare_graphs(options);
   for_each_rank([&](const StepSlots& rank) { check_within(options.memory_limit, rank.memory_); });
   build(options);
@@ -82,7 +82,7 @@ void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& optio
 }
 
 void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& options) {
-  const DecodeLimits limits = limits_of(options);
+  const DecodeLimits limits = limits_of(options, collectives_);
   for (int i = 0; i < kSlots; ++i) {
     const std::string name = "slot" + std::to_string(i);
     slots_.push_back({.memory = memory_of_slot(model, limits, i),
@@ -109,13 +109,13 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
 
 void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& options) {
   std::vector<KernelRequest> requests;
-  const DecodeLimits limits = limits_of(options);
+  const DecodeLimits limits = limits_of(options, collectives_);
   const auto add = [&](const StepShape& shape) {
     std::ranges::move(decoder_kernel_requests(model.config(), shape, device_.properties()),
                       std::back_inserter(requests));
   };
   for (const auto& [bucket, rows] : plans_of(options)) {
-    const StepShape shape = shape_of(model, options, rows);
+    const StepShape shape = shape_of(model, options, rows, collectives_);
     add(shape);
     if (limits.adapters.any()) add(with_adapters(shape, limits));
   }
@@ -125,15 +125,15 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
         std::back_inserter(requests));
   if (has_choices(options))
     for (const auto& [bucket, rows] : plans_of(options))
-      for (KernelRequest& request :
-           choice_kernel_requests(std::min<int64_t>(rows, limits_of(options).sampled()), device_.properties()))
+      for (KernelRequest& request : choice_kernel_requests(
+               std::min<int64_t>(rows, limits_of(options, collectives_).sampled()), device_.properties()))
         requests.push_back(std::move(request));
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
   bound_.clear();
   bound_adapted_.clear();
   for (const auto& [bucket, rows] : plans_of(options)) {
-    const StepShape shape = shape_of(model, options, rows);
+    const StepShape shape = shape_of(model, options, rows, collectives_);
     bound_.emplace(bucket, decoder_kernels(kernels_, model.config(), shape));
     if (limits.adapters.any())
       bound_adapted_.emplace(bucket, decoder_kernels(kernels_, model.config(), with_adapters(shape, limits)));
@@ -207,6 +207,8 @@ void StepSlots::launch_graph(const Launch& launch) {
   const auto& prompt_run = launch.adapted ? graph.adapted_prompt_run : graph.prompt_run;
   if (graph.team_run)
     (launch.adapted ? graph.adapted_team_run : graph.team_run)->launch(*streams_);
+  else if (collectives_ != nullptr)
+    launch_ranks(launch);
   else if (launch.prompt && prompt_run)
     prompt_run->launch();
   else
@@ -318,8 +320,7 @@ std::span<const int32_t> StepSlots::await_tokens(int index, int64_t timeout_ms) 
   while (timeout_ms > 0 && !slot.copied.done()) {
     const auto waited = Clock::now() - start;
     timed_out_ = waited >= std::chrono::milliseconds(timeout_ms);
-    if (timed_out_ && exchange_) exchange_->give_up();
-    if (timed_out_ && collectives_ != nullptr) collectives_->give_up();
+    if (timed_out_) give_up_exchanges();
     if (timed_out_ && is_staged())
       for (const auto& other : others_) other->timed_out_ = true;
     if (timed_out_)

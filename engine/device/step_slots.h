@@ -111,7 +111,7 @@ struct ModelPlace {
   Device* device;
   KernelCache* kernels;  // of that device
   const DecoderModel* model;
-  Collectives* collectives = nullptr;  // where the other ranks are in other processes: how the plans exchange
+  Collectives* collectives = nullptr;  // of a rank whose exchanges are a library's calls, else null
 };
 
 class StepSlots {
@@ -122,8 +122,9 @@ class StepSlots {
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   // By rank: several run every step together, each with its part of the model and of the cache (step_slots_team.cpp).
   // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, and devices that
-  // have no access to each other's memory. Or by stage: a step goes through their layers one stage after the other
-  // (step_slots_stages.cpp); stages refuse adapters, and devices without such access.
+  // have no access to each other's memory, unless their exchanges are a library's calls. Or by stage: a step goes
+  // through their layers one stage after the other (step_slots_stages.cpp); stages refuse adapters, and devices without
+  // such access.
   StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -273,6 +274,7 @@ class StepSlots {
     for (const auto& other : others_) f(std::as_const(*other));
   }
   bool is_team() const { return is_part_ && !others_.empty(); }
+  bool sends_packets() const { return is_team() && collectives_ == nullptr; }
   bool is_staged() const { return !is_part_ && !others_.empty(); }
   // Where tokens are chosen and come back from: the last stage.
   StepSlots& last() { return is_staged() ? *others_.back() : *this; }
@@ -298,6 +300,8 @@ class StepSlots {
   bool reads_chosen(const Launch& launch) const;
   void launch_stages(const Launch& launch);
   void launch_graph(const Launch& launch);
+  void launch_ranks(const Launch& launch);
+  void give_up_exchanges();
   void return_tokens(int slot);
   void build_choices(const StepSlotsOptions& options);
   void submit_changes(const Launch& launch);
@@ -330,6 +334,7 @@ class StepSlots {
   KernelCache& kernels_;
   const DecoderModel* model_;
   bool is_part_;                            // the model
+  Collectives* collectives_;                // null: ranks, if any, exchange by packets
   std::unique_ptr<KvCache> cache_;          // null while released
   std::unique_ptr<AdapterSlots> adapters_;  // null while released, and without options.adapters
   BoundKernels bound_adapted_;              // as bound_, of rows with adapters
@@ -340,7 +345,6 @@ class StepSlots {
   BuiltGraphs built_;
   // Of a team, of whose ranks this is the first, or of a pipeline, of whose stages; else empty. They have no others.
   std::vector<std::unique_ptr<StepSlots>> others_;
-  Collectives* collectives_ = nullptr;
   StepFollowers* followers_ = nullptr;
   std::unique_ptr<Team> team_;  // of stages, for the access to each other's memory alone
   std::unique_ptr<ExchangeMemory> exchange_;

@@ -43,7 +43,7 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
                                 rank.slots_[0].memory->state(rows), choice, options.policy));
     });
     if (!options.adapters.any()) continue;
-    if (is_team()) {
+    if (sends_packets()) {
       const std::vector<Plan> adapted = team_plan(0, bucket, rows, caches, options.policy, true).ranks;
       index = 0;
       for_each_rank([&](StepSlots& rank) { rank.memory_.graphs += estimated(adapted[index++]); });
@@ -65,24 +65,28 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
 // By rank, of the first slot.
 std::vector<Plan> StepSlots::plans_over(std::span<const KvCache* const> caches, int bucket, int rows,
                                         EdgePolicy policy) const {
-  if (is_team()) return team_plan(0, bucket, rows, caches, policy, false).ranks;
+  if (sends_packets()) return team_plan(0, bucket, rows, caches, policy, false).ranks;
   if (is_staged()) return plans_of_stages(0, bucket, rows, caches, policy);
-  std::vector<Plan> one;
-  one.push_back(step_plan(*caches[0], bucket, slots_[0].memory->state(rows), policy));
-  return one;
+  std::vector<Plan> plans;  // one, or where a library's calls exchange one a rank
+  for_each_rank([&](const StepSlots& rank) {
+    plans.push_back(rank.step_plan(*caches[plans.size()], bucket, rank.slots_[0].memory->state(rows), policy));
+  });
+  return plans;
 }
 
 Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy);
+  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy, nullptr,
+                      collectives_);
 }
 
 // The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,
 // 103, 79, 80, 81 and 85 ms for the 102 graphs of Llama-3.2-1B (bench/results/2026-11-24-h200-start.txt).
 constexpr size_t kMostBuildingThreads = 6;
 
-// One alone where a stream is captured, and where every call is observed: a trace repeats from run to run.
+// One alone where a stream is captured, or what a library is told by one thread, and where every call is observed: a
+// trace repeats from run to run.
 size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
-  if (options.mode != RunMode::explicit_ || options.prefill != PrefillForm::graph ||
+  if (collectives_ != nullptr || options.mode != RunMode::explicit_ || options.prefill != PrefillForm::graph ||
       device_.driver().observer() != nullptr)
     return 1;
   return std::min(usable_threads(), kMostBuildingThreads);
@@ -128,10 +132,13 @@ void StepSlots::build(const StepSlotsOptions& options) {
 
 // The graph of a bucket in a slot, of several devices those of all.
 void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) {
-  if (is_team()) return build_team_step(options, built);
+  if (sends_packets()) return build_team_step(options, built);
   if (is_staged()) return build_stages(options, built);
   Graph& graph = slot_at(built.slot).graphs.at(built.bucket);
-  graph.run = new_run(options, step_plan(*cache_, built.bucket, graph.state, options.policy), graph, built);
+  for_each_rank([&](StepSlots& rank) {
+    Graph& own = rank.slot_at(built.slot).graphs.at(built.bucket);
+    own.run = rank.new_run(options, rank.step_plan(*rank.cache_, built.bucket, own.state, options.policy), own, built);
+  });
   if (options.adapters.any()) build_adapted(options, built.bucket, graph, built);
 }
 

@@ -33,7 +33,7 @@ void StepSlots::restore(const DecoderModel& model, const StepSlotsOptions& optio
     model_ = &model;
     sampled_slot_ = -1;
     for_each_rank([&](StepSlots& rank) { rank.make_slots(*rank.model_, options); });
-    if (is_team()) make_exchange(options);
+    if (sends_packets()) make_exchange(options);
     for_each_rank([&](StepSlots& rank) {
       rank.make_adapters(*rank.model_, options);
       rank.memory_.graphs = rank.released_.graphs;

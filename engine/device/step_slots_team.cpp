@@ -5,32 +5,13 @@
 
 #include <algorithm>
 
+#include "engine/device/step_followers.h"
 #include "engine/device/step_slots.h"
 #include "graph/exec_budget.h"
 #include "runtime/error.h"
 
 namespace nodewright {
 namespace {
-
-// Of a rank whose others are in other processes.
-void check_other_processes(std::span<const ModelPlace> ranks, const StepSlotsOptions& options) {
-  const Collectives& collectives = *ranks[0].collectives;
-  const Shard of_group{static_cast<int64_t>(collectives.rank()), static_cast<int64_t>(collectives.ranks())};
-  const auto refuse = [&](const char* detail, const char* advice) {
-    throw Error({.doing = "run steps",
-                 .object = fmt::format("as rank {} of {}", of_group.rank, of_group.ranks),
-                 .detail = detail,
-                 .advice = advice,
-                 .fault = Fault::usage});
-  };
-  if (ranks.size() != 1) refuse("each process has one rank", "pass one device");
-  if (ranks[0].model->config().shard != of_group)
-    refuse("the model is not the part of that rank", "load it with its Shard");
-  if (options.mode != RunMode::explicit_) refuse("graphs that exchange are explicit ones", "the mode explicit");
-  if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
-  if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
-  if (options.adapters.any()) refuse("other processes are told of no adapters", "a merged adapter");
-}
 
 const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlotsOptions& options) {
   const auto refuse = [&](const char* detail, const char* advice) {
@@ -41,10 +22,6 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
                  .fault = Fault::usage});
   };
   if (ranks.empty()) refuse("a step needs one at least", "pass a device");
-  if (ranks[0].collectives != nullptr) {
-    check_other_processes(ranks, options);
-    return ranks[0];
-  }
   if (ranks[0].model->config().stage.is_part()) {
     const auto count = static_cast<int64_t>(ranks.size());
     for (int64_t i = 0; i < count; ++i) {
@@ -55,14 +32,21 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
     if (options.adapters.any()) refuse("rows have no adapters in stages", "one device, or a merged adapter");
     return ranks[0];
   }
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].model->config().shard != Shard{static_cast<int64_t>(rank), static_cast<int64_t>(ranks.size())})
+  const bool gathers = ranks[0].collectives != nullptr;
+  const auto count = static_cast<int64_t>(gathers ? ranks[0].collectives->ranks() : ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto rank =
+        static_cast<int64_t>(gathers && ranks[i].collectives != nullptr ? ranks[i].collectives->rank() : i);
+    if (ranks[i].model->config().shard != Shard{rank, count} || (ranks[i].collectives != nullptr) != gathers)
       refuse("the models are not the parts of one, in the order of their ranks", "load each with its Shard");
-  if (ranks.size() == 1) return ranks[0];
+  }
+  if (count == 1) return ranks[0];
   if (options.mode != RunMode::explicit_)
     refuse("graphs that exchange are explicit ones", "the mode explicit, or one device");
   if (options.prefill != PrefillForm::graph) refuse("prompts are whole graphs there", "the prefill form graph");
   if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
+  if (gathers && options.adapters.any())
+    refuse("rows have no adapters where a library's calls exchange", "exchanges by packets, or a merged adapter");
   return ranks[0];
 }
 
@@ -76,6 +60,7 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, c
       kernels_(*place.kernels),
       model_(place.model),
       is_part_(place.model->config().shard.is_part()),
+      collectives_(place.collectives),
       first_(&first),
       page_bytes_(KvCache::page_bytes(place.model->config())),
       compute_(device_, "steps"),
@@ -101,6 +86,30 @@ std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model
   }
   return slot == 0 ? std::make_unique<ChoiceSlot>(device_, model.config(), limits)
                    : std::make_unique<ChoiceSlot>(*slots_[0].choices);
+}
+
+// Of ranks that exchange by a library's calls: a graph each, launched one after the other. Where one refuses, the
+// others would wait for it.
+void StepSlots::launch_ranks(const Launch& launch) {
+  if (collectives_->given_up() && followers_ != nullptr) followers_->check();
+  if (collectives_->given_up())
+    throw Error({.doing = "launch a step of",
+                 .object = fmt::format("{} ranks", collectives_->ranks()),
+                 .detail = "one of them has left, or a step did not end",
+                 .advice = "start again"});
+  try {
+    for_each_rank([&](const StepSlots& rank) { rank.graph(launch.slot, launch.bucket).run->launch(); });
+  } catch (...) {
+    give_up_exchanges();
+    throw;
+  }
+}
+
+void StepSlots::give_up_exchanges() {
+  if (exchange_) exchange_->give_up();
+  for_each_rank([](const StepSlots& rank) {
+    if (rank.collectives_ != nullptr) rank.collectives_->give_up();
+  });
 }
 
 void StepSlots::make_team() {

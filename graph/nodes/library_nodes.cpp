@@ -326,7 +326,7 @@ void LibraryLoader::load(const Plan& plan) {
     for (const auto& body : node.bodies) load(*body);
     if (node.kind != NodeKind::library || node.host != nullptr || node.library->graph != nullptr) continue;
     const std::string& what = node.library->what;
-    if (!what.empty() && !seen_.insert(what).second) continue;
+    if (node.library->is_ready || (!what.empty() && !seen_.insert(what).second)) continue;
     if (!stream_) stream_.emplace(*plan.device, "load libraries");
     capture(node, plan.device->driver(), stream_->get());
     ++loaded_;

@@ -33,7 +33,8 @@ void all_gather(Emission& e, const std::string& name, View<T> from, View<T> to) 
                                 group->all_gather_on_host(reinterpret_cast<const void*>(from.address()),
                                                           reinterpret_cast<void*>(to.address()), from.bytes());
                               },
-                          .what = std::string(kAllGather)});
+                          .what = std::string(kAllGather),
+                          .is_ready = true});
 }
 
 bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) {
