@@ -106,6 +106,7 @@ void RankFollower::sample(const SampleMessage& message) {
   }
   slots_.sample(message.slot, message.choices);
   in_flight_[static_cast<size_t>(message.slot)] = true;
+  if (slots_.device().driver().is_cpu()) free(message.slot);  // which works while somebody waits for it
 }
 
 // Rank 0 waits for the steps that chose for the sequence, and this rank for all that were launched: they are on all

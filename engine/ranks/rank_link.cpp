@@ -156,7 +156,8 @@ const Frame& RankLink::expect(size_t index, FrameKind kind) {
 void RankLink::refuse_terms(const std::string& reason) {
   throw Error({.doing = "run as one group",
                .detail = reason,
-               .advice = "the same model, program and options on all ranks, but --rank, --device and those of HTTP"});
+               .advice = "the same model, program and options on all ranks, but --rank, --device and those of HTTP",
+               .fault = Fault::usage});
 }
 
 void RankLink::check_terms(size_t index, std::span<const RankTerm> terms) {

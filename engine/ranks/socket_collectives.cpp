@@ -15,7 +15,7 @@ struct ExchangeHead {
   uint64_t number = 0, bytes = 0;
 };
 
-constexpr const char* kSilent = "it sends no values any more";
+constexpr const char* kSilent = "it has left";
 
 }  // namespace
 

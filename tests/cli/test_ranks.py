@@ -1,20 +1,17 @@
 # `serve --rank` as a black box, two processes on the CPU driver: what they answer is what `--tp 2` in one process answers,
 # an end of either is seen by the other at once, and what does not fit is refused by name. The protocol:
 # tests/engine/ranks. Standard library only.
-import os
-import re
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import command
 from command import DEMO, PROGRAM, USAGE, CommandTest
-from serving import END_S, START_S, Server
+from serving import END_S, Server
 
 CALLS = [
     {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 12, "logprobs": 2},
@@ -114,6 +111,7 @@ class Ranks(unittest.TestCase):
             self.assertLess(time.monotonic() - left, 5)
             self.assertRegex(rest, r"rank 1 at 127\.0\.0\.1:\d+: it has left")
             self.assertEqual(1, rest.count("has left"))
+            response.close()
             connection.close()
             self.assertEqual(1, group.server.process.wait(END_S))
             group.server.reader.join()
