@@ -64,8 +64,6 @@ std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampl
     return fmt::format("a {} of {}", fault->field, fault->detail);
   if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty()) return reason;
   if (spec.constrained && !choice.follows_outputs()) return "it is constrained, and nothing gives its masks";
-  if (choice.prompt_logprobs >= 0 && model_->config().shard.is_part())
-    return "it asks for log probabilities of its prompt, which an engine of several devices does not give";
   if (choice.prompt_logprobs >= 0 && options_.followers != nullptr)
     return "it asks for log probabilities of its prompt, which ranks in several processes do not give";
   if (choice.needs_choices() && !options_.choices)

@@ -87,13 +87,13 @@ void Engine::tell_scores(int slot) {
   for (size_t i = 0; i < asked.size(); ++i) {
     const auto& [id, position] = asked[i];
     if (pipeline_.find(id)->is_resolved()) continue;
-    const auto [out, row] = slots_.score(slot, i);
-    if (out.tokens.data[row] < 0) {
+    TokenScore score = slots_.score(slot, i);
+    if (score.token < 0) {
       pipeline_.fail_request(id, fmt::format("the logits behind token {} of the prompt hold a NaN", position - 1));
       continue;
     }
     scores_.set_told(asked[i]);
-    prompt_logprobs_.push_back(logprobs_of(out, row, id, position, choices_.at(id).prompt_logprobs));
+    prompt_logprobs_.push_back({id, position, score.token, score.logprob, std::move(score.top)});
   }
 }
 

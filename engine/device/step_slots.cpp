@@ -94,7 +94,7 @@ void StepSlots::make_slots(const DecoderModel& model, const StepSlotsOptions& op
                       .graphs = {}});
     Slot& slot = slots_.back();
     slot.tables = std::make_unique<TableUpdates>(device_, kernels_, slot.memory->state(1), compute_);
-    if (!scores_prompts(options)) continue;
+    if (!has_choices(options)) continue;
     slot.scores = i == 0 ? std::make_unique<ScoreSlot>(device_, model.config(),
                                                        score_limits_of(device_, model, options), *slot.memory)
                          : std::make_unique<ScoreSlot>(*slots_[0].scores, *slot.memory);
@@ -119,7 +119,7 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
     add(shape);
     if (limits.adapters.any()) add(with_adapters(shape, limits));
   }
-  if (scores_prompts(options))
+  if (has_choices(options))
     std::ranges::move(
         score_kernel_requests(model.config(), score_limits_of(device_, model, options), device_.properties()),
         std::back_inserter(requests));
@@ -198,7 +198,7 @@ void StepSlots::launch(const Launch& launch) {
   for_each_rank([&](StepSlots& rank) { rank.submit_changes(launch); });
   if (clock_ != nullptr) clock_->begin(compute_);
   launch_graph(launch);
-  launch_slices(slot_at(launch.slot), last_graph(launch.slot), launch.scored);
+  for_each_rank([&](StepSlots& rank) { rank.launch_slices(launch.slot, launch.scored); });
   if (clock_ != nullptr) clock_->end(compute_);
 }
 
@@ -225,36 +225,6 @@ void StepSlots::submit_changes(const Launch& launch) {
                         pages + static_cast<uint64_t>(copy.from) * page_bytes_, page_bytes_, "kv");
     }
   slot_at(launch.slot).tables->submit(launch.tables);
-}
-
-size_t StepSlots::slices_of(const Slot& slot, size_t scored) const {
-  if (scored == 0) return 0;
-  const auto rows = static_cast<size_t>(slot.scores->limits().slice_rows);
-  return (scored + rows - 1) / rows;
-}
-
-void StepSlots::launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored) {
-  slot.scored = scored.size();
-  for (size_t index = 0; index < slices_of(slot, scored.size()); ++index) {
-    const Slice& slice = slot.slices.at(index);
-    const ScoreInputs& in = slice.state.host_inputs;
-    const auto rows = static_cast<size_t>(slice.state.rows);
-    const std::span<const ScoredRow> own = scored.subspan(index * rows, std::min(rows, scored.size() - index * rows));
-    slot.scores->place(in, graph.state);
-    in.n_live.data[0] = static_cast<int32_t>(own.size());
-    for (size_t i = 0; i < own.size(); ++i) {
-      in.rows.data[i] = own[i].step_row;
-      in.tokens.data[i] = own[i].token;
-      in.logprobs.data[i] = own[i].logprobs;
-    }
-    slice.run->launch();
-  }
-}
-
-StepSlots::Score StepSlots::score(int slot, size_t index) const {
-  const Slot& of = last().slots_.at(static_cast<size_t>(slot));
-  const auto rows = static_cast<size_t>(of.scores->limits().slice_rows);
-  return {of.slices.at(index / rows).state.host_outputs, static_cast<int32_t>(index % rows)};
 }
 
 void StepSlots::sample(int index, int32_t choices) {
@@ -285,11 +255,16 @@ void StepSlots::sample(int index, int32_t choices) {
   if (choices > 0)
     read_device_async(copies, graph.choice.host_outputs.tokens.data, graph.choice.outputs_range.address,
                       graph.choice.outputs_range.bytes, "choices");
-  if (const size_t slices = chooser.slices_of(slot, slot.scored); slices > 0) {
-    const ScoreState& first = slot.slices.front().state;  // the others lie behind it
-    read_device_async(copies, reinterpret_cast<void*>(first.host_outputs_range.address), first.outputs_range.address,
-                      slices * first.outputs_range.bytes, "scores");
-  }
+  chooser.return_scores(index);
+  if (is_team() && !slot.scored.empty())
+    for (const auto& other : others_) {
+      Slot& own = other->slot_at(index);
+      own.sampled.record(other->compute_);
+      other->copies_.wait(own.sampled);
+      other->return_scores(index);
+      own.copied.record(other->copies_);
+      copies.wait(own.copied);
+    }
   if (slot.hidden > 0)
     read_device_async(copies, graph.state.host_hidden.data, graph.state.hidden.address(), slot.hidden * sizeof(float),
                       "hidden");

@@ -21,6 +21,7 @@
 #include "engine/device/step_clock.h"
 #include "engine/device/step_inputs.h"
 #include "engine/device/table_updates.h"
+#include "engine/device/token_score.h"
 #include "engine/schedule/bucket_set.h"
 #include "engine/schedule/pipeline.h"
 #include "graph/plan_run.h"
@@ -44,13 +45,6 @@ struct BuiltBucket {
   uint64_t bytes = 0;        // of device memory, as estimate_exec() says; 0 when eager
   double ms = 0;             // of the thread that built it
   int built = 0, total = 0;  // graphs so far, with this one, and in the end
-};
-
-// A token of a prompt whose log probability is asked for.
-struct ScoredRow {
-  int32_t step_row = 0;  // of the token before it
-  int32_t token = 0;
-  int32_t logprobs = 0;  // of how many of the likeliest
 };
 
 // What a start took to build everything. Wall time, of all threads together.
@@ -175,12 +169,8 @@ class StepSlots {
   // What the second choice of the slot's last launch takes and gives. Only with options.choices.
   const ChoiceInputs& choices(int slot) const { return last().last_graph(slot).choice.host_inputs; }
   const ChoiceOutputs& chosen(int slot) const { return last().last_graph(slot).choice.host_outputs; }
-  // Where the scores of the `index`-th scored row of the slot's last launch are, when its tokens are there.
-  struct Score {
-    const ChoiceOutputs& outputs;
-    int32_t row;
-  };
-  Score score(int slot, size_t index) const;
+  // Of the `index`-th scored row of the slot's last launch, when its tokens are there.
+  TokenScore score(int slot, size_t index) const;
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
   // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
@@ -246,13 +236,13 @@ class StepSlots {
     std::unique_ptr<ChoiceSlot> choices;  // may be null
     std::unique_ptr<ScoreSlot> scores;    // null without choices
     std::unique_ptr<TableUpdates> tables;
-    Event sampled, copied;        // sampled: the tokens are there; of an earlier stage, what it hands over
-    std::map<int, Graph> graphs;  // by bucket; 0: eager
-    std::vector<Slice> slices;    // of scored rows, in order
-    size_t scored = 0;            // rows of the last launch
-    int bucket = 0;               // of the last launch
-    int32_t tokens = 0;           // that it chooses
-    uint64_t hidden = 0;          // elements of hidden states that come back
+    Event sampled, copied;          // sampled: the tokens are there; of an earlier stage, what it hands over
+    std::map<int, Graph> graphs;    // by bucket; 0: eager
+    std::vector<Slice> slices;      // of scored rows, in order
+    std::vector<ScoredRow> scored;  // rows of the last launch
+    int bucket = 0;                 // of the last launch
+    int32_t tokens = 0;             // that it chooses
+    uint64_t hidden = 0;            // elements of hidden states that come back
   };
 
   using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
@@ -282,7 +272,6 @@ class StepSlots {
   bool has_choices(const StepSlotsOptions& options) const {
     return options.choices && model_->config().stage.is_last();
   }
-  bool scores_prompts(const StepSlotsOptions& options) const { return has_choices(options) && !is_part_; }
   std::unique_ptr<DecodeSlot> memory_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   std::unique_ptr<ChoiceSlot> choices_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   std::span<const int32_t> await_tokens(int slot, int64_t timeout_ms);
@@ -327,8 +316,11 @@ class StepSlots {
   Plan adapted_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const;
   void build_adapted(const StepSlotsOptions& options, int bucket, Graph& graph, BuiltBucket& built);
   void build_slices(const DecoderModel& model, const StepSlotsOptions& options);
-  void launch_slices(Slot& slot, const Graph& graph, std::span<const ScoredRow> scored);
-  size_t slices_of(const Slot& slot, size_t scored) const;
+  void launch_slices(int slot, std::span<const ScoredRow> scored);
+  void return_scores(int slot) const;
+  size_t slices_of(const Slot& slot) const;
+  int32_t first_of_vocab() const;
+  bool has_token(int32_t token) const;
 
   Device& device_;
   KernelCache& kernels_;

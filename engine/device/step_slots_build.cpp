@@ -51,14 +51,15 @@ void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
       memory_.graphs += estimated(adapted_plan(*caches[0], bucket, slots_[0].memory->state(rows), options.policy));
     }
   }
-  if (StepSlots& scorer = last(); scorer.scores_prompts(options)) {
-    const ScoreSlot& scores = *scorer.slots_[0].scores;
-    const ScoreKernels scoring = score_kernels(scorer.kernels_, scorer.model_->config(), scores.limits());
-    const Plan slice = score_plan(scorer.device_, *scorer.model_, scoring, scores.slice(0),
-                                  scorer.slots_[0].choices->state(1).counts, 0, options.policy);
-    scorer.memory_.graphs += static_cast<uint64_t>(scores.limits().slices()) * estimated(slice);
+  for_each_rank([&](StepSlots& rank) {
+    if (!rank.has_choices(options)) return;
+    const ScoreSlot& scores = *rank.slots_[0].scores;
+    const ScoreKernels scoring = score_kernels(rank.kernels_, rank.model_->config(), scores.limits());
+    const Plan slice = score_plan(rank.device_, *rank.model_, scoring, scores.slice(0),
+                                  rank.slots_[0].choices->state(1).counts, 0, options.policy);
+    rank.memory_.graphs += static_cast<uint64_t>(scores.limits().slices()) * estimated(slice);
     if (!device_.driver().is_cpu()) libraries.load(slice);
-  }
+  });
   built_.products = libraries.loaded();
 }
 
@@ -122,8 +123,9 @@ void StepSlots::build(const StepSlotsOptions& options) {
   built_.ms = watch.lap_ms();
   if (options.choices) {
     for_each_rank([&](StepSlots& rank) {
-      if (rank.has_choices(options)) rank.build_choices(options);
-      if (rank.scores_prompts(options)) rank.build_slices(*rank.model_, options);
+      if (!rank.has_choices(options)) return;
+      rank.build_choices(options);
+      rank.build_slices(*rank.model_, options);
     });
     built_.choice_ms = watch.lap_ms();
   }
@@ -170,17 +172,6 @@ void StepSlots::build_choices(const StepSlotsOptions& options) {
                                     mode_of_bucket(options, bucket), compute_);
     }
   });
-}
-
-void StepSlots::build_slices(const DecoderModel& model, const StepSlotsOptions& options) {
-  const ScoreKernels scoring = score_kernels(kernels_, model.config(), slots_[0].scores->limits());
-  const View<int32_t> counts = slots_[0].choices->state(1).counts;
-  for (Slot& slot : slots_)
-    for (int64_t index = 0; index < slot.scores->limits().slices(); ++index) {
-      const ScoreState state = slot.scores->slice(index);
-      Plan plan = score_plan(device_, model, scoring, state, counts, index, options.policy);
-      slot.slices.push_back({state, std::make_unique<PlanRun>(std::move(plan), options.mode, compute_)});
-    }
 }
 
 }  // namespace nodewright

@@ -53,7 +53,7 @@ void StepSlots::launch_stages(const Launch& launch) {
     if (&stage != &last()) stage.slot_at(launch.slot).sampled.record(stage.compute_);
     before = &stage;
   });
-  last().launch_slices(last().slot_at(launch.slot), last().last_graph(launch.slot), launch.scored);
+  last().launch_slices(launch.slot, launch.scored);
   if (clock_ == nullptr) return;
   // Times of one device alone can be compared.
   last().slot_at(launch.slot).sampled.record(last().compute_);

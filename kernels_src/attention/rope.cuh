@@ -3,8 +3,7 @@
 // heads of q together, and those of k, with gains of their own; kAmplitude: 1 where rotation multiplies, too; kNorm.
 #pragma once
 
-#include "kernels_src/device/numeric.cuh"
-#include "kernels_src/residual/norm.h"
+#include "kernels_src/attention/width_norm.cuh"
 
 namespace nodewright {
 
@@ -27,17 +26,6 @@ constexpr bool kWidthNorm = kHeadNorm == 2;
 // Where the gains of head `head`, of all heads of its kind, begin.
 NODEWRIGHT_DEVICE int gain_of_head(int head) { return kWidthNorm ? head * static_cast<int>(kHeadDim) : 0; }
 
-// 1 / rms of a strip of elements, of the sum of squares.
-NODEWRIGHT_DEVICE float width_scale(float squares, int64_t heads, float eps) {
-  return 1.0f / sqrtf(squares / static_cast<float>(heads * kHeadDim) + eps);
-}
-// The sum of the squares of every `threads`-th element of `heads` heads from this thread's on.
-NODEWRIGHT_DEVICE float width_squares(const float* heads_of, int64_t heads, int thread, int threads) {
-  float squares = 0.0f;
-  NODEWRIGHT_UNROLL_BY(8)
-  for (int i = thread; i < heads * kHeadDim; i += threads) squares = fmaf(heads_of[i], heads_of[i], squares);
-  return squares;
-}
 // scales[h] = 1 / rms of all heads of q, for h < queries, and scales[queries] = that of all heads of k, by all Warps
 // warps of a block. `sums`: [2 * Warps]. Returns when they are in shared memory.
 template <int Warps>
@@ -74,12 +62,7 @@ NODEWRIGHT_DEVICE void head_scales(float* scales, int heads, float eps, HeadAt h
   __syncthreads();
 }
 
-// An element of a head whose scale is `scale`.
-NODEWRIGHT_DEVICE float normed_element(float v, float scale, bf16 gain) {
-  constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
-  return v * (scale * (kOffset + to_float(gain)));
-}
-// Element i of it.
+// Element i of a head whose scale is `scale`.
 NODEWRIGHT_DEVICE float normed_element(const float* head, int i, float scale, const bf16* gain) {
   if constexpr (kHeadNorm == 0) return head[i];
   return normed_element(head[i], scale, gain[i]);

@@ -190,6 +190,7 @@ NODEWRIGHT_KERNEL(record_choice, RecordChoice, kLogitRowThreads) {
   if (ends) {
     args.tokens.data[row] = has_nan ? -1 : token;
     args.logprob.data[row] = has_nan ? 0.0f : row_logits[token] - top - log_sum;
+    if (args.log_sum.count > 0) args.log_sum.data[row] = has_nan ? 0.0f : top + log_sum;
   }
   if (threadIdx.x < kMostLogprobs) {
     const bool found =

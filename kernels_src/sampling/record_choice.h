@@ -30,6 +30,7 @@ struct RecordChoice {
   Out<float> top_logprobs;  // [rows, kMostLogprobs]
   int64_t vocab;
   int64_t stride;
+  Optional<Out<float>> log_sum;  // [rows] log(sum(exp(logits))) of rows that ask for log probabilities; 0 with a NaN
 };
 
 // Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.

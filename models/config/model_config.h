@@ -115,6 +115,8 @@ struct ModelConfig {
   int64_t head_rows() const { return shard.count_of(vocab); }  // of the vocabulary, that this rank has
   int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }  // of all stages
   bool has_experts() const { return experts.count > 0; }
+  // Whether queries and keys are normed over the heads of all ranks, of which this one has a part.
+  bool norms_heads_of_ranks() const { return head_norm == HeadNorm::width && shard.is_part(); }
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return query_width() + 2 * kv_width(); }

@@ -15,6 +15,11 @@ namespace {
                .fault = Fault::usage});
 }
 
+// Of the embedding, in each layer behind out and down and for the norm of heads, and of the logits.
+int64_t exchanges_with_one_norm(const ModelConfig& part) {
+  return (part.norms_heads_of_ranks() ? 3 : 2) * part.layers + 2;
+}
+
 }  // namespace
 
 ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
@@ -24,8 +29,6 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
       refuse_shard(whole, shard, fmt::format("{} is {}, which {} devices cannot share evenly", name, n, shard.ranks));
     return n / shard.ranks;
   };
-  if (whole.head_norm == HeadNorm::width)
-    refuse_shard(whole, shard, "its norm of queries and keys goes over the heads of all devices");
   if (whole.vocab < shard.ranks)
     refuse_shard(whole, shard, fmt::format("a vocabulary of {} tokens is fewer than the devices", whole.vocab));
   ModelConfig part = whole;
@@ -35,6 +38,15 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
       divided(whole.has_experts() ? "an expert's feed-forward width" : "intermediate_size", whole.intermediate);
   part.shard = shard;
   return part;
+}
+
+int64_t exchanges_of_step(const ModelConfig& part) {
+  const int64_t together = exchanges_with_one_norm(part);
+  return together + together % 2;
+}
+
+bool norms_heads_apart(const ModelConfig& part, int64_t layer) {
+  return part.norms_heads_of_ranks() && layer == 0 && exchanges_with_one_norm(part) % 2 != 0;
 }
 
 }  // namespace nodewright

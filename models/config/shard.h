@@ -24,4 +24,10 @@ struct Shard {
 // the number that does not divide, or with what of the network no rank can do alone.
 ModelConfig shard_of(const ModelConfig& whole, Shard shard);
 
+// Of a step of such a part: how often the ranks exchange values. An even number (graph/team/team_check.h).
+int64_t exchanges_of_step(const ModelConfig& part);
+// Whether queries and keys of this layer, where they are normed over all ranks, are normed in an exchange each instead
+// of in one: in the first layer, where the number would be odd.
+bool norms_heads_apart(const ModelConfig& part, int64_t layer);
+
 }  // namespace nodewright

@@ -74,13 +74,23 @@ View<int32_t> arrivals_of(const DecodeState& s) { return s.partials.count > 0 ? 
 
 uint64_t written_kv_bytes(const Emission& e) { return sizeof(bf16) * count_of(2 * e.s.rows * e.config.kv_width()); }
 
+// Of the norms that are left to the kernel that rotates.
+struct HeadGains {
+  Weight<bf16> q, k;
+};
+HeadGains head_gains(const Emission& e) {
+  if (e.config.norms_heads_of_ranks()) return {};
+  return {e.layer.weights->q_norm, e.layer.weights->k_norm};
+}
+
 void emit_rope_flash_decode(const LoadedRun& run, Emission& e) {
   const StepInputs& in = e.s.inputs;
+  const HeadGains gains = head_gains(e);
   e.g.launch("attend", run.kernel<RopeFlashDecode>(),
              {.qkv = e.s.qkv,
               .frequencies = e.layer.frequencies,
-              .q_gain = e.layer.weights->q_norm,
-              .k_gain = e.layer.weights->k_norm,
+              .q_gain = gains.q,
+              .k_gain = gains.k,
               .positions = in.positions,
               .sequences = in.sequences,
               .block_table = e.layer.table,
@@ -101,11 +111,12 @@ void emit_rope_flash_decode(const LoadedRun& run, Emission& e) {
 
 void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates, bool biased) {
   const StepInputs& in = e.s.inputs;
+  const HeadGains gains = head_gains(e);
   e.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
              {.qkv = e.s.qkv,
               .frequencies = e.layer.frequencies,
-              .q_gain = e.layer.weights->q_norm,
-              .k_gain = e.layer.weights->k_norm,
+              .q_gain = gains.q,
+              .k_gain = gains.k,
               .positions = in.positions,
               .sequences = in.sequences,
               .block_table = e.layer.table,
@@ -190,7 +201,7 @@ Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Tr
 
 bool rope_adds_bias(const Situation& at, std::span<const Op> behind_qkv, Travel travel) {
   return at.config.biases.qkv && is_library_used(at, travel) && !into_cache(behind_qkv).head_norm &&
-         !at.step.takes_rope_flash_decode(at.config);
+         !at.config.norms_heads_of_ranks() && !at.step.takes_rope_flash_decode(at.config);
 }
 
 // q = rope(q), and the cache's new entries.

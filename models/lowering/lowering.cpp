@@ -26,6 +26,7 @@ constexpr LoweringRow kRows[] = {
     {"norm_gate_up", lower_norm_gate_up},
     {"tile_norm_project", lower_tile_norm_project},
     {"norm_project", lower_norm_project},
+    {"norm_heads_exchange", lower_norm_heads_exchange},
     {"rope_flash_decode", lower_rope_flash_decode},
     {"rope_append", lower_rope_append},
     {"attend", lower_attend},

@@ -117,6 +117,7 @@ struct Emission {
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
   TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange by packets
   Collectives* collectives = nullptr;      // the same, by a library's calls
+  std::vector<NodeId> last_call = {};      // the last of those, behind which the next one comes, as on every rank
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm

@@ -64,6 +64,9 @@ Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Trav
 Attempt lower_tile_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
 
+// lower_norm_heads.cpp
+Attempt lower_norm_heads_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+
 // lower_attention.cpp
 Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel travel);
 Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel);

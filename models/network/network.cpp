@@ -15,6 +15,7 @@ bool has_weight(OpKind kind) {
     case OpKind::product:
     case OpKind::expert_product:
     case OpKind::head_norm:
+    case OpKind::shared_norm:
     case OpKind::hand_out:
     case OpKind::shrink:
     case OpKind::expand:
@@ -57,9 +58,10 @@ std::string_view to_string(Part part) {
 }
 
 std::string_view to_string(OpKind kind) {
-  constexpr std::string_view kNames[] = {
-      "embed",    "norm", "product",  "route",  "expert_product", "head_norm", "rotate", "append", "attend",
-      "activate", "add",  "hand_out", "choose", "embed_shared",   "reduce",    "gather", "shrink", "expand"};
+  constexpr std::string_view kNames[] = {"embed",       "norm",     "product", "route",        "expert_product",
+                                         "head_norm",   "rotate",   "append",  "attend",       "activate",
+                                         "add",         "hand_out", "choose",  "embed_shared", "reduce",
+                                         "shared_norm", "gather",   "shrink",  "expand"};
   return kNames[static_cast<size_t>(kind)];
 }
 

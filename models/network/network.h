@@ -45,6 +45,7 @@ enum class OpKind : uint8_t {
   choose,          // a token
   embed_shared,    // embed, by the rank of a team that has the token's row
   reduce,          // the sum over the ranks of a team of what each has
+  shared_norm,     // head_norm over the heads of all ranks of a team
   gather,          // the logits of all ranks of a team, each of its part of the vocabulary
   shrink,          // rows to the few dimensions of their adapters, in front of the norm or product that reads the same
   expand,          // from there onto what the product of `part` has given; of gate_up the activation does so itself
@@ -93,7 +94,8 @@ class Recorder {
   Value route(Value logits) { return record({.kind = OpKind::route, .in = logits}); }
   Value expert_product(Value x, Value experts, Part matrix);
   Value head_norm(Value qkv) {
-    return record({.kind = OpKind::head_norm, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
+    const OpKind kind = config_.norms_heads_of_ranks() ? OpKind::shared_norm : OpKind::head_norm;
+    return record({.kind = kind, .in = qkv, .part = Part::head_norms, .norm = config_.norm});
   }
   Value rotate(Value qkv) { return record({.kind = OpKind::rotate, .in = qkv}); }
   Value append(Value qkv) { return record({.kind = OpKind::append, .in = qkv}); }

@@ -102,7 +102,7 @@ LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const De
 }
 
 // At most, to make room for.
-constexpr size_t kNodesOfBlock = 17, kNodesAroundBlocks = 8;
+constexpr size_t kNodesOfBlock = 18, kNodesAroundBlocks = 8;
 
 // One step, from its inputs' place on the device to its tokens; they go to `delivered` on the host, if it is any.
 Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
@@ -178,11 +178,10 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
          (adapted ? ".adapters" : "");
 }
 
-// Of the embedding, twice of each layer, and of the logits: an even number.
 ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count) {
   const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
   return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
-          .most = static_cast<uint32_t>(2 * config.layers + 2),
+          .most = static_cast<uint32_t>(exchanges_of_step(config)),
           .bulk = config.hidden % 8 == 0 ? count_of(rows * config.hidden) : 0};
 }
 

@@ -14,7 +14,7 @@ namespace nodewright {
 namespace {
 
 MatvecShape head_shape(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
-  MatvecShape shape{limits.slice_rows, config.hidden, row_stride(config.hidden), config.vocab, 1, true, {}};
+  MatvecShape shape{limits.slice_rows, config.hidden, row_stride(config.hidden), config.head_rows(), 1, true, {}};
   shape.fit_segment(device.sm_count);
   return shape;
 }
@@ -73,17 +73,17 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
       .record = cache.kernel<RecordChoice>(requests.record, record_choice_shape(rows, blocks_of_row(limits, device)))};
   if (limits.with_products) {
     k.norm = cache.kernel<NormRows>(*requests.norm, norm_rows_shape(rows));
-    if (requests.cap) k.cap = cache.kernel<CapLogits>(*requests.cap, cap_logits_shape(rows, config.vocab));
+    if (requests.cap) k.cap = cache.kernel<CapLogits>(*requests.cap, cap_logits_shape(rows, config.head_rows()));
     const int64_t stride = row_stride(config.hidden);
     k.head = MatmulPlanner(cache.device(), cache)
                  .plan("score.head", {.m = limits.slice_rows,
-                                      .n = config.vocab,
+                                      .n = config.head_rows(),
                                       .k = config.hidden,
                                       .transpose_b = true,
                                       .output = Element::f32,
                                       .lda = stride,
                                       .ldb = stride,
-                                      .ldy = row_stride(config.vocab),
+                                      .ldy = row_stride(config.head_rows()),
                                       .alpha = config.logit_scale});
   } else {
     k.logits =
@@ -121,7 +121,8 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
            Traffic{s.residual.bytes(), s.residual.bytes()});
   View<float> logits = s.logits;
   if (k.head) {
-    logits = logits.subview(0, static_cast<uint64_t>((s.rows - 1) * s.logits_stride + config.vocab));  // as the product
+    logits = logits.subview(
+        0, static_cast<uint64_t>((s.rows - 1) * s.logits_stride + config.head_rows()));  // as the product
     g.launch("norm", k.norm,
              {.x = s.residual,
               .gain = w.final_norm().gain,
@@ -137,14 +138,15 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                .y = s.logits,
                .workspace = k.head->workspace_bytes() > 0 ? s.workspace : View<uint8_t>{}});
     if (config.logit_cap != 0)
-      g.launch("cap", k.cap, {.logits = logits, .n_live = in.n_live, .vocab = config.vocab, .stride = s.logits_stride});
+      g.launch("cap", k.cap,
+               {.logits = logits, .n_live = in.n_live, .vocab = config.head_rows(), .stride = s.logits_stride});
   } else {
     g.launch("logits", k.logits,
              {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift},
               .weight = w.head().data,
               .y = s.logits,
               .n_live = in.n_live,
-              .outputs = config.vocab,
+              .outputs = config.head_rows(),
               .y_stride = s.logits_stride,
               .eps = config.eps});
   }
@@ -164,8 +166,9 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
             .logprob = s.outputs.logprob,
             .top_tokens = s.outputs.top_tokens,
             .top_logprobs = s.outputs.top_logprobs,
-            .vocab = config.vocab,
-            .stride = s.logits_stride});
+            .vocab = config.head_rows(),
+            .stride = s.logits_stride,
+            .log_sum = s.log_sum});
   return std::move(g).finish(policy);
 }
 

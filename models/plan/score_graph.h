@@ -35,8 +35,9 @@ std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, cons
 // no cuBLASLt.
 ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits);
 
-// A plan named "score.s<index>". `counts`: of the slot's choices; declared, and left as they are. Everything is
-// borrowed and must outlive its runs. Whoever launches it copies the outputs.
+// A plan named "score.s<index>"; of a rank of a team, over its part of the vocabulary. `counts`: of the slot's choices;
+// declared, and left as they are. Everything is borrowed and must outlive its runs. Whoever launches it copies the
+// outputs.
 Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& kernels, const ScoreState& state,
                 View<int32_t> counts, int64_t index, EdgePolicy policy);
 

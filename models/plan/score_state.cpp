@@ -35,8 +35,13 @@ void lay_out_scratch(Arena& arena, ScoreState& s, const ModelConfig& config, boo
     s.normed = arena.take<bf16>("score.normed", n * stride_of(config.hidden));
     if (on_gpu) s.workspace = arena.take<uint8_t>("score.workspace", kProductWorkspaceBytes, "workspace");
   }
-  s.logits_stride = static_cast<int64_t>(stride_of(config.vocab));
-  s.logits = arena.take<float>("score.logits", n * stride_of(config.vocab));
+  s.logits_stride = static_cast<int64_t>(stride_of(config.head_rows()));
+  s.logits = arena.take<float>("score.logits", n * stride_of(config.head_rows()));
+}
+
+// Behind those of a choice.
+View<float> lay_out_log_sum(Arena& arena, int64_t rows) {
+  return arena.take<float>("score.log_sum", static_cast<uint64_t>(rows), "output", 16);
 }
 
 // Of a slice, so that each begins at an aligned address.
@@ -51,6 +56,7 @@ uint64_t inputs_bytes(int64_t rows) {
 uint64_t outputs_bytes(int64_t rows) {
   Arena arena = Arena::measuring();
   lay_out_choice_outputs(arena, rows);
+  lay_out_log_sum(arena, rows);
   return aligned(arena.used_bytes());
 }
 
@@ -120,7 +126,9 @@ ScoreState ScoreSlot::slice(int64_t index) const {
   s.inputs = lay_out_inputs(inputs, s.rows);
   s.host_inputs = lay_out_inputs(host_inputs, s.rows);
   s.outputs = lay_out_choice_outputs(outputs, s.rows);
+  s.log_sum = lay_out_log_sum(outputs, s.rows);
   s.host_outputs = lay_out_choice_outputs(host_outputs, s.rows);
+  s.host_log_sum = lay_out_log_sum(host_outputs, s.rows);
   lay_out_scratch(scratch, s, config_, !device_.driver().is_cpu());
   s.scratch = scratch.ranges();
   s.activations = view_of<float>(step_.activations());

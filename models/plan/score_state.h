@@ -33,7 +33,8 @@ struct ScoreInputs {
   View<int32_t> n_live;    // [1] rows that count
   View<int64_t> places;    // [2] as GatherResidual::places
   View<int32_t> rows;      // [slice rows] of the step
-  View<int32_t> tokens;    // [slice rows] that follow in the prompt: the ones scored
+  View<int32_t> tokens;    // [slice rows] that follow in the prompt: the ones scored; of a rank of a team from 0, and
+                           // 0 where another has the token
   View<int32_t> logprobs;  // [slice rows] of how many of the likeliest tokens
   View<int32_t> indices;   // [slice rows] 0, 1, ...: where RecordChoice finds a row's logits
   View<int32_t> zeros;     // [slice rows] no row is counted
@@ -44,7 +45,8 @@ struct ScoreState {
   int64_t rows = 0;
   bool with_products = false;
   ScoreInputs inputs, host_inputs;
-  ChoiceOutputs outputs, host_outputs;
+  ChoiceOutputs outputs, host_outputs;  // of a rank of a team those of its part of the vocabulary, tokens from 0
+  View<float> log_sum, host_log_sum;    // [slice rows] log(sum(exp(logits))), of a rank likewise
   NamedRange inputs_range, host_inputs_range, outputs_range, host_outputs_range;
   NamedRange activations_range;  // of the slot's steps
   View<float> activations;

@@ -115,9 +115,8 @@ class Image {
     kept_ = is_own;
     product(ours + "qkv", c.hidden, qkv(theirs), c.biases.qkv);
     if (c.head_norm != HeadNorm::none) {
-      const bool wide = c.head_norm == HeadNorm::width;
-      vector(ours + "q_norm", rotated(theirs + n.q_norm, wide ? c.heads : 1));
-      vector(ours + "k_norm", rotated(theirs + n.k_norm, wide ? c.kv_heads : 1));
+      vector(ours + "q_norm", head_gains(theirs + n.q_norm, c.heads));
+      vector(ours + "k_norm", head_gains(theirs + n.k_norm, c.kv_heads));
     }
     summed_product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
@@ -162,9 +161,14 @@ class Image {
     }
     for (int64_t h = 0; h < heads; ++h) append_head(pieces, {tensor, tensor_rows, from + h * dim, dim});
   }
-  Pieces rotated(const std::string& tensor, int64_t heads) const {
+  // Of the norm of `heads` heads, which are this rank's: one head's, or of each its own.
+  Pieces head_gains(const std::string& tensor, int64_t heads) const {
     Pieces pieces;
-    append_heads(pieces, tensor, heads * config_.head_dim, 0, heads);
+    const int64_t own = heads * config_.head_dim;
+    if (config_.head_norm == HeadNorm::width)
+      append_heads(pieces, tensor, all(own), config_.shard.first_of(all(own)), heads);
+    else
+      append_heads(pieces, tensor, config_.head_dim, 0, 1);
     return pieces;
   }
 

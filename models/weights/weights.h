@@ -32,7 +32,7 @@ struct WeightMatrix {
 struct LayerWeights {
   NormWeights attention_norm;           // [hidden]
   WeightMatrix qkv;                     // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
-  Weight<bf16> q_norm, k_norm;          // [head_dim]
+  Weight<bf16> q_norm, k_norm;          // [head_dim], or with HeadNorm::width of all heads that qkv has
   WeightMatrix out;                     // [hidden, heads * head_dim]
   Weight<bf16> attention_post_norm;     // [hidden]
   NormWeights feed_forward_norm;        // [hidden]

@@ -98,4 +98,46 @@ NODEWRIGHT_KERNEL(rank_best, RankBest, 256) {
 }
 )");
 
+// Block m: row m.
+const InlineKernel kRankSquares("rank_squares", kRankSquaresText, R"(
+#include "kernels_src/device/numeric.cuh"
+NODEWRIGHT_KERNEL(rank_squares, RankSquares, 256) {
+  wait_for_inputs();
+  const int64_t row = blockIdx.x;
+  if (row >= args.n_live.data[0]) return;
+  for (int64_t n = 0; n < args.strips; ++n) {
+    const bool of_keys = args.first + n == 1;
+    const float* const x = args.qkv.data + row * args.stride + (of_keys ? kHeads * kHeadDim : 0);
+    float squares = 0.0f;
+    for (int64_t i = threadIdx.x; i < (of_keys ? kKvHeads : kHeads) * kHeadDim; i += 256)
+      squares = fmaf(x[i], x[i], squares);
+    squares = block_sum(squares, reinterpret_cast<float*>(shared_memory()));
+    if (threadIdx.x == 0) args.squares.data[row * args.strips + n] = squares;
+  }
+}
+)");
+
+// Block m: row m.
+const InlineKernel kRankNorm("rank_norm", kRankNormText, R"(
+#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/residual/norm.h"
+NODEWRIGHT_KERNEL(rank_norm, RankNorm, 256) {
+  wait_for_inputs();
+  constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
+  const int64_t row = blockIdx.x, of_rank = static_cast<int64_t>(gridDim.x) * args.strips;
+  if (row >= args.n_live.data[0]) return;
+  for (int64_t n = 0; n < args.strips; ++n) {
+    const bool of_keys = args.first + n == 1;
+    const int64_t width = (of_keys ? kKvHeads : kHeads) * kHeadDim;
+    float* const x = args.qkv.data + row * args.stride + (of_keys ? kHeads * kHeadDim : 0);
+    const bf16* const gain = of_keys ? args.k_gain.data : args.q_gain.data;
+    float squares = args.squares.data[row * args.strips + n];
+    for (int64_t rank = 1; rank < kRanks; ++rank)
+      squares = __fadd_rn(squares, args.squares.data[rank * of_rank + row * args.strips + n]);
+    const float scale = 1.0f / sqrtf(squares / static_cast<float>(width * kRanks) + args.eps);
+    for (int64_t i = threadIdx.x; i < width; i += 256) x[i] = x[i] * (scale * (kOffset + to_float(gain[i])));
+  }
+}
+)");
+
 }  // namespace nodewright::test

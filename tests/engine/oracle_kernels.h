@@ -1,5 +1,5 @@
-// The kernels of team_oracle.h that no network has: the values of one rank, their sum over the ranks, and where one
-// rank's largest logits belong. They know no packet.
+// The kernels of team_oracle.h that no network has: the values of one rank, their sum over the ranks, where one rank's
+// largest logits belong, and norms over the heads of all ranks. They know no packet.
 #pragma once
 
 #include <string_view>
@@ -47,7 +47,30 @@ NODEWRIGHT_ARGS(RankBest, {
   int64_t first;  // token of the rank's part
 })
 
-extern const InlineKernel kRankValue, kRankSum, kRankBest;
+// squares[m, n]: of the strip first + n of a row, 0 all queries, 1 all keys, the sum of squares.
+NODEWRIGHT_ARGS(RankSquares, {
+  In<float> qkv;       // [rows, stride]
+  Out<float> squares;  // [rows, strips]
+  In<int32_t> n_live;  // [1]
+  int64_t strips;
+  int64_t first;
+  int64_t stride;
+})
+
+// The same strips, normed over all ranks.
+NODEWRIGHT_ARGS(RankNorm, {
+  InOut<float> qkv;   // [rows, stride]
+  In<float> squares;  // [ranks, rows, strips]
+  Frozen<bf16> q_gain;
+  Frozen<bf16> k_gain;
+  In<int32_t> n_live;  // [1]
+  int64_t strips;
+  int64_t first;
+  int64_t stride;
+  float eps;
+})
+
+extern const InlineKernel kRankValue, kRankSum, kRankBest, kRankSquares, kRankNorm;
 inline constexpr unsigned kOracleThreads = 256;
 
 }  // namespace nodewright::test

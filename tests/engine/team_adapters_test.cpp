@@ -62,7 +62,7 @@ TEST_P(TeamAdapters, LeaveRowsWithoutOneTheirBits) {
 
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdapters,
                          testing::Values("llama_all", "llama_root", "llama_layer", "llama_linear", "phi3", "gemma2",
-                                         "granite"),
+                                         "granite", "olmo2"),
                          [](const auto& info) { return info.param; });
 
 // A network that four devices share, with sizes that are odd otherwise.

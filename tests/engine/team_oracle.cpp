@@ -18,6 +18,7 @@
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/exchange/gather_logits.h"
+#include "kernels_src/exchange/norm_heads_exchange.h"
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
 #include "kernels_src/experts/expert_down_sum.h"
@@ -174,6 +175,11 @@ class OnePlan {
     const std::string& kernel = plans_[0].nodes[i].kernel->request.name;
     if (kernel == "embed_exchange") return for_each_rank(i, [&](size_t r, const PlanNode& n) { embed(r, n); });
     if (kernel == "gather_logits") return for_each_rank(i, [&](size_t r, const PlanNode& n) { gather(i, r, n); });
+    if (kernel == "norm_heads_exchange") {
+      for_each_rank(i, [&](size_t rank, const PlanNode& node) { squares(rank, node); });
+      for_each_rank(i, [&](size_t rank, const PlanNode& node) { norm_heads(rank, node); });
+      return;
+    }
     if (kernel == "exchange_add") {
       for_each_rank(i, [&](size_t rank, const PlanNode& node) { value_of_sum(rank, node); });
       for_each_rank(i, [&](size_t rank, const PlanNode& node) {
@@ -288,6 +294,38 @@ class OnePlan {
                .gain = of.next.gain,
                .gained = of.next.gained,
                .squares = of.next.squares});
+  }
+
+  // Sums of squares go where other exchanges have the ranks' values.
+  uint64_t squares_of_rank(const PlanNode& node) const { return static_cast<uint64_t>(rows_) * node.shape.grid[1]; }
+  void squares(size_t rank, const PlanNode& node) {
+    const auto a = arguments_of<NormHeadsExchange>(node);
+    KernelRequest request{"rank_squares", {}};
+    for (const char* name : {"kHeads", "kKvHeads", "kHeadDim"})
+      request.constants.push_back({name, constant_of(node, name)});
+    const uint64_t count = squares_of_rank(node);
+    g_.launch(at(node.name + ".squares", rank), kernel<RankSquares>(rank, kRankSquares, request, rows_),
+              {.qkv = {a.qkv.data, a.qkv.count},
+               .squares = values_.view().subview(rank * count, count),
+               .n_live = a.n_live,
+               .strips = node.shape.grid[1],
+               .first = a.first_strip,
+               .stride = a.stride});
+  }
+  void norm_heads(size_t rank, const PlanNode& node) {
+    const auto a = arguments_of<NormHeadsExchange>(node);
+    KernelRequest request = node.kernel->request;
+    request.name = "rank_norm";
+    g_.launch(at(node.name, rank), kernel<RankNorm>(rank, kRankNorm, request, rows_),
+              {.qkv = a.qkv,
+               .squares = values_.view().subview(0, plans_.size() * squares_of_rank(node)),
+               .q_gain = a.q_gain,
+               .k_gain = a.k_gain,
+               .n_live = a.n_live,
+               .strips = node.shape.grid[1],
+               .first = a.first_strip,
+               .stride = a.stride,
+               .eps = a.eps});
   }
 
   // To the rank, from all.

@@ -105,6 +105,18 @@ TEST_P(TeamOracleSweepOnCpuDriver, HasTheBitsOfItsShardsOnOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Families, TeamOracleSweepOnCpuDriver, testing::ValuesIn(shared_families()), golden_test_name);
 
+// Norms over the heads of all ranks: three exchanges a layer, of an odd number of layers one more in the first.
+TEST(TeamOracleOnCpuDriver, HasTheBitsOfAnOddNumberOfNormsOverAllHeads) {
+  ScratchFolder folder;
+  write_shared_sizes("olmo2/wide_norms", folder.path(), 3);
+  for (const auto& [ranks, rows] : {std::pair{2, 3}, {4, 1}, {8, 17}})
+    compare_with_one_device({.folder = folder.path(), .draws = true, .ranks = ranks, .rows = rows});
+  const ModelConfig part = shard_of(read_model_config(folder.path()), {0, 2});
+  EXPECT_EQ(exchanges_of_step(part), 12);
+  EXPECT_TRUE(norms_heads_apart(part, 0));
+  EXPECT_FALSE(norms_heads_apart(part, 1));
+}
+
 // One bit of one rank's weights: the oracle is none that would not see it.
 TEST(TeamOracleOnCpuDriver, SeesABitOfARanksWeights) {
   ScratchFolder folder;

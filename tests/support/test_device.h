@@ -1,6 +1,7 @@
 // Which device a test runs on: the CPU driver, unless NODEWRIGHT_TEST_DEVICE names another. The same test programs run
 // on both. A suite that can only pass on the CPU driver is named *OnCpuDriver, which the GPU runs leave out by filter:
-// a skipped test would count as failed there. One that needs two devices is named TwoDevices*.
+// a skipped test would count as failed there. One that needs two devices is named TwoDevices*,
+// and one that the CPU driver cannot run *OnGpus.
 #pragma once
 
 #include <cstdlib>

@@ -7,6 +7,7 @@
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/exchange/gather_logits.h"
+#include "kernels_src/exchange/norm_heads_exchange.h"
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/projection/project_exchange_shape.h"
 #include "kernels_src/tile/tile_shape.h"
@@ -85,6 +86,11 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
     expect_blocks(
         2, {.name = "embed_exchange", .constants = {of, {"kScaled", 1}, {"kPositions", 1}, {"kLeavesGained", 1}}},
         sizeof(EmbedExchange), ranks);
+    expect_blocks(
+        2,  // of OLMo 2 7B
+        {.name = "norm_heads_exchange",
+         .constants = {of, {"kHeads", 32 / ranks}, {"kKvHeads", 32 / ranks}, {"kHeadDim", 128}, {"kNorm", 0}}},
+        sizeof(NormHeadsExchange), ranks);
   }
 }
 

@@ -150,6 +150,28 @@ TEST(Lowering, ExchangesOnceWhatTheExpertsOfARowGive) {
   for (const int64_t rows : {3, 16, 64}) EXPECT_EQ(rows_of(part, rows).at(product), "tile_expert_down, exchange_add");
 }
 
+TEST(Lowering, NormsOverTheHeadsOfAllRanksInFrontOfTheKernelsThatRotate) {
+  ModelConfig whole = llama_config();
+  whole.head_norm = HeadNorm::width, whole.biases.qkv = true;
+  const ModelConfig part = shard_of(whole, {.rank = 1, .ranks = 2});
+  for (const int64_t rows : {1, 8, 64}) {
+    EXPECT_EQ(rows_of(part, rows).at("shared_norm"), "norm_heads_exchange");
+    EXPECT_EQ(rows_of(part, rows).at(rows < 64 ? "rotate append attend" : "rotate append"),
+              rows < 64 ? "rope_flash_decode" : "rope_append");
+  }
+  EXPECT_EQ(kernels_of(part, 64).at("product qkv"), "add_bias product qkv") << "the norm is of the sum";
+  EXPECT_EQ(rows_of(whole, 1).at("head_norm rotate append attend"), "rope_flash_decode");
+  EXPECT_EQ(exchanges_of_step(part), 8);
+  EXPECT_FALSE(norms_heads_apart(part, 0));
+  whole.layers = 5;
+  const ModelConfig odd = shard_of(whole, {.rank = 0, .ranks = 2});
+  EXPECT_EQ(exchanges_of_step(odd), 18);
+  EXPECT_TRUE(norms_heads_apart(odd, 0));
+  EXPECT_FALSE(norms_heads_apart(odd, 4));
+  whole.head_norm = HeadNorm::head;
+  EXPECT_EQ(exchanges_of_step(shard_of(whole, {.rank = 0, .ranks = 2})), 12);
+}
+
 TEST(Lowering, AddsABiasBehindALibrarysProductOrWithItsActivation) {
   ModelConfig config = llama_config();
   config.biases = {true, true, true, true};
