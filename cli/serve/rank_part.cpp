@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
@@ -106,7 +107,7 @@ int follow_rank_zero(const RankMeeting& meeting, const DeviceChoice& devices, co
                rank_address_text(meeting.host, meeting.port));
     try {
       RankFollower(link, slots).run();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       end_at_once(link, error.what());
     }
   } catch (const Error& error) {

@@ -132,18 +132,19 @@ void RankLink::when_lost(std::function<void(const std::string& reason)> told) {
   if (!reason.empty()) told(reason);
 }
 
-// The next frame of that rank, which must be of this kind.
+// The next frame of that rank. Throws Error where none comes, or it says why it leaves.
+void RankLink::take_frame(size_t index) {
+  const bool came = steps_[index].receive(frame_);
+  if (came && frame_.kind != FrameKind::failed) return;
+  const std::string why = came ? FrameReader(frame_).take_text() : kHasLeft, before = lost();
+  lose(rank_at(index), why);
+  lost_error(came || before.empty() ? fmt::format("{}: {}", names_[index], why) : before);
+}
+
+// The same, which must be of this kind.
 const Frame& RankLink::expect(size_t index, FrameKind kind) {
   const std::lock_guard lock(reading_);
-  if (!steps_[index].receive(frame_)) {
-    lose(rank_at(index), kHasLeft);
-    check();
-  }
-  if (frame_.kind == FrameKind::failed) {
-    const std::string why = FrameReader(frame_).take_text();
-    lose(rank_at(index), why);
-    lost_error(fmt::format("{}: {}", names_[index], why));
-  }
+  take_frame(index);
   if (frame_.kind == FrameKind::refused) refuse_terms(FrameReader(frame_).take_text());
   if (frame_.kind != kind)
     throw Error({.doing = "read what another rank sent",
@@ -222,14 +223,8 @@ void RankLink::tell(FrameWriter& frame) {
 
 const Frame& RankLink::next() {
   const std::lock_guard lock(reading_);
-  if (!steps_[0].receive(frame_)) {
-    lose(0, kHasLeft);
-    lost_error(lost());
-  }
-  if (frame_.kind != FrameKind::failed) return frame_;
-  const std::string why = FrameReader(frame_).take_text();
-  lose(0, why);
-  lost_error(fmt::format("{}: {}", names_[0], why));
+  take_frame(0);
+  return frame_;
 }
 
 // Behind its last word it waits a little: what is unread when a process ends takes the words along (TCP's reset).

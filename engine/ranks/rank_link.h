@@ -77,6 +77,7 @@ class RankLink {
  private:
   size_t index_of(size_t rank) const { return rank_ == 0 ? rank - 1 : 0; }
   size_t rank_at(size_t index) const { return rank_ == 0 ? index + 1 : 0; }
+  void take_frame(size_t index);
   const Frame& expect(size_t index, FrameKind kind);
   void check_terms(size_t index, std::span<const RankTerm> terms);
   [[noreturn]] void refuse_terms(const std::string& reason);

@@ -22,7 +22,8 @@ class RankSocket {
   using Time = std::chrono::steady_clock::time_point;
 
   RankSocket() = default;
-  // Takes a connected descriptor: small messages leave at once, and a machine that is gone is noticed within 20 s.
+  // Takes a connected descriptor: small messages leave at once, and TCP asks a silent machine whether it is still
+  // there.
   explicit RankSocket(int descriptor);
   RankSocket(RankSocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   RankSocket& operator=(RankSocket&& other) noexcept;
