@@ -74,6 +74,7 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   const auto count = static_cast<int64_t>(opened.more.size()) + 1;
   const bool by_stage = options.stages > 1;
   (by_stage ? load.stage.count : load.shard.ranks) = count;
+  if (options.rank) load.shard = {*options.rank, options.tensor_parallel};
   if (count == 1 && (loading == Loading::done || options.trace)) {
     models.push_back(DecoderModel::load(*opened.device, stream, options.model, progress, load));
     return models;
@@ -147,6 +148,7 @@ int devices_of_model(const SessionOptions& options, int replicas) {
                  .detail = "a layer is either split over devices or on one of them",
                  .advice = "one of the two; --tp is the faster where devices are linked",
                  .fault = Fault::usage});
+  if (options.rank) return 1;
   if (options.stages > 1) return options.stages;
   if (options.tensor_parallel > 0) return options.tensor_parallel;
   return std::max(devices_named(options.device) / replicas, 1);
@@ -237,7 +239,7 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
       models_(load_models(opened_, stream_, options, loading)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
                             tuning_key(*opened_.device, config()))) {
-  if (options.collectives == "nccl") collectives_ = nccl_of(options, opened_);
+  if (options.collectives == "nccl" && !options.rank) collectives_ = nccl_of(options, opened_);
   for (size_t rank = 0; rank < models_.size(); ++rank) {
     Device& device = rank == 0 ? *opened_.device : *opened_.more[rank - 1];
     kernels_.push_back(std::make_unique<KernelCache>(device, kernel_options(options.quiet)));

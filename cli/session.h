@@ -36,14 +36,16 @@ struct SessionOptions {
   int tensor_parallel = 1;              // devices that share each layer; 0: as many as --device names, without stages
   int stages = 1;                       // devices that have some of the layers each
   std::string collectives = "packets";  // how those of tensor_parallel exchange; or nccl
-  bool quiet = false;                   // no progress on stderr: another one of the process shows its own
+  std::optional<int> rank = {};  // of tensor_parallel, whose others are in other processes; nothing: all are here
+  bool quiet = false;            // no progress on stderr: another one of the process shows its own
 };
 
 // --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp and --pp, of the commands that serve with an engine.
 void add_parallel_options(CLI::App& command, SessionOptions& options);
-// How many devices share the model, of each of so many replicas. Throws Error (usage) where both options are given.
+// How many devices of this process share the model, of each of so many replicas. Throws Error (usage) where both
+// options are given.
 int devices_of_model(const SessionOptions& options, int replicas);
 // "--tp 2", "--pp 2": what makes so many devices, more than one, share the model.
 std::string sharing_words(const SessionOptions& options, int devices);
@@ -85,6 +87,9 @@ class Session {
   // The devices that share the model, by rank or stage, each with its part; one with all of it where there is no --tp
   // and no --pp.
   const std::vector<ModelPlace>& places() const { return places_; }
+  // Of a model whose other ranks are in other processes: how what is made from now on exchanges with them. Must outlive
+  // that.
+  void exchange_by(Collectives& collectives) { places_.front().collectives = &collectives; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
   // The same in words, for --stats.

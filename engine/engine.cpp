@@ -64,6 +64,8 @@ std::string Engine::why_not_serve(const RequestSpec& spec, const Sampling& sampl
     return fmt::format("a {} of {}", fault->field, fault->detail);
   if (std::string reason = why_not(choice, spec.stop_ids, vocab); !reason.empty()) return reason;
   if (spec.constrained && !choice.follows_outputs()) return "it is constrained, and nothing gives its masks";
+  if (choice.prompt_logprobs >= 0 && options_.followers != nullptr)
+    return "it asks for log probabilities of its prompt, which ranks in several processes do not give";
   if (choice.needs_choices() && !options_.choices)
     return "it asks for more than temperature, min_p, top_k and top_p, and this engine has no choices";
   if (!spec.adapter.empty() && adapters_.find(spec.adapter) == 0)

@@ -70,6 +70,10 @@ struct EngineOptions {
   int overlap = 1;
   // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
+  // Of a rank whose others are in other processes: as of StepSlotsOptions. Such an engine gives no log probabilities of
+  // prompts, has no adapters, and neither sleeps nor changes its graphs or weights.
+  StepFollowers* followers = nullptr;
+  std::function<int64_t(int64_t own)> least_pages = {};
 };
 
 // What a rebuild may change.

@@ -169,7 +169,9 @@ StepSlotsOptions slot_options(const EngineOptions& options, const ModelConfig& c
           .products_from = options.products_from,
           .prefill = options.prefill,
           .adapters = adapter_limits(options.max_adapters, options.max_adapter_rank),
-          .lanes = options.overlap};
+          .lanes = options.overlap,
+          .followers = options.followers,
+          .least_pages = options.least_pages};
 }
 
 int eager_rows_of(const EngineOptions& options) {

@@ -88,6 +88,7 @@ void Engine::replace_weights(const DecoderModel& model) {
 
 void Engine::sleep() {
   if (is_asleep()) return;
+  slots_.demand_one_process("sleep");
   if (pipeline_.mode() != PipelineMode::running || !pipeline_.is_drained() || !pipeline_.admitted().empty())
     throw Error({.doing = "sleep",
                  .object = "engine",
@@ -119,6 +120,7 @@ void Engine::demand_awake(const char* doing) const {
 
 void Engine::demand_paused(const char* doing) const {
   demand_awake(doing);
+  slots_.demand_one_process(doing);
   if (pipeline_.mode() != PipelineMode::paused)
     throw Error({.doing = doing,
                  .object = "engine",

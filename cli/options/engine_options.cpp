@@ -176,8 +176,8 @@ int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens) {
   return usual_step_tokens(padded_rows(prompt_tokens), 1, session);
 }
 
-std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
-                                    const EngineNeeds& needs) {
+EngineOptions engine_options(const EngineSettings& settings, const SessionOptions& options, Session& session,
+                             const EngineNeeds& needs) {
   EngineOptions engine = settings.engine;
   const int64_t prompt_rows = needs.one_prompt ? padded_rows(needs.prompt_tokens) : needs.prompt_tokens;
   engine.step_tokens = settings.step_tokens.value_or(usual_step_tokens(prompt_rows, engine.max_batch, session));
@@ -197,6 +197,12 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   engine.mode = run_mode(options.mode);
   engine.policy = edge_policy(options.edges);
   engine.numerics = numerics_of(options.numerics);
+  return engine;
+}
+
+std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
+                                    const EngineNeeds& needs) {
+  EngineOptions engine = engine_options(settings, options, session, needs);
   const auto progress = std::make_shared<ProgressBar>("building graphs");
   engine.built = [progress, quiet = options.quiet](const BuiltBucket& one) {
     if (!quiet) progress->show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));

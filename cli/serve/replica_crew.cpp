@@ -10,6 +10,19 @@
 #include "runtime/error.h"
 
 namespace nodewright::cli {
+namespace {
+
+std::string words_of(const std::exception_ptr& problem) {
+  try {
+    std::rethrow_exception(problem);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "it has failed";
+  }
+}
+
+}  // namespace
 
 ReplicaCrew::ReplicaCrew(Replicas& replicas, AllFeeds& feeds, CrewPlan plan)
     : replicas_(replicas), feeds_(feeds), plan_(std::move(plan)), driver_(open_driver(plan_.devices.driver)) {
@@ -64,6 +77,7 @@ void ReplicaCrew::work(size_t replica) {
   try {
     make(replica);
   } catch (...) {
+    if (member.link) member.link->leave(words_of(std::current_exception()));
     {
       const std::lock_guard lock(mutex_);
       if (!problem_) problem_ = std::current_exception();
@@ -74,7 +88,17 @@ void ReplicaCrew::work(size_t replica) {
   if (await_serving()) run(replica);
   member.engine.reset();
   await_last_engine();
+  member.part.reset();
   member.session.reset();
+  member.link.reset();
+}
+
+// Rank 0 of several processes: the others are there, and have the same options.
+void ReplicaCrew::join_ranks(Member& member, EngineSettings& engine) {
+  member.part = std::make_unique<RankPart>(*member.link, *member.session);
+  member.part->agree(engine_options(engine, plan_.session, *member.session, plan_.needs), plan_.session);
+  member.part->lead(engine.engine);
+  member.link->when_lost([this](const std::string& reason) { replicas_.fail(0, reason); });
 }
 
 // An adapter's image is page-locked by one device, and all engines may hold it.
@@ -94,6 +118,7 @@ void ReplicaCrew::make(size_t replica) {
   const size_t own = all.size() / replicas_.count();
   OpenedDevice opened = open_devices(driver_, all.subspan(replica * own, own), observe);
   if (session.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  if (plan_.meeting) member.link = std::make_unique<RankLink>(*plan_.meeting);
   member.session = std::make_unique<Session>(session, std::move(opened), Loading::begun);
   if (replica > 0) {
     std::unique_lock lock(mutex_);
@@ -103,6 +128,7 @@ void ReplicaCrew::make(size_t replica) {
   EngineSettings engine = plan_.engine;
   engine.log = file_of_replica(engine.log, replica);
   feeds_[replica]->listen_to(engine.engine);
+  if (member.link) join_ranks(member, engine);
   member.engine = make_engine(engine, session, *member.session, plan_.needs);
   {
     const std::lock_guard lock(mutex_);
@@ -123,10 +149,14 @@ void ReplicaCrew::run(size_t replica) {
   EngineSleep sleep(*member.engine, member.session->models());
   try {
     replicas_.run(replica, *member.engine, plan_.offers_sleep ? &sleep : nullptr);
+    if (member.link) member.link->end();
   } catch (const Error& error) {
     if (members_.size() > 1) fmt::print(stderr, "nodewright: replica {} has failed: {}\n", replica, error.what());
+    if (member.link) member.link->leave(error.what());
     const std::lock_guard lock(mutex_);
     failures_.emplace_back(error.what());
+    (void)member.part.release();
+    (void)member.link.release();
     (void)member.engine.release();  // a driver that has failed may not free what it has
     (void)member.session.release();
   }

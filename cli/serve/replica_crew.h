@@ -13,6 +13,7 @@
 
 #include "cli/options/engine_options.h"
 #include "cli/serve/engine_feeds.h"
+#include "cli/serve/rank_part.h"
 #include "cli/session.h"
 #include "engine/engine.h"
 #include "runtime/device_selection.h"
@@ -29,6 +30,7 @@ struct CrewPlan {
   EngineSettings engine;
   EngineNeeds needs;
   bool offers_sleep = false;
+  std::optional<RankMeeting> meeting = {};  // of the one replica's ranks, which are in processes of their own
 };
 
 class ReplicaCrew {
@@ -55,13 +57,16 @@ class ReplicaCrew {
 
  private:
   struct Member {
+    std::unique_ptr<RankLink> link;  // null: all ranks are here
     std::unique_ptr<Session> session;
+    std::unique_ptr<RankPart> part;  // as link
     std::unique_ptr<Engine> engine;
     std::thread thread;
   };
 
   void work(size_t replica);
   void make(size_t replica);
+  void join_ranks(Member& member, EngineSettings& engine);
   bool await_serving();
   void run(size_t replica);
   void await_last_engine();

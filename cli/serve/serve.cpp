@@ -15,10 +15,12 @@
 #include "cli/options/answer_parsers.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
+#include "cli/options/rank_options.h"
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
 #include "cli/serve/engine_feeds.h"
+#include "cli/serve/rank_part.h"
 #include "cli/serve/replica_crew.h"
 #include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
@@ -48,6 +50,7 @@ struct ServeOptions {
   std::optional<int> max_batch;
   ServerOptions server;
   FeedOptions feeds;
+  RankOptions ranks;
   std::vector<std::string> names;
   std::string api_key, cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
@@ -111,6 +114,29 @@ void check_shared(const ServeOptions& options) {
   if (options.plan_times) refuse("--plan-times", "a plan of one device is timed by itself, and needs the others");
 }
 
+// What ranks in processes of their own do not do.
+void check_ranks(const ServeOptions& options) {
+  const auto refuse = [](const char* option, const char* detail) {
+    throw Error({.doing = "use together",
+                 .object = fmt::format("--rank and {}", option),
+                 .detail = detail,
+                 .advice = fmt::format("leave out {}, or --tp without --rank", option),
+                 .fault = Fault::usage});
+  };
+  if (options.replicas > 1) refuse("--replicas", "a process with one rank has one engine");
+  if (options.server.offers_sleep) refuse("--enable-sleep", "the other processes do not sleep");
+  if (options.server.changes_adapters) refuse("--allow-adapter-updates", "other processes are told of no adapters");
+  if (options.plan_times) refuse("--plan-times", "a plan of one device is timed by itself, and needs the others");
+}
+
+// "--replicas 2", "--tp 2", "--replicas 2 with --tp 2", or "--rank 1".
+std::string words_for_devices(const ServeOptions& options, int shared) {
+  if (options.session.rank) return fmt::format("--rank {}", *options.session.rank);
+  if (shared == 1) return fmt::format("--replicas {}", options.replicas);
+  const std::string sharing = sharing_words(options.session, shared);
+  return options.replicas == 1 ? sharing : fmt::format("--replicas {} with {}", options.replicas, sharing);
+}
+
 // What stands on the command line, else what suits the device.
 EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   EngineSettings settings = options.engine;
@@ -124,6 +150,10 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
 int64_t context_for(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
   if (options.session.max_context > 0) return options.session.max_context;
   return std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
+}
+
+EngineNeeds needs_of(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
+  return {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true};
 }
 
 ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
@@ -171,24 +201,25 @@ void wait_for_answers(Server& server) {
 }
 
 // Loads what listens already, and serves it to the end.
-int serve_with(const ServeOptions& options, const ModelConfig& config, const DeviceChoice& devices, ServedModel model,
-               Replicas& replicas, AllFeeds& feeds, Server& server) {
+int serve_with(const ServeOptions& options, const ModelConfig& config, const DeviceChoice& devices,
+               const std::optional<RankMeeting>& meeting, ServedModel model, Replicas& replicas, AllFeeds& feeds,
+               Server& server) {
   const bool on_cpu = devices.driver.starts_with("cpu");
   const EngineSettings settings = settings_for(options, on_cpu);
   const int rows = settings.engine.max_batch;
-  ReplicaCrew crew(
-      replicas, feeds,
-      {.devices = devices,
-       .session = options.session,
-       .engine = settings,
-       .needs = {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true},
-       .offers_sleep = options.server.offers_sleep});
+  ReplicaCrew crew(replicas, feeds,
+                   {.devices = devices,
+                    .session = options.session,
+                    .engine = settings,
+                    .needs = needs_of(options, config, on_cpu),
+                    .offers_sleep = options.server.offers_sleep,
+                    .meeting = meeting});
   crew.await_engines();
   Engine& engine = crew.engine(0);
   model.max_model_len = engine.pipeline().options().max_context;
   OpenAiApi api(std::move(model));
   ShownModel shown = shown_model(options.session, crew.session(0), engine, api, rows, options.plan_times);
-  shown.card.device = devices_of(shown.card.device, devices.ordinals.size());
+  shown.card.device = devices_of(shown.card.device, meeting ? meeting->ranks : devices.ordinals.size());
   const std::string shown_devices = shown.card.device;
   replicas.metrics(0).serves(std::move(shown.card));
   for (const LoadedAdapter& one : engine.adapters()) api.model().adapters->add(one.name, one.folder);
@@ -208,6 +239,13 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   return 0;
 }
 
+std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
+  return [others = meeting.ranks - 1, host = meeting.host](uint16_t port) {
+    fmt::print(stderr, "nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s",
+               rank_address_text(host, port));
+  };
+}
+
 int serve(ServeOptions options) {
   check(options);
   std::signal(SIGPIPE, SIG_IGN);
@@ -218,14 +256,18 @@ int serve(ServeOptions options) {
   check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
 
+  std::optional<RankMeeting> meeting = meeting_of(options.ranks, options.session, options.engine);
+  if (meeting) check_ranks(options);
   const int shared = devices_of_model(options.session, options.replicas);
-  const DeviceChoice devices = choose_devices(
-      options.session.device, options.replicas * shared,
-      shared == 1 ? fmt::format("--replicas {}", options.replicas)
-      : options.replicas == 1
-          ? sharing_words(options.session, shared)
-          : fmt::format("--replicas {} with {}", options.replicas, sharing_words(options.session, shared)));
+  const DeviceChoice devices =
+      choose_devices(options.session.device, options.replicas * shared, words_for_devices(options, shared));
   if (shared > 1) check_shared(options);
+  if (meeting && meeting->rank > 0) {
+    const bool on_cpu = devices.driver.starts_with("cpu");
+    return follow_rank_zero(*meeting, devices, options.session, settings_for(options, on_cpu),
+                            needs_of(options, config, on_cpu));
+  }
+  if (meeting) meeting->listens = tell_waiting(*meeting);
 
   ServedModel model = served_model(options, config, tokenizer);
   check_names(options.engine, model);
@@ -254,7 +296,7 @@ int serve(ServeOptions options) {
   fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
              options.session.model.string());
   for (const auto& one : feeds) one->publish(server.port(), model.names.front());
-  return serve_with(options, config, devices, std::move(model), replicas, feeds, server);
+  return serve_with(options, config, devices, meeting, std::move(model), replicas, feeds, server);
 }
 
 void add_server_options(CLI::App& command, ServeOptions& options) {
@@ -310,6 +352,7 @@ void add_serve(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("serve", "Serve clients of OpenAI's and vLLM's HTTP interface");
   add_session_options(*command, options->session);
   add_parallel_options(*command, options->session);
+  add_rank_options(*command, options->ranks, options->session);
   add_mode_option(*command, options->session);
   command->get_option("--max-context")
       ->description(

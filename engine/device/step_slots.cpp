@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/device/page_budget.h"
+#include "engine/device/step_followers.h"
 #include "engine/device/step_limits.h"
 #include "graph/run/stopwatch.h"
 #include "models/plan/lanes.h"
@@ -28,6 +29,7 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
       page_bytes_(KvCache::page_bytes(place.model->config())),
       compute_(device_, "steps"),
       copies_(device_, "tokens") {
+  followers_ = options.followers;
   begin(options);
   for (const ModelPlace& other : others)
     others_.push_back(std::unique_ptr<StepSlots>(new StepSlots(other, options, *this)));
@@ -40,9 +42,18 @@ StepSlots::StepSlots(const ModelPlace& place, const StepSlotsOptions& options, s
     const int64_t own = rank.pages_of(rank.model_->config(), options);
     pages = pages == 0 ? own : std::min(pages, own);
   });
+  if (options.least_pages) pages = options.least_pages(pages);
   for_each_rank([&](StepSlots& rank) { rank.make_cache(*rank.model_, options, pages); });
   build(options);
   wait_for_weights();
+}
+
+void StepSlots::demand_one_process(const char* doing) const {
+  if (followers_ == nullptr && (collectives_ == nullptr || collectives_->ranks() == ranks())) return;
+  throw Error({.doing = doing,
+               .detail = "other processes run the same graphs, and do not follow",
+               .advice = "a start of all ranks",
+               .fault = Fault::usage});
 }
 
 // What needs no other rank, before anything is built.
@@ -61,6 +72,7 @@ void StepSlots::wait_for_weights() {
 }
 
 void StepSlots::rebuild(const DecoderModel& model, const StepSlotsOptions& options) {
+  demand_one_process("rebuild graphs");
   model_ = &model;
   sampled_slot_ = -1;
   for_each_rank([](StepSlots& rank) { rank.slots_.clear(); });
@@ -168,12 +180,26 @@ StepSlots::~StepSlots() {
   });
 }
 
+std::span<std::byte> StepSlots::input_block(int slot, int bucket) const {
+  const NamedRange& range = graph(slot, bucket).state.host_inputs_range;
+  return {reinterpret_cast<std::byte*>(range.address), range.bytes};
+}
+
+std::span<std::byte> StepSlots::choice_block(int slot) const {
+  const NamedRange& range = last().last_graph(slot).choice.host_inputs_range;
+  return {reinterpret_cast<std::byte*>(range.address), range.bytes};
+}
+
 void StepSlots::launch(const Launch& launch) {
   const StepInputs& in = inputs(launch.slot, launch.bucket);
   in.n_live.data[0] = launch.live;
   in.n_sampled.data[0] = launch.sampled;
   in.keeps_logits.data[0] = launch.chooses_again ? 1 : 0;
   write_lanes(in, launch.live, launch.sampled, lane_rows(launch.bucket));
+  if (followers_ != nullptr) {
+    followers_->check();
+    followers_->launch(launch, input_block(launch.slot, launch.bucket));
+  }
   for_each_rank([&](StepSlots& rank) {
     Slot& slot = rank.slot_at(launch.slot);
     slot.bucket = launch.bucket;
@@ -218,6 +244,9 @@ void StepSlots::sample(int index, int32_t choices) {
   const Stream& copies = chooser.copies_;
   Slot& slot = chooser.slot_at(index);
   const Graph& graph = chooser.last_graph(index);
+  if (followers_ != nullptr)
+    followers_->sample(index, choices, choices > 0 ? choice_block(index) : std::span<std::byte>(),
+                       choices > 0 ? &this->choices(index) : nullptr);
   if (choices > 0) {
     graph.choice.host_inputs.n_live.data[0] = choices;
     graph.choice_run->launch();
@@ -258,7 +287,19 @@ std::span<const float> StepSlots::hidden(int slot) const {
   return {last().last_graph(slot).state.host_hidden.data, slots_.at(static_cast<size_t>(slot)).hidden};
 }
 
-std::span<const int32_t> StepSlots::wait(int index, int64_t timeout_ms) {
+std::span<const int32_t> StepSlots::wait(int slot, int64_t timeout_ms) {
+  if (followers_ == nullptr) return await_tokens(slot, timeout_ms);
+  try {
+    const std::span<const int32_t> tokens = await_tokens(slot, timeout_ms);
+    followers_->check();  // without a rank the step has ended, and means nothing
+    return tokens;
+  } catch (const Error&) {
+    followers_->check();
+    throw;
+  }
+}
+
+std::span<const int32_t> StepSlots::await_tokens(int index, int64_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   Slot& slot = last().slot_at(index);
   if (timeout_ms == 0) slot.copied.synchronize();
@@ -300,7 +341,14 @@ const Plan* StepSlots::plan(int bucket) const {
   return exec == nullptr ? nullptr : &exec->plan();
 }
 
+void StepSlots::write_table(int32_t sequence, std::span<const int32_t> pages) const {
+  if (followers_ != nullptr) followers_->write_table(sequence, pages);
+  slots_[0].memory->write_table(sequence, 0, pages);
+  for (const auto& other : others_) other->write_table(sequence, pages);
+}
+
 void StepSlots::set_counts(int32_t sequence, std::span<const int32_t> counts) {
+  if (followers_ != nullptr) followers_->set_counts(sequence, counts);
   if (is_staged()) return last().set_counts(sequence, counts);
   const ChoiceState& choice = slots_[0].graphs.begin()->second.choice;
   const auto first = static_cast<uint64_t>(sequence * choice.counts_stride);

@@ -35,6 +35,8 @@
 
 namespace nodewright {
 
+class StepFollowers;
+
 // A graph of the start, and what it cost.
 struct BuiltBucket {
   int slot = 0;
@@ -93,6 +95,11 @@ struct StepSlotsOptions {
   // 2: of a team, buckets that can be are two halves, whose sums are exchanged while the other half computes
   // (models/plan/lanes.h).
   int64_t lanes = 1;
+
+  // Of a model whose other parts are in other processes (engine/ranks): who is told of every step, of rank 0 alone; and
+  // the pages that all ranks have room for, of those that this one has. Empty without.
+  StepFollowers* followers = nullptr;
+  std::function<int64_t(int64_t own)> least_pages = {};
 };
 
 // A device with a model on it: of a team, a rank's part of one (models/config/shard.h); of a pipeline, a stage's layers
@@ -122,7 +129,8 @@ class StepSlots {
 
   // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
   // may be in flight, and what steps left for steps is lost: the next ones are told their tokens and all tables. After
-  // an Error only destruction is right.
+  // an Error only destruction is right. Not where other ranks are in other processes, as release(): Error, and nothing
+  // changes.
   void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
 
   // Destroys every graph and gives back all memory, the cache's and what it holds included. Nothing may be in flight.
@@ -134,12 +142,19 @@ class StepSlots {
   // released then, as before.
   void restore(const DecoderModel& model, const StepSlotsOptions& options);
   bool is_released() const { return cache_ == nullptr; }
+  // Throws Error (usage) where other ranks are in other processes, which do not follow what is being done.
+  void demand_one_process(const char* doing) const;
 
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
   // Rows of each half of a bucket that is two lanes, whose rows RowOrder orders (models/plan/lanes.h); else 0.
   int64_t lane_rows(int bucket) const { return graph(0, bucket).state.lanes.empty() ? 0 : bucket / 2; }
+  bool has_bucket(int bucket) const { return slots_[0].graphs.contains(bucket); }
+  // The same as bytes, and those of the second choice of the slot's last launch: the same layout in every process with
+  // the same options. Without the biases and masks, which only rows that have some need.
+  std::span<std::byte> input_block(int slot, int bucket) const;
+  std::span<std::byte> choice_block(int slot) const;
 
   struct Launch {
     int slot = 0;
@@ -164,17 +179,14 @@ class StepSlots {
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
   // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
-  void write_table(int32_t sequence, std::span<const int32_t> pages) const {
-    slots_[0].memory->write_table(sequence, 0, pages);
-    for (const auto& other : others_) other->write_table(sequence, pages);
-  }
+  void write_table(int32_t sequence, std::span<const int32_t> pages) const;
   // Fills the pages of all layers, of all devices; for measuring over pages that no step has written. Blocks; nothing
   // may be in flight.
   void fill_pages(std::byte value);
   // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
-  // Throws Error when they are not there after `timeout_ms`; 0: waits for ever.
+  // Throws Error when they are not there after `timeout_ms`; 0: waits for ever. And where a follower is missing.
   std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
   // [rows, hidden] of the slot's last launch, when its tokens are there; valid as long as they are.
   std::span<const float> hidden(int slot) const;
@@ -271,6 +283,7 @@ class StepSlots {
   }
   std::unique_ptr<DecodeSlot> memory_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
   std::unique_ptr<ChoiceSlot> choices_of_slot(const DecoderModel& model, const DecodeLimits& limits, int slot) const;
+  std::span<const int32_t> await_tokens(int slot, int64_t timeout_ms);
   void make_team();
   void make_exchange(const StepSlotsOptions& options);
   TeamPlan team_plan(int slot, int bucket, int rows, std::span<const KvCache* const> caches, EdgePolicy policy,
@@ -333,6 +346,7 @@ class StepSlots {
   BuiltGraphs built_;
   // Of a team, of whose ranks this is the first, or of a pipeline, of whose stages; else empty. They have no others.
   std::vector<std::unique_ptr<StepSlots>> others_;
+  StepFollowers* followers_ = nullptr;
   std::unique_ptr<Team> team_;  // of stages, for the access to each other's memory alone
   std::unique_ptr<ExchangeMemory> exchange_;
   std::unique_ptr<TeamStream> streams_;

@@ -6,6 +6,7 @@ namespace nodewright {
 
 void StepSlots::release() {
   if (is_released()) return;
+  demand_one_process("give back memory");
   for_each_rank([](const StepSlots& rank) {
     rank.compute_.synchronize();
     rank.copies_.synchronize();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/device/step_followers.h"
 #include "engine/device/step_limits.h"
 #include "engine/device/step_slots.h"
 #include "graph/exec_budget.h"
@@ -92,6 +93,7 @@ std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model
 // Of ranks that exchange by a library's calls: a graph each, launched one after the other. Where one refuses, the
 // others would wait for it.
 void StepSlots::launch_ranks(const Launch& launch) {
+  if (collectives_->given_up() && followers_ != nullptr) followers_->check();
   if (collectives_->given_up())
     throw Error({.doing = "launch a step of",
                  .object = fmt::format("{} ranks", collectives_->ranks()),

@@ -98,6 +98,14 @@ void EngineLoop::abort() {
   came_.notify_one();
 }
 
+void EngineLoop::fail(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = reason;
+  }
+  came_.notify_one();
+}
+
 void EngineLoop::run(Engine& engine, EngineSleep* sleep) {
   sleep_ = sleep;
   metrics_.see(engine);
@@ -135,11 +143,13 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
   std::vector<UntakenCall> calls;
   std::vector<Ticket> cancelled;
   std::vector<AdapterOrder> adapter_orders;
+  std::string failure;
   bool aborted = false, ended = false;
   {
     std::unique_lock lock(mutex_);
     const auto is_something = [&] {
-      return !calls_.empty() || !cancelled_.empty() || !new_orders_.empty() || !adapter_orders_.empty() || draining_;
+      return !calls_.empty() || !cancelled_.empty() || !new_orders_.empty() || !adapter_orders_.empty() || draining_ ||
+             !failure_.empty();
     };
     if (wait && !is_something()) came_.wait(lock, is_something);
     calls.swap(calls_);
@@ -147,8 +157,10 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
     adapter_orders.swap(adapter_orders_);
     std::ranges::move(std::exchange(new_orders_, {}), std::back_inserter(orders_));
     aborted = aborted_;
+    failure.swap(failure_);
     ended = draining_ && calls.empty() && open_ == 0;
   }
+  if (!failure.empty()) engine.fail(failure);
   follow_adapter_orders(engine, std::move(adapter_orders));
   if (ended) return false;
   for (UntakenCall& call : calls) submit(engine, std::move(call));

@@ -104,6 +104,8 @@ class EngineLoop {
   // Takes no more, and run() returns when everything has ended. With abort() what is open is cancelled.
   void drain();
   void abort();
+  // The engine fails for this reason, before it does anything more.
+  void fail(const std::string& reason);
 
   // Serves until drained, or until the engine fails: then throws Error with the engine's message. Either way every
   // listener has been told, and nothing holds one, when it returns. On the engine's thread; once. `sleep`: of `engine`;
@@ -158,7 +160,8 @@ class EngineLoop {
   bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
   std::vector<SleepOrder> new_orders_;
   std::vector<AdapterOrder> adapter_orders_;
-  bool rests_ = false;  // a sleep is ordered or done, and no wake has ended it
+  std::string failure_;  // of fail(); empty: none
+  bool rests_ = false;   // a sleep is ordered or done, and no wake has ended it
   SleepLevel sleep_level_ = SleepLevel::awake;
 
   // Of run()'s thread.

@@ -69,6 +69,8 @@ class Replicas {
   size_t open() const;
   void drain();
   void abort();
+  // That replica's engine fails for this reason, before it does anything more.
+  void fail(size_t replica, const std::string& reason) { replicas_[replica]->loop.fail(reason); }
 
   // The order goes to all replicas, and is told of once, when the last has followed (sleep_outcomes.h). What waits here
   // is shared out before a sleep begins.

@@ -230,6 +230,28 @@ TEST_F(EngineLoopOnCpuDriver, AFailureEndsCallsThatTheEngineHasNotSeen) {
   expect_words(metrics_.text(), {ended});
 }
 
+// Somebody else knows that the engine cannot go on: a rank in another process has left, while requests are open or none.
+TEST_F(EngineLoopOnCpuDriver, AReasonFromAnotherThreadFailsWhatIsOpenAndAnIdleLoop) {
+  for (const bool is_open : {true, false}) {
+    const auto engine = this->engine();
+    const auto runs = std::make_shared<KeepingListener>(1);
+    EngineLoop loop(metrics_, {});
+    loop.accept();
+    if (is_open) submit(loop, submission(runs, 3, 100));
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      loop.fail("rank 1 has left");
+    });
+    expect_words(error_of([&] { loop.run(*engine); }), {"cannot serve", "rank 1 has left"});
+    other.join();
+    EXPECT_EQ(loop.admission(), Admission::failed);
+    if (!is_open) continue;
+    runs->expect_told();
+    EXPECT_EQ(runs->ends(0).at(0).reason, EndReason::failed);
+    expect_words(runs->ends(0).at(0).message, {"rank 1 has left"});
+  }
+}
+
 // What a listener refers to may go once run() has returned.
 TEST_F(EngineLoopOnCpuDriver, EveryListenerHasBeenToldWhenTheLoopReturns) {
   const auto engine = this->engine();

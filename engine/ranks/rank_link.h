@@ -1,0 +1,101 @@
+// What one process of a group of ranks has of the others: agreement at the start, steps from rank 0 to the others, and
+// the news that one has left, which comes within a second however the process ended.
+//
+//   RankLink link({.rank = 1, .ranks = 2, .host = "10.0.0.1", .port = 29500});   meets the others
+//   link.agree(terms);                                                          and so do they
+//   const int64_t pages = link.least(own);
+//   link.when_lost([&](const std::string& reason) { collectives.give_up(); });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/ranks/rank_frames.h"
+#include "engine/ranks/rendezvous.h"
+
+namespace nodewright {
+
+// Something that all ranks must have alike.
+struct RankTerm {
+  std::string name, value;
+};
+
+class RankLink {
+ public:
+  // As meet(). The constructor and what says so are for one thread, the rest for any.
+  explicit RankLink(const RankMeeting& meeting);
+  // Behind end() rank 0 waits until the others are gone, 10 s at most. Without it they take it as lost.
+  ~RankLink();
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+
+  size_t rank() const { return rank_; }
+  size_t ranks() const { return ranks_; }
+
+  // For one thread, at the start; every rank makes the same calls in the same order. They throw Error where another
+  // rank has left, with its reason.
+
+  // Throws Error besides, on both sides, where a rank has other terms than rank 0: with the name and both values of the
+  // first that differs.
+  void agree(std::span<const RankTerm> terms);
+  // The least of all ranks' numbers.
+  int64_t least(int64_t own);
+  // What rank 0 passes; the others pass nothing.
+  std::vector<std::byte> from_first(std::span<const std::byte> own);
+
+  // For one thread, after the start.
+
+  // Rank 0: to every other rank. Nobody may be there any more: check() says so.
+  void tell(FrameWriter& frame);
+  // Another rank: the next that rank 0 says. Throws Error when it has left.
+  const Frame& next();
+  // Why this process is about to leave, as well as that can be said.
+  void leave(const std::string& reason) noexcept;
+  // In order: rank 0 says so to the others. Nothing is lost from now on, and nobody is told.
+  void end();
+
+  // Why a rank is missing; empty: all are there.
+  std::string lost() const;
+  // Throws Error where one is.
+  void check() const;
+  // Called once with the reason, by whichever thread finds out; at once where one is missing already. What it uses must
+  // be there until end() or the destructor.
+  void when_lost(std::function<void(const std::string& reason)> told);
+  // Nobody is told from now on.
+  void stop_watching();
+  // Somebody else has found that `rank` is missing.
+  void lose(size_t rank, const std::string& why);
+
+  // That carries values to and from `rank`: of rank 0 any other, else rank 0.
+  const RankSocket& values(size_t rank) const { return values_.at(index_of(rank)); }
+
+ private:
+  size_t index_of(size_t rank) const { return rank_ == 0 ? rank - 1 : 0; }
+  size_t rank_at(size_t index) const { return rank_ == 0 ? index + 1 : 0; }
+  void take_frame(size_t index);
+  const Frame& expect(size_t index, FrameKind kind);
+  void check_terms(size_t index, std::span<const RankTerm> terms);
+  [[noreturn]] void refuse_terms(const std::string& reason);
+  void watch();
+  bool hear_last_words(size_t index);
+
+  size_t rank_, ranks_;
+  std::vector<RankSocket> steps_, values_;
+  std::vector<std::string> names_;  // "rank 1 at 10.0.0.2:40312"
+  Frame frame_;                     // the last that came
+  std::mutex reading_;              // of steps_
+  mutable std::mutex mutex_;
+  std::string lost_;
+  bool ended_ = false;     // nobody is told any more
+  bool in_order_ = false;  // rank 0 has said its end
+  std::vector<std::function<void(const std::string&)>> told_;
+  int stop_ = -1;  // an eventfd
+  std::thread watcher_;
+};
+
+}  // namespace nodewright
