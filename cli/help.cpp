@@ -45,6 +45,7 @@ const std::map<std::string, const char*> kGroups = {{"--temperature", kSampling}
                                                     {"--max-adapter-rank", kServing},
                                                     {"--reserve", kServing},
                                                     {"--speculate", kServing},
+                                                    {"--overlap", kServing},
                                                     {"--no-prefix-cache", kServing},
                                                     {"--step-timeout", kServing},
                                                     {"--rank", kServing},

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/engine_parts.h"
+#include "models/plan/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -56,11 +57,11 @@ std::string Engine::overflow() const {
 }
 
 // The rows whose next token is chosen come first: each the last token of its request in this step, and before drafts
-// the one that they follow.
+// the one that they follow. Of a bucket in two lanes the first tokens of a prompt have its last rows.
 void Engine::dispatch(const InFlightStep& step) {
   const StepInputs& in = slots_.inputs(step.slot, step.plan.bucket);
   const int64_t sampled = step.plan.chosen();
-  int64_t next_sampled = 0, next_other = sampled;
+  RowOrder order(step.plan.tokens(), sampled, slots_.lane_rows(step.plan.bucket));
   bool adapted = false;
   scores_.begin(step.slot);
   for (const RowPlan& row : step.plan.rows) {
@@ -82,9 +83,9 @@ void Engine::dispatch(const InFlightStep& step) {
         inputs.token = row.drafts[static_cast<size_t>(behind - 1)];
         inputs.output = row.output + behind;
       }
-      int64_t& step_row = chooses ? next_sampled : next_other;
+      const int64_t step_row = chooses ? order.of_chosen() : order.of_other();
       ask_for_score(step.slot, request, inputs.position, static_cast<int32_t>(step_row));
-      write_row(in, step_row++, inputs);
+      write_row(in, step_row, inputs);
     }
   }
   std::vector<TablePages> tables;

@@ -65,6 +65,9 @@ struct EngineOptions {
   int speculate = 0;
   // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
   std::optional<uint64_t> seed;
+  // 2: of a team, large steps of prompts are two halves in lanes of their own (docs/scale.md): one half's sums are
+  // exchanged while the other half computes.
+  int overlap = 1;
   // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
   // Of a rank whose others are in other processes: as of StepSlotsOptions. Such an engine gives no log probabilities of

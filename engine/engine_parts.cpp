@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/option_range.h"
+#include "models/plan/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -36,12 +37,19 @@ int decode_rows_of(const EngineOptions& options) {
   return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
 }
 
+// A size of steps in two lanes, where so many tokens are enough for some.
+int even_lanes(int tokens) {
+  constexpr int kMultiple = 2 * static_cast<int>(kRowsOfLane);
+  return tokens < 2 * kHeldToRows ? tokens : std::min<int>((tokens + kMultiple - 1) / kMultiple * kMultiple, kMostRows);
+}
+
 // By default every size that a batch may have, padded or not, and past it some for prompts and drafts.
 BucketSet buckets_of(const EngineOptions& options) {
   if (!options.buckets.empty()) return BucketSet(options.buckets);
   const BucketSet of_batches =
       options.exact_buckets ? BucketSet::every(options.max_batch) : BucketSet::up_to(options.max_batch);
-  const auto [fewer, more] = std::minmax({options.step_tokens, decode_rows_of(options)});
+  const int most_tokens = options.overlap > 1 ? even_lanes(options.step_tokens) : options.step_tokens;
+  const auto [fewer, more] = std::minmax({most_tokens, decode_rows_of(options)});
   return of_batches.extended_to(fewer).extended_to(more);
 }
 
@@ -69,6 +77,20 @@ int64_t most_sampled_of(const EngineOptions& options) {
   return std::max<int64_t>(options.max_batch, drafted);
 }
 
+void check_overlap(const EngineOptions& options, const ModelConfig& config) {
+  const auto refuse = [&](const char* detail, const char* advice) {
+    throw Error({.doing = "use option",
+                 .object = "overlap",
+                 .detail = fmt::format("it is {}, and {}", options.overlap, detail),
+                 .advice = advice,
+                 .fault = Fault::usage});
+  };
+  if (options.overlap == 1) return;
+  if (!config.shard.is_part()) refuse("one device has no exchanges to hide", "several devices (--tp), or overlap 1");
+  if (options.hidden == HiddenStates::full)
+    refuse("hidden states of whole prompts are those of one lane", "overlap 1, or hidden states of the last tokens");
+}
+
 }  // namespace
 
 const EngineOptions& checked_options(const EngineOptions& options, const ModelConfig& config) {
@@ -79,6 +101,7 @@ const EngineOptions& checked_options(const EngineOptions& options, const ModelCo
   check_option("speculate", options.speculate, 0, kMostDrafts);
   check_option("max adapters", options.max_adapters, 0, kMostAdapters);
   check_option("max adapter rank", options.max_adapter_rank, 1, kMostAdapterRank);
+  check_option("overlap", options.overlap, 1, static_cast<int64_t>(kLanes));
   check_option("step timeout", options.step_timeout_ms, 0, INT32_MAX);
   for (const int bucket : options.buckets) check_option("buckets", bucket, 1, kMostRows);
   if (!options.buckets.empty() && std::ranges::max(options.buckets) < options.max_batch && !options.allow_eager)
@@ -89,6 +112,7 @@ const EngineOptions& checked_options(const EngineOptions& options, const ModelCo
                  .advice = fmt::format("a bucket of {}, a max batch of {}, or allow eager for steps without a graph",
                                        options.max_batch, std::ranges::max(options.buckets)),
                  .fault = Fault::usage});
+  check_overlap(options, config);
   return options;
 }
 
@@ -145,6 +169,7 @@ StepSlotsOptions slot_options(const EngineOptions& options, const ModelConfig& c
           .products_from = options.products_from,
           .prefill = options.prefill,
           .adapters = adapter_limits(options.max_adapters, options.max_adapter_rank),
+          .lanes = options.overlap,
           .followers = options.followers,
           .least_pages = options.least_pages};
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "bench/steps/chains_bench.h"
 #include "bench/steps/engine_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_record.h"
@@ -17,6 +18,7 @@ struct EngineBenchWords {
   SessionOptions session;
   EngineBenchOptions bench;
   RecordOptions record;
+  int overlap = 1;
 };
 
 struct NamedWay {
@@ -61,6 +63,26 @@ nlohmann::ordered_json engine_line_json(const EngineBenchLine& line) {
   return json;
 }
 
+// Of each batch, decoding in two chains of half its rows, as --overlap has prompts.
+std::vector<ChainsTimes> chains_of(const EngineBenchWords& words, const EngineBenchOptions& bench, Session& session) {
+  std::vector<ChainsTimes> all;
+  if (words.overlap < 2) return all;
+  const int steps = session.device().driver().is_cpu() ? 5 : 200;
+  for (const int64_t batch : bench.batches) {
+    const ChainsTimes& times = all.emplace_back(bench_chains(session.places(), {.rows = batch,
+                                                                                .context = bench.prompt,
+                                                                                .steps = steps,
+                                                                                .rounds = bench.rounds,
+                                                                                .numerics = bench.numerics,
+                                                                                .policy = bench.policy,
+                                                                                .tuning = bench.tuning}));
+    fmt::print("{:>5} two chains of {} rows {:.4f} ms a step, one of all {:.4f}: {:.3f}\n", batch, batch / 2,
+               times.two.median, times.one.median, times.two.median / times.one.median);
+    std::fflush(stdout);
+  }
+  return all;
+}
+
 int bench_engine_command(const EngineBenchWords& words) {
   EngineBenchOptions bench = words.bench;
   bench.mode = run_mode(words.session.mode);
@@ -69,6 +91,7 @@ int bench_engine_command(const EngineBenchWords& words) {
   bench.numerics = numerics_of(words.session.numerics);
   Session session(words.session);
   bench.tuning = session.tuning();
+  const std::vector<ChainsTimes> chains = chains_of(words, bench, session);
   const auto lines = bench_engine(session.places(), bench, [first = true](const EngineBenchLine& line) mutable {
     if (std::exchange(first, false)) print_head();
     print_engine_line(line);
@@ -81,6 +104,8 @@ int bench_engine_command(const EngineBenchWords& words) {
   file["busy_us"] = bench.busy_us;
   file["rounds"] = bench.rounds;
   file["lines"] = json_list(lines, engine_line_json);
+  for (size_t i = 0; i < chains.size(); ++i)
+    file["lines"][i]["chains"] = {{"one_ms", spread_json(chains[i].one)}, {"two_ms", spread_json(chains[i].two)}};
   write_record(words.record, file);
   return 0;
 }
@@ -100,6 +125,12 @@ void add_bench_engine(CLI::App& bench, Action& chosen) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   engine->add_option("--rounds", words->bench.rounds, "of each way")->check(CLI::Range(1, 1000))->capture_default_str();
+  engine
+      ->add_option("--overlap", words->overlap,
+                   "2: with --tp, also time the batch in two chains of half its rows, one of which computes while the "
+                   "other exchanges")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
   add_record_options(*engine, words->record);
   engine->callback([words, &chosen] { chosen = [words] { return bench_engine_command(*words); }; });
 }

@@ -133,6 +133,12 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       ->check(whole_number<int>)
       ->capture_default_str();
   command
+      .add_option("--overlap", engine.overlap,
+                  "2: with --tp, large steps of prompts are two halves, of which one computes while the other's sums "
+                  "are exchanged")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
+  command
       .add_option("--products-from", settings.products_from,
                   fmt::format("rows from which on steps are library products (needs cuBLASLt); 0: never (default: {})",
                               kProductsFromRows))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/device_selection.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -73,12 +74,26 @@ void check_form_pairs(const EngineSettings& given, const SessionOptions& session
                 "--products-from 0, or --numerics fast");
 }
 
+void check_overlap_pairs(const EngineSettings& given, const SessionOptions& session) {
+  if (given.engine.overlap == 1) return;
+  if (session.stages > 1)
+    refuse_pair("--overlap and --pp", "stages exchange no sums that the halves of a step could hide",
+                "--tp, or --overlap 1");
+  if (session.tensor_parallel == 1 || (session.tensor_parallel == 0 && devices_named(session.device) < 2))
+    refuse_pair("--overlap and --tp", "one device exchanges no sums that the halves of a step could hide",
+                "--tp 2, or --overlap 1");
+  if (session.numerics == "invariant" || given.products_from == 0)
+    refuse_pair(given.products_from == 0 ? "--overlap and --products-from" : "--overlap and --numerics",
+                "halves are for steps of a library's products", "--overlap 1, or leave the other out");
+}
+
 }  // namespace
 
 void check_pairs(const EngineSettings& given, const SessionOptions& session, int64_t model_context) {
   check_context_pairs(given, session.max_context, model_context);
   check_bucket_pairs(given);
   check_form_pairs(given, session);
+  check_overlap_pairs(given, session);
 }
 
 }  // namespace nodewright::cli

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "engine/device/step_slots.h"
+#include "models/plan/lanes.h"
 
 namespace nodewright {
 
@@ -26,7 +28,8 @@ inline DecodeLimits limits_of(const StepSlotsOptions& options, const Collectives
           .hidden = options.hidden,
           .tuning = options.tuning,
           .adapters = options.adapters,
-          .collectives = collectives != nullptr};
+          .collectives = collectives != nullptr,
+          .lanes = options.lanes};
 }
 
 // Few on the CPU driver, where the rows of a slice that do not count cost as much as the others.
@@ -35,6 +38,11 @@ inline constexpr int64_t kRowsOfSliceOnCpu = 8;
 inline ScoreLimits score_limits_of(const Device& device, const DecoderModel& model, const StepSlotsOptions& options) {
   return score_limits(model.config(), limits_of(options, nullptr),
                       device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
+}
+
+// Of each half of a bucket that is two lanes.
+inline std::optional<StepShape> lane_shape_of(const DecoderModel& model, const StepSlotsOptions& options, int bucket) {
+  return lane_shape(model.config(), network_form(network_of(model.config())), limits_of(options, nullptr), bucket);
 }
 
 inline StepShape shape_of(const DecoderModel& model, const StepSlotsOptions& options, int rows,

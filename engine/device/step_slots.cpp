@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "engine/device/step_followers.h"
 #include "engine/device/step_limits.h"
 #include "graph/run/stopwatch.h"
+#include "models/plan/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -114,10 +117,15 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
     std::ranges::move(decoder_kernel_requests(model.config(), shape, device_.properties()),
                       std::back_inserter(requests));
   };
+  std::map<int, std::optional<StepShape>> lanes;
   for (const auto& [bucket, rows] : plans_of(options)) {
     const StepShape shape = shape_of(model, options, rows, collectives_);
-    add(shape);
-    if (limits.adapters.any()) add(with_adapters(shape, limits));
+    const auto& lane = lanes[bucket] = lane_shape_of(model, options, bucket);
+    for (const StepShape* const each : {&shape, lane ? &*lane : nullptr}) {
+      if (each == nullptr) continue;
+      add(*each);
+      if (limits.adapters.any()) add(with_adapters(*each, limits));
+    }
   }
   if (has_choices(options))
     std::ranges::move(
@@ -130,13 +138,16 @@ void StepSlots::bind_kernels(const DecoderModel& model, const StepSlotsOptions& 
         requests.push_back(std::move(request));
   requests.push_back(TableUpdates::kernel_request());
   kernels_.prepare(requests);
-  bound_.clear();
-  bound_adapted_.clear();
-  for (const auto& [bucket, rows] : plans_of(options)) {
-    const StepShape shape = shape_of(model, options, rows, collectives_);
-    bound_.emplace(bucket, decoder_kernels(kernels_, model.config(), shape));
+  bound_ = {};
+  bound_adapted_ = {};
+  const auto bind = [&](int bucket, const StepShape& shape, BoundKernels Bound::*part) {
+    (bound_.*part).emplace(bucket, decoder_kernels(kernels_, model.config(), shape));
     if (limits.adapters.any())
-      bound_adapted_.emplace(bucket, decoder_kernels(kernels_, model.config(), with_adapters(shape, limits)));
+      (bound_adapted_.*part).emplace(bucket, decoder_kernels(kernels_, model.config(), with_adapters(shape, limits)));
+  };
+  for (const auto& [bucket, rows] : plans_of(options)) {
+    bind(bucket, shape_of(model, options, rows, collectives_), &Bound::whole);
+    if (lanes[bucket]) bind(bucket, *lanes[bucket], &Bound::lane);
   }
 }
 
@@ -184,6 +195,7 @@ void StepSlots::launch(const Launch& launch) {
   in.n_live.data[0] = launch.live;
   in.n_sampled.data[0] = launch.sampled;
   in.keeps_logits.data[0] = launch.chooses_again ? 1 : 0;
+  write_lanes(in, launch.live, launch.sampled, lane_rows(launch.bucket));
   if (followers_ != nullptr) {
     followers_->check();
     followers_->launch(launch, input_block(launch.slot, launch.bucket));

@@ -92,6 +92,9 @@ struct StepSlotsOptions {
   int64_t products_from = kProductsFromRows;
   PrefillForm prefill = PrefillForm::graph;
   AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
+  // 2: of a team, buckets that can be are two halves, whose sums are exchanged while the other half computes
+  // (models/plan/lanes.h).
+  int64_t lanes = 1;
 
   // Of a model whose other parts are in other processes (engine/ranks): who is told of every step, of rank 0 alone; and
   // the pages that all ranks have room for, of those that this one has. Empty without.
@@ -115,10 +118,10 @@ class StepSlots {
   // the options that contradict each other, or a kernel does not compile.
   StepSlots(Device& device, KernelCache& kernels, const DecoderModel& model, const StepSlotsOptions& options);
   // By rank: several run every step together, each with its part of the model and of the cache (step_slots_team.cpp).
-  // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, and devices that
-  // have no access to each other's memory, unless their exchanges are a library's calls. Or by stage: a step goes
-  // through their layers one stage after the other (step_slots_stages.cpp); stages refuse adapters, and devices without
-  // such access.
+  // Throws Error besides where they cannot: modes but explicit, eager rows, another form of prompts, lanes that no
+  // bucket can have, and devices that have no access to each other's memory, unless their exchanges are a library's
+  // calls. Or by stage: a step goes through their layers one stage after the other (step_slots_stages.cpp); stages
+  // refuse adapters, and devices without such access.
   StepSlots(std::span<const ModelPlace> ranks, const StepSlotsOptions& options);
   ~StepSlots();  // waits for both streams
   StepSlots(const StepSlots&) = delete;
@@ -145,6 +148,8 @@ class StepSlots {
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
+  // Rows of each half of a bucket that is two lanes, whose rows RowOrder orders (models/plan/lanes.h); else 0.
+  int64_t lane_rows(int bucket) const { return graph(0, bucket).state.lanes.empty() ? 0 : bucket / 2; }
   bool has_bucket(int bucket) const { return slots_[0].graphs.contains(bucket); }
   // The same as bytes, and those of the second choice of the slot's last launch: the same layout in every process with
   // the same options. Without the biases and masks, which only rows that have some need.
@@ -246,6 +251,10 @@ class StepSlots {
   };
 
   using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
+  // Of all rows, and of a bucket that is two lanes of each half.
+  struct Bound {
+    BoundKernels whole, lane;
+  };
 
   // Another rank or stage than the first: as that one, without graphs and cache.
   StepSlots(const ModelPlace& place, const StepSlotsOptions& options, const StepSlots& first);
@@ -329,8 +338,8 @@ class StepSlots {
   Collectives* collectives_;                // null: ranks, if any, exchange by packets
   std::unique_ptr<KvCache> cache_;          // null while released
   std::unique_ptr<AdapterSlots> adapters_;  // null while released, and without options.adapters
-  BoundKernels bound_adapted_;              // as bound_, of rows with adapters
-  BoundKernels bound_;                      // stay while released, and so the library's choices for products
+  Bound bound_adapted_;                     // as bound_, of rows with adapters
+  Bound bound_;                             // stay while released, and so the library's choices for products
   MemoryUse memory_;
   MemoryUse released_;          // memory_ as it was before release()
   int64_t released_pages_ = 0;  // of group 0

@@ -12,7 +12,7 @@ void StepSlots::make_adapters(const DecoderModel& model, const StepSlotsOptions&
 }
 
 Plan StepSlots::adapted_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_adapted_.at(bucket), cache, state, DecodePurpose::serve, policy,
+  return decoder_plan(device_, *model_, bound_adapted_.whole.at(bucket), cache, state, DecodePurpose::serve, policy,
                       adapters_.get());
 }
 

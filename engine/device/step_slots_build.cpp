@@ -76,7 +76,7 @@ std::vector<Plan> StepSlots::plans_over(std::span<const KvCache* const> caches, 
 }
 
 Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_.at(bucket), cache, state, DecodePurpose::serve, policy, nullptr,
+  return decoder_plan(device_, *model_, bound_.whole.at(bucket), cache, state, DecodePurpose::serve, policy, nullptr,
                       collectives_);
 }
 

@@ -16,7 +16,7 @@ std::vector<Plan> StepSlots::plans_of_stages(int slot, int bucket, int rows, std
   for_each_rank([&](const StepSlots& stage) {
     parts.push_back({.device = &stage.device_,
                      .model = stage.model_,
-                     .kernels = &stage.bound_.at(bucket),
+                     .kernels = &stage.bound_.whole.at(bucket),
                      .cache = caches[parts.size()],
                      .state = stage.slots_.at(static_cast<size_t>(slot)).memory->state(rows)});
   });

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/device/step_followers.h"
+#include "engine/device/step_limits.h"
 #include "engine/device/step_slots.h"
 #include "graph/exec_budget.h"
 #include "runtime/error.h"
@@ -47,6 +48,7 @@ const ModelPlace& checked_ranks(std::span<const ModelPlace> ranks, const StepSlo
   if (options.eager_rows > 0) refuse("no step is launched node by node there", "buckets for every number of rows");
   if (gathers && options.adapters.any())
     refuse("rows have no adapters where a library's calls exchange", "exchanges by packets, or a merged adapter");
+  if (gathers && options.lanes > 1) refuse("steps in two lanes send packets", "exchanges by packets, or one lane");
   return ranks[0];
 }
 
@@ -124,12 +126,20 @@ void StepSlots::make_team() {
 }
 
 void StepSlots::make_exchange(const StepSlotsOptions& options) {
+  if (const int64_t rows = least_rows_in_lanes(limits_of(options, nullptr));
+      options.lanes > 1 && !lane_shape_of(*model_, options, static_cast<int>(rows)))
+    throw Error({.doing = "run steps in two lanes",
+                 .object = fmt::format("on {} devices", ranks()),
+                 .detail = "no step can be two, however large: they are for products of a library, whose sums are "
+                           "exchanged in bulk, and for networks that norm no heads of all ranks at once",
+                 .advice = "one lane; or fast numerics, and products from fewer rows on",
+                 .fault = Fault::usage});
   exchange_.reset();
   int64_t sampled = 0;
   for (const int rows : options.buckets.sizes())
     sampled = std::max(sampled, slots_[0].memory->state(rows).sampled_rows);
-  const ExchangeSize size =
-      exchange_size(model_->config(), options.buckets.largest(), sampled, device_.properties().sm_count);
+  const ExchangeSize size = exchange_size(model_->config(), options.buckets.largest(), sampled,
+                                          device_.properties().sm_count, bound_.lane.empty() ? 1 : kLanes);
   exchange_ = std::make_unique<ExchangeMemory>(*team_, "exchange", size);
   for_each_rank([&](StepSlots& rank) { rank.memory_.state += exchange_->bytes(); });
 }
@@ -143,9 +153,11 @@ TeamPlan StepSlots::team_plan(int slot, int bucket, int rows, std::span<const Kv
   return plan_team(*exchange_, name,
                    [&](GraphBuilder& g, TeamRank& rank) {
                      const StepSlots& own = at_rank(rank.index());
-                     const BoundKernels& bound = adapted ? own.bound_adapted_ : own.bound_;
-                     describe_decoder(g, rank, *own.model_, bound.at(bucket), *caches[rank.index()], state_of(own),
-                                      adapted ? own.adapters_.get() : nullptr);
+                     const Bound& bound = adapted ? own.bound_adapted_ : own.bound_;
+                     const auto lane = bound.lane.find(bucket);
+                     describe_decoder(g, rank, *own.model_, bound.whole.at(bucket), *caches[rank.index()],
+                                      state_of(own), adapted ? own.adapters_.get() : nullptr,
+                                      lane == bound.lane.end() ? nullptr : &lane->second);
                    },
                    policy, {{"bucket", std::to_string(rows)}});
 }

@@ -3,7 +3,7 @@
 #include "kernels_src/adapters/adapter_delta.cuh"
 #include "kernels_src/exchange/exchanged_sums.cuh"
 
-NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, kExchangeAddThreads) {
+NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, ::nodewright::kThreadsOfSums) {
   exchange_and_add(args, [&](int64_t row, int64_t col, float value) {
     return adapted<kRank, kWordsAtOnce>(args.adapter, row, static_cast<int>(col), 0, 1, value);
   });

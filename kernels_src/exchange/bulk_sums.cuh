@@ -38,14 +38,15 @@ NODEWRIGHT_DEVICE void take_word_sum(const Exchange& e, int64_t word, const uint
 }
 
 // A block sends a chunk, then takes the one before it: what comes travels while what has come is added, and nobody
-// waits for a chunk that the other has not sent before it waits itself. word_of(row, col) is what this rank has of
+// waits for a chunk that the other has not sent before it waits itself. Without rows there is an empty chunk: a rank
+// that goes on knows that the others have taken the exchange before. word_of(row, col) is what this rank has of
 // eight columns; put(row, col, sums) takes their sums, of NaN where the exchange is given up.
-template <class WordOf, class Put>
+template <unsigned Threads = kExchangeAddThreads, class WordOf, class Put>
 NODEWRIGHT_DEVICE void exchange_bulk(const Exchange& e, int64_t cols, int64_t live, uint32_t epoch, WordOf word_of,
                                      Put put) {
   constexpr int kTeam = static_cast<int>(kRanks), kEach = static_cast<int>(kBulkWords);
   const auto per_row = static_cast<uint32_t>(cols / 8), words = static_cast<uint32_t>(live) * per_row;
-  const uint32_t chunk = kExchangeAddThreads * kBulkWords, chunks = (words + chunk - 1) / chunk;
+  const uint32_t chunk = Threads * kBulkWords, chunks = words == 0 ? 1 : (words + chunk - 1) / chunk;
   uint4 sent[kEach] = {};
   uint32_t sent_before = 0;  // chunks of this block
   for (uint32_t at = blockIdx.x; at < chunks + gridDim.x; at += gridDim.x, ++sent_before) {
@@ -53,7 +54,7 @@ NODEWRIGHT_DEVICE void exchange_bulk(const Exchange& e, int64_t cols, int64_t li
     if (at < chunks) {
       NODEWRIGHT_UNROLL
       for (int j = 0; j < kEach; ++j) {
-        const uint32_t word = at * chunk + j * kExchangeAddThreads + threadIdx.x;
+        const uint32_t word = at * chunk + j * Threads + threadIdx.x;
         if (word >= words) continue;
         mine[j] = word_of(word / per_row, static_cast<int64_t>(word % per_row) * 8);
         for_each_peer<kTeam>(e, [&](int, Packet* to, const Packet*) { push_word(words_behind(to) + word, mine[j]); });
@@ -72,7 +73,7 @@ NODEWRIGHT_DEVICE void exchange_bulk(const Exchange& e, int64_t cols, int64_t li
       });
       NODEWRIGHT_UNROLL
       for (int j = 0; j < kEach; ++j) {
-        const uint32_t word = (at - gridDim.x) * chunk + j * kExchangeAddThreads + threadIdx.x;
+        const uint32_t word = (at - gridDim.x) * chunk + j * Threads + threadIdx.x;
         if (word >= words) continue;
         float sums[8];
         take_word_sum<kTeam>(e, word, sent[j], sums);

@@ -3,6 +3,6 @@
 // Blocks: exchange/exchanged_sums.cuh.
 #include "kernels_src/exchange/exchanged_sums.cuh"
 
-NODEWRIGHT_KERNEL(exchange_add, ExchangeAdd, kExchangeAddThreads) {
+NODEWRIGHT_KERNEL(exchange_add, ExchangeAdd, ::nodewright::kThreadsOfSums) {
   exchange_and_add(args, [](int64_t, int64_t, float value) { return value; });
 }

@@ -25,9 +25,9 @@ struct ExchangeAdd {
   Exchange exchange;  // packet m * cols + n: row m, column n; of bulk word m * cols / 8 + n: columns 8 n .. + 7
 };
 
-// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kBulk,
-// of columns in eights and without kLeavesGained; kChosen: of a mixture whose rows' experts gave a value each, how
-// many, 0: one value.
+// Constants: kRanks; kAdds; kBias; kScale: the bits of a factor of what each rank has, 0: none; kLeavesGained; kBulk:
+// 0, or of columns in eights and without kLeavesGained the threads of a block as a multiple of kExchangeAddThreads;
+// kChosen: of a mixture whose rows' experts gave a value each, how many, 0: one value.
 inline constexpr unsigned kExchangeAddThreads = 256;
 // As many blocks as run at once, or fewer. `sums_more`: values of adapters or of several experts join a rank's own.
 constexpr unsigned exchange_add_blocks(unsigned ranks, unsigned sm_count, bool sums_more) {
@@ -42,11 +42,22 @@ constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned 
           {kExchangeAddThreads, 1, 1},
           leaves_gained ? kExchangeAddThreads / 32 * 4 : 0};
 }
+// Of a lane, beside which the other one computes: blocks that fill an SM each, of so few SMs that its products have the
+// others. An eighth takes as long for a lane's sums as a fourth of its products do, by the bytes that a block has on
+// its way (32 KiB) and 3 us for each chunk; not measured.
+inline constexpr unsigned kLaneShareOfSms = 8;
+constexpr unsigned lane_exchange_multiple(unsigned ranks, bool sums_more) {
+  return exchange_add_blocks(ranks, 1, sums_more);
+}
 // Of a bulk exchange: a block for each chunk, or for several.
-constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool sums_more) {
-  const uint64_t chunk = uint64_t{8} * kBulkWords * kExchangeAddThreads, chunks = (values + chunk - 1) / chunk;
-  const unsigned fit = exchange_add_blocks(ranks, sm_count, sums_more), most = fit < kBulkFlags ? fit : kBulkFlags;
-  return {{chunks < most ? static_cast<unsigned>(chunks) : most, 1, 1}, {kExchangeAddThreads, 1, 1}, 0};
+constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool sums_more,
+                                          bool in_lane = false) {
+  const unsigned threads = kExchangeAddThreads * (in_lane ? lane_exchange_multiple(ranks, sums_more) : 1);
+  const uint64_t chunk = uint64_t{8} * kBulkWords * threads, chunks = (values + chunk - 1) / chunk;
+  const unsigned share = sm_count < kLaneShareOfSms ? 1 : sm_count / kLaneShareOfSms;
+  const unsigned fit = in_lane ? share : exchange_add_blocks(ranks, sm_count, sums_more);
+  const unsigned most = fit < kBulkFlags ? fit : kBulkFlags;
+  return {{chunks < most ? static_cast<unsigned>(chunks) : most, 1, 1}, {threads, 1, 1}, 0};
 }
 
 }  // namespace nodewright

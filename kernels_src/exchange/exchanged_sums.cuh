@@ -8,6 +8,8 @@
 
 namespace nodewright {
 
+inline constexpr unsigned kThreadsOfSums = kExchangeAddThreads * static_cast<unsigned>(kBulk == 0 ? 1 : kBulk);
+
 // The sum of all ranks goes to its place; returns what stands there then.
 template <class Args>
 NODEWRIGHT_DEVICE float put_sum(const Args& args, int64_t at, float sum) {
@@ -109,7 +111,7 @@ NODEWRIGHT_DEVICE void exchange_and_add(const Args& args, Own own) {
   release_dependents();
   if constexpr (kBulk != 0) {
     wait_for_inputs();
-    exchange_bulk(
+    exchange_bulk<kThreadsOfSums>(
         args.exchange, args.cols, args.n_live.data[0], epoch_of(args.exchange),
         [&](int64_t row, int64_t col) { return bulk_word(args, row, col, own); },
         [&](int64_t row, int64_t col, const float(&sums)[8]) { put_sums(args, row * args.stride + col, sums); });

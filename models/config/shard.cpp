@@ -40,8 +40,8 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
   return part;
 }
 
-int64_t exchanges_of_step(const ModelConfig& part) {
-  const int64_t together = exchanges_with_one_norm(part);
+int64_t exchanges_of_step(const ModelConfig& part, int64_t lanes) {
+  const int64_t together = lanes * (exchanges_with_one_norm(part) - 2) + 2;
   return together + together % 2;
 }
 

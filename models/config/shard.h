@@ -24,8 +24,9 @@ struct Shard {
 // the number that does not divide, or with what of the network no rank can do alone.
 ModelConfig shard_of(const ModelConfig& whole, Shard shard);
 
-// Of a step of such a part: how often the ranks exchange values. An even number (graph/team/team_check.h).
-int64_t exchanges_of_step(const ModelConfig& part);
+// Of a step of such a part: how often the ranks exchange values, in the layers once for each lane
+// (models/plan/lanes.h). An even number (graph/team/team_check.h).
+int64_t exchanges_of_step(const ModelConfig& part, int64_t lanes = 1);
 // Whether queries and keys of this layer, where they are normed over all ranks, are normed in an exchange each instead
 // of in one: in the first layer, where the number would be odd.
 bool norms_heads_apart(const ModelConfig& part, int64_t layer);

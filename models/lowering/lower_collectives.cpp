@@ -7,7 +7,9 @@
 #include "kernels_src/collective/gathered_add.h"
 #include "kernels_src/collective/gathered_embed.h"
 #include "kernels_src/collective/gathered_logits.h"
+#include "kernels_src/collective/gathered_norm_heads.h"
 #include "kernels_src/collective/own_embedding.h"
+#include "kernels_src/collective/own_squares.h"
 #include "kernels_src/collective/rank_value.h"
 #include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
@@ -158,6 +160,36 @@ Lowered gathered_embedding(const Situation& at, Travel travel) {
             args.gathered = all;
             args.gathered_stride = values;
             e.g.launch("embed", run.kernel<GatheredEmbed>(1), args);
+          }};
+}
+
+Lowered gathered_norm_of_heads(const Situation& at) {
+  const ModelConfig& config = at.config;
+  std::vector<Constant> constants = {{"kHeads", config.heads},
+                                     {"kKvHeads", config.kv_heads},
+                                     {"kHeadDim", config.head_dim},
+                                     constant("kNorm", config.norm)};
+  const KernelChoice own = kernel_choice<OwnSquares>({"own_squares", constants}, own_squares_shape(rows_of(at)));
+  constants.push_back(ranks_of(at));
+  return {.operations = 1,
+          .kernels = {own, kernel_choice<GatheredNormHeads>({"gathered_norm_heads", constants},
+                                                            gathered_norm_heads_shape(rows_of(at)))},
+          .emit = [](const LoadedRun& run, Emission& e) {
+            const int64_t stride = e.config.qkv_width();
+            const View<float> own = e.s.collective.given.subview(0, count_of(2 * e.s.rows));
+            const View<float> all = e.s.collective.gathered.subview(0, count_of(2 * e.config.shard.ranks * e.s.rows));
+            e.g.launch("norm_heads_own", run.kernel<OwnSquares>(0),
+                       {.qkv = e.s.qkv, .squares = own, .n_live = e.s.inputs.n_live, .stride = stride});
+            all_gather(e, "norm_heads_gather", own, all);
+            e.g.launch("norm_heads", run.kernel<GatheredNormHeads>(1),
+                       {.qkv = e.s.qkv,
+                        .squares = all,
+                        .q_gain = e.layer.weights->q_norm,
+                        .k_gain = e.layer.weights->k_norm,
+                        .n_live = e.s.inputs.n_live,
+                        .stride = stride,
+                        .rows = e.s.rows,
+                        .eps = e.config.eps});
           }};
 }
 

@@ -126,7 +126,10 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
     args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
     e.residual = gained;
   }
-  e.g.launch(node_name(product) + "_sum", loaded, args);
+  LaunchOptions<Args> how;
+  // A lane's few blocks come before what the other lane's products have left.
+  if (e.step.is_lane) how.attributes.priority = e.g.device().properties().greatest_priority;
+  e.g.launch(node_name(product) + "_sum", loaded, args, how);
 }
 
 // The product of such a kernel in a node of its own, and behind it what brings all ranks' values.
@@ -159,16 +162,19 @@ void emit_exchange(const LoadedRun& run, size_t kernel, Emission& e, const Op& p
 
 static KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
   const bool gained = travel == Travel::gained, adapted = at.step.adapters.any(), sums_more = adapted || of.chosen > 0;
+  const bool in_lane = at.step.is_lane;
+  const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
   const std::vector<Constant> constants = {ranks_constant(at),
                                            constant("kAdds", of.adds),
                                            constant("kBias", of.bias),
                                            factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
                                            constant("kLeavesGained", gained),
-                                           constant("kBulk", of.bulk),
+                                           constant("kBulk", !of.bulk  ? 0
+                                                             : in_lane ? lane_exchange_multiple(ranks, sums_more)
+                                                                       : 1),
                                            {"kChosen", of.chosen}};
-  const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
   const LaunchShape shape =
-      of.bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, sums_more)
+      of.bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, sums_more, in_lane)
               : exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden), ranks,
                                    sm_count, gained, sums_more);
   return adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)

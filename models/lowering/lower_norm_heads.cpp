@@ -23,6 +23,7 @@ void emit_strips(const LoadedRun& run, size_t kernel, Emission& e, const char* n
 
 Attempt lower_norm_heads_exchange(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::shared_norm})) return {};
+  if (at.step.collectives) return gathered_norm_of_heads(at);
   const ModelConfig& config = at.config;
   Lowered lowered{.operations = 1, .emit = [](const LoadedRun& run, Emission& e) {
                     if (!norms_heads_apart(e.config, e.layer.index)) return emit_strips(run, 0, e, "norm_heads", 0, 2);

@@ -49,6 +49,7 @@ void emit_gathered_sum(const LoadedRun& run, size_t kernel, Emission& e, const s
                        View<float> y, const ExchangedSum& of, Travel travel);
 Lowered gathered_embedding(const Situation& at, Travel travel);
 Lowered gathered_head(const Situation& at);
+Lowered gathered_norm_of_heads(const Situation& at);
 inline constexpr std::string_view kAllGather = "all_gather";  // what their library nodes call
 
 // The node of a product of kernels of its own, W x + b into `y`, rows as far apart as the residual's

@@ -11,6 +11,7 @@
 #include "kernels_src/step/advance.h"
 #include "kernels_src/tile/tile_shape.h"
 #include "models/kv_cache.h"
+#include "models/plan/lanes.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
@@ -37,6 +38,10 @@ StepInputs lay_out_inputs(Arena& arena, int64_t rows, const DecodeLimits& limits
   take(in.seed, "seed", n);
   take(in.output_index, "output_index", n);
   if (limits.adapters.any()) take(in.adapters, "adapters", n);
+  if (limits.lanes > 1) {
+    take(in.lane_live, "lane_live", kLanes);
+    take(in.lane_sampled, "lane_sampled", kLanes);
+  }
   if (limits.steps.several()) {
     take(in.steps_done, "steps_done", 1);
     take(in.left, "left", n);
@@ -96,6 +101,17 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
 }
 
+// Of the splits of rows that attend one by one, where they meet in global memory.
+uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, const Device& device) {
+  const int64_t single_rows = shape.single_rows(config);
+  const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,
+                           attention_splits(config, shape, device.properties())};
+  const bool in_cluster =
+      shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
+  if (attend.splits == 1 || in_cluster) return 0;
+  return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
+}
+
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                          const Device& device) {
   s.rows = shape.rows;
@@ -124,16 +140,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }
-  const int64_t single_rows = shape.single_rows(config);
-  const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,
-                           attention_splits(config, shape, device.properties())};
-  const bool in_cluster =
-      shape.takes_flash_decode(config) && flash_decode_shape(config, shape, device.properties()).in_cluster();
-  if (attend.splits > 1 && !in_cluster)
-    s.partials = arena.take<float>(
-        "attention.partials",
-        static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats()),
-        "workspace");
+  if (const uint64_t floats = attention_partials(config, shape, device); floats > 0)
+    s.partials = arena.take<float>("attention.partials", floats, "workspace");
   lay_out_ends(arena, s, config, shape, device);
   if (!shape.adapters.any()) return;
   for (const Part part : kAdaptedParts)
@@ -159,6 +167,26 @@ uint64_t inputs_bytes(const DecodeLimits& limits) {
   return arena.used_bytes();
 }
 
+// What the lanes cannot share, beside their halves of the rest.
+void lay_out_lanes(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& lane,
+                   const Device& device) {
+  s.lanes = halves_of(s);
+  for (size_t i = 0; i < kLanes; ++i) {
+    DecodeState& own = s.lanes[i];
+    const std::string name = std::string(kLaneNames[i]) + ".";
+    if (s.workspace.count > 0 && i == kEarly)
+      own.workspace = arena.take<uint8_t>(name + "products.workspace", s.workspace.count, "workspace");
+    if (s.experts.jobs.count > 0) {
+      const ExpertTileShape tiles{{lane.rows, config.experts.count, config.experts.chosen}};
+      own.experts.jobs = arena.take<ExpertJob>(name + "expert_jobs", static_cast<uint64_t>(tiles.most_jobs()));
+      own.experts.n_jobs = arena.take<int32_t>(name + "n_expert_jobs", 1);
+    }
+  }
+  // Its splits may be tuned otherwise.
+  if (const uint64_t floats = attention_partials(config, lane, device); floats > 0)
+    s.lanes[kLate].partials = arena.take<float>("late.attention.partials", floats, "workspace");
+}
+
 // Buckets below the largest split a row's attention over more blocks, so the largest layout is not always the last.
 uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config, const Device& device) {
   const NetworkForm network = network_form(network_of(config));
@@ -167,6 +195,7 @@ uint64_t activations_bytes(const DecodeLimits& limits, const ModelConfig& config
     Arena arena = Arena::measuring();
     DecodeState s;
     lay_out_activations(arena, s, config, with_adapters(step_shape(network, limits, rows), limits), device);
+    if (const auto lane = lane_shape(config, network, limits, rows)) lay_out_lanes(arena, s, config, *lane, device);
     most = std::max(most, arena.used_bytes());
   }
   return most;
@@ -288,6 +317,7 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   s.host_inputs_range = {"host.inputs", reinterpret_cast<uint64_t>(host_inputs_->data()), inputs.used_bytes(), "input"};
   lay_out_activations(activations, s, config_, adapted_shape(rows), device_);
   lay_out_kept(kept, s, config_, limits_);
+  if (const std::optional<StepShape> lane = lane_shape(rows)) lay_out_lanes(activations, s, config_, *lane, device_);
   s.scratch = activations.ranges();
   s.kept = kept.ranges();
   s.steps = limits_.steps;
@@ -295,6 +325,10 @@ DecodeState DecodeSlot::state(int64_t rows) const {
   if (s.hidden.count > 0) s.host_hidden = {static_cast<float*>(host_hidden_->data()), s.hidden.count};
   s.host_tokens_range = {"host.tokens", s.host_tokens.address(), s.host_tokens.bytes(), "output"};
   return s;
+}
+
+std::optional<StepShape> DecodeSlot::lane_shape(int64_t rows) const {
+  return nodewright::lane_shape(config_, network_, limits_, rows);
 }
 
 uint64_t DecodeSlot::bytes() const { return inputs_.bytes() + activations_.bytes() + kept_->bytes(); }

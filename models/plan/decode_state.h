@@ -36,6 +36,7 @@ struct DecodeLimits {
   std::shared_ptr<const Tuning> tuning;  // or none
   AdapterLimits adapters = {};           // that rows may have; not with launches of several steps
   bool collectives = false;              // StepShape::collectives
+  int64_t lanes = 1;                     // 2: large steps are two halves (models/plan/lanes.h)
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
@@ -69,6 +70,10 @@ struct StepInputs {
 
   // Where rows may have adapters, else empty.
   View<int32_t> adapters;  // [rows] slot of the row's adapter, or -1: none
+
+  // Where steps may be two lanes, else empty: n_live and n_sampled of the early lane and of the late one.
+  View<int32_t> lane_live;     // [2]
+  View<int32_t> lane_sampled;  // [2]
 
   // Of a launch of several steps (kernels_src/step/advance.h), else empty.
   View<int32_t> steps_done;  // [1] 0
@@ -142,6 +147,7 @@ struct DecodeState {
   NamedRange host_tokens_range;
   std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
   std::vector<NamedRange> kept;     // live across launches: arrivals, last_token, block_table
+  std::vector<DecodeState> lanes;   // the early one and the late one, parts of this; or none (models/plan/lanes.h)
 };
 
 class DecodeSlot {
@@ -160,6 +166,8 @@ class DecodeSlot {
   StepShape shape(int64_t rows) const { return step_shape(network_, limits_, rows); }
   // The same views serve steps in which rows have adapters, where the limits have some.
   StepShape adapted_shape(int64_t rows) const { return with_adapters(shape(rows), limits_); }
+  // Of the halves of a step of `rows` rows, where it is two lanes.
+  std::optional<StepShape> lane_shape(int64_t rows) const;
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
   // Where every bucket's activations lie, each in its own layout.

@@ -1,6 +1,7 @@
 #include "models/plan/decoder_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "kernels_src/projection/matvec_shape.h"
 #include "models/lowering/lowering.h"
+#include "models/plan/lanes.h"
 #include "models/plan/row_stride.h"
 
 namespace nodewright {
@@ -23,6 +25,8 @@ struct Described {
   TeamRank* rank = nullptr;
   const Residual* received = nullptr;
   Collectives* collectives = nullptr;
+  const DecoderKernels* lane = nullptr;
+  std::string buffers = {};  // what their names begin with
 };
 
 // Whether an earlier stage has written there.
@@ -40,23 +44,25 @@ bool is_received(const Residual* received, const NamedRange& range) {
 
 void declare_buffers(GraphBuilder& g, const Described& d) {
   const DecodeState& s = d.state;
+  const auto declare = [&](NamedRange range, Live live) {
+    range.name = d.buffers + range.name;
+    g.declare(std::move(range), live);
+  };
   for (const NamedRange& range : d.model.weights().ranges()) g.declare(range, {.live_in = true});
   for (const NamedRange& range : d.model.frequencies_ranges()) g.declare(range, {.live_in = true});
-  for (int64_t l = 0; l < d.model.config().layers; ++l)
-    g.declare(d.cache.range(l), {.live_in = true, .live_out = true});
+  for (int64_t l = 0; l < d.model.config().layers; ++l) declare(d.cache.range(l), {.live_in = true, .live_out = true});
   const bool receives = d.received != nullptr;  // the inputs, too
-  if (!receives) g.declare(s.host_inputs_range, {.live_in = true});
-  g.declare(s.inputs_range, {.live_in = receives});
+  if (!receives) declare(s.host_inputs_range, {.live_in = true});
+  declare(s.inputs_range, {.live_in = receives});
   // A workspace is written and read back within one launch, and a loop's body might never run: a plan cannot see that
   // what they read has been written, so it counts as always valid.
   const bool loops = d.purpose == DecodePurpose::step && s.steps.loop;
   for (const NamedRange& range : s.scratch)
-    g.declare(range, {.live_in = loops || range.kind == "workspace" || is_received(d.received, range),
-                      .live_out = range.kind == "output"});
-  for (const NamedRange& range : s.kept) g.declare(range, {.live_in = true, .live_out = true});
+    declare(range, {.live_in = loops || range.kind == "workspace" || is_received(d.received, range),
+                    .live_out = range.kind == "output"});
+  for (const NamedRange& range : s.kept) declare(range, {.live_in = true, .live_out = true});
   // Of several steps the host says beforehand that nothing was chosen.
-  if (d.purpose == DecodePurpose::step)
-    g.declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
+  if (d.purpose == DecodePurpose::step) declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
 }
 
 // `again`: of the loop that the step is the body of; empty outside one.
@@ -125,13 +131,49 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   return e;
 }
 
+// The nodes of all lanes, each up to its next exchange in turn: that is the order in which ranks exchange, and edges
+// lead from each to the next, since all look at the word that says that a launch is given up.
+void emit_in_turns(std::span<Emission> lanes, std::span<const std::string_view> names,
+                   const std::vector<DecoderKernels::Run>& runs) {
+  std::vector<size_t> next(lanes.size(), 0);
+  while (std::ranges::any_of(next, [&](size_t run) { return run < runs.size(); }))
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      const auto scope = lanes[i].g.scope(names[i]);
+      const uint32_t exchanges = lanes[i].rank->exchanges();
+      while (next[i] < runs.size() && lanes[i].rank->exchanges() == exchanges) runs[next[i]++].emit(lanes[i]);
+    }
+}
+
+// One step of a team in two lanes: all rows' embedding, then the lanes' layers, then the head of the late one.
+void emit_lanes(GraphBuilder& g, const Described& d) {
+  const ModelConfig& config = d.model.config();
+  Emission whole{g, config, d.kernels.shape, d.model.weights(), d.state, true};
+  whole.rank = d.rank;
+  for (const DecoderKernels::Run& run : d.kernels.first) run.emit(whole);
+  std::vector<Emission> lanes;
+  for (size_t i = 0; i < kLanes; ++i) {
+    const DecodeState& own = d.state.lanes[i];
+    lanes.push_back({g, config, d.lane->shape, d.model.weights(), own, i == kLate});
+    lanes[i].residual = PlainResidual{own.residual};
+    lanes[i].adapters = d.adapters, lanes[i].rank = d.rank;
+  }
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
+    for (Emission& lane : lanes) lane.layer = layer_place(d.model, d.cache, d.state, l);
+    emit_in_turns(lanes, kLaneNames, d.lane->layer);
+  }
+  const auto scope = g.scope(kLaneNames[kLate]);
+  for (const DecoderKernels::Run& run : d.lane->last) run.emit(lanes[kLate]);
+}
+
 // Returns how the residual leaves the plan; of several steps nothing that counts.
 Residual describe_plan(GraphBuilder& g, const Described& d) {
   const DecodeState& s = d.state;
   declare_buffers(g, d);
   if (d.adapters != nullptr) g.declare(d.adapters->range(), {.live_in = true});
   const LaunchSteps steps = d.purpose == DecodePurpose::step ? s.steps : LaunchSteps{};
-  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) +
+  g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) *
+                (d.lane == nullptr ? 1 : kLanes) +
             kNodesAroundBlocks);
   if (d.received == nullptr)
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
@@ -147,6 +189,8 @@ Residual describe_plan(GraphBuilder& g, const Described& d) {
       const auto scope = g.scope("s" + std::to_string(i));
       advanced(g, {});
     }
+  } else if (d.lane != nullptr) {
+    emit_lanes(g, d);
   } else {
     return emit_step(g, d, d.purpose == DecodePurpose::step ? s.host_tokens : View<int32_t>{}).residual;
   }
@@ -164,8 +208,34 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 }
 
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
-                      const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters) {
-  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank});
+                      const KvCache& cache, const DecodeState& s, const AdapterSlots* adapters,
+                      const DecoderKernels* lane) {
+  const DecoderKernels* const of_lanes = s.lanes.empty() ? nullptr : lane;
+  describe_plan(g, {model, k, cache, s, DecodePurpose::serve, adapters, &rank, nullptr, nullptr, of_lanes});
+}
+
+void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
+                     std::span<const KvCache* const> caches, std::span<const DecodeState> states) {
+  constexpr std::array<std::string_view, 2> kNames = {"c0", "c1"};
+  std::vector<Emission> chains;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const DecodeState& s = states[i];
+    const std::string name(kNames.at(i));
+    declare_buffers(g, {model, k, *caches[i], s, DecodePurpose::serve, nullptr, &rank, nullptr, nullptr, nullptr, name + "."});
+    const auto scope = g.scope(name);
+    g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
+           CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+    Emission& e = chains.emplace_back(Emission{g, model.config(), k.shape, model.weights(), s, true});
+    e.rank = &rank;
+    e.layer.next_gain = model.weights().layers().front().attention_norm.gain;
+  }
+  emit_in_turns(chains, kNames, k.first);
+  for (int64_t l = 0; l < model.config().layers; ++l) {
+    const auto scope = g.scope("l" + std::to_string(l));
+    for (size_t i = 0; i < states.size(); ++i) chains[i].layer = layer_place(model, *caches[i], states[i], l);
+    emit_in_turns(chains, kNames, k.layer);
+  }
+  emit_in_turns(chains, kNames, k.last);
 }
 
 Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& k, const KvCache& cache,
@@ -178,11 +248,17 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
          (adapted ? ".adapters" : "");
 }
 
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count) {
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count, int64_t lanes) {
   const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
   return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
-          .most = static_cast<uint32_t>(exchanges_of_step(config)),
+          .most = static_cast<uint32_t>(exchanges_of_step(config, lanes)),
           .bulk = config.hidden % 8 == 0 ? count_of(rows * config.hidden) : 0};
+}
+
+ExchangeSize exchange_size_of_chains(const ModelConfig& config, int64_t rows, int64_t sm_count, int64_t chains) {
+  ExchangeSize size = exchange_size(config, rows, rows, sm_count);
+  size.most *= static_cast<uint32_t>(chains);
+  return size;
 }
 
 bool is_attention(const PlanNode& node) {

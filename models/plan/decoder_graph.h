@@ -6,6 +6,7 @@
 // products (models/plan/step_shape.h) such rows lie together, behind the n_sampled rows that choose a token.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "graph/graph_builder.h"
@@ -35,9 +36,18 @@ Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernel
 
 // The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
 // plan_team() makes of them. Every rank's calls exchange alike.
-// `adapters`: the rank's, as of decoder_plan().
+// `adapters`: the rank's, as of decoder_plan(). `lane`: of a state of two lanes the kernels of each; the layers' and
+// the head's nodes are called "l0.early.norm", "late.logits".
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
-                      const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr);
+                      const KvCache& cache, const DecodeState& state, const AdapterSlots* adapters = nullptr,
+                      const DecoderKernels* lane = nullptr);
+// Steps side by side in one plan of a rank, all of the kernels' size: a chain of nodes each, from its inputs to its
+// tokens, which take turns at exchanging. They share the weights alone, and node names begin with "c0", "c1". For
+// measuring what that gains steps of few rows. `caches`: one a state.
+void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
+                     std::span<const KvCache* const> caches, std::span<const DecodeState> states);
+// What the ranks exchange in so many chains of `rows` rows, all of which may choose.
+ExchangeSize exchange_size_of_chains(const ModelConfig& config, int64_t rows, int64_t sm_count, int64_t chains);
 // The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
 // before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
 // Returns how the last layer leaves it.
@@ -45,8 +55,9 @@ Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const Decode
                         const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
-// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose.
-ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count);
+// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose, and of so many lanes.
+ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count,
+                           int64_t lanes = 1);
 
 // A node that attends: where a piecewise run is cut.
 bool is_attention(const PlanNode& node);

@@ -4,7 +4,7 @@ import os
 import tempfile
 import unittest
 
-from command import DEMO, DEVICE, USAGE, CommandTest
+from command import DEMO, DEVICE, USAGE, CommandTest, golden_model
 
 WORDS = ("bench", "engine", "--model", DEMO, "--device", DEVICE)
 
@@ -29,6 +29,20 @@ class BenchEngine(CommandTest):
         self.assertAlmostEqual(line["over_bare"], line["pipelined"]["step_ms"]["median"] / line["bare loop"]["step_ms"]["median"])
         # A host that is busy for a millisecond after a step cannot do more than one a millisecond.
         self.assertLess(1.0, line["one at a time, busy"]["step_ms"]["min"])
+
+    def test_two_chains_stand_beside_one(self):
+        odd = golden_model("llama/odd_sizes")
+        words = ["bench", "engine", "--model", odd, "--prompt", "3", "--output", "8", "--rounds", "1", "--overlap", "2"]
+        two = ["--device", "cpu:devices=2", "--tp", "2"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "engine.json")
+            text = self.succeed(*words, *two, "--batch", "4", "--out", path)
+            with open(path) as file:
+                line, = json.load(file)["lines"]
+        self.assertIn("two chains of 2 rows", text)
+        self.assertLess(0, line["chains"]["two_ms"]["min"])
+        self.assert_refused(USAGE, ["--batch", "3 rows"], *words, *two, "--batch", "3")
+        self.assert_refused(USAGE, ["--overlap", "--tp 2"], *words, "--device", "cpu", "--batch", "4")
 
     def test_what_cannot_be_served_is_named(self):
         self.assert_refused(USAGE, ["--prompt and --output", "1024"], *WORDS, "--prompt", "1000", "--output", "25")

@@ -83,6 +83,11 @@ class Pairs(CommandTest):
                 (["--prefill and --mode", "graphs", "--prefill eager", "--mode explicit"], "--prefill piecewise --mode eager"),
                 (["--products-from and --numerics", "--products-from 0", "--numerics fast"],
                  "--products-from 16 --numerics invariant"),
+                (["--overlap and --tp", "one device", "--overlap 1"], "--overlap 2"),
+                (["--overlap and --tp", "one device", "--tp 2"], "--overlap 2 --tp 1"),
+                (["--overlap and --pp", "stages", "--tp"], "--overlap 2 --pp 2"),
+                (["--overlap and --numerics", "library", "--overlap 1"], "--overlap 2 --tp 2 --numerics invariant"),
+                (["--overlap and --products-from", "library"], "--overlap 2 --tp 2 --products-from 0"),
         ):
             # The device is a name that would be refused, too: nothing is opened or read before.
             self.assert_refused(USAGE, named, "run", "--model", ODD, "--device", "no device", *words.split(), stdin=b"{")
@@ -98,7 +103,8 @@ class Pairs(CommandTest):
         for words in ("--max-context 512 --pages 8", "--buckets 2 --max-batch 3 --allow-eager", "--buckets 64 --chunk 8",
                       "--buckets 1,8 --max-batch 1 --chunk 8", "--speculate 3 --buckets 1,4 --max-batch 1",
                       "--speculate 3 --buckets 8 --max-batch 1", "--speculate 3 --buckets 1,2 --max-batch 2",
-                      "--prefill eager --mode eager", "--products-from 0 --numerics invariant", "--numerics invariant"):
+                      "--prefill eager --mode eager", "--products-from 0 --numerics invariant", "--numerics invariant",
+                      "--overlap 2 --tp 2", "--overlap 1 --numerics invariant"):
             # Refused for its device alone.
             self.assert_refused(USAGE, ["no device"], "run", "--model", ODD, "--device", "no device", *words.split(), stdin=REQUEST)
 

@@ -18,11 +18,16 @@ struct EndedRequests {
   std::string message;             // of one that failed
 };
 
-// Of six on an engine that then is gone; `fault`: told when it serves.
-inline EndedRequests ended_requests(const std::vector<ModelPlace>& places, const std::function<void()>& fault) {
-  Engine engine(places, {.max_batch = 4, .step_tokens = 4, .buckets = {4}, .max_context = 64});
+// Of six on an engine that then is gone; `fault`: told when it serves. `scores`: of two, whose prompts are scored.
+inline EndedRequests ended_requests(const std::vector<ModelPlace>& places, const std::function<void()>& fault,
+                                    bool scores = false) {
+  Engine engine(places, {.max_batch = 4, .step_tokens = 4, .buckets = {4}, .max_context = 64, .choices = scores});
   EndedRequests ends;
-  for (int i = 0; i < 6; ++i) ends.times[*engine.submit({.prompt = {1, 2, 3 + i}, .max_tokens = 20}).id] = 0;
+  for (int i = 0; i < (scores ? 2 : 6); ++i) {
+    RequestSpec spec{.prompt = {1, 2, 3 + i}, .max_tokens = 20};
+    if (scores) spec.prompt.resize(24, 7);
+    ends.times[*engine.submit(std::move(spec), {}, {.prompt_logprobs = scores ? 2 : -1}).id] = 0;
+  }
   for (int i = 0; i < 9; ++i) engine.advance();
   fault();
   while (engine.advance()) continue;
@@ -46,18 +51,21 @@ inline void expect_served(const std::vector<ModelPlace>& places) {
 // The next `calls` calls of engines that serve fail in their turn: each request ends once, with the driver's words, and
 // another engine serves as if nothing had been. Returns how many calls of each name failed.
 inline std::map<std::string, int> expect_ends_once(const std::vector<ModelPlace>& places, Interposer& interposer,
-                                                   size_t calls) {
+                                                   size_t calls, bool scores = false) {
   std::map<std::string, int> failed;
   for (size_t call = 0; call < calls; ++call) {
     std::vector<std::string> names;  // from the fault on
     const uint64_t before = interposer.failures_injected();
-    const EndedRequests ends = ended_requests(places, [&] {
-      interposer.trace_to([&](std::string_view line) {
-        const size_t begin = line.find(' ') + 1;
-        names.emplace_back(line.substr(begin, line.find('(') - begin));
-      });
-      interposer.fail_call(call, CUDA_ERROR_LAUNCH_FAILED);
-    });
+    const EndedRequests ends = ended_requests(
+        places,
+        [&] {
+          interposer.trace_to([&](std::string_view line) {
+            const size_t begin = line.find(' ') + 1;
+            names.emplace_back(line.substr(begin, line.find('(') - begin));
+          });
+          interposer.fail_call(call, CUDA_ERROR_LAUNCH_FAILED);
+        },
+        scores);
     interposer.trace_to({});
     interposer.fail_none();
     EXPECT_EQ(interposer.failures_injected(), before + 1);

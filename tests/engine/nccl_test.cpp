@@ -17,7 +17,7 @@ using namespace test;
 class NcclDecoder {
  public:
   NcclDecoder(LoadedTeam& loaded, int64_t rows, int64_t most_sampled = 0)
-      : parts_(loaded, rows, Numerics::fast, most_sampled, {}, true),
+      : parts_(loaded, rows, Numerics::fast, most_sampled, {}, 1, true),
         groups_(NcclCollectives::of_devices(NcclLibrary::load(), loaded.devices)) {
     for (size_t rank = 0; rank < loaded.ranks(); ++rank) {
       streams_.emplace_back(loaded.device(rank), "steps");

@@ -35,7 +35,8 @@ std::vector<std::string> shared_families() {
           "smollm3/unrotated", "stablelm/partial",    "starcoder2/window_16"};
 }
 
-void write_shared_sizes(const std::string& golden, const std::filesystem::path& folder, int64_t layers) {
+void write_shared_sizes(const std::string& golden, const std::filesystem::path& folder, int64_t layers,
+                        bool in_eights) {
   std::ifstream file(golden_folder(golden) / "config.json");
   nlohmann::json config = nlohmann::json::parse(file);
   constexpr int64_t kHeads = 16;
@@ -45,7 +46,7 @@ void write_shared_sizes(const std::string& golden, const std::filesystem::path& 
   set_any(config, {"num_attention_heads", "n_head"}, kHeads);
   set_any(config, {"num_key_value_heads"}, keys_are_shared ? kHeads / 2 : kHeads);
   set_any(config, {"head_dim"}, 12);
-  set_any(config, {"hidden_size", "n_embd"}, says_head_dim ? 60 : kHeads * 16);
+  set_any(config, {"hidden_size", "n_embd"}, !says_head_dim ? kHeads * 16 : in_eights ? 64 : 60);
   set_any(config, {"intermediate_size", "n_inner"}, 104);
   set_any(config, {"moe_intermediate_size"}, 40);
   if (layers > 0) set_any(config, {"num_hidden_layers"}, layers);

@@ -14,8 +14,8 @@ namespace nodewright::test {
 class TeamDecoder {
  public:
   TeamDecoder(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0,
-              AdapterLimits adapters = {})
-      : parts_(loaded, rows, numerics, most_sampled, adapters),
+              AdapterLimits adapters = {}, int64_t lanes = 1)
+      : parts_(loaded, rows, numerics, most_sampled, adapters, lanes),
         team_(loaded.devices),
         memory_(team_, "exchange", parts_.exchange_size()),
         streams_(team_, "steps"),
@@ -32,8 +32,8 @@ class TeamDecoder {
     return logits(run(tokens, first, poisons));
   }
   // Runs a step; returns the row of its last token.
-  int64_t run(std::span<const int32_t> tokens, int64_t first, bool poisons, bool keeps = true) {
-    const int64_t last = parts_.write_step(tokens, first, poisons, keeps);
+  int64_t run(std::span<const int32_t> tokens, int64_t first, bool poisons, bool keeps = true, bool chooses = true) {
+    const int64_t last = parts_.write_step(tokens, first, poisons, keeps, chooses);
     launch();
     streams_.synchronize();
     return last;

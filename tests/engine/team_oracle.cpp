@@ -13,7 +13,9 @@
 #include "kernels_src/collective/gathered_add.h"
 #include "kernels_src/collective/gathered_embed.h"
 #include "kernels_src/collective/gathered_logits.h"
+#include "kernels_src/collective/gathered_norm_heads.h"
 #include "kernels_src/collective/own_embedding.h"
+#include "kernels_src/collective/own_squares.h"
 #include "kernels_src/collective/rank_value.h"
 #include "kernels_src/exchange/embed_exchange.h"
 #include "kernels_src/exchange/exchange_add.h"
@@ -71,10 +73,11 @@ struct OrdinaryKernels {
     return true;
   }
 };
-using Ordinary = OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum,
-                                 ExpertGateUp, Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GroupByExpert, NormAdd,
-                                 NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, Project,
-                                 nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
+using Ordinary =
+    OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum, ExpertGateUp,
+                    Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert, NormAdd,
+                    NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, OwnSquares, Project,
+                    nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 
 // What stands in front of an exchange's sum and behind it.
 struct Summed {
@@ -406,7 +409,7 @@ void copy_embedding(const LoadedTeam& loaded, const DeviceArray<bf16>& to) {
 
 OneDeviceTeam::OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics, int64_t most_sampled,
                              bool collectives)
-    : parts_(loaded, rows, numerics, most_sampled, {}, collectives),
+    : parts_(loaded, rows, numerics, most_sampled, {}, 1, collectives),
       team_(loaded.devices),
       memory_(team_, "exchange", parts_.exchange_size()),
       stream_(loaded.device(0), "one_device") {

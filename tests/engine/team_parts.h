@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "models/adapters/adapter_slots.h"
 #include "models/lowering/decoder_kernels.h"
 #include "models/plan/decoder_graph.h"
+#include "models/plan/lanes.h"
 #include "tests/engine/golden_model.h"
 
 namespace nodewright::test {
@@ -69,9 +71,10 @@ struct LoadedTeam {
 class TeamParts {
  public:
   // `most_sampled`: rows of a step of products that choose a token, at most; 0: all. `adapters`: with them the kernels
-  // are those of rows that may have some. `collectives`: the ranks exchange by a library's calls.
+  // are those of rows that may have some. `lanes`: 2: a step that can be two halves is (models/plan/lanes.h).
+  // `collectives`: the ranks exchange by a library's calls.
   TeamParts(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0,
-            AdapterLimits adapters = {}, bool collectives = false)
+            AdapterLimits adapters = {}, int64_t lanes = 1, bool collectives = false)
       : loaded_(loaded), rows_(rows) {
     const DecodeLimits limits{.rows = rows,
                               .max_context = loaded.models[0].config().max_position,
@@ -79,7 +82,8 @@ class TeamParts {
                               .numerics = numerics,
                               .most_sampled = most_sampled,
                               .adapters = adapters,
-                              .collectives = collectives};
+                              .collectives = collectives,
+                              .lanes = lanes};
     for (size_t rank = 0; rank < loaded.ranks(); ++rank) {
       const ModelConfig& config = loaded.models[rank].config();
       Device& device = loaded.device(rank);
@@ -93,6 +97,9 @@ class TeamParts {
       if (adapters.any()) adapters_.push_back(std::make_unique<AdapterSlots>(device, config, adapters));
       loaded.kernels[rank]->prepare(decoder_kernel_requests(config, shape, device.properties()));
       kernels_.push_back(decoder_kernels(*loaded.kernels[rank], config, shape));
+      if (const std::optional<StepShape> lane = slots_.back()->lane_shape(rows))
+        lane_kernels_.push_back(
+            decoder_kernels(*loaded.kernels[rank], config, adapters.any() ? with_adapters(*lane, limits) : *lane));
       std::vector<int32_t> table;
       for (int32_t page = 0; page < pages; ++page) table.push_back(page);
       slots_.back()->write_table(0, 0, table);
@@ -102,7 +109,7 @@ class TeamParts {
   // What the ranks exchange in a step.
   ExchangeSize exchange_size() const {
     return nodewright::exchange_size(loaded_.models[0].config(), rows_, states_[0].sampled_rows,
-                                     loaded_.devices[0]->properties().sm_count);
+                                     loaded_.devices[0]->properties().sm_count, in_lanes() ? kLanes : 1);
   }
   // The rank's plan where a library's calls exchange; only with `collectives`.
   Plan collective_plan(size_t rank, Collectives& group) const {
@@ -113,7 +120,7 @@ class TeamParts {
   void describe(GraphBuilder& g, TeamRank& rank) const {
     const size_t r = rank.index();
     describe_decoder(g, rank, loaded_.models[r], kernels_[r], *caches_[r], states_[r],
-                     adapters_.empty() ? nullptr : adapters_[r].get());
+                     adapters_.empty() ? nullptr : adapters_[r].get(), in_lanes() ? &lane_kernels_[r] : nullptr);
   }
 
   // Fills a slot of every rank with an adapter, which all rows have from now on.
@@ -131,9 +138,14 @@ class TeamParts {
   // Of the token at a position its adapter's slot, or -1.
   void adapter_of(std::function<int32_t(int32_t position)> slot) { adapter_of_ = std::move(slot); }
 
+  // Whether the steps are two lanes.
+  bool in_lanes() const { return !lane_kernels_.empty(); }
+
   // Says a step of `tokens` of sequence 0, at successive positions from `first` on. `poisons`: over NaN in all that a
-  // step may not depend on. `keeps`: the head leaves logits that no choice reads. Returns the row of the last token.
-  int64_t write_step(std::span<const int32_t> tokens, int64_t first, bool poisons, bool keeps = true) const {
+  // step may not depend on. `keeps`: the head leaves logits that no choice reads. `chooses`: of products the last row
+  // does. Returns the row of the last token.
+  int64_t write_step(std::span<const int32_t> tokens, int64_t first, bool poisons, bool keeps = true,
+                     bool chooses = true) const {
     if (poisons)
       for (const auto& slot : slots_) slot->poison();
     const StepInputs& in = states_[0].host_inputs;
@@ -141,10 +153,14 @@ class TeamParts {
     in.n_live.data[0] = n;
     // Of products the first rows choose: then the last token's row comes first, as the engine has it.
     const bool one_chooses = states_[0].sampled_rows < rows_;
-    in.n_sampled.data[0] = one_chooses ? std::min(n, 1) : n;
+    const int32_t sampled = !one_chooses ? n : chooses ? std::min(n, 1) : 0;
+    in.n_sampled.data[0] = sampled;
     in.keeps_logits.data[0] = keeps ? 1 : 0;
+    const int64_t lane_rows = in_lanes() ? rows_ / 2 : 0;
+    write_lanes(in, n, sampled, lane_rows);
+    RowOrder order(n, sampled, lane_rows);
     for (int32_t i = 0; i < n; ++i) {
-      const int32_t row = !one_chooses ? i : i == n - 1 ? 0 : i + 1;
+      const int64_t row = n - i <= sampled ? order.of_chosen() : order.of_other();
       const auto position = static_cast<int32_t>(first + i);
       write_row(in, row,
                 {.token = tokens[static_cast<size_t>(i)],
@@ -190,6 +206,8 @@ class TeamParts {
   LoadedTeam& loaded() const { return loaded_; }
   int64_t rows() const { return rows_; }
   const DecodeState& state(size_t rank) const { return states_[rank]; }
+  const DecoderKernels& kernels(size_t rank) const { return kernels_[rank]; }
+  const KvCache& cache(size_t rank) const { return *caches_[rank]; }
 
  private:
   LoadedTeam& loaded_;
@@ -200,6 +218,7 @@ class TeamParts {
   std::function<int32_t(int32_t)> adapter_of_ = [](int32_t) { return -1; };
   std::vector<std::unique_ptr<KvCache>> caches_;
   std::vector<DecoderKernels> kernels_;
+  std::vector<DecoderKernels> lane_kernels_;  // by rank; empty: one lane
 };
 
 // Of the last row of each step, on every rank: [steps][ranks].

@@ -55,24 +55,28 @@ class Bulk {
     }
   }
 
-  // How many sums of all ranks are not those of the ranks' values, in their order, in `launches` of new values.
-  int64_t wrong_in(int launches, const InlineKernel& source, const char* name) {
-    ExchangeMemory memory(*opened_.team, "rows", {.packets = 2, .most = 2, .bulk = kValuesOf});
-    TeamGraph graph(
-        memory, plan_team(memory, "bulk", [&](GraphBuilder& g, TeamRank& rank) {
-          const size_t r = rank.index();
-          g.declare(x_[r], {.live_in = true});
-          g.declare(sum_[r], {.live_out = true});
-          opened_.kernels[r]->add(source);
-          const KernelRequest request{name, {{"kRanks", static_cast<int64_t>(rank.size())}}};
-          for (const char* node : {"out", "down"})
-            g.launch(node, opened_.kernels[r]->kernel<BulkCase>(request, {{4, 1, 1}, {kExchangeAddThreads, 1, 1}, 0}),
-                     {.x = x_[r],
-                      .sum = sum_[r],
-                      .cols = kBulkCols,
-                      .live = kBulkLive,
-                      .exchange = rank.bulk_exchange(kValuesOf)});
-        }));
+  // How many sums of all ranks are not those of the ranks' values, in their order, in `launches` of new values. `live`:
+  // rows of each exchange.
+  int64_t wrong_in(int launches, const InlineKernel& source, const char* name,
+                   const std::vector<int64_t>& live = {kBulkLive, kBulkLive}) {
+    ExchangeMemory memory(*opened_.team, "rows",
+                          {.packets = 2, .most = static_cast<uint32_t>(live.size()), .bulk = kValuesOf});
+    TeamGraph graph(memory, plan_team(memory, "bulk", [&](GraphBuilder& g, TeamRank& rank) {
+                      const size_t r = rank.index();
+                      g.declare(x_[r], {.live_in = true});
+                      g.declare(sum_[r], {.live_out = true});
+                      opened_.kernels[r]->add(source);
+                      const KernelRequest request{name, {{"kRanks", static_cast<int64_t>(rank.size())}}};
+                      for (size_t i = 0; i < live.size(); ++i)
+                        g.launch(
+                            "sum" + std::to_string(i),
+                            opened_.kernels[r]->kernel<BulkCase>(request, {{4, 1, 1}, {kExchangeAddThreads, 1, 1}, 0}),
+                            {.x = x_[r],
+                             .sum = sum_[r],
+                             .cols = kBulkCols,
+                             .live = live[i],
+                             .exchange = rank.bulk_exchange(kValuesOf)});
+                    }));
     int64_t wrong = 0;
     for (int launch = 0; launch < launches; ++launch) {
       std::vector<std::vector<bf16>> values;
@@ -115,6 +119,17 @@ TEST(BulkExchangeOnCpuDriver, HasTheSumsOfAllRanksUnderEverySchedule) {
       OpenedTeam opened(ranks, options);
       EXPECT_EQ(Bulk(opened).wrong_in(2, kFenced, "bulk_case"), 0) << ranks << " ranks, seed " << seed;
     }
+}
+
+// As of a lane that has padding alone: a rank would otherwise be two exchanges ahead, and write where the other reads.
+TEST(BulkExchangeOnCpuDriver, HoldsARankUpAlsoWithoutRows) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CpuDriverOptions options;
+    options.schedule = CpuSchedule::seeded;
+    options.seed = seed;
+    OpenedTeam opened(2, options);
+    EXPECT_EQ(Bulk(opened).wrong_in(2, kFenced, "bulk_case", {1, 0, kBulkLive, 0}), 0) << "seed " << seed;
+  }
 }
 
 TEST(BulkExchangeOnCpuDriver, IsWrongWithoutItsFence) {
