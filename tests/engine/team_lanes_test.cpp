@@ -135,7 +135,7 @@ TEST(LanesOnCpuDriver, HaveTheSameBitsUnderEverySchedule) {
 // Every third token has an adapter.
 TEST(TwoDevicesLanes, HaveTheBitsOfTwoStepsAlsoWithAdapters) {
   ScratchFolder model, adapter;
-  write_shared_sizes("llama/biases", model.path(), true);
+  write_shared_sizes("llama/biases", model.path(), 0, true);
   write_adapter(adapter.path(), read_model_config(model.path()), 6, 3);
   LoadedTeam loaded(model.path(), 2, test_device(), true);
   const AdapterLimits limits = adapter_limits(2, kGoldenRank);
