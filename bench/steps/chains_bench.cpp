@@ -134,6 +134,7 @@ ChainsTimes bench_chains(std::span<const ModelPlace> ranks, const ChainsBenchOpt
   };
   if (ranks.size() < 2 || !ranks[0].model->config().shard.is_part())
     refuse("--overlap", "one device has no exchanges to hide; try: --tp 2");
+  if (ranks[0].collectives != nullptr) refuse("--overlap", "a library's calls exchange; try: --collectives packets");
   if (options.rows < 2 * static_cast<int64_t>(ranks.size()) || options.rows % 2 != 0)
     refuse("--batch", fmt::format("{} rows are no two chains of at least a row for each of {} devices", options.rows,
                                   ranks.size()));

@@ -82,6 +82,9 @@ void check_overlap_pairs(const EngineSettings& given, const SessionOptions& sess
   if (session.tensor_parallel == 1 || (session.tensor_parallel == 0 && devices_named(session.device) < 2))
     refuse_pair("--overlap and --tp", "one device exchanges no sums that the halves of a step could hide",
                 "--tp 2, or --overlap 1");
+  if (session.collectives != "packets")
+    refuse_pair("--overlap and --collectives", "halves take turns at exchanging packets",
+                "--collectives packets, or --overlap 1");
   if (session.numerics == "invariant" || given.products_from == 0)
     refuse_pair(given.products_from == 0 ? "--overlap and --products-from" : "--overlap and --numerics",
                 "halves are for steps of a library's products", "--overlap 1, or leave the other out");

@@ -26,11 +26,13 @@ StepInputs inputs_of(const StepInputs& whole, size_t lane, uint64_t half) {
 
 }  // namespace
 
-// Without bulk exchanges nothing would be won, and one without rows would be none: the ranks would not wait there.
+// All exchanges of lanes are in bulk: others would win little, and without rows be none, where the ranks must wait for
+// each other. Norms over the heads of all ranks are such others.
 std::optional<StepShape> lane_shape(const ModelConfig& config, const NetworkForm& network, const DecodeLimits& limits,
                                     int64_t rows) {
   if (limits.lanes < 2 || rows % (2 * kRowsOfLane) != 0 || limits.hidden == HiddenStates::full) return std::nullopt;
-  if (!config.shard.is_part() || config.hidden % 8 != 0 || config.norms_heads_of_ranks()) return std::nullopt;
+  if (!config.shard.is_part() || limits.collectives || config.hidden % 8 != 0 || config.norms_heads_of_ranks())
+    return std::nullopt;
   const StepShape whole = step_shape(network, limits, rows);
   StepShape lane = step_shape(network, limits, rows / 2);
   const bool splits = whole.with_products() && lane.with_products() && lane.rows > kHeldToRows &&

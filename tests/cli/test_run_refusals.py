@@ -86,6 +86,7 @@ class Pairs(CommandTest):
                 (["--overlap and --tp", "one device", "--overlap 1"], "--overlap 2"),
                 (["--overlap and --tp", "one device", "--tp 2"], "--overlap 2 --tp 1"),
                 (["--overlap and --pp", "stages", "--tp"], "--overlap 2 --pp 2"),
+                (["--overlap and --collectives", "packets"], "--overlap 2 --tp 2 --collectives nccl"),
                 (["--overlap and --numerics", "library", "--overlap 1"], "--overlap 2 --tp 2 --numerics invariant"),
                 (["--overlap and --products-from", "library"], "--overlap 2 --tp 2 --products-from 0"),
         ):

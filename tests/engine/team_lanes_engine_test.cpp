@@ -1,5 +1,6 @@
 // An engine whose prompts go in two lanes gives the tokens of one whose steps are the lanes' size, whatever stands
 // beside a request; and what cannot go in lanes.
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -25,6 +26,7 @@ struct LanesSetting {
   int64_t pages = 0;
   bool rebuilds = false;
   bool adapts = false;  // every other request
+  bool scores = false;  // every third one's prompt
 };
 
 // Every step has one size, so that all rows have the bits of it.
@@ -61,6 +63,7 @@ std::vector<LanesJob> jobs_of(size_t vocab, const LanesSetting& setting) {
     job.sampling.seed = random();
     if (i % 3 == 0) job.sampling.temperature = 0.9f, job.sampling.top_k = 50;
     if (setting.speculate == 0 || i % 2 == 1) job.choice.logprobs = 3;  // with which there are no drafts
+    if (setting.scores && i % 3 == 0) job.choice.prompt_logprobs = 2;
     if (setting.adapts && i % 2 == 1) job.spec.adapter = "own";
     if (setting.masks && i % 2 == 1) job.choice.presence_penalty = 1.5f, job.choice.biases = {{3, 4.0f}};
     jobs.push_back(std::move(job));
@@ -83,10 +86,12 @@ std::vector<Told> told_of(Engine& engine, std::span<const LanesJob> jobs, bool r
     for (const CommittedToken& token : engine.take_tokens())
       if (const size_t place = places.at(token.request); jobs[place].choice.logprobs < 0)
         all[place].emplace_back(token.token, std::vector<float>());
-    for (const TokenLogprobs& told : engine.take_logprobs()) {
+    const auto add = [&](const TokenLogprobs& told) {
       auto& [token, values] = all[places.at(told.request)].emplace_back(told.token, std::vector{told.logprob});
       for (const auto& [likely, value] : told.top) values.push_back(value);
-    }
+    };
+    std::ranges::for_each(engine.take_prompt_logprobs(), add);
+    std::ranges::for_each(engine.take_logprobs(), add);
   };
   if (rebuilds) {
     for (int i = 0; i < 6 && engine.advance(); ++i) take();
@@ -131,6 +136,7 @@ INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamLanesEngine,
                                          LanesSetting{.name = "few_pages", .pages = 9},
                                          LanesSetting{.name = "rebuilt", .rebuilds = true},
                                          LanesSetting{.name = "adapters", .golden = "llama/biases", .adapts = true},
+                                         LanesSetting{.name = "scores", .scores = true},
                                          LanesSetting{.name = "post_norms", .golden = "gemma2/caps"},
                                          LanesSetting{.name = "mixture", .golden = "qwen3_moe/normed"}),
                          [](const auto& info) { return std::string(info.param.name); });

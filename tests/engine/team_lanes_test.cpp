@@ -119,11 +119,12 @@ TEST(TwoDevicesLanes, ExchangeInTurnsAndWaitForNothingElseOfEachOther) {
 
 TEST(LanesOnCpuDriver, HaveTheSameBitsUnderEverySchedule) {
   ScratchFolder folder;
-  write_shared_sizes("llama/biases", folder.path(), true);
+  write_shared_sizes("llama/biases", folder.path(), 0, true);
   std::vector<Logits> expected;
   for (const std::string device : {"cpu", "cpu:checked", "cpu:seed=1", "cpu:seed=2", "cpu:seed=3", "cpu:seed=4"}) {
     LoadedTeam loaded(folder.path(), 2, device, true);
     TeamDecoder decoder(loaded, kRowsOfStep, Numerics::fast, 1, {}, 2);
+    ASSERT_TRUE(decoder.parts().in_lanes());
     const auto vocab = static_cast<size_t>(loaded.models[0].config().vocab);
     const std::vector<Logits> found =
         agreed(decoder.forced(some_tokens(kRowsOfStep + 60, vocab, 5), some_tokens(2, vocab, 6), true));
@@ -135,7 +136,7 @@ TEST(LanesOnCpuDriver, HaveTheSameBitsUnderEverySchedule) {
 // Every third token has an adapter.
 TEST(TwoDevicesLanes, HaveTheBitsOfTwoStepsAlsoWithAdapters) {
   ScratchFolder model, adapter;
-  write_shared_sizes("llama/biases", model.path(), true);
+  write_shared_sizes("llama/biases", model.path(), 0, true);
   write_adapter(adapter.path(), read_model_config(model.path()), 6, 3);
   LoadedTeam loaded(model.path(), 2, test_device(), true);
   const AdapterLimits limits = adapter_limits(2, kGoldenRank);
