@@ -114,7 +114,7 @@ def collectives():
 
 def served_ranks():
     words = {"packets": "one process, packets", "nccl": "one process, NCCL", "processes": "a process a device"}
-    return rows_of(["form", "greedy: first token, ms", "ms a token", "sampled: first token, ms", "ms a token"],
+    return rows_of(["form", "greedy: first token, ms", "ms a token", "sampled, prompt in the cache: first token, ms", "ms a token"],
                    [[words[form], *("%.4g" % of[name][key] for name in ("greedy", "sampled")
                                     for key in ("first_ms", "ms_per_token"))]
                     for form, of in results(SERVED_RANKS)["forms"].items()])

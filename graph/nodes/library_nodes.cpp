@@ -325,10 +325,13 @@ void LibraryLoader::load(const Plan& plan) {
   for (const PlanNode& node : plan.nodes) {
     for (const auto& body : node.bodies) load(*body);
     if (node.kind != NodeKind::library || node.host != nullptr || node.library->graph != nullptr) continue;
+    if (node.library->is_ready) continue;
+    if (!devices_.contains(plan.device))
+      devices_.emplace(plan.device, OfDevice{Stream(*plan.device, "load libraries"), {}});
+    OfDevice& device = devices_.at(plan.device);
     const std::string& what = node.library->what;
-    if (node.library->is_ready || (!what.empty() && !seen_.insert(what).second)) continue;
-    if (!stream_) stream_.emplace(*plan.device, "load libraries");
-    capture(node, plan.device->driver(), stream_->get());
+    if (!what.empty() && !device.seen.insert(what).second) continue;
+    capture(node, plan.device->driver(), device.stream.get());
     ++loaded_;
   }
 }

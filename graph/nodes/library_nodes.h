@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -69,15 +70,19 @@ std::vector<std::string> library_differences(const PlanNode& node, const Driver&
                                              CUgraphNode held);
 
 // Has libraries load what the library nodes of plans need, before there are graphs of them: captures one call for each
-// LibraryCall::what, and each call without, and keeps nothing. Takes device memory, as graphs then do not.
+// LibraryCall::what on each device, and each call without, and keeps nothing. Takes device memory, as graphs then do
+// not.
 class LibraryLoader {
  public:
   void load(const Plan& plan);
   size_t loaded() const { return loaded_; }  // calls so far
 
  private:
-  std::optional<Stream> stream_;
-  std::set<std::string> seen_;
+  struct OfDevice {
+    Stream stream;
+    std::set<std::string> seen;
+  };
+  std::map<const Device*, OfDevice> devices_;
   size_t loaded_ = 0;
 };
 

@@ -4,9 +4,9 @@
 namespace nodewright::test {
 
 // Block m: row m.
-const InlineKernel kRankValue("rank_value", kRankValueText, R"(
+const InlineKernel kRankValue("oracle_value", kRankValueText, R"(
 #include "kernels_src/device/numeric.cuh"
-NODEWRIGHT_KERNEL(rank_value, RankValue, 256) {
+NODEWRIGHT_KERNEL(oracle_value, RankValue, 256) {
   wait_for_inputs();
   const int64_t row = blockIdx.x;
   if (row >= args.n_live.data[0]) return;
@@ -30,7 +30,7 @@ NODEWRIGHT_KERNEL(rank_value, RankValue, 256) {
 
 // Without squares block m: row m. With those of blocks of 256 columns block b: such a block, of all rows; else the
 // outputs that block b of the product has, thread m: row m, lane after lane.
-const InlineKernel kRankSum("rank_sum", kRankSumText, R"(
+const InlineKernel kRankSum("oracle_sum", kRankSumText, R"(
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
 NODEWRIGHT_DEVICE float put_rank_sum(const RankSum& args, int64_t row, int64_t n) {
@@ -47,7 +47,7 @@ NODEWRIGHT_DEVICE float put_rank_sum(const RankSum& args, int64_t row, int64_t n
   if constexpr (kLeavesGained != 0) args.gained.data[at] = to_bf16(sum * to_float(args.gain.data[n]));
   return sum;
 }
-NODEWRIGHT_KERNEL(rank_sum, RankSum, 256) {
+NODEWRIGHT_KERNEL(oracle_sum, RankSum, 256) {
   wait_for_inputs();
   const int64_t live = args.n_live.data[0], own = threadIdx.x;
   if constexpr (kLeavesGained == 0) {
@@ -85,8 +85,8 @@ NODEWRIGHT_KERNEL(rank_sum, RankSum, 256) {
 )");
 
 // Block m: row m.
-const InlineKernel kRankBest("rank_best", kRankBestText, R"(
-NODEWRIGHT_KERNEL(rank_best, RankBest, 256) {
+const InlineKernel kRankBest("oracle_best", kRankBestText, R"(
+NODEWRIGHT_KERNEL(oracle_best, RankBest, 256) {
   wait_for_inputs();
   for (int64_t j = threadIdx.x; j < args.parts; j += 256) {
     const int64_t from = (blockIdx.x * args.parts + j) * 2;

@@ -271,14 +271,14 @@ class OnePlan {
   void launch_value(size_t rank, const PlanNode& node, const RankValue& args, std::vector<Constant> constants) {
     constants.push_back({"kScale", constant_of(node, "kScale")});
     g_.launch(at(node.name + ".value", rank),
-              kernel<RankValue>(rank, kRankValue, {"rank_value", std::move(constants)}, rows_), args);
+              kernel<RankValue>(rank, kRankValue, {"oracle_value", std::move(constants)}, rows_), args);
   }
 
   // `lanes`: of a row, in the kernel whose partial sums of squares these are.
   void sum(size_t rank, const PlanNode& node, const Summed& of, int64_t lanes, int64_t splits) {
     const bool gained = of.next.gained.count > 0;
     const int64_t tokens = (rows_ + 7) / 8 * 8;
-    const KernelRequest request{"rank_sum",
+    const KernelRequest request{"oracle_sum",
                                 {{"kRanks", plans_.size()},
                                  {"kAdds", constant_of(node, "kAdds")},
                                  {"kLeavesGained", gained ? 1 : 0},
@@ -355,7 +355,7 @@ class OnePlan {
                     .parts = to.parts,
                     .rank = other,
                     .first = first};
-      g_.launch(name + ".best", kernel<RankBest>(rank, kRankBest, {"rank_best", {{"kRanks", plans_.size()}}}, to.rows),
+      g_.launch(name + ".best", kernel<RankBest>(rank, kRankBest, {"oracle_best", {{"kRanks", plans_.size()}}}, to.rows),
                 best);
     }
   }

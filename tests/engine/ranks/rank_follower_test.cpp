@@ -213,7 +213,7 @@ TEST(TwoDevicesFollowerEnds, AStepThatCannotBeIsAnErrorThatNamesIt) {
       {[](FrameWriter& w) { w.begin(static_cast<FrameKind>(77)); }, "kind 77"}};
   const ContextGuard current(models.second->device);
   const ModelPlace place = models.second->place();
-  StepSlots slots(std::span(&place, 1), {.buckets = BucketSet({1}), .max_context = 64});
+  StepSlots slots(std::span(&place, 1), {.buckets = BucketSet({1}), .max_context = 64, .pages = 4});
   for (const auto& [write, words] : cases) {
     auto links = linked_ranks(2);
     FrameWriter writer(FrameKind::end);
