@@ -13,6 +13,9 @@ TENSOR_PARALLEL = "2026-11-26-h100x2-tensor-parallel.json"
 TENSOR_PARALLEL_H200 = "2026-11-26-h200x2-tensor-parallel.json"
 PEER = "2026-11-26-h100x2-peer.json"
 REAL_REPLICAS = "2026-11-26-h100x2-replicas.json"
+COLLECTIVES = "2026-11-26-h100x2-collectives.json"
+SERVED_RANKS = "2026-11-26-h100x2-ranks.json"
+LANES = "2026-11-26-h100x2-lanes.json"
 
 
 def begin(name):
@@ -103,6 +106,26 @@ def peer():
                      "%.2fx" % (line["ms"] / line["ours_ms"]), "%gx" % of["limit_ratio"]] for line in of["lines"]])
 
 
+def collectives():
+    return rows_of(["model", "step", "packets, ms", "NCCL, ms", "slower"],
+                   [[line["model"], line["step"], "%.4g" % line["packets_ms"], "%.4g" % line["nccl_ms"],
+                     "%.2fx" % (line["nccl_ms"] / line["packets_ms"])] for line in results(COLLECTIVES)["lines"]])
+
+
+def served_ranks():
+    words = {"packets": "one process, packets", "nccl": "one process, NCCL", "processes": "a process a device"}
+    return rows_of(["form", "greedy: first token, ms", "ms a token", "sampled: first token, ms", "ms a token"],
+                   [[words[form], *("%.4g" % of[name][key] for name in ("greedy", "sampled")
+                                    for key in ("first_ms", "ms_per_token"))]
+                    for form, of in results(SERVED_RANKS)["forms"].items()])
+
+
+def lanes():
+    return rows_of(["model", "step", "one lane, ms", "two, ms", "faster"],
+                   [[line["model"], line["step"], "%.4g" % line["one_ms"], "%.4g" % line["two_ms"],
+                     "%.2fx" % (line["one_ms"] / line["two_ms"])] for line in results(LANES)["lines"]])
+
+
 def real_replicas():
     of = results(REAL_REPLICAS)
     one, two = (sorted(of["tokens_per_s"][key])[1] for key in ("one", "two"))
@@ -130,7 +153,7 @@ def preference():
 
 TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
           "prompts": prompts, "sampled": sampled, "peer": peer, "more": more, "stages": stages,
-          "eight": eight}
+          "eight": eight, "collectives": collectives, "served ranks": served_ranks, "lanes": lanes}
 
 
 def written(page):

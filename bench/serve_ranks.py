@@ -54,7 +54,9 @@ def processes(args, form):
 
 
 def port_of(server):
-    return int(server.wait_for(r"http://[^ ]*:(\d+)").group(1))
+    port = int(server.wait_for(r"http://[^ ]*:(\d+)").group(1))
+    server.wait_for(r"ready: ")
+    return port
 
 
 def stream(port, args, body):
@@ -63,6 +65,8 @@ def stream(port, args, body):
     connection.request("POST", "/v1/completions", json.dumps(dict(body, stream=True, ignore_eos=True)),
                        {"Content-Type": "application/json"})
     response = connection.getresponse()
+    if response.status != 200:
+        raise SystemExit(response.read().decode())
     times, text = [], []
     for line in response:
         if line.startswith(b"data: {"):

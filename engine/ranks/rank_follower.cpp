@@ -77,6 +77,7 @@ void RankFollower::launch(const LaunchMessage& message) {
   free(message.slot);
   take_block(FrameKind::launch, message.inputs, slots_.input_block(message.slot, message.bucket));
   std::vector<TablePages> tables;
+  tables.reserve(message.tables.size());
   for (const LaunchMessage::Table& one : message.tables)
     tables.push_back({one.sequence, one.first, one.pages, one.group});
   slots_.launch({.slot = message.slot,

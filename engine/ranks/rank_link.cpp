@@ -122,7 +122,7 @@ void RankLink::check() const {
   if (const std::string reason = lost(); !reason.empty()) lost_error(reason);
 }
 
-void RankLink::when_lost(std::function<void(const std::string& reason)> told) {
+void RankLink::when_lost(const std::function<void(const std::string& reason)>& told) {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);

@@ -65,7 +65,7 @@ class RankLink {
   void check() const;
   // Called once with the reason, by whichever thread finds out; at once where one is missing already. What it uses must
   // be there until end() or the destructor.
-  void when_lost(std::function<void(const std::string& reason)> told);
+  void when_lost(const std::function<void(const std::string& reason)>& told);
   // Nobody is told from now on.
   void stop_watching();
   // Somebody else has found that `rank` is missing.

@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kHelloTime{5};
 constexpr size_t kMostStrangers = 64;
 constexpr std::chrono::milliseconds kRetryEvery{100};
 
-std::string seconds_text(std::chrono::milliseconds time) { return fmt::format("{:g} s", time.count() / 1000.0); }
+std::string seconds_text(std::chrono::duration<double> time) { return fmt::format("{:g} s", time.count()); }
 
 bool has_magic(const RankHello& hello) { return std::memcmp(hello.magic, RankHello{}.magic, sizeof(hello.magic)) == 0; }
 
