@@ -108,7 +108,8 @@ NODEWRIGHT_DEVICE void put_sums(const Args& args, int64_t at, const float (&sums
 // bias; it gives the same bits whenever it is asked.
 template <class Args, class Own>
 NODEWRIGHT_DEVICE void exchange_and_add(const Args& args, Own own) {
-  release_dependents();
+  // Not of a lane: what follows would wait on the SMs that the other lane's products have meanwhile.
+  if constexpr (kBulk <= 1) release_dependents();
   if constexpr (kBulk != 0) {
     wait_for_inputs();
     exchange_bulk<kThreadsOfSums>(
