@@ -100,6 +100,11 @@ class Pairs(CommandTest):
         self.assert_refused(USAGE, ["memory limit of 1600000", "max context"], *words, "--memory-limit", "1600000",
                             "--buckets", "8", "--max-context", "128", stdin=REQUEST)
 
+        for words, named in (("cpu", "one device exchanges nothing"), ("cpu:devices=2 --tp 2", "GPUs alone"),
+                             ("cpu:devices=2 --pp 2", "stages")):
+            self.assert_refused(USAGE, ["--collectives nccl", named], "run", "--model", ODD, "--collectives", "nccl",
+                                "--device", *words.split(), stdin=REQUEST)
+
     def test_options_that_look_like_it_and_do_not_are_let_through(self):
         for words in ("--max-context 512 --pages 8", "--buckets 2 --max-batch 3 --allow-eager", "--buckets 64 --chunk 8",
                       "--buckets 1,8 --max-batch 1 --chunk 8", "--speculate 3 --buckets 1,4 --max-batch 1",
