@@ -144,6 +144,18 @@ INSTANTIATE_TEST_SUITE_P(FourRanksOnCpuDriver, TeamLanesEngine,
                          testing::Values(LanesSetting{.name = "of_four", .ranks = 4}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(TwoDevicesLanesEngine, HasItsLanesAgainWhenItHasSlept) {
+  LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, test_device());
+  const LanesSetting setting{.name = "sleeps"};
+  const std::vector<LanesJob> jobs = jobs_of(static_cast<size_t>(loaded.models[0].config().vocab), setting);
+  Engine engine(loaded.places, options_of(setting, 2));
+  const std::vector<Told> expected = told_of(engine, jobs, false);
+  engine.sleep();
+  engine.wake();
+  EXPECT_EQ(engine.slots().lane_rows(96), 48);
+  EXPECT_EQ(told_of(engine, jobs, false), expected);
+}
+
 TEST(TwoDevicesLanesEngine, RefusesWhatCannotGoInLanes) {
   LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, test_device());
   const auto refused = [&](const EngineOptions& options) {
