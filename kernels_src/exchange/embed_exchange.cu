@@ -18,13 +18,15 @@ NODEWRIGHT_KERNEL(embed_exchange, EmbedExchange, kEmbedExchangeThreads) {
   };
   const auto first_of = [&](int64_t rank) { return args.vocab * rank / kTeam; };
   const int64_t own = args.exchange.rank;
+  const bool meets = blockIdx.x == 0 && threadIdx.x == 0;  // of the ranks one may have all tokens
+  if (meets) send<kTeam>(args.exchange, 0, 0.0f, epoch);
   for (int row = static_cast<int>(blockIdx.x); row < live; row += static_cast<int>(gridDim.x)) {
     const int64_t token = token_of(row), at = token - first_of(own);
     if (at < 0 || token >= first_of(own + 1)) continue;
     put_embedded_row<kEmbedExchangeThreads>(args, row, [&](int64_t i, float(&v)[8]) {
       unpack_8(load_frozen_16(args.embedding.data + at * args.stride + i), v);
       NODEWRIGHT_UNROLL
-      for (int j = 0; j < 8; ++j) send<kTeam>(args.exchange, row * args.stride + i + j, v[j], epoch);
+      for (int j = 0; j < 8; ++j) send<kTeam>(args.exchange, 1 + row * args.stride + i + j, v[j], epoch);
     });
   }
   for (int row = static_cast<int>(blockIdx.x); row < live; row += static_cast<int>(gridDim.x)) {
@@ -33,7 +35,7 @@ NODEWRIGHT_KERNEL(embed_exchange, EmbedExchange, kEmbedExchangeThreads) {
       if (token < first_of(rank) || token >= first_of(rank + 1)) return;
       put_embedded_row<kEmbedExchangeThreads>(args, row, [&](int64_t i, float(&v)[8]) {
         Packet packets[8];
-        const Packet* const at = from + row * args.stride + i;
+        const Packet* const at = from + 1 + row * args.stride + i;
         NODEWRIGHT_UNROLL
         for (int j = 0; j < 8; ++j) packets[j] = look(at + j);
         NODEWRIGHT_UNROLL
@@ -42,4 +44,5 @@ NODEWRIGHT_KERNEL(embed_exchange, EmbedExchange, kEmbedExchangeThreads) {
       });
     });
   }
+  if (meets) meet<kTeam>(args.exchange, 0, epoch);
 }

@@ -9,7 +9,7 @@
 
 namespace nodewright {
 
-// Takes part in one exchange of rows * stride values. As Embed in all else.
+// Takes part in one exchange of 1 + rows * stride values. As Embed in all else.
 struct EmbedExchange {
   In<int32_t> tokens;               // [rows] token id, or -1: the sequence's last token, which is already on the device
   In<int32_t> sequences;            // [rows] index into last_token
@@ -23,7 +23,7 @@ struct EmbedExchange {
   int64_t vocab;                          // of all ranks; rank r has the rows from vocab * r / kRanks on
   float scale;                            // used if kScaled is 1
   ResidualOut next;                       // in one part
-  Exchange exchange;                      // packet m * stride + n: row m, column n
+  Exchange exchange;                      // packet 0: in every direction; 1 + m * stride + n: row m, column n
 };
 
 // Constants: kRanks, and those of Embed: kScaled, kPositions, kLeavesGained.

@@ -40,6 +40,16 @@ NODEWRIGHT_DEVICE void send(const Exchange& e, int64_t i, float value, uint32_t 
   for_each_peer<Ranks>(e, [&](int, Packet* to, const Packet*) { push(to + i, value, epoch); });
 }
 
+// Where values go one way or not at all: one thread has sent element `i` to all other ranks and takes theirs, behind
+// all else that it does. Without it a rank that takes nothing could be an exchange further than the two slots allow,
+// and write where another one still reads.
+template <int Ranks>
+NODEWRIGHT_DEVICE void meet(const Exchange& e, int64_t i, uint32_t epoch) {
+  for_each_peer<Ranks>(e, [&](int, Packet*, const Packet* from) {
+    take(from + i, look(from + i), epoch, {e.aborted.data, e.seen.data});
+  });
+}
+
 // The packets of one element as a first look has seen them, arrived or not: by rank, the own one's empty.
 template <int Ranks>
 struct LookedAt {

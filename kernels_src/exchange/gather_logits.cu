@@ -14,6 +14,14 @@ NODEWRIGHT_KERNEL(gather_logits, GatherLogits, kGatherLogitsThreads) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kGatherLogitsThreads;
   const int64_t live = args.n_live.data[0], own = args.exchange.rank, bests = live * args.parts;
 
+  // A step that chooses nothing: its ranks meet.
+  if (live == 0) {
+    if (first == 0) {
+      send<kTeam>(args.exchange, 0, 0.0f, epoch);
+      meet<kTeam>(args.exchange, 0, epoch);
+    }
+    return;
+  }
   // Whether a choice reads more of the row than its largest logit.
   const auto is_kept = [&](int64_t row) {
     if constexpr (kBest == 0) return true;

@@ -24,7 +24,7 @@ Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard
 
 void emit_embed_exchange(const LoadedRun& run, Emission& e, Travel travel) {
   auto args = embed_args<EmbedExchange>(e, travel);
-  args.exchange = e.rank->exchange(count_of(e.s.rows * args.stride));
+  args.exchange = e.rank->exchange(1 + count_of(e.s.rows * args.stride));
   e.g.launch("embed", run.kernel<EmbedExchange>(), args);
 }
 

@@ -250,7 +250,7 @@ std::string decoder_plan_name(const DecodeState& s, DecodePurpose purpose, bool 
 
 ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count, int64_t lanes) {
   const int64_t logits = config.shard.most_of(config.vocab), most_blocks = MatvecShape::kMostBlocksPerSm * sm_count;
-  return {.packets = count_of(std::max(rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
+  return {.packets = count_of(std::max(1 + rows * row_stride(config.hidden), sampled * (logits + 2 * most_blocks))),
           .most = static_cast<uint32_t>(exchanges_of_step(config, lanes)),
           .bulk = config.hidden % 8 == 0 ? count_of(rows * config.hidden) : 0};
 }
