@@ -57,7 +57,8 @@ docs:
 SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeWithTheReferenceOverManyPages|$\
 NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
 TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep|TeamSleepOnCpuDriver.IsNeverHalfAsleep|$\
-TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver
+TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver|TeamScoresOnCpuDriver|LanesOnCpuDriver|$\
+TeamOracleOnCpuDriver.HasTheBitsOfAnOddNumber|TeamEngineOnCpuDriver.EndsEveryRequestOnceWhicheverCallFailsWhilePrompts
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try

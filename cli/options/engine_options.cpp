@@ -135,7 +135,7 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
   command
       .add_option("--overlap", engine.overlap,
                   "2: with --tp, large steps of prompts are two halves, of which one computes while the other's sums "
-                  "are exchanged")
+                  "are exchanged; decoding is never, since two chains take 1.7 to 2.0 times as long")
       ->check(CLI::Range(1, 2))
       ->capture_default_str();
   command

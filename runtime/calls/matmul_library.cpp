@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/calls/opened_library.h"
 #include "runtime/context_guard.h"
 #include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
@@ -48,25 +49,19 @@ std::vector<std::string> MatmulLibrary::candidates() {
 }
 
 std::shared_ptr<const MatmulLibrary> MatmulLibrary::load() {
-  std::string tried;
-  const auto refused = [&](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
-  for (const std::string& place : candidates()) {
-    void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it leaves kernels and threads behind
-    if (library == nullptr) {
-      const char* why = dlerror();
-      refused(why != nullptr ? why : place);
-      continue;
-    }
-    cublaslt::Entries entries;
+  cublaslt::Entries entries;
+  const auto take = [&](void* library) {
     const char* missing = nullptr;
 #define NODEWRIGHT_ENTRY(result, name, arguments)                                            \
   entries.name = reinterpret_cast<decltype(entries.name)>(dlsym(library, "cublasLt" #name)); \
   if (entries.name == nullptr && missing == nullptr) missing = "cublasLt" #name;
     NODEWRIGHT_CUBLASLT_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
-    if (missing == nullptr) return std::shared_ptr<const MatmulLibrary>(new MatmulLibrary(entries, place));
-    refused(place + " lacks " + missing);
-  }
+    return missing;
+  };
+  std::string tried;
+  if (std::string place = open_first(candidates(), take, tried); !place.empty())
+    return std::shared_ptr<const MatmulLibrary>(new MatmulLibrary(entries, std::move(place)));
   throw Error({.doing = "load cuBLASLt, which multiplies matrices",
                .object = "libcublasLt.so.13",
                .detail = tried,

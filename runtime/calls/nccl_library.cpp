@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "runtime/calls/opened_library.h"
 #include "runtime/cuda_library_places.h"
 #include "runtime/error.h"
 
@@ -21,25 +22,19 @@ std::vector<std::string> NcclLibrary::candidates() { return cuda_library_places(
 std::shared_ptr<const NcclLibrary> NcclLibrary::load() {
   // Read by NCCL when its first communicator is made.
   for (const char* variable : {"NCCL_GRAPH_MIXING_SUPPORT", "NCCL_GRAPH_REGISTER"}) setenv(variable, "0", 0);
-  std::string tried;
-  const auto refused = [&](const std::string& why) { tried += (tried.empty() ? "" : "; ") + why; };
-  for (const std::string& place : candidates()) {
-    void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: it leaves kernels and threads behind
-    if (library == nullptr) {
-      const char* why = dlerror();
-      refused(why != nullptr ? why : place);
-      continue;
-    }
-    nccl::Entries entries;
+  nccl::Entries entries;
+  const auto take = [&](void* library) {
     const char* missing = nullptr;
 #define NODEWRIGHT_ENTRY(result, name, arguments)                                        \
   entries.name = reinterpret_cast<decltype(entries.name)>(dlsym(library, "nccl" #name)); \
   if (entries.name == nullptr && missing == nullptr) missing = "nccl" #name;
     NODEWRIGHT_NCCL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
-    if (missing == nullptr) return std::shared_ptr<const NcclLibrary>(new NcclLibrary(entries, place));
-    refused(place + " lacks " + missing);
-  }
+    return missing;
+  };
+  std::string tried;
+  if (std::string place = open_first(candidates(), take, tried); !place.empty())
+    return std::shared_ptr<const NcclLibrary>(new NcclLibrary(entries, std::move(place)));
   throw Error({.doing = "load NCCL, which gathers over the ranks",
                .object = kNcclFiles[0],
                .detail = tried,
