@@ -10,7 +10,7 @@
 
 namespace nodewright::test {
 
-// What is searched. The defaults are the protocol; the last five plant a fault.
+// What is searched. The defaults are the protocol; the last six plant a fault.
 struct ExchangeModel {
   int ranks = 2, blocks = 1, exchanges = 6;
   uint32_t first_epoch = 1;
@@ -22,6 +22,7 @@ struct ExchangeModel {
   int slots = 2;
   bool swapped_on_rank_1 = false;  // exchanges 2 i and 2 i + 1
   bool flag_apart = false;         // the epoch is stored beside the data, and before it
+  bool one_way = false;            // in the first exchange of a launch rank 0 alone sends, and takes nothing
 };
 
 // What the search has found: nothing, or the first state that is wrong.
@@ -77,6 +78,7 @@ class ExchangeSearch {
   // The number of a rank's exchange at its place.
   int number(int rank, int place) const { return m_.swapped_on_rank_1 && rank == 1 ? place ^ 1 : place; }
   int slot(int number) const { return number % m_.exchanges_a_launch % m_.slots; }
+  bool sends(int rank, int number) const { return !m_.one_way || rank == 0 || number % m_.exchanges_a_launch != 0; }
   uint32_t epoch(int number) const { return m_.first_epoch + static_cast<uint32_t>(number); }
   uint32_t epoch_held(char cell) const { return cell == 0 ? m_.stale_epoch : epoch(cell - 1); }
   bool has_ended(const State& s) const {
@@ -127,7 +129,7 @@ class ExchangeSearch {
     const int number_now = number(rank, s[rank_at(rank)]);
     do {
       const int i = after[block_at(rank, block)]++ - 1, to = i < rank ? i : i + 1;
-      for (int part = 0; part < parts_; ++part) {
+      for (int part = 0; part < parts_ && sends(rank, number_now); ++part) {
         size_t free = cell_at(to, rank, slot(number_now), block, part) + 1;
         while (after[free] != 0) ++free;
         after[free] = static_cast<char>(number_now + 1);
@@ -144,11 +146,12 @@ class ExchangeSearch {
       const int number_now = number(rank, s[rank_at(rank)]);
       const char flag = s[cell_at(rank, from, slot(number_now), block, 0)];
       const char data = s[cell_at(rank, from, slot(number_now), block, parts_ - 1)];
-      if (epoch_held(flag) != epoch(number_now)) {
+      const bool comes = sends(from, number_now);
+      if (comes && epoch_held(flag) != epoch(number_now)) {
         took_all = false;
         continue;
       }
-      if (data != number_now + 1) {
+      if (comes && data != number_now + 1) {
         result.end = SearchResult::End::wrong_value;
         result.what = "rank " + std::to_string(rank) + " takes " + std::to_string(data - 1) + " from rank " +
                       std::to_string(from) + " in exchange " + std::to_string(number_now);

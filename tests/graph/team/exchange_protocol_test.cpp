@@ -56,6 +56,10 @@ TEST(ExchangeProtocol, TwoWavesAreFound) {
   EXPECT_EQ(search({.blocks = 2, .room = 1}).end, End::deadlock);
   EXPECT_EQ(search({.blocks = 2, .room = 2}).end, End::all_end);
 }
+TEST(ExchangeProtocol, AnExchangeThatGoesOneWayIsFound) {
+  for (const int ranks : {2, 3})
+    EXPECT_NE(search({.ranks = ranks, .exchanges_a_launch = 2, .one_way = true}).end, End::all_end);
+}
 TEST(ExchangeProtocol, AnOddCountIsFound) {
   EXPECT_NE(search({.exchanges_a_launch = 3}).end, End::all_end);
   EXPECT_NE(search({.exchanges_a_launch = 1}).end, End::all_end);
