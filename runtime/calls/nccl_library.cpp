@@ -47,11 +47,6 @@ std::shared_ptr<const NcclLibrary> NcclLibrary::with_entries(const nccl::Entries
 
 NcclLibrary::NcclLibrary(const nccl::Entries& entries, std::string path) : entries_(entries), path_(std::move(path)) {
   check(entries_.GetVersion(&version_), "ncclGetVersion", "ask for the version of", path_, nullptr);
-  if (version_ < nccl::kVersionNeeded)
-    throw Error({.doing = "use NCCL",
-                 .object = path_,
-                 .detail = "it is version " + version() + ", and 2.18 is the oldest that is known to be captured",
-                 .advice = "a later one: pip install nvidia-nccl-cu13"});
 }
 
 std::string NcclLibrary::version() const {
@@ -65,7 +60,7 @@ void NcclLibrary::check(nccl::Result result, std::string_view call, std::string 
   throw Error({.doing = std::move(doing),
                .object = std::move(object),
                .detail = last != nullptr ? last : "",
-               .driver = fmt::format("{}: {}", call, entries_.GetErrorString(result)),
+               .driver = fmt::format("{}: {}, NCCL {}", call, entries_.GetErrorString(result), version()),
                .advice = "run again with NCCL_DEBUG=WARN, by which NCCL says more"});
 }
 

@@ -19,7 +19,6 @@ struct UniqueId {
   char bytes[128];
 };
 inline constexpr int kInt8 = 0;  // ncclInt8
-inline constexpr int kVersionNeeded = 21800;
 
 // clang-format off
 #define NODEWRIGHT_NCCL_ENTRIES(X)                                                            \
@@ -49,7 +48,7 @@ class NcclLibrary {
   // Opens the first of candidates() that has every entry. Says to NCCL that its calls in graphs are not mixed with
   // others, which saves each a node, and that they register no buffers, which would need all ranks at once: where the
   // variables NCCL_GRAPH_MIXING_SUPPORT and NCCL_GRAPH_REGISTER are not set, it sets them to 0. Throws Error with what
-  // was tried, or with a version that is too old.
+  // was tried or lacked.
   static std::shared_ptr<const NcclLibrary> load();
   // Of other entries, for tests.
   static std::shared_ptr<const NcclLibrary> with_entries(const nccl::Entries& entries, std::string name);
