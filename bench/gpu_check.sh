@@ -225,7 +225,7 @@ section_graph() {
 
 run_tests() {  # a GoogleTest program, without the suites that only the CPU driver can pass, or that need none or two
   local begin=$SECONDS status passed failed skipped text=$scratch/tests.txt
-  with_time_left 480 "$build/tests/$1" '--gtest_filter=-*OnCpuDriver.*:*OnCpuDriver/*:KernelBudgets.*:KernelRules.*:ExchangeKernels.*:TwoDevices*' --gtest_color=no >"$text" 2>&1
+  with_time_left 480 "$build/tests/$1" '--gtest_filter=-*OnCpuDriver.*:*OnCpuDriver/*:KernelBudgets.*:KernelRules.*:ExchangeKernels.*:TwoDevices*:FourDevices*' --gtest_color=no >"$text" 2>&1
   status=$?
   { echo "=== $1"; cat "$text"; echo "=== exit $status"; } >>"$log"
   passed=$(count_in PASSED "$text")

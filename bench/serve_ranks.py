@@ -1,7 +1,7 @@
-# A model over two GPUs as `serve` answers with it: one process whose kernels send packets, one whose ranks gather by
+# A model over several GPUs as `serve` answers with it: one process whose kernels send packets, one whose ranks gather by
 # NCCL, and a process a rank. The same streams through each in turns, which must give the same text; then a rank is
 # killed, and the time is taken until the open stream ends with an error. Standard library only.
-#   bench/serve_ranks.py --program build/nodewright --model DIR --prompt 1024 --output 256 --rounds 2 --out FILE [--commit C]
+#   bench/serve_ranks.py --program build/nodewright --model DIR --prompt 1024 --output 256 --rounds 2 --out FILE [--gpus 2] [--commit C]
 import argparse
 import datetime
 import http.client
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 
-GPUS = ("cuda:0", "cuda:1")
 START_S = 120
 
 
@@ -47,10 +46,10 @@ def free_port():
 
 def processes(args, form):
     if form != "processes":
-        return [Process(args, "--device", "cuda:0,1", "--collectives", form)]
+        return [Process(args, "--tp", str(args.gpus), "--collectives", form)]
     place = "127.0.0.1:%d" % free_port()
-    return [Process(args, "--tp", "2", "--rank", str(rank), "--rendezvous", place, "--device", GPUS[rank])
-            for rank in range(2)]
+    return [Process(args, "--tp", str(args.gpus), "--rank", str(rank), "--rendezvous", place, "--device",
+                    "cuda:%d" % rank) for rank in range(args.gpus)]
 
 
 def port_of(server):
@@ -116,14 +115,18 @@ def killed_rank(args):
     killed = time.perf_counter()
     rest = response.read().decode()
     ended = 1000 * (time.perf_counter() - killed)
+    code = group[0].process.wait(60)
+    for one in group[2:]:
+        one.process.wait(60)
     return {"error_after_ms": ended, "error": (re.findall(r'"message":"([^"]*)', rest) or [rest[-200:]])[0],
-            "exit_code_of_rank_0": group[0].process.wait(60)}
+            "exit_code_of_rank_0": code}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default="build/nodewright")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=1024)
     parser.add_argument("--output", type=int, default=256)
     parser.add_argument("--vocab", type=int, default=120000)

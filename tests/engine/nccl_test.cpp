@@ -1,5 +1,5 @@
 // Ranks that gather by NCCL instead of sending packets: the same logits, tokens, keys and values, bit for bit; and what
-// ends a rank that waits for another one. Two GPUs: the CPU driver has no NCCL.
+// ends a rank that waits for another one. Two GPUs, or four: the CPU driver has no NCCL.
 #include <chrono>
 
 #include "graph/graph_exec.h"
@@ -42,12 +42,13 @@ class NcclDecoder {
   std::vector<std::unique_ptr<ExplicitGraph>> graphs_;
 };
 
-class NcclOnGpus : public testing::TestWithParam<std::string> {};
+class NcclOnGpus : public testing::TestWithParam<std::tuple<int, std::string>> {};
 
 TEST_P(NcclOnGpus, HasTheBitsOfPackets) {
+  const auto& [ranks, family] = GetParam();
   ScratchFolder folder;
-  write_shared_sizes(GetParam(), folder.path());
-  LoadedTeam loaded(folder.path(), 2, test_device(), true);
+  write_shared_sizes(family, folder.path());
+  LoadedTeam loaded(folder.path(), ranks, test_device(), true);
   const auto vocab = static_cast<size_t>(loaded.models[0].config().vocab);
   for (const auto& [rows, sampled] : {std::pair<int64_t, int64_t>{1, 0}, {3, 0}, {8, 0}, {17, 0}, {64, 8}}) {
     SCOPED_TRACE(std::to_string(rows) + " rows");
@@ -71,7 +72,14 @@ TEST_P(NcclOnGpus, HasTheBitsOfPackets) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, NcclOnGpus, testing::ValuesIn(shared_families()), golden_test_name);
+std::string family_of(const testing::TestParamInfo<NcclOnGpus::ParamType>& of) {
+  return golden_test_name({std::get<1>(of.param), of.index});
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoDevices, NcclOnGpus,
+                         testing::Combine(testing::Values(2), testing::ValuesIn(shared_families())), family_of);
+INSTANTIATE_TEST_SUITE_P(FourDevices, NcclOnGpus,
+                         testing::Combine(testing::Values(4), testing::ValuesIn(shared_families())), family_of);
 
 TEST(TwoDevicesNcclOnGpus, ARankAloneEndsWhenTheGroupIsGivenUp) {
   ScratchFolder folder;

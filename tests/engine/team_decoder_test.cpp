@@ -92,13 +92,13 @@ TEST_P(TeamsOnCpuDriver, LogitsAreThoseOfOneDevice) {
 INSTANTIATE_TEST_SUITE_P(Ranks, TeamsOnCpuDriver, testing::Values(2, 4, 8),
                          [](const auto& info) { return "of" + std::to_string(info.param); });
 
-// One rank or the other is held up before each step. NODEWRIGHT_TEAM_STEPS: more of them than in CI.
-TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
+// One rank or another is held up before each step. NODEWRIGHT_TEAM_STEPS: more of them than in CI.
+void expect_the_same_bits_however_late_a_rank_is(int ranks) {
   const char* named = std::getenv("NODEWRIGHT_TEAM_STEPS");
   const int64_t steps = named == nullptr ? 300 : std::atoll(named);
   ScratchFolder folder;
   write_shared_sizes(kSharedNetwork, folder.path());
-  LoadedTeam loaded(folder.path(), 2, test_device(), true);
+  LoadedTeam loaded(folder.path(), ranks, test_device(), true);
   TeamDecoder decoder(loaded, 1);
   const Tokens token{7};
   const std::vector<Logits> first = decoder.step(token, 0);
@@ -111,7 +111,7 @@ TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
   std::mt19937_64 random(11);
   const uint64_t most = test_device_is_cuda() ? kMostBytes : uint64_t{1} << 12;
   for (int64_t step = 1; step <= steps; ++step) {
-    const size_t rank = random() % 2;
+    const size_t rank = random() % loaded.ranks();
     const uint64_t bytes = random() % most;
     if (bytes > 0)
       copy_device_async(decoder.streams().rank(rank), scratch[rank]->address() + kMostBytes, scratch[rank]->address(),
@@ -124,6 +124,9 @@ TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) {
       ASSERT_TRUE(same_bits(now[i], first[i])) << "rank " << i << ", step " << step;
   }
 }
+
+TEST(TwoDevicesSteps, EndInTheSameBitsHoweverLateARankIs) { expect_the_same_bits_however_late_a_rank_is(2); }
+TEST(FourDevicesStepsOnGpus, EndInTheSameBitsHoweverLateARankIs) { expect_the_same_bits_however_late_a_rank_is(4); }
 
 // A graph that runs although no row has a token, as that of a rank without requests would under data parallel
 // attention.

@@ -105,6 +105,20 @@ TEST_P(TeamOracleSweepOnCpuDriver, HasTheBitsOfItsShardsOnOneDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Families, TeamOracleSweepOnCpuDriver, testing::ValuesIn(shared_families()), golden_test_name);
 
+class TeamOracleOnGpus : public testing::TestWithParam<std::string> {};
+
+TEST_P(TeamOracleOnGpus, HasTheBitsOfItsShardsOnOneDevice) {
+  ScratchFolder folder;
+  write_shared_sizes(GetParam(), folder.path());
+  for (const auto& [rows, sampled] : {std::pair<int64_t, int64_t>{1, 0}, {3, 0}, {8, 0}, {17, 0}, {64, 8}}) {
+    compare_with_one_device(
+        {.folder = folder.path(), .draws = true, .ranks = 4, .rows = rows, .most_sampled = sampled});
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FourDevices, TeamOracleOnGpus, testing::ValuesIn(shared_families()), golden_test_name);
+
 // Norms over the heads of all ranks: three exchanges a layer, of an odd number of layers one more in the first.
 TEST(TeamOracleOnCpuDriver, HasTheBitsOfAnOddNumberOfNormsOverAllHeads) {
   ScratchFolder folder;
