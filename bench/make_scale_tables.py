@@ -16,6 +16,7 @@ REAL_REPLICAS = "2026-11-26-h100x2-replicas.json"
 COLLECTIVES = "2026-11-26-h100x2-collectives.json"
 SERVED_RANKS = "2026-11-26-h100x2-ranks.json"
 LANES = "2026-11-26-h100x2-lanes.json"
+FOUR = "2026-11-26-h100x4-teams.json"
 
 
 def begin(name):
@@ -82,12 +83,15 @@ def stages():
 
 def eight():
     """What eight GPUs give in all: so many replicas of so many devices, each at the rows of the table of steps."""
-    ms = {line["rows"]: (line["one_ms"], line["two_ms"]) for line in results(TENSOR_PARALLEL)["decode"]["lines"]
-          if line["model"] == "Llama-3.2-3B"}
+    def is_meant(line):
+        return line["model"] == "Llama-3.2-3B"
+    four = {line["rows"]: line["ms"][2] for line in filter(is_meant, results(FOUR)["decode"]["lines"])}
+    ms = {line["rows"]: (line["one_ms"], line["two_ms"], four[line["rows"]])
+          for line in filter(is_meant, results(TENSOR_PARALLEL)["decode"]["lines"])}
     head = ["arrangement", "a token at one row, ms", *("tokens/s of all at %d rows each" % rows for rows in (8, 32))]
     return rows_of(head, [["%d replicas of %s" % (replicas, words), "%.3f" % ms[1][which],
                            *("%d" % (1000 * replicas * rows / ms[rows][which]) for rows in (8, 32))]
-                          for replicas, words, which in ((8, "one", 0), (4, "two (`--tp 2`)", 1))])
+                          for replicas, words, which in ((8, "one", 0), (4, "two (`--tp 2`)", 1), (2, "four (`--tp 4`)", 2))])
 
 
 def sampled():
@@ -126,6 +130,19 @@ def lanes():
                      "%.2fx" % (line["one_ms"] / line["two_ms"])] for line in results(LANES)["lines"]])
 
 
+def four():
+    """Of one, two and four devices; of one only where it ran."""
+    def row(model, step, ms, digits):
+        cells = ["" if one is None else ("%%.%dg" % digits) % one for one in ms]
+        return [model, step, *cells, "%.2fx" % (ms[1] / ms[2])]
+    of = results(FOUR)
+    return rows_of(["model", "step", "one H100, ms", "two, ms", "four, ms", "four over two"],
+                   [*(row(line["model"], "%d row%s" % (line["rows"], "s" if line["rows"] > 1 else ""), line["ms"], 4)
+                      for line in of["decode"]["lines"]),
+                    *(row(line["model"], "a token", line["ms"], 4) for line in of["generated"]["lines"]),
+                    *(row(line["model"], "prompt of 8190", line["ms"], 4) for line in of["prompts"]["lines"])])
+
+
 def real_replicas():
     of = results(REAL_REPLICAS)
     one, two = (sorted(of["tokens_per_s"][key])[1] for key in ("one", "two"))
@@ -153,7 +170,8 @@ def preference():
 
 TABLES = {"replicas": replicas, "preference": preference, "real replicas": real_replicas, "decode": decode,
           "prompts": prompts, "sampled": sampled, "peer": peer, "more": more, "stages": stages,
-          "eight": eight, "collectives": collectives, "served ranks": served_ranks, "lanes": lanes}
+          "eight": eight, "collectives": collectives, "served ranks": served_ranks, "lanes": lanes,
+          "four": four}
 
 
 def written(page):
