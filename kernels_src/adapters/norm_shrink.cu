@@ -6,7 +6,7 @@
 
 NODEWRIGHT_KERNEL(norm_shrink, NormShrink, kThreads) {
   NormSlice norm;
-  shrink_row(
+  shrink_row<InputSlice>(
       args, [&] { load_norm(norm, args); },
       [&](InputSlice& slice, int64_t row) {
         float* const partial = reinterpret_cast<float*>(shared_memory());

@@ -3,7 +3,7 @@
 #include "kernels_src/adapters/shrink_rows.cuh"
 
 NODEWRIGHT_KERNEL(shrink, Shrink, kThreads) {
-  shrink_row(
+  shrink_row<RowSlice>(
       args, [] {},
-      [&](InputSlice& slice, int64_t row) { load_slice(slice, args.x.data + row * args.x_stride, args.x_stride); });
+      [&](RowSlice& slice, int64_t row) { load_slice(slice, args.x.data + row * args.x_stride, args.x_stride); });
 }

@@ -7,10 +7,10 @@
 
 namespace nodewright {
 
-// `slice_of(slice, row)` fills this thread's columns of the row, after the wait; `request()` asks before it for what it
+// `fill(slice, row)` gets this thread's columns of the row, after the wait; `request()` asks before it for what it
 // needs and nothing writes.
-template <class Args, class Request, class SliceOf>
-NODEWRIGHT_DEVICE void shrink_row(const Args& args, Request request, SliceOf slice_of) {
+template <class Slice, class Args, class Request, class Fill>
+NODEWRIGHT_DEVICE void shrink_row(const Args& args, Request request, Fill fill) {
   const AdapterRows& adapter = args.adapter;
   const int64_t row = blockIdx.y;
   const OutputRange range = block_outputs(adapter.ranks);
@@ -29,8 +29,8 @@ NODEWRIGHT_DEVICE void shrink_row(const Args& args, Request request, SliceOf sli
       h[r] = 0.0f;
     return;
   }
-  InputSlice slice;
-  slice_of(slice, row);
+  Slice slice;
+  fill(slice, row);
   const float* const scales = adapter.scales.data + slot * (adapter.slot_elements / 2);
   stream_weights(a, range, batch, slice, reinterpret_cast<float*>(shared_memory()),
                  [&](int segment, int rows, auto sum) {

@@ -92,6 +92,13 @@ NODEWRIGHT_DEVICE float dot_8(uint4 w, const float (&x)[8], float sum) {
   return sum;
 }
 
+// The compiler no longer knows what `v` was made from, nor that it is the same as a turn of the loop before.
+NODEWRIGHT_DEVICE void forget_origin([[maybe_unused]] uint4& v) {
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
+#endif
+}
+
 // 16 bytes of memory that an earlier node wrote, or that this one writes; 16-byte aligned.
 NODEWRIGHT_DEVICE uint4 load_16(const void* address) {
 #ifndef __CUDACC_RTC__

@@ -1,7 +1,7 @@
 // A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
 //
-// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers
-// in fp32, a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block
+// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers,
+// a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block
 // b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp
 // (butterfly) -> shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the
 // bucket.
@@ -15,6 +15,7 @@
 
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
+#include "kernels_src/projection/packed_slice.h"
 
 namespace nodewright {
 
@@ -52,13 +53,25 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const bf16* weigh
 // This thread's columns of x, in fp32.
 struct InputSlice {
   float x[kTile][kChunks][8];
+  NODEWRIGHT_DEVICE float add_dot(uint4 w, int m, int c, float sum) { return dot_8(w, x[m][c], sum); }
+};
+
+// The same as bf16, in half the registers. Each use widens them, to the same bits.
+struct PackedSlice {
+  uint4 x[kTile][kChunks];
+  NODEWRIGHT_DEVICE float add_dot(uint4 w, int m, int c, float sum) {
+    uint4& packed = x[m][c];
+    forget_origin(packed);  // else the compiler widens all of them once
+    float wide[8];
+    unpack_8(packed, wide);
+    return dot_8(w, wide, sum);
+  }
 };
 
 // Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
 // sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
-template <class Store>
-NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch,
-                                      const InputSlice& slice, float* partial /*[kSegment][kTile][kWarps]*/,
+template <class Slice, class Store>
+NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch, Slice& slice, float* partial /*[kSegment][kTile][kWarps]*/,
                                       Store store) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   auto sum = [&](int r, int m) {
@@ -82,7 +95,7 @@ NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, Wei
           NODEWRIGHT_UNROLL
           for (int m = 0; m < kTile; ++m) {
             float& s = sums[r * static_cast<int>(kTile) + m];
-            s = dot_8(w, slice.x[m][c], s);
+            s = slice.add_dot(w, m, c, s);
           }
         }
       }
@@ -120,16 +133,30 @@ NODEWRIGHT_DEVICE uint4 load_ragged_8(const bf16* row, int column, Load load_8) 
   return uint4{words[0], words[1], words[2], words[3]};
 }
 
+NODEWRIGHT_DEVICE void keep(InputSlice& slice, int m, int c, uint4 columns) { unpack_8(columns, slice.x[m][c]); }
+NODEWRIGHT_DEVICE void keep(PackedSlice& slice, int m, int c, uint4 columns) { slice.x[m][c] = columns; }
+
 // The slice of bf16 rows x: kTile rows, `row_stride` elements apart, of which the first kCols count.
-NODEWRIGHT_DEVICE void load_slice(InputSlice& slice, const bf16* x, int64_t row_stride) {
+template <class Slice>
+NODEWRIGHT_DEVICE void load_slice(Slice& slice, const bf16* x, int64_t row_stride) {
   NODEWRIGHT_UNROLL
   for (int m = 0; m < kTile; ++m) {
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunks; ++c)
-      unpack_8(load_ragged_8(x + m * row_stride, chunk_column(c), [](const bf16* p) { return load_16(p); }),
-               slice.x[m][c]);
+      keep(slice, m, c,
+           load_ragged_8(x + m * row_stride, chunk_column(c), [](const bf16* p) { return load_16(p); }));
   }
 }
+
+template <bool kPacked>
+struct SliceOf {
+  using Type = InputSlice;
+};
+template <>
+struct SliceOf<true> {
+  using Type = PackedSlice;
+};
+using RowSlice = SliceOf<keeps_packed(kChunks)>::Type;  // of rows that come in bf16
 
 // What a kernel without a norm does: requests weights, waits, loads the rows of x, streams, stores. `args` has x,
 // weight, n_live, outputs and x_stride; store(first_row, live, segment, rows, sum) as in stream_weights, with the first
@@ -147,7 +174,7 @@ NODEWRIGHT_DEVICE void project_rows(const Args& args, Before before, Store store
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   before(first_row, live, range.first, min(static_cast<int>(kSegment), range.last - range.first));
-  InputSlice slice;
+  RowSlice slice;
   load_slice(slice, args.x.data + first_row * args.x_stride, args.x_stride);
   stream_weights(args.weight.data, range, batch, slice, partial,
                  [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });

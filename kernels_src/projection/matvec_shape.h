@@ -6,12 +6,13 @@
 #include <cstdint>
 
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/projection/packed_slice.h"
 
 namespace nodewright {
 
 // What a measurement has found better; 0: what MatvecShape says itself.
 struct MatvecTuning {
-  int64_t threads = 0;        // of a block: a multiple of 32 up to 256
+  int64_t threads = 0;        // of a block: a multiple of 32 up to 384
   int64_t batch = 0;          // rows of W in flight: 1, 2, 4, 8 or 16; at least a unit are
   int64_t blocks_per_sm = 0;  // 1 to 4
   bool operator==(const MatvecTuning&) const = default;
@@ -29,48 +30,81 @@ struct MatvecShape {
   int64_t of_block = 0;  // rows of W that a block has at most; 0: any number
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
-  // of x are held in registers: at most 8 chunks of 8 floats.
+  // of x are held in registers: at most 8 chunks of 8 floats, and half of a thread's registers.
   constexpr int64_t tile() const {
+    const int64_t most = registers_of(threads()) < 128 ? 4 : 8;
     for (int64_t t : {8, 4, 2})
-      if (rows % t == 0 && t * chunks_per_thread() <= 8) return t;
+      if (rows % t == 0 && t * chunks_per_thread() <= most) return t;
     return 1;
   }
 
-  // Threads of a block: 8 columns each and turn. At most 256, so that at 128 registers two blocks fit an SM and the
-  // next kernel's weights are requested while this one ends. Fewest idle lanes, then the largest block.
+  // Threads of a block: 8 columns each and turn, the same for every number of rows, so that a row has the same sums.
+  // Fewest idle lanes, then most rows of W in flight, then the largest block; of long rows most in flight first. On one
+  // H100 (2026-11-26, one row, 1024 keys) a layer of Qwen3-32B takes 325 us so and 409 us with 160 threads.
   constexpr int64_t threads() const {
     if (tuning.threads > 0) return tuning.threads;
     const int64_t chunks = stride / 8;
-    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 136: a norm spills there
+    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
-    int64_t best = 256, best_idle = INT64_MAX;
-    for (int64_t t = 128; t <= 256; t += 32) {
-      const int64_t idle = (chunks + t - 1) / t * t - chunks;
-      if (idle <= best_idle) best = t, best_idle = idle;
+    const bool is_long = chunks >= 640;
+    int64_t best = kAloneOnSm, best_batch = 0, best_idle = INT64_MAX;
+    for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
+      if (t == 320 && !is_long && !normed) continue;
+      int64_t n = 16;
+      while (n >= unit && (n * 2 * stride > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
+      if (n < unit) continue;
+      const int64_t idle = chunks_of(t) * t - chunks;
+      const bool same = n == best_batch && idle == best_idle;
+      const bool better = is_long ? n > best_batch || (n == best_batch && idle < best_idle)
+                                  : idle < best_idle || (idle == best_idle && n > best_batch);
+      if (same || better) best = t, best_batch = n, best_idle = idle;
     }
     return best;
   }
 
-  constexpr int64_t chunks_per_thread() const { return (stride / 8 + threads() - 1) / threads(); }
+  constexpr int64_t chunks_of(int64_t of_threads) const { return (stride / 8 + of_threads - 1) / of_threads; }
+  constexpr int64_t chunks_per_thread() const { return chunks_of(threads()); }
 
-  // Registers a thread may spend on its slice of x, weights in flight and sums, of the 128 to 168 that the launch
-  // bounds (device/dialect.cuh) leave it. Fewer where a thread may lack a column, as each load is then a branch, and
-  // where a norm holds several rows of several chunks: NVRTC 13.0 spills there with 112, for sm_80 and sm_90
-  // (tests/kernels/budgets_test.cpp).
-  constexpr int64_t registers() const {
-    const bool ragged = chunks_per_thread() * threads() * 8 != stride;
-    const bool wide = normed && tile() > 1 && chunks_per_thread() > 1 && threads() != 192;
-    return ragged || wide ? 88 : 112;
+  // Threads of a block that fills an SM, for rows that fit no smaller one.
+  static constexpr int64_t kAloneOnSm = 384;
+
+  // Registers that the launch bounds leave a thread (device/dialect.cuh), of the four parts of an SM.
+  static constexpr int64_t registers_of(int64_t of_threads) {
+    return of_threads == 192 || of_threads == kAloneOnSm ? 168 : of_threads == 320 ? 96 : 128;
   }
 
-  // Rows of W whose loads are in flight at once: at most 16 loads of 16 bytes a thread, 64 KiB a block, 32 sums to
-  // reduce, and few enough registers.
+  // Whether a thread has registers for `n` rows of W in flight beside one row of x, that row's gains and what a packed
+  // chunk is widened to. What is left is for addresses and the norm; NVRTC 13.0 spills beyond it, for sm_90
+  // (KernelRules.HoldForEveryWidth of tests/kernels/budgets_test.cpp).
+  constexpr bool fits_one_row(int64_t n, int64_t of_threads) const {
+    const int64_t c = chunks_of(of_threads);
+    const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
+    const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
+    const int64_t bound = registers_of(of_threads), most = bound == 168 ? 145 : bound == 96 ? 64 : 100;
+    return x + gains + 4 * c * n + n <= most - (ragged && !packed ? 4 : 0);
+  }
+
+  // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of
+  // several chunks.
+  constexpr bool fits_rows(int64_t n) const {
+    const int64_t chunks = chunks_per_thread(), t = threads();
+    const bool ragged = chunks * t * 8 != stride;
+    const bool wide = normed && chunks > 1 && t != 192;
+    const int64_t most = registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112;
+    return 8 * tile() * chunks + 4 * chunks * n + n * tile() <= most;
+  }
+
+  // Bytes of W that a block may have requested.
+  static constexpr int64_t most_in_flight(int64_t of_threads) {
+    return int64_t{of_threads == kAloneOnSm ? 128 : 64} << 10;
+  }
+
+  // Rows of W whose loads are in flight at once: few enough registers, and 32 sums to reduce.
   constexpr int64_t batch() const {
     if (tuning.batch > 0) return std::max(tuning.batch, unit);
-    const int64_t chunks = chunks_per_thread();
     int64_t n = 16;
-    while (n > unit && (n * chunks > 16 || n * tile() > 32 || n * threads() > 4096 ||
-                        8 * tile() * chunks + 4 * chunks * n + n * tile() > registers()))
+    while (n > unit && (n * 2 * stride > most_in_flight(threads()) || n * tile() > 32 ||
+                        !(tile() == 1 ? fits_one_row(n, threads()) : fits_rows(n))))
       n /= 2;
     return n;
   }
@@ -109,7 +143,8 @@ struct MatvecShape {
   static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 4;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
-    const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : kBlocksPerSm;
+    const int64_t untuned = threads() == kAloneOnSm ? 1 : kBlocksPerSm;
+    const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : untuned;
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {
         {blocks, static_cast<unsigned>(rows / tile()), 1}, {static_cast<unsigned>(threads()), 1, 1}, shared_bytes()};

@@ -42,7 +42,7 @@ void each_number(Number&& of, const SharedTuning*, Function&& f) {
 }
 template <class Number, class Function>
 void each_number(Number&& of, const MatvecTuning*, Function&& f) {
-  f("threads", of.threads, 32, 256, 32);
+  f("threads", of.threads, 32, 384, 32);
   f("batch", of.batch, 1, 16, 0);
   f("blocks_per_sm", of.blocks_per_sm, 1, MatvecShape::kMostBlocksPerSm, 1);
 }

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <set>
 
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/recorded_budgets.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright::test::budgets_test {
 namespace {
@@ -224,6 +227,47 @@ TEST(KernelRules, HoldForOtherRows) {
   for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
   EXPECT_GT(kernels.size(), 10u);
   checked_budgets(kernels);
+}
+
+// One row of every width that released models have, untuned: a few bytes of spills cost nothing that can be measured,
+// hundreds a quarter of the bandwidth.
+TEST(KernelRules, HoldForEveryWidth) {
+  constexpr uint64_t kFewBytes = 16;
+  ShippedKernels all;
+  const auto add = [&](const ModelConfig& config) {
+    add_step(all, kH100, config,
+             step_shape(network_form(network_of(config)), 1, 1, kProductsFromRows, Numerics::fast));
+  };
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() / "tests/golden/configs")) {
+    if (file.path().extension() != ".json") continue;
+    const ScratchFolder folder;
+    std::filesystem::copy(file.path(), folder.path() / "config.json");
+    add(read_model_config(folder.path()));
+  }
+  struct Width {
+    int64_t hidden, intermediate, heads;
+  };
+  // Qwen3-14B and 32B, Qwen2.5-32B, Gemma-3-27B, Llama-3.3-70B, and what nobody has yet.
+  for (const auto& [hidden, intermediate, heads] : {Width{5120, 17408, 40}, {5120, 25600, 64}, {5120, 27648, 40},
+                                                    {5376, 21504, 32}, {8192, 28672, 64}, {12288, 36864, 96}}) {
+    ModelConfig config = llama_3b();
+    config.hidden = hidden, config.intermediate = intermediate, config.heads = heads;
+    add(config);
+  }
+  const std::set<std::string> matvecs = {"norm_project", "norm_gate_up", "project_add", "project"};
+  ShippedKernels kernels;
+  std::set<std::string> seen;  // the same but for how many sums wait in shared memory
+  for (const auto& [key, kernel] : all) {
+    KernelRequest request = kernel.request;
+    std::erase_if(request.constants, [](const Constant& constant) { return constant.name == "kSegment"; });
+    if (matvecs.contains(request.name) && seen.insert(to_string(request)).second) kernels.emplace(key, kernel);
+  }
+  EXPECT_GT(kernels.size(), 60u);
+  for (const auto& [key, compiled] : compile_all(kernels)) {
+    const KernelBudget budget = budget_of(kernels.at(key), compiled);
+    EXPECT_LE(budget.spill_bytes, kFewBytes) << key;
+    EXPECT_GE(budget.blocks_of_sm, budget.threads == MatvecShape::kAloneOnSm ? 1u : 2u) << key;
+  }
 }
 
 // Steps whose rows may have adapters, in tiles, row by row and around library products.
