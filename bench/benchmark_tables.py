@@ -166,6 +166,24 @@ def nodes(results):
             table(["`bench nodes`", *ORIGIN], [[head, *origin(report[2])] for head, report in zip(heads, reports)]))
 
 
+LONG_ROWS = "2026-11-26-h100-long-rows.json"
+
+
+def long_rows(results):
+    source = results(LONG_ROWS)
+    whole = {line["model"]: line for line in source.data["decode"]["lines"]}
+    rows = []
+    for line in source.data["layers"]["lines"]:
+        before, now = line["before_us"], line["us"]
+        tokens = whole.get(line["model"])
+        rows.append([line["model"], *(f"{us(before[part])}, {us(now[part])}" for part in ("gate_up", "down", "head")),
+                     f"{us(before['step'])}, {us(now['step'])}", times(before["step"] / now["step"]),
+                     f"{ms(tokens['before_ms'])}, {ms(tokens['ms'])}" if tokens else ""])
+    return (table(["µs of six layers, before and now", "`*.gate_up`", "`*.down`", "`logits`", "the step", "faster",
+                   "ms a token of all layers"], rows)
+            + "\n" + table(["`bench nodes`, `generate`", *ORIGIN], [["one row", *origin(source)]]))
+
+
 # Other engines.
 
 PEER_FILES = [(LLAMA, "2026-11-23-h200-llama-3.2-1b-peers.json"), (LLAMA_3B, "2026-11-23-h200-llama-3.2-3b-peers-32.json"),

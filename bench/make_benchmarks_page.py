@@ -124,6 +124,11 @@ def page(results):
         "Shares above 100 % are reads from L2.\n"
         "[where-the-time-goes.md](where-the-time-goes.md) explains the gaps.\n",
         node_times, node_origins,
+        "## Long rows\n",
+        "What streams weights past one row of x holds that row in registers. At 9f5576b rows of 5120 weights, and most as wide\n"
+        "as a feed-forward, left too few of them, and the compiler spilled. Since d2cf39b the size of a block follows from the\n"
+        "registers it has, and long rows of x stay bf16.\n",
+        tables.long_rows(results),
         "## Other engines\n",
         "transformers 5.17 with torch 2.11 on the same card, in turns with ours. The second figure is the slowdown relative to\n"
         "Nodewright; where the file has slowdowns only, they stand alone. `torch.compile` runs with `mode=\"reduce-overhead\"`.\n"

@@ -63,8 +63,8 @@ std::vector<Number> all_numbers() {
     const std::string name = part;
     const auto matvec = &ProjectionTuning::matvec;
     const auto tile = &ProjectionTuning::tile;
-    numbers.push_back(
-        number(name, name + ".matvec.threads", of, matvec, &MatvecTuning::threads, {64, 96, 128, 160, 192, 224, 256, 320, 384}));
+    numbers.push_back(number(name, name + ".matvec.threads", of, matvec, &MatvecTuning::threads,
+                             {64, 96, 128, 160, 192, 224, 256, 320, 384}));
     numbers.push_back(number(name, name + ".matvec.batch", of, matvec, &MatvecTuning::batch, {2, 4, 8, 16}));
     numbers.push_back(
         number(name, name + ".matvec.blocks_per_sm", of, matvec, &MatvecTuning::blocks_per_sm, {1, 2, 3, 4}));

@@ -1,9 +1,9 @@
 // A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
 //
-// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in registers,
-// a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory. Block
-// b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp
-// (butterfly) -> shared memory -> block, in an order that depends on kCols only: a row's bits do not depend on the
+// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in
+// registers, a weight row is one coalesced 16-byte load a thread and chunk, and no x passes through shared memory.
+// Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp
+// (butterfly) -> shared memory -> block, in an order that depends on W's shape only: a row's bits do not depend on the
 // bucket.
 //
 // Dependents are released as soon as a block's first weights are requested: released after the wait, a 1B step took
@@ -71,8 +71,8 @@ struct PackedSlice {
 // Runs the block's outputs through. `store(segment_first, rows, sum)` is called by every thread after each segment;
 // sum(r, m) gives the finished dot product of weight row segment_first + r with row m of x.
 template <class Slice, class Store>
-NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch, Slice& slice, float* partial /*[kSegment][kTile][kWarps]*/,
-                                      Store store) {
+NODEWRIGHT_DEVICE void stream_weights(const bf16* weight, OutputRange range, WeightBatch& batch, Slice& slice,
+                                      float* partial /*[kSegment][kTile][kWarps]*/, Store store) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   auto sum = [&](int r, int m) {
     float total = 0.0f;
@@ -143,8 +143,7 @@ NODEWRIGHT_DEVICE void load_slice(Slice& slice, const bf16* x, int64_t row_strid
   for (int m = 0; m < kTile; ++m) {
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunks; ++c)
-      keep(slice, m, c,
-           load_ragged_8(x + m * row_stride, chunk_column(c), [](const bf16* p) { return load_16(p); }));
+      keep(slice, m, c, load_ragged_8(x + m * row_stride, chunk_column(c), [](const bf16* p) { return load_16(p); }));
   }
 }
 

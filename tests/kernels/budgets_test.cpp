@@ -235,8 +235,7 @@ TEST(KernelRules, HoldForEveryWidth) {
   constexpr uint64_t kFewBytes = 16;
   ShippedKernels all;
   const auto add = [&](const ModelConfig& config) {
-    add_step(all, kH100, config,
-             step_shape(network_form(network_of(config)), 1, 1, kProductsFromRows, Numerics::fast));
+    add_step(all, kH100, config, step_shape(network_form(network_of(config)), 1, 1, kProductsFromRows, Numerics::fast));
   };
   for (const auto& file : std::filesystem::directory_iterator(source_dir() / "tests/golden/configs")) {
     if (file.path().extension() != ".json") continue;
@@ -248,8 +247,12 @@ TEST(KernelRules, HoldForEveryWidth) {
     int64_t hidden, intermediate, heads;
   };
   // Qwen3-14B and 32B, Qwen2.5-32B, Gemma-3-27B, Llama-3.3-70B, and what nobody has yet.
-  for (const auto& [hidden, intermediate, heads] : {Width{5120, 17408, 40}, {5120, 25600, 64}, {5120, 27648, 40},
-                                                    {5376, 21504, 32}, {8192, 28672, 64}, {12288, 36864, 96}}) {
+  for (const auto& [hidden, intermediate, heads] : {Width{5120, 17408, 40},
+                                                    {5120, 25600, 64},
+                                                    {5120, 27648, 40},
+                                                    {5376, 21504, 32},
+                                                    {8192, 28672, 64},
+                                                    {12288, 36864, 96}}) {
     ModelConfig config = llama_3b();
     config.hidden = hidden, config.intermediate = intermediate, config.heads = heads;
     add(config);

@@ -59,7 +59,8 @@ struct OneWay {
   }
   void sum(GraphBuilder& g, TeamRank& rank) {
     const size_t r = rank.index();
-    g.launch("sum", opened.all_reduce(r), {.x = opened.x[r], .y = opened.y[r], .exchange = rank.exchange(OpenedTeam::kValues)});
+    g.launch("sum", opened.all_reduce(r),
+             {.x = opened.x[r], .y = opened.y[r], .exchange = rank.exchange(OpenedTeam::kValues)});
   }
 
   // Two exchanges a launch, one launch behind the other: throws Error where a rank waits for ever.

@@ -43,6 +43,19 @@ TEST_F(ProjectAddValues, AgreeWithTheReferenceAtOddSizes) {
       }
 }
 
+// In blocks of 320, 192 and 384 threads, the last two with x as it came in.
+TEST_F(ProjectAddValues, AgreeWithTheReferenceOfLongRows) {
+  std::vector<MatvecShape> shapes;
+  for (const int64_t cols : {5120, 25600, 27648}) shapes.push_back(matvec_shape(1, cols, 7, 1));
+  prepare_matvec("project_add", shapes);
+  std::vector<int64_t> threads;
+  for (const MatvecShape& shape : shapes) {
+    threads.push_back(shape.threads());
+    compare(shape, MatvecData(shape));
+  }
+  EXPECT_EQ(threads, (std::vector<int64_t>{320, 192, 384}));
+}
+
 TEST_F(ProjectAddValues, AgreeWithTheReferenceOverManySegments) {
   const MatvecShape shape = matvec_shape(4, 100, 1003, 1);
   compare(shape, MatvecData(shape));

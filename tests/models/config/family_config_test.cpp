@@ -1,5 +1,5 @@
-// config.json of Qwen3, Gemma-3, GPT-2 and GPT-NeoX: as released and as transformers 5 writes it, the defaults of each family's
-// configuration class, and what is refused by name.
+// config.json of Qwen3, Gemma-3, GPT-2 and GPT-NeoX: as released and as transformers 5 writes it, the defaults of each
+// family's configuration class, and what is refused by name.
 #include "models/config/model_config.h"
 #include "models/network/network.h"
 #include "tests/models/checkpoint_files.h"

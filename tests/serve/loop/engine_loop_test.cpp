@@ -230,7 +230,8 @@ TEST_F(EngineLoopOnCpuDriver, AFailureEndsCallsThatTheEngineHasNotSeen) {
   expect_words(metrics_.text(), {ended});
 }
 
-// Somebody else knows that the engine cannot go on: a rank in another process has left, while requests are open or none.
+// Somebody else knows that the engine cannot go on: a rank in another process has left, while requests are open or
+// none.
 TEST_F(EngineLoopOnCpuDriver, AReasonFromAnotherThreadFailsWhatIsOpenAndAnIdleLoop) {
   for (const bool is_open : {true, false}) {
     const auto engine = this->engine();
