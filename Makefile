@@ -58,6 +58,8 @@ SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeW
 NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
 TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep|TeamSleepOnCpuDriver.IsNeverHalfAsleep|$\
 TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver|TeamScoresOnCpuDriver|LanesOnCpuDriver|$\
+TwoDevices/TeamLanesEngine|NormHeadsExchangeOnCpuDriver|KernelRules.HoldForOtherRows|$\
+TwoDevicesEngineAdapters.PagesAreFound|TwoDevices/TeamAdapters.LeaveRows|TeamsOnCpuDriver.LogitsAreThoseOfOneDevice/of4|$\
 TeamOracleOnCpuDriver.HasTheBitsOfAnOddNumber|TeamEngineOnCpuDriver.EndsEveryRequestOnceWhicheverCallFailsWhilePrompts
 
 test: test-tools

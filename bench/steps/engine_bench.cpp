@@ -38,6 +38,7 @@ class Rounds {
       gap_p99_.push_back(percentile(round.gap_us, 0.99));
       return;  // its steps carried events
     }
+    if (round.step_ms.empty()) return;
     const double sum = std::accumulate(round.step_ms.begin(), round.step_ms.end(), 0.0);
     mean_.push_back(sum / static_cast<double>(round.step_ms.size()));
     median_.push_back(percentile(round.step_ms, 0.5));

@@ -31,11 +31,18 @@ struct EngineWay {
   Spread p99_ms;     // of single steps
   Spread gap_us;     // median of what the device waited between two steps; a round of its own, with events
   Spread gap_p99_us;
+  // Else no step had all requests: the first answer ended before the last prompt had been read.
+  bool measured() const { return step_ms.median > 0; }
 };
 
 struct EngineBenchLine {
   int64_t batch = 0;
   EngineWay bare, pipelined, one_at_a_time, busy_pipelined, busy_one_at_a_time;
+  bool is_complete() const {
+    return pipelined.measured() && one_at_a_time.measured() && busy_pipelined.measured() &&
+           busy_one_at_a_time.measured();
+  }
+  // Of a complete line.
   double over_bare() const { return pipelined.step_ms.median / bare.step_ms.median; }
   double busy_gain() const { return busy_one_at_a_time.step_ms.median / busy_pipelined.step_ms.median; }
 };

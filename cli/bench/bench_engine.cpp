@@ -39,25 +39,37 @@ void print_head() {
              "gap us", "gap p99");
 }
 
-void print_engine_line(const EngineBenchLine& line) {
-  for (const auto& [name, way] : ways_of(line))
+void print_engine_line(const EngineBenchLine& line, int64_t output) {
+  for (const auto& [name, way] : ways_of(line)) {
+    if (!way->measured()) continue;
     fmt::print("{:>5} {:<20} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.2f} {:>9.2f}\n", line.batch, name,
                way->step_ms.median, way->step_ms.least, way->median_ms.median, way->p99_ms.median, way->gap_us.median,
                way->gap_p99_us.median);
-  fmt::print(
-      "{:>5} over the bare loop {:.3f}; p99 over the median {:.3f}; what pipelining gains beside a busy host {:.3f}\n",
-      line.batch, line.over_bare(), line.pipelined.p99_ms.median / line.pipelined.median_ms.median, line.busy_gain());
+  }
+  if (line.is_complete())
+    fmt::print(
+        "{:>5} over the bare loop {:.3f}; p99 over the median {:.3f}; what pipelining gains beside a busy host "
+        "{:.3f}\n",
+        line.batch, line.over_bare(), line.pipelined.p99_ms.median / line.pipelined.median_ms.median, line.busy_gain());
+  else
+    fmt::print(
+        "{:>5} the engine had no step of {} requests: an answer of {} tokens ended before the last prompt had been "
+        "read; try a longer --output\n",
+        line.batch, line.batch, output);
   std::fflush(stdout);
 }
 
 nlohmann::ordered_json engine_line_json(const EngineBenchLine& line) {
   nlohmann::ordered_json json{{"batch", line.batch}};
-  for (const auto& [name, way] : ways_of(line))
+  for (const auto& [name, way] : ways_of(line)) {
+    if (!way->measured()) continue;
     json[name] = {{"step_ms", spread_json(way->step_ms)},
                   {"median_ms", spread_json(way->median_ms)},
                   {"p99_ms", spread_json(way->p99_ms)},
                   {"gap_us", way->gap_us.median},
                   {"gap_p99_us", way->gap_p99_us.median}};
+  }
+  if (!line.is_complete()) return json;
   json["over_bare"] = line.over_bare();
   json["busy_gain"] = line.busy_gain();
   return json;
@@ -92,9 +104,9 @@ int bench_engine_command(const EngineBenchWords& words) {
   Session session(words.session);
   bench.tuning = session.tuning();
   const std::vector<ChainsTimes> chains = chains_of(words, bench, session);
-  const auto lines = bench_engine(session.places(), bench, [first = true](const EngineBenchLine& line) mutable {
+  const auto lines = bench_engine(session.places(), bench, [&bench, first = true](const EngineBenchLine& line) mutable {
     if (std::exchange(first, false)) print_head();
-    print_engine_line(line);
+    print_engine_line(line, bench.output);
   });
   if (words.record.out.empty()) return 0;
   nlohmann::ordered_json file = measurement_record(session.device(), words.record, words.session.model);

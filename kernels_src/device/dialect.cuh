@@ -17,8 +17,8 @@
 
 #ifdef __CUDACC_RTC__
 
-// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early;
-// NODEWRIGHT_KERNEL_OF says itself how many of its blocks an SM is to hold.
+// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early; two
+// blocks of up to 320 threads, one of more. NODEWRIGHT_KERNEL_OF says itself how many of its blocks an SM is to hold.
 #define NODEWRIGHT_BOUNDS(threads) (threads) > 320 ? 1 : (threads) > 256 ? 2 : 512 / (threads)
 #define NODEWRIGHT_KERNEL(name, Args, threads) NODEWRIGHT_KERNEL_OF(name, Args, threads, NODEWRIGHT_BOUNDS(threads))
 // The body is a function, so that all its paths end in the kernel, which lets no thread end without having waited.

@@ -30,6 +30,16 @@ class BenchEngine(CommandTest):
         # A host that is busy for a millisecond after a step cannot do more than one a millisecond.
         self.assertLess(1.0, line["one at a time, busy"]["step_ms"]["min"])
 
+    def test_answers_that_end_before_all_decode_leave_the_bare_loop_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "engine.json")
+            text = self.succeed(*WORDS, "--batch", "4", "--prompt", "20", "--output", "8", "--rounds", "1", "--out", path)
+            with open(path) as file:
+                line, = json.load(file)["lines"]
+        self.assertIn("an answer of 8 tokens ended before the last prompt had been read; try a longer --output", text)
+        self.assertNotIn("nan", text)
+        self.assertEqual({"batch", "bare loop"}, set(line))
+
     def test_two_chains_stand_beside_one(self):
         odd = golden_model("llama/odd_sizes")
         words = ["bench", "engine", "--model", odd, "--prompt", "3", "--output", "8", "--rounds", "1", "--overlap", "2"]
