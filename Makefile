@@ -60,6 +60,7 @@ TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep|TeamSleepOnCpuDriver.IsNeverHa
 TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver|TeamScoresOnCpuDriver|LanesOnCpuDriver|$\
 TwoDevices/TeamLanesEngine|NormHeadsExchangeOnCpuDriver|KernelRules.HoldForOtherRows|$\
 TwoDevicesEngineAdapters.PagesAreFound|TwoDevices/TeamAdapters.LeaveRows|TeamsOnCpuDriver.LogitsAreThoseOfOneDevice/of4|$\
+TwoDevices/StagedFamilies|ExchangeKernels.AProductInTilesOfATeam|$\
 TeamOracleOnCpuDriver.HasTheBitsOfAnOddNumber|TeamEngineOnCpuDriver.EndsEveryRequestOnceWhicheverCallFailsWhilePrompts
 
 test: test-tools
