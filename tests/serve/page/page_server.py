@@ -69,6 +69,13 @@ class PageServer:
             with error:
                 return error.code, error.headers, error.read().decode()
 
+    def told_line(self, words):
+        """The line of standard error with these words, or "" after ten seconds."""
+        end = time.monotonic() + 10
+        while not (found := [line for line in self.told if words in line]) and time.monotonic() < end:
+            time.sleep(0.01)
+        return found[0] if found else ""
+
     def live(self, headers=None):
         return json.loads(self.get("/live", headers)[2])
 
