@@ -91,7 +91,7 @@ class ServePage(unittest.TestCase):
     def test_the_page_is_whole_and_refers_to_files_that_are_there(self):
         page = Page(self.server.get("/")[2])
         self.assertEqual([], page.faults)
-        self.assertEqual({"/icon.svg", "/page.css", "/start.js"}, set(page.paths))
+        self.assertEqual({"/icon.svg", "/page.css", "/turns.css", "/start.js"}, set(page.paths))
         scripts = "\n".join(self.server.get("/" + name)[2] for name in FILES if name.endswith(".js"))
         for wanted in re.findall(r'(?:getElementById|by_id|field)\("([\w-]+)"\)', scripts):
             self.assertIn(wanted, page.ids)
