@@ -39,7 +39,7 @@ TEST(ServerOnCpuDriver, AStreamHasTheTextOfAWholeAnswerAndBothAreLogged) {
   EXPECT_FALSE(stream.header("x-request-id").empty());
   std::string text;
   for (const Json& chunk : chunks_of(stream.body)) text += chunk["choices"][0]["text"];
-  EXPECT_EQ(text, whole.json()["choices"][0]["text"]);
+  EXPECT_EQ(text, whole.json()["choices"][0]["text"].get<std::string>());
   EXPECT_EQ(ask(served.port(), get("/ready")).status, 200);
   ASSERT_TRUE(eventually([&] { return served.lines.all().size() == 3; }));
   for (const AccessLine& line : served.lines.all()) {
