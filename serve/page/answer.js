@@ -57,7 +57,8 @@ export async function fill(turn, turns, model, signal, grown) {
       if (!choice) continue;
       const text = choice.delta ? choice.delta.content : choice.text, thought = choice.delta?.reasoning_content;
       if (choice.finish_reason) end = kEnds[choice.finish_reason] ?? choice.finish_reason;
-      if (choice.delta?.tool_calls) turn.text += `\n\`\`\`json\n${JSON.stringify(choice.delta.tool_calls, null, 2)}\n\`\`\`\n`;
+      if (choice.delta?.tool_calls)
+        turn.text += `\n\`\`\`json\n${JSON.stringify(choice.delta.tool_calls, null, 2)}\n\`\`\`\n`;
       const says = typeof text === "string" && !(choice.delta?.role && text === "");
       if (says || thought) {
         clock.last = performance.now();

@@ -42,6 +42,7 @@ export function kept_names() {
 // Calls `act` with a name when another window has changed what is kept under it.
 export function when_changed_elsewhere(act) {
   addEventListener("storage", event => {
-    if (event.key === null || event.key.startsWith(kPrefix)) act(event.key === null ? null : event.key.slice(kPrefix.length));
+    if (event.key === null) act(null);  // all of it
+    else if (event.key.startsWith(kPrefix)) act(event.key.slice(kPrefix.length));
   });
 }

@@ -1,8 +1,8 @@
 // The conversation that is open: its turns, one answer at a time as a stream that can be stopped, and the field below.
 import { fill } from "./answer.js";
 import { when_changed_elsewhere } from "./browser_store.js";
-import { draft_of, is_answer, keep_conversation, keep_draft, keep_open, kept_conversation, names_conversation, new_conversation,
-         open_id, title_of } from "./conversations.js";
+import { draft_of, is_answer, keep_conversation, keep_draft, keep_open, kept_conversation, names_conversation,
+         new_conversation, open_id, title_of } from "./conversations.js";
 import { mode } from "./settings.js";
 import { TurnView } from "./turn.js";
 import { show_welcome } from "./welcome.js";
@@ -56,8 +56,10 @@ function add_turn(role, text) {
 // Buttons of every turn, and what else follows from there being turns and an answer that is coming.
 function show_state() {
   const last = views.findLast(view => is_answer(view.turn));
-  for (const view of views)
-    view.show_tools(running !== null ? {} : { edit: () => edit(view), again: view === last && view === views.at(-1) ? regenerate : null });
+  for (const view of views) {
+    const again = view === last && view === views.at(-1) ? regenerate : null;
+    view.show_tools(running !== null ? {} : { edit: () => edit(view), again });
+  }
   by_id("stop").disabled = running === null;
   by_id("send").disabled = running !== null;
   by_id("turns").setAttribute("aria-busy", String(running !== null));

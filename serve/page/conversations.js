@@ -11,7 +11,8 @@ export const is_answer = turn => turn.role === "assistant" || turn.role === "com
 export function new_conversation() {
   const now = Date.now();
   const random = crypto.getRandomValues(new Uint32Array(2));  // randomUUID() wants https
-  return { id: now.toString(36) + [...random].map(part => part.toString(36)).join(""), created: now, changed: now, turns: [] };
+  const id = [now, ...random].map(part => part.toString(36)).join("");
+  return { id, created: now, changed: now, turns: [] };
 }
 
 // Kept text may be anyone's: what is no turn is left out.

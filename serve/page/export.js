@@ -6,7 +6,8 @@ const kNames = { user: "You", prompt: "Prompt", assistant: "Assistant", completi
 
 export function markdown_of({ turns }, system) {
   const parts = system === "" ? [] : [`## System\n\n${system}`];
-  for (const { role, text } of turns.filter(turn => turn.text !== "")) parts.push(`## ${kNames[role]}\n\n${text.trim()}`);
+  for (const { role, text } of turns.filter(turn => turn.text !== ""))
+    parts.push(`## ${kNames[role]}\n\n${text.trim()}`);
   return parts.join("\n\n") + "\n";
 }
 

@@ -1,6 +1,10 @@
 // One paragraph of Markdown as nodes: emphasis, code, links, escapes. Markup of HTML is text, an image is its words.
 // One pass: the work grows with the text, whatever stands in it.
 
+// "](address)", "](<address>)" and "](address "title")", with one pair of brackets in the address.
+const kAddress = new RegExp(String.raw`^\]\((?:<([^<>\n]{0,2000})>|` +
+                            String.raw`([^\s()<>]{0,2000}(?:\([^\s()<>]{0,2000}\)[^\s()<>]{0,2000})?))` +
+                            String.raw`(?:\s+"[^"\n]{0,500}")?\s*\)`);
 const kMostNested = 12;  // of emphasis: the depth of the document is the page's, not the model's
 
 // An element with these properties and children: nodes, words, and lists of them, which may be long.
@@ -42,7 +46,8 @@ function tick_runs(text) {
 
 const is_space = letter => letter === undefined || /\s/u.test(letter);
 // Chinese and Japanese marks stand beside words without a space, and are no marks here.
-const is_mark = letter => letter !== undefined && /[\p{P}\p{S}]/u.test(letter) && !/[\u3000-\u303f\uff00-\uffef]/.test(letter);
+const is_mark = letter => letter !== undefined && /[\p{P}\p{S}]/u.test(letter) &&
+                          !/[\u3000-\u303f\uff00-\uffef]/.test(letter);
 
 // May a run of `*`, `_` or `~` open, may it close (CommonMark 0.31, 6.2).
 function sides_of(text, from, to) {
@@ -132,8 +137,7 @@ class Inline {
   // "](address)" or "](address "title")" after an opening bracket.
   close_link() {
     const opener = this.open["["].pop();
-    const found = /^\]\((?:<([^<>\n]{0,2000})>|([^\s()<>]{0,2000}(?:\([^\s()<>]{0,2000}\)[^\s()<>]{0,2000})?))(?:\s+"[^"\n]{0,500}")?\s*\)/
-      .exec(this.text.slice(this.at, this.at + 8000));
+    const found = kAddress.exec(this.text.slice(this.at, this.at + 8000));
     const link = opener && found && link_to(found[1] ?? found[2]);
     if (!link || !this.wrap(opener.place + 1, link)) return this.words(this.text[this.at++]);
     for (const inner of link.querySelectorAll("a")) inner.replaceWith(...inner.childNodes);

@@ -26,7 +26,8 @@ function entry(one) {
     by_id("prompt").focus();
   } }, made("span", { textContent: title }), made("small", { textContent: day_text(one.changed) }));
   if (is_open) open.setAttribute("aria-current", "true");
-  const remove = made("button", { type: "button", className: "delete", textContent: "×", title: "Delete", ariaLabel: `Delete ${title}`,
+  const remove = made("button", { type: "button", className: "delete", textContent: "×", title: "Delete",
+                                  ariaLabel: `Delete ${title}`,
                                   onclick: () => { if (confirm(`Delete “${title}”?`)) forget([one.id]); } });
   return made("li", {}, open, remove);
 }
@@ -49,5 +50,6 @@ export function start_list() {
   by_id("export-markdown").addEventListener("click", () =>
     download(open_conversation(), "md", "text/markdown", markdown_of(open_conversation(), system_prompt())));
   by_id("export-json").addEventListener("click", () =>
-    download(open_conversation(), "json", "application/json", json_of(open_conversation(), system_prompt(), model_name())));
+    download(open_conversation(), "json", "application/json",
+             json_of(open_conversation(), system_prompt(), model_name())));
 }

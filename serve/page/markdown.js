@@ -16,7 +16,7 @@ const is_blank = line => line.trim() === "";
 const width_of = line => line.length - line.trimStart().length;
 const begins_table = (lines, at) => lines[at].includes("|") && table_rule.test((lines[at + 1] ?? "").trim()) &&
                                     cells_of(lines[at]).length === cells_of(lines[at + 1]).length;
-const begins_other = line => fence.test(line) || heading.test(line) || rule.test(line) || quote.test(line) || item.test(line);
+const begins_other = line => [fence, heading, rule, quote, item].some(begin => begin.test(line));
 
 function fence_of(line) {
   const [, ticks, after_ticks, tildes, after_tildes] = fence.exec(line);
@@ -104,18 +104,20 @@ const element_of = {
     const text = lines.slice(1, closed ? -1 : undefined).join("\n");
     const copy = made("button", { type: "button", className: "copy-code", textContent: "Copy" });
     return made("div", { className: "code" },
-                made("div", { className: "code-head" }, made("span", { textContent: language.slice(0, 40) || "text" }), copy),
+                made("div", { className: "code-head" },
+                     made("span", { textContent: language.slice(0, 40) || "text" }), copy),
                 made("pre", { tabIndex: 0 }, made("code", { textContent: text })));
   },
   heading(lines) {
     const [, marks, text] = heading.exec(lines[0]);
-    return made("h" + Math.min(6, marks.length + 3), { className: "level" + marks.length }, inline_nodes(less_marks(text)));
+    const tag = "h" + Math.min(6, marks.length + 3);
+    return made(tag, { className: "level" + marks.length }, inline_nodes(less_marks(text)));
   },
   rule: () => made("hr"),
   quote: (lines, depth) => made("blockquote", {}, inside(lines.map(line => line.replace(quote, "")), depth)),
   list(lines, depth) {
     const first = item.exec(lines[0])[2], numbered = /\d/.test(first);
-    const loose = lines.some((line, i) => is_blank(line) && i + 1 < lines.length && !is_blank(lines[i + 1]) && width_of(lines[i + 1]) < 2);
+    const loose = lines.some((line, i) => i > 0 && is_blank(lines[i - 1]) && !is_blank(line) && width_of(line) < 2);
     const list = made(numbered ? "ol" : "ul", { className: loose ? "loose" : "" });
     if (numbered && parseInt(first, 10) !== 1) list.start = parseInt(first, 10);
     append(list, items_of(lines).map(one => made("li", {}, inside(one, depth))));

@@ -2,7 +2,8 @@
 // conversation and one at a time.
 import { keep, kept } from "./browser_store.js";
 
-const kRoom = { settings: "(min-width: 1000px) and (min-height: 500px)", conversations: "(min-width: 1280px) and (min-height: 500px)" };
+const kRoom = { settings: "(min-width: 1000px) and (min-height: 500px)",
+                conversations: "(min-width: 1280px) and (min-height: 500px)" };
 const kSmall = "(max-width: 900px), (max-height: 500px)";
 const by_id = id => document.getElementById(id);
 const is_small = () => matchMedia(kSmall).matches;

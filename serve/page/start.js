@@ -87,7 +87,8 @@ function failed(error) {
 
 const ask = () => poll({ told, failed });
 
-start_settings({ key_changed: ask, mode_told: () => show_welcome(open_conversation().turns.length === 0, model_name()) });
+start_settings({ key_changed: ask,
+                 mode_told: () => show_welcome(open_conversation().turns.length === 0, model_name()) });
 start_panels();
 start_composer({ send, stop });
 start_list();

@@ -10,14 +10,15 @@ let kept_at = 0;
 
 function read() {
   const found = kept("samples"), now = Date.now() / 1000;
-  return (Array.isArray(found) ? found : []).filter(one =>
-    one && ["at", "rate", "running", "waiting"].every(name => Number.isFinite(one[name])) && one.at <= now && one.at > now - kSeconds);
+  const is_sample = one => one && ["at", "rate", "running", "waiting"].every(name => Number.isFinite(one[name]));
+  return (Array.isArray(found) ? found : []).filter(one => is_sample(one) && one.at <= now && one.at > now - kSeconds);
 }
 
 // {rate, running, waiting} of now.
 export function add_sample(sample) {
   const at = Date.now() / 1000;
-  while (samples.length > 0 && (samples[0].at < at - kSeconds || samples.at(-1).at > at)) samples.shift();  // old, or of a clock set back
+  if (samples.length > 0 && samples.at(-1).at > at) samples.length = 0;  // the clock was set back
+  while (samples.length > 0 && samples[0].at < at - kSeconds) samples.shift();
   samples.push({ at, ...sample });
   if (at - kept_at < kKeepEvery) return;
   kept_at = at;
@@ -84,7 +85,8 @@ export function draw_timeline(canvas) {
   const now = Date.now() / 1000, half = bottom / 2, x = at => width * (1 - (now - at) / kSeconds);
   draw_axis(context, { top: bottom, x, width, now, colours });
   draw_band(context, { top: 1, height: half - 10, x, width, names: ["rate"], colours, label: "tokens/s" });
-  draw_band(context, { top: half + 4, height: half - 10, x, width, names: ["running", "waiting"], colours, label: "outputs" });
+  draw_band(context, { top: half + 4, height: half - 10, x, width, names: ["running", "waiting"], colours,
+                       label: "outputs" });
   const last = samples.at(-1);
   canvas.setAttribute("aria-label", `The last two minutes: ${last.rate.toFixed(0)} tokens/s, ` +
                                     `${last.running} running, ${last.waiting} waiting at the end`);

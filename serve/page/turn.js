@@ -36,14 +36,16 @@ export class TurnView {
     this.frame = 0;
     this.body = made("div", { className: "text" });
     this.thoughts = made("div", { className: "thoughts" });
-    this.reasoning = made("details", { className: "reasoning", hidden: true }, made("summary", { textContent: "Thoughts" }), this.thoughts);
+    this.reasoning = made("details", { className: "reasoning", hidden: true },
+                          made("summary", { textContent: "Thoughts" }), this.thoughts);
     this.error = made("p", { className: "error", hidden: true });
     this.error.setAttribute("role", "alert");
     this.note = made("p", { className: "note" });
     this.tools = made("div", { className: "tools" });
     this.below = made("div", { className: "below" }, this.note, this.tools);
     this.name = made("h3", { textContent: kNames[turn.role] ?? speaker });
-    this.element = made("article", { className: `turn ${turn.role}` }, this.name, this.reasoning, this.body, this.error, this.below);
+    this.element = made("article", { className: `turn ${turn.role}` },
+                        this.name, this.reasoning, this.body, this.error, this.below);
     this.markdown = turn.role === "assistant" ? new GrowingMarkdown(this.body) : null;
     this.body.addEventListener("click", event => {
       const button = event.target.closest(".copy-code");
@@ -97,7 +99,8 @@ export class TurnView {
 
   // A field in place of the text. `done` gets the new text, or null.
   edit(done) {
-    const field = made("textarea", { className: "editor", value: this.turn.text, ariaLabel: `Edit: ${this.name.textContent}` });
+    const field = made("textarea", { className: "editor", value: this.turn.text,
+                                     ariaLabel: `Edit: ${this.name.textContent}` });
     const end = text => {
       editor.remove();
       this.element.classList.remove("editing");
