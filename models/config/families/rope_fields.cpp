@@ -92,9 +92,12 @@ int64_t read_rotary_dim(const ConfigFields& config, const ConfigFields& rope, do
 
 // The context that scaling makes: `factor` times the original one. Where frequencies are the same for every context
 // that is what the model is for; where they are not, max_position_embeddings stays what is taken unless more is asked
-// for. As vLLM has it, which leaves out llama3: there max_position_embeddings of released files is larger by itself.
+// for. As in vLLM, which leaves llama3 and longrope alone: there max_position_embeddings of released files is the
+// scaled number (Llama-3.2's is half of what its factor would give), unless it is no more than the original one.
 void scale_context(ModelConfig& c) {
   if (c.rope.type == RopeType::plain || c.rope.factor <= 1) return;
+  const bool says_scaled = c.rope.type == RopeType::llama3 || c.rope.type == RopeType::longrope;
+  if (says_scaled && c.max_position > c.rope.original) return;
   const double scaled =
       std::min(static_cast<double>(c.rope.original) * c.rope.factor, static_cast<double>(kLongestContext));
   const bool is_one_table = c.rope.type != RopeType::dynamic && c.rope.type != RopeType::longrope;
