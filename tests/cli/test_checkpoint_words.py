@@ -68,6 +68,10 @@ class Defaults(CommandTest):
             with self.subTest(choice), demo_with(generation_config=choice) as folder:
                 done = run(*on_device("run", folder), stdin=request)
                 self.assertEqual(0, done.returncode, done.stderr.decode())
+        asked = json.dumps({"prompt": "Once", "max_tokens": 2, "temperature": 1, "top_p": 0}).encode()
+        likeliest = json.dumps({"prompt": "Once", "max_tokens": 2, "temperature": 0}).encode()
+        tokens = lambda line: json.loads(self.succeed(*on_device("run", DEMO), stdin=line))["token_ids"]
+        self.assertEqual(tokens(likeliest), tokens(asked))
 
     def test_what_no_request_may_say_is_told_at_load(self):
         for choice, named in (({"top_p": 1.5}, "top_p"), ({"suppress_tokens": [10**6]}, "1000000"), ({"top_k": -2}, "top_k")):
