@@ -50,7 +50,8 @@ ordered_json shares_json(const std::vector<TensorShare>& shares) {
 }
 
 std::string_view rope_name(RopeType type) {
-  return type == RopeType::plain ? "default" : type == RopeType::linear ? "linear" : "llama3";
+  constexpr std::string_view kNames[] = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 template <class T>
@@ -69,7 +70,7 @@ ordered_json config_json(const ModelConfig& c) {
           {"experts", c.experts.count},
           {"experts_per_token", c.experts.chosen},
           {"vocab", c.vocab},
-          {"context", c.max_position},
+          {"context", c.longest_context()},
           {"tied", c.tied},
           {"rope", {{"type", rope_name(c.rope.type)}, {"theta", c.rope.theta}, {"factor", c.rope.factor}}},
           {"bos", or_null(c.bos)},

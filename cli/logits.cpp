@@ -1,9 +1,16 @@
 // nodewright logits: the logits after a prompt and after each forced token, as a .npy file.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+
 #include "cli/command.h"
+#include "cli/options/adapter_options.h"
 #include "cli/output/npy.h"
 #include "cli/session.h"
+#include "models/adapters/adapter_image.h"
+#include "models/adapters/lora_adapter.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -11,22 +18,49 @@ namespace {
 
 struct LogitsOptions {
   SessionOptions session;
+  std::vector<std::string> adapters;  // NAME=DIR
   std::string prompt, forced;
   std::filesystem::path out;
 };
+
+// That of --adapter, opened before the model is loaded; those of --merge-adapter are looked at here, too.
+std::optional<LoraAdapter> adapter_of(const LogitsOptions& options) {
+  const std::vector<NamedFolder> named = named_folders("--adapter", options.adapters);
+  const std::vector<NamedFolder> merged = named_folders("--merge-adapter", options.session.merged);
+  if (named.size() > 1)
+    throw Error({.doing = "use --adapter",
+                 .object = named[1].name,
+                 .detail = fmt::format("{} is there before it, and these logits are of one sequence", named[0].name),
+                 .advice = "a call for each of them",
+                 .fault = Fault::usage});
+  if (named.empty() && merged.empty()) return std::nullopt;
+  check_model_folder(options.session.model);
+  const ModelConfig config = read_model_config(options.session.model);
+  for (const NamedFolder& one : merged)
+    (void)LoraAdapter::open(one.folder, config, std::numeric_limits<int64_t>::max());
+  if (named.empty()) return std::nullopt;
+  return LoraAdapter::open(named[0].folder, config, std::numeric_limits<int64_t>::max());
+}
 
 int logits(const LogitsOptions& options) {
   if (options.out.empty()) throw Error({.doing = "use --out", .detail = "it is empty", .fault = Fault::usage});
   const std::vector<int32_t> prompt = parse_ids("--prompt", options.prompt);
   const std::vector<int32_t> forced =
       options.forced.empty() ? std::vector<int32_t>{} : parse_ids("--continue", options.forced);
+  const std::optional<LoraAdapter> adapter = adapter_of(options);
   Session session(options.session);
-  const auto decoder =
-      session.make_decoder(static_cast<int64_t>(prompt.size() + forced.size()), 1, {.keep_logits = true});
+  DecoderNeeds needs{.keep_logits = true};
+  if (adapter) needs.adapters = adapter_limits(1, std::max<int64_t>(adapter->rank(), 1));
+  const auto decoder = session.make_decoder(static_cast<int64_t>(prompt.size() + forced.size()), 1, needs);
+  if (adapter) {
+    const AdapterImage image(session.device(), *adapter, session.config(), decoder->adapters().layout());
+    decoder->adapters().upload(session.stream(), 0, image);
+    session.stream().synchronize();
+  }
   const auto vocab = static_cast<size_t>(session.config().vocab);
 
   std::vector<float> rows((1 + forced.size()) * vocab);
-  const int32_t sequence = decoder->open();
+  const int32_t sequence = decoder->open(adapter ? 0 : -1);
   decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
   for (size_t i = 0; i <= forced.size(); ++i) {
     decoder->step({StepRow{.sequence = sequence, .token = i == 0 ? prompt.back() : forced[i - 1], .sampling = {}}});
@@ -45,6 +79,10 @@ void add_logits(CLI::App& app, Action& chosen) {
   add_session_options(*command, options->session);
   add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
+  command
+      ->add_option("--adapter", options->adapters, "NAME=DIR of a LoRA adapter as PEFT writes it, which the rows have")
+      ->allow_extra_args(false);
+  add_merge_option(*command, options->session);
   command->add_option("--prompt", options->prompt, "token ids: 1,2,3")->required();
   command->add_option("--continue", options->forced, "token ids forced after the prompt");
   command->add_option("--out", options->out, ".npy file")->required();

@@ -282,7 +282,8 @@ std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t s
                                                   .policy = edge_policy(options_.edges),
                                                   .keep_logits = needs.keep_logits,
                                                   .steps = options_.steps,
-                                                  .tuning = tuning_.tuning});
+                                                  .tuning = tuning_.tuning,
+                                                  .adapters = needs.adapters});
 }
 
 EdgePolicy edge_policy(const std::string& word) {

@@ -68,6 +68,7 @@ enum class Loading { done, begun };
 struct DecoderNeeds {
   bool keep_logits = false;
   int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
+  AdapterLimits adapters = {};
 };
 
 // A device with a model on it. Loading shows a progress bar on stderr when that is a terminal. With --trace it is

@@ -25,7 +25,7 @@ constexpr int32_t kNothingChosen = -2;
 const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& config) {
   check_option("bucket", options.bucket, 1, kMostRows);
   check_option("prefill rows", options.prefill_rows, 1, kMostRows);
-  check_option("max context", options.max_context, 1, config.max_position);
+  check_option("max context", options.max_context, 1, config.longest_context());
   check_option("sequences", options.sequences, 1, 65536);
   check_option("steps per launch", options.steps.most, 1, kMostStepsOfLaunch);
   if (options.adapters.any() && options.steps.several())

@@ -96,7 +96,7 @@ void check_overlap(const EngineOptions& options, const ModelConfig& config) {
 const EngineOptions& checked_options(const EngineOptions& options, const ModelConfig& config) {
   check_option("max batch", options.max_batch, 1, kMostRows);
   check_option("step tokens", options.step_tokens, 0, kMostRows);
-  check_option("max context", options.max_context, 1, config.max_position);
+  check_option("max context", options.max_context, 1, config.longest_context());
   check_option("pages", options.pages, 0, INT32_MAX);
   check_option("speculate", options.speculate, 0, kMostDrafts);
   check_option("max adapters", options.max_adapters, 0, kMostAdapters);

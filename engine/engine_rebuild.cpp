@@ -38,7 +38,7 @@ void check_same_shape(const ModelConfig& now, const ModelConfig& next, int64_t m
   same("window of all layers", next.window_of_all(), now.window_of_all());
   same("layers with a window", next.sliding_layers(), now.sliding_layers());
   same("window", next.window, now.window);
-  check_option("max context", max_context, 1, next.max_position);
+  check_option("max context", max_context, 1, next.longest_context());
 }
 
 void check_gives(HiddenStates hidden, const Request& request) {

@@ -240,7 +240,7 @@ int bench_serve_command(const ServeWords& words) {
   engine_settings.engine.max_batch = serve_batch(words);
   check_model_folder(words.session.model);
   if (!words.url.empty()) return bench_server(words, prompts, outputs);
-  check_pairs(engine_settings, words.session, read_model_config(words.session.model).max_position);
+  check_pairs(engine_settings, words.session, read_model_config(words.session.model).longest_context());
   Session session(words.session);
   const std::vector<RowSampling> settings = row_samplings(words.sampling, session.config());
   const int64_t context = longest_request(words, prompts, outputs);

@@ -13,6 +13,7 @@
 #include "cli/generate/line_editor.h"
 #include "cli/interruption.h"
 #include "cli/options/adapter_options.h"
+#include "cli/options/checkpoint_config.h"
 #include "cli/options/choice_flags.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -171,8 +172,8 @@ int chat(const ChatOptions& options) {
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
   const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(options.session.model);
-  const ModelConfig config = read_model_config(options.session.model);
-  check_pairs(options.engine, options.session, config.max_position);
+  const ModelConfig config = read_config(options.session.model, tokenizer);
+  check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
   ChoiceReader choices(config, tokenizer);

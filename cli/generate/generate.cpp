@@ -16,6 +16,7 @@
 #include "cli/generate/several_steps.h"
 #include "cli/interruption.h"
 #include "cli/options/adapter_options.h"
+#include "cli/options/checkpoint_config.h"
 #include "cli/options/choice_flags.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
@@ -141,8 +142,9 @@ int generate(const GenerateOptions& options) {
   if (prompt.empty())
     throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
 
-  const ModelConfig config = read_model_config(options.session.model);
-  check_pairs(options.engine, options.session, config.max_position);
+  const ModelConfig config = tokenizer || options.ignore_eos ? read_config(options.session.model, tokenizer)
+                                                             : read_config_of_ids(options.session.model);
+  check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
   const std::vector<int32_t> eos =
       options.ignore_eos ? std::vector<int32_t>{} : std::vector<int32_t>(config.eos.begin(), config.eos.end());

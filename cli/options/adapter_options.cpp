@@ -31,6 +31,10 @@ void add_adapter_options(CLI::App& command, EngineSettings& settings, SessionOpt
                   "largest rank of an adapter, for which memory is taken")
       ->check(whole_number<int, 1>)
       ->capture_default_str();
+  add_merge_option(command, session);
+}
+
+void add_merge_option(CLI::App& command, SessionOptions& session) {
   command
       .add_option("--merge-adapter", session.merged,
                   "NAME=DIR of a LoRA adapter that becomes part of the weights while they are loaded; repeat it for "

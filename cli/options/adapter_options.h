@@ -12,6 +12,8 @@
 namespace nodewright::cli {
 
 void add_adapter_options(CLI::App& command, EngineSettings& settings, SessionOptions& session);
+// --merge-adapter alone.
+void add_merge_option(CLI::App& command, SessionOptions& session);
 
 // NAME=DIR, as it stands on the command line.
 struct NamedFolder {

@@ -101,8 +101,8 @@ RowSampling row_sampling(const std::string& words, const ModelConfig& config) {
     refuse_sampling(words, fmt::format("a {} of {}", fault->field, fault->detail));
   rows.sampling = {.temperature = static_cast<float>(temperature),
                    .min_p = static_cast<float>(numbers.at("min_p", 0)),
-                   .top_k = static_cast<int32_t>(top_k),
-                   .top_p = static_cast<float>(top_p),
+                   .top_k = top_p == 0 ? 1 : static_cast<int32_t>(top_k),
+                   .top_p = top_p == 0 ? 1 : static_cast<float>(top_p),
                    .seed = static_cast<uint64_t>(numbers.at("seed", 0))};
   rows.choice.repetition_penalty = static_cast<float>(numbers.at("repetition_penalty", 1));
   rows.choice.presence_penalty = static_cast<float>(numbers.at("presence_penalty", 0));

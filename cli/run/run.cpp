@@ -12,6 +12,7 @@
 #include "cli/interruption.h"
 #include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
+#include "cli/options/checkpoint_config.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
 #include "cli/options/sampling_options.h"
@@ -130,8 +131,8 @@ int run_requests(const RunOptions& options) {
   check(options);
   std::optional<Tokenizer> tokenizer;
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
-  const ModelConfig config = read_model_config(options.session.model);
-  check_pairs(options.engine, options.session, config.max_position);
+  const ModelConfig config = read_config(options.session.model, tokenizer);
+  check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
   const RequestDefaults of_lines{.model = options.session.model,

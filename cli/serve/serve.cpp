@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
+#include "cli/options/checkpoint_config.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
 #include "cli/options/rank_options.h"
@@ -261,8 +262,8 @@ int serve(ServeOptions options) {
   std::signal(SIGPIPE, SIG_IGN);
   std::optional<Tokenizer> tokenizer;
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
-  const ModelConfig config = read_model_config(options.session.model);
-  check_pairs(options.engine, options.session, config.max_position);
+  const ModelConfig config = read_config(options.session.model, tokenizer);
+  check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
   tell_ignored(config.generation);
 

@@ -30,6 +30,7 @@ Sampling sampling_of(const SamplingOptions& options, const GenerationDefaults& d
   s.top_k = static_cast<int32_t>(options.top_k.value_or(defaults.top_k.value_or(0)));
   s.top_p = static_cast<float>(options.top_p.value_or(defaults.top_p.value_or(1.0)));
   s.min_p = static_cast<float>(options.min_p.value_or(defaults.min_p.value_or(0.0)));
+  if (s.top_p == 0) s.top_p = 1, s.top_k = 1;  // the likeliest token alone, as transformers reads it
   return s;
 }
 

@@ -14,11 +14,10 @@ struct SamplingFault {
   std::string detail;
 };
 
-// Wider than a Sampling, so that what a user wrote is judged before it is cut.
+// Wider than a Sampling, so that what a user wrote is judged before it is cut. A top_p of 0 is the likeliest token
+// alone: sampling_of() makes a top_k of 1 of it.
 std::optional<SamplingFault> sampling_fault(double temperature, int64_t top_k, double top_p, double min_p);
-inline std::optional<SamplingFault> sampling_fault(const Sampling& sampling) {
-  return sampling_fault(static_cast<double>(sampling.temperature), sampling.top_k, static_cast<double>(sampling.top_p),
-                        static_cast<double>(sampling.min_p));
-}
+// Of what an engine is given, in which no top_p is 0.
+std::optional<SamplingFault> sampling_fault(const Sampling& sampling);
 
 }  // namespace nodewright

@@ -29,6 +29,9 @@ int64_t ConfigFields::integer(const std::string& key, int64_t absent, int64_t le
 
 std::optional<int64_t> ConfigFields::integer_in(const json& value, const std::string& key, int64_t least,
                                                 int64_t most) const {
+  if (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
+      std::abs(value.get<double>()) < 1e15)  // 1.0 is 1
+    return integer_in(json(static_cast<int64_t>(value.get<double>())), key, least, most);
   if (!value.is_number_integer()) {
     wrong_type(key, value, "an integer");
     return std::nullopt;
@@ -81,7 +84,7 @@ std::vector<int64_t> ConfigFields::token_ids(const std::string& key) const {
   std::vector<int64_t> ids;
   const json* value = find(key);
   if (!value) return ids;
-  if (!value->is_array() && !value->is_number_integer()) {
+  if (!value->is_array() && !value->is_number()) {
     wrong_type(key, *value, "an integer or a list of integers");
     return ids;
   }

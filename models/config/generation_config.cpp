@@ -91,8 +91,8 @@ std::vector<std::vector<int64_t>> read_bad_words(const ConfigFields& fields) {
 GenerationDefaults read_generation_defaults(const ConfigFields& fields) {
   GenerationDefaults g;
   if (fields.find("do_sample")) g.sample = fields.boolean("do_sample", false);
-  if (fields.find("temperature")) g.temperature = fields.number("temperature", 1, 0, 1e6, false);
-  if (fields.find("top_k")) g.top_k = fields.integer("top_k", 0, 0, kMostTokens);
+  if (fields.find("temperature")) g.temperature = fields.number("temperature", 1, 0, 1e4, false);
+  if (fields.find("top_k")) g.top_k = std::max<int64_t>(fields.integer("top_k", 0, -1, INT32_MAX), 0);
   if (fields.find("top_p")) g.top_p = fields.number("top_p", 1, 0, 1, false);
   if (fields.find("min_p")) g.min_p = fields.number("min_p", 0, 0, 1, false);
   if (fields.find("repetition_penalty")) g.repetition_penalty = fields.number("repetition_penalty", 1, 0, 100, true);

@@ -14,8 +14,8 @@ class ConfigFields;
 struct GenerationDefaults {
   std::optional<bool> sample;                // do_sample: false means greedy
   std::optional<double> temperature;         // >= 0
-  std::optional<int64_t> top_k;              // >= 0; 0 keeps every token
-  std::optional<double> top_p;               // 0..1
+  std::optional<int64_t> top_k;              // >= 0; 0 keeps every token, and so does -1 in the file
+  std::optional<double> top_p;               // 0..1; 0 keeps the likeliest token alone
   std::optional<double> min_p;               // 0..1
   std::optional<double> repetition_penalty;  // > 0; 1 is none
   std::optional<int64_t> min_new_tokens;     // before so many no token ends the text

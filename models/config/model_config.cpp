@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -92,13 +93,24 @@ ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>*
   return c;
 }
 
-// generation_config.json says what generate() does; its eos_token_id replaces the one of config.json.
+// Which tokens end a text by generation_config.json come first; null and an empty list there take away none.
+void add_ends(const std::vector<int64_t>& ends, ModelConfig& c) {
+  if (ends.empty()) return;
+  std::vector<int64_t> others;
+  if (!c.eos_assumed) std::swap(others, c.eos);
+  c.eos = ends;
+  c.eos_assumed = false;
+  for (const int64_t other : others)
+    if (std::ranges::count(c.eos, other) == 0) c.eos.push_back(other);
+}
+
+// generation_config.json says what generate() does.
 void read_generation(const std::filesystem::path& path, std::vector<Error>* faults, ModelConfig& c) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) return;
   const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
   const ConfigFields fields(object, path.string(), "read the model configuration", faults);
-  if (fields.has("eos_token_id")) c.eos = fields.token_ids("eos_token_id");
+  add_ends(fields.token_ids("eos_token_id"), c);
   c.generation = read_generation_defaults(fields);
 }
 

@@ -19,17 +19,17 @@
 
 namespace nodewright {
 
-// config.json calls plain "default". "dynamic" is plain within max_position_embeddings, so it is read as plain.
-enum class RopeType : uint8_t { plain, linear, llama3, yarn, longrope };
+// config.json calls plain "default".
+enum class RopeType : uint8_t { plain, linear, dynamic, llama3, yarn, longrope };
 
 // Rotary position embedding. models/config/rope_frequencies.h turns it into frequencies.
 struct RopeConfig {
   RopeType type = RopeType::plain;
   double theta = 10000.0;   // base of the frequencies, > 0
-  double factor = 1.0;      // linear, llama3, yarn: frequencies are divided by it, > 0
+  double factor = 1.0;      // linear, llama3, yarn: frequencies are divided by it; dynamic: of the context, > 0
   double low = 1.0;         // llama3: original / low is the wavelength, in tokens, above which all is divided
   double high = 4.0;        // llama3: original / high is the wavelength below which nothing is; high > low > 0
-  int64_t original = 0;     // llama3, yarn, longrope: tokens of the context before scaling
+  int64_t original = 0;     // all but plain: tokens of the context before scaling
   double beta_slow = 1.0;   // yarn: turns within the original context below which all of a frequency is divided
   double beta_fast = 32.0;  // yarn: turns above which nothing is; between the two, a ramp over the pairs
   bool truncate = true;     // yarn: the ramp ends at whole pairs
@@ -74,10 +74,11 @@ struct ModelConfig {
   int64_t head_dim = 0;      // even; heads * head_dim need not equal hidden
   int64_t intermediate = 0;  // width of the feed-forward layer, of a mixture that of one expert
   Experts experts;
-  int64_t vocab = 0;         // rows of the embedding and of the head
-  int64_t max_position = 0;  // longest context, in tokens
-  float eps = 0;             // of the norms, added to the mean square or variance
-  bool tied = false;         // the head is the embedding
+  int64_t vocab = 0;            // rows of the embedding and of the head
+  int64_t max_position = 0;     // context that the model was made for, in tokens; scaling with one table is in it
+  int64_t scaled_position = 0;  // longest that dynamic and longrope reach with other frequencies; 0: max_position
+  float eps = 0;                // of the norms, added to the mean square or variance
+  bool tied = false;            // the head is the embedding
 
   Norm norm = Norm::rms;    // of every norm
   bool norm_shifts = true;  // a LayerNorm has a shift beside its gain
@@ -105,6 +106,7 @@ struct ModelConfig {
 
   std::optional<int64_t> bos;  // token ids
   std::vector<int64_t> eos;    // any of them ends a sequence; empty: only a length limit does
+  bool eos_assumed = false;    // no file names one, and it is the family's
   std::optional<int64_t> pad;
   Shard shard;  // of a part heads, kv_heads and intermediate are its own
   Stage stage;  // of a part layers is its own
@@ -112,6 +114,8 @@ struct ModelConfig {
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;
 
+  // Tokens that a sequence may have at most.
+  int64_t longest_context() const { return std::max(max_position, scaled_position); }
   int64_t head_rows() const { return shard.count_of(vocab); }  // of the vocabulary, that this rank has
   int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }  // of all stages
   bool has_experts() const { return experts.count > 0; }
@@ -147,10 +151,11 @@ struct ModelConfig {
   size_t index_of(int64_t layer) const { return static_cast<size_t>(stage.first_layer + layer); }
 };
 
-// Reads folder/config.json and, if present, folder/generation_config.json, whose eos_token_id comes first. Absent keys
-// get the defaults of transformers' configuration of that family (transformers 5.23, models/*/configuration_*.py);
-// rotary parameters are read in both spellings, rope_theta + rope_scaling and rope_parameters. Throws Error, naming
-// file, key and value, for what is missing, of the wrong type, out of range or not supported.
+// Reads folder/config.json and, if present, folder/generation_config.json: what ends a text in one of them does,
+// whatever the other says. Absent keys get the defaults of transformers' configuration of that family
+// (transformers 5.23, models/*/configuration_*.py); rotary parameters are read in both spellings, rope_theta +
+// rope_scaling and rope_parameters. Throws Error, naming file, key and value, for what is missing, of the wrong type,
+// out of range or not supported.
 ModelConfig read_model_config(const std::filesystem::path& folder);
 
 // Every fault of the two files, in the order in which they are read; empty where read_model_config() takes them. Where

@@ -43,16 +43,24 @@ float yarn_scaled(float wave, float divided, const RopeConfig& rope) {
   return 1.0f / (static_cast<float>(rope.factor) * wave) * divided + 1.0f / wave * (1 - divided);
 }
 
+// Dynamic: a larger base for contexts beyond the original one.
+double theta_of(const RopeConfig& rope, int64_t dim, int64_t context) {
+  if (rope.type != RopeType::dynamic || context <= rope.original || dim <= 2) return rope.theta;
+  const double grown = rope.factor * static_cast<double>(context) / static_cast<double>(rope.original);
+  return rope.theta * std::pow(grown - (rope.factor - 1), static_cast<double>(dim) / static_cast<double>(dim - 2));
+}
+
 }  // namespace
 
 std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t dim, int64_t context) {
   std::vector<float> frequencies(static_cast<size_t>(dim / 2));
   const auto& factors = context > rope.original ? rope.long_factors : rope.short_factors;
   const YarnRamp ramp(rope, dim);
+  const auto theta = static_cast<float>(theta_of(rope, dim, context));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
-    const float wave = std::pow(static_cast<float>(rope.theta), exponent), frequency = 1.0f / wave;
-    if (rope.type == RopeType::plain) frequencies[i] = frequency;
+    const float wave = std::pow(theta, exponent), frequency = 1.0f / wave;
+    if (rope.type == RopeType::plain || rope.type == RopeType::dynamic) frequencies[i] = frequency;
     if (rope.type == RopeType::linear) frequencies[i] = frequency / static_cast<float>(rope.factor);
     if (rope.type == RopeType::llama3) frequencies[i] = llama3_scaled(frequency, rope);
     if (rope.type == RopeType::yarn) frequencies[i] = yarn_scaled(wave, ramp.divided(i), rope);

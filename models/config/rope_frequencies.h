@@ -9,7 +9,8 @@
 namespace nodewright {
 
 // Radians a token: [dim / 2], for heads of which `dim` elements are rotated. `context`: tokens of the longest sequence;
-// longrope has other factors for those beyond its original context, and one choice serves all of an engine's sequences.
+// longrope has other factors, and dynamic another base, for those beyond the original context, and one choice serves
+// all of an engine's sequences.
 std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t dim, int64_t context = 0);
 
 // What kernels read: [head_dim / 2] radians a token, zero for pairs that are not rotated, and where the model scales

@@ -15,7 +15,6 @@ TensorNames llama_names() {
   n.gate = "mlp.gate_proj";
   n.up = "mlp.up_proj";
   n.down = "mlp.down_proj";
-  n.unused_endings = {".rotary_emb.inv_freq"};
   return n;
 }
 
@@ -33,7 +32,6 @@ TensorNames gpt2_names() {
   n.up = "mlp.c_fc";
   n.down = "mlp.c_proj";
   n.transposed = true;
-  n.unused_endings = {".attn.bias", ".attn.masked_bias"};  // the causal mask
   return n;
 }
 

@@ -32,7 +32,6 @@ struct TensorNames {
   std::string gate_up;          // one tensor of all gate rows, then all up rows; gate and up are empty then
 
   bool transposed = false;                          // products of a layer are stored [in, out]
-  std::vector<std::string_view> unused_endings;     // of tensors that follow from the configuration, in old files
   std::vector<std::string_view> unused_beginnings;  // of tensors of parts that are not text
 };
 

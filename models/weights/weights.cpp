@@ -21,6 +21,20 @@ using Source = WeightSource;
 constexpr uint64_t kElementBytes = sizeof(bf16);
 constexpr int64_t kStrideElements = 8;  // 16 bytes of bf16, the widest load of a thread
 
+// What a checkpoint may hold of the frequencies, the rotations and the mask, all of which follow from config.json:
+// names that released files and those of older libraries have, below any part of the network.
+bool is_derived(std::string_view name) {
+  constexpr std::string_view kLastNames[] = {
+      "inv_freq",      "original_inv_freq", "cos_cached", "sin_cached", "cos_cache",    "sin_cache",
+      "cos_sin_cache", "rotary_cos",        "rotary_sin", "freqs_cis",  "position_ids", "masked_bias",
+      "causal_mask",   "attention_mask",    "attn_mask",  "attn_bias",  "mask",         "tril"};
+  constexpr std::string_view kEndings[] = {".attn.bias", ".attention.bias", ".self_attn.bias", ".rope.freqs",
+                                           ".rotary_emb.freqs"};
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return name == "rope.freqs" || std::ranges::count(kLastNames, last) > 0 ||
+         std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
 uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // ---- What goes where -------------------------------------------------------------------------------------------
@@ -316,8 +330,7 @@ class Image {
     const TensorInfo* first = nullptr;
     size_t count = 0;
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
-      const bool derived = std::any_of(names_.unused_endings.begin(), names_.unused_endings.end(),
-                                       [&](std::string_view ending) { return tensor.name.ends_with(ending); });
+      const bool derived = is_derived(tensor.name);
       const bool other = std::ranges::any_of(
           names_.unused_beginnings, [&](std::string_view beginning) { return tensor.name.starts_with(beginning); });
       const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";

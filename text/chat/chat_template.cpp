@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/error.h"
+#include "text/tokenizer/files/token_settings.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -38,19 +39,6 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   if (!stream || std::filesystem::is_directory(path, ignored)) fail(path, "the file cannot be read");
   return text;
-}
-
-// A token is a string, or an object with its content.
-std::optional<std::string> token_in(const Json& config, const char* name, const std::filesystem::path& file) {
-  const auto found = config.find(name);
-  if (found == config.end() || found->is_null()) return std::nullopt;
-  const Json none;
-  const Json& content = found->is_string()                                 ? *found
-                        : found->is_object() && found->contains("content") ? (*found)["content"]
-                                                                           : none;
-  if (!content.is_string())
-    fail(file, fmt::format("{} is {}, not a string or an object with 'content'", name, found->type_name()));
-  return content.get<std::string>();
 }
 
 // "chat_template": a string, or a list of {"name", "template"}.
@@ -113,18 +101,28 @@ ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
   const Json config = config_text ? Json::parse(*config_text, nullptr, false) : Json::object();
   if (!config.is_object()) fail(config_file, "it is not a JSON object");
-  const auto bos = token_in(config, "bos_token", config_file), eos = token_in(config, "eos_token", config_file);
-  if (source) return ChatTemplate(*source, own.string(), bos, eos);
-  return ChatTemplate(template_in(config, config_file), config_file.string(), bos, eos);
+  TokenSettings settings = read_token_settings(folder);
+  Tokens tokens{std::move(settings.named), std::move(settings.more)};
+  if (source) return ChatTemplate(*source, own.string(), std::move(tokens));
+  return ChatTemplate(template_in(config, config_file), config_file.string(), std::move(tokens));
 }
 
-ChatTemplate::ChatTemplate(const std::string& source, std::string file, std::optional<std::string> bos_token,
-                           std::optional<std::string> eos_token)
+static ChatTemplate::Tokens named_tokens(const std::optional<std::string>& bos, const std::optional<std::string>& eos) {
+  ChatTemplate::Tokens tokens;
+  if (bos) tokens.named.emplace("bos_token", *bos);
+  if (eos) tokens.named.emplace("eos_token", *eos);
+  return tokens;
+}
+
+ChatTemplate::ChatTemplate(const std::string& source, std::string file, const std::optional<std::string>& bos_token,
+                           const std::optional<std::string>& eos_token)
+    : ChatTemplate(source, std::move(file), named_tokens(bos_token, eos_token)) {}
+
+ChatTemplate::ChatTemplate(const std::string& source, std::string file, Tokens tokens)
     : source_(to_valid_utf8(source)),
       file_(std::move(file)),
       body_(jinja::parse(source_, file_)),
-      bos_token_(std::move(bos_token)),
-      eos_token_(std::move(eos_token)) {}
+      tokens_(std::move(tokens)) {}
 
 ChatPrompt ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
   return render(messages, Json::object());
@@ -144,8 +142,11 @@ ChatPrompt ChatTemplate::render(const Json& variables, std::time_t now) const {
   jinja::Variables values;
   // `transformers` passes these two always, as none where there is nothing.
   for (const char* name : {"tools", "documents"}) values.emplace_back(name, jinja::None{});
-  if (bos_token_) values.emplace_back("bos_token", jinja::Text(*bos_token_));
-  if (eos_token_) values.emplace_back("eos_token", jinja::Text(*eos_token_));
+  for (const auto& [name, token] : tokens_.named) values.emplace_back(name, jinja::Text(token));
+  if (!tokens_.more.empty()) {
+    const std::vector<jinja::Value> more(tokens_.more.begin(), tokens_.more.end());
+    for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) values.emplace_back(name, more);
+  }
   for (const auto& [name, value] : variables.items()) {
     std::erase_if(values, [&](const auto& known) { return known.first == name; });
     values.emplace_back(name, value_of(value, 0));

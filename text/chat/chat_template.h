@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -31,9 +32,17 @@ class ChatTemplate {
   // is none, where a file is not what it should be, and for a construct that is not supported (by name, with its line).
   static ChatTemplate from_folder(const std::filesystem::path& folder);
 
-  // `file` is named in errors. bos_token and eos_token are what the template prints under these names.
-  ChatTemplate(const std::string& source, std::string file, std::optional<std::string> bos_token = std::nullopt,
-               std::optional<std::string> eos_token = std::nullopt);
+  // What a template prints by name: the special tokens of a checkpoint ("bos_token"), and under
+  // "additional_special_tokens" and "extra_special_tokens" the list of those without a name.
+  struct Tokens {
+    std::map<std::string, std::string> named;
+    std::vector<std::string> more;
+  };
+
+  // `file` is named in errors.
+  ChatTemplate(const std::string& source, std::string file, Tokens tokens);
+  ChatTemplate(const std::string& source, std::string file, const std::optional<std::string>& bos_token = std::nullopt,
+               const std::optional<std::string>& eos_token = std::nullopt);
 
   // The prompt that asks for the assistant's next message. Invalid UTF-8 in a message is read as U+FFFD.
   // Throws Error if the template refuses the conversation, with its own words, or does not end.
@@ -51,7 +60,7 @@ class ChatTemplate {
  private:
   std::string source_, file_;
   jinja::Body body_;
-  std::optional<std::string> bos_token_, eos_token_;
+  Tokens tokens_;
 };
 
 // The ids of a prompt: special tokens come from the template only, and nothing is added around it.

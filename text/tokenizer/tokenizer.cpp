@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/json_file.h"
@@ -43,9 +44,24 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
                               : fmt::format("there is no such file, only {}, which is not read", instead),
               "put it beside the weights; transformers writes it where it saves a fast tokenizer");
   }
-  if (path.extension() == ".model") return Tokenizer(read_piece_file(path), path.string());
-  if (path.filename().string().starts_with("tekken")) return Tokenizer(read_tekken_file(path), path.string());
-  return Tokenizer(read_tokenizer_file(path), path.string());
+  const TokenSettings settings = read_token_settings(path.parent_path());
+  const bool of_pieces = path.extension() == ".model";  // whose reader adds the settings itself
+  TokenizerFile file = of_pieces                                        ? read_piece_file(path)
+                       : path.filename().string().starts_with("tekken") ? read_tekken_file(path)
+                                                                        : read_tokenizer_file(path);
+  if (!of_pieces) add_settings(settings, path, file);
+  Tokenizer tokenizer(std::move(file), path.string());
+  tokenizer.find_end(settings);
+  return tokenizer;
+}
+
+// By its spelling, or as the text that one token stands for.
+void Tokenizer::find_end(const TokenSettings& settings) {
+  const auto named = settings.named.find("eos_token");
+  if (named == settings.named.end() || named->second.empty()) return;
+  end_of_text_ = token_to_id(named->second);
+  if (end_of_text_) return;
+  if (const auto ids = encode(named->second, {.parse_special = true}); ids.size() == 1) end_of_text_ = ids.front();
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
@@ -186,10 +202,13 @@ WordModel Tokenizer::load_model(const TokenizerFile& file, const std::string& pa
 }
 
 void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& path) {
-  std::unordered_set<std::string_view> seen;
+  std::unordered_map<std::string_view, const AddedToken*> seen;
   for (const auto& token : file.added_tokens) {
     const std::string name = in_quotes(token.content);
-    if (!seen.insert(token.content).second) fail_load(path, fmt::format("added token {} appears twice", name));
+    if (const auto [first, is_new] = seen.emplace(token.content, &token); !is_new) {
+      if (*first->second == token) continue;
+      fail_load(path, fmt::format("added token {} appears twice, with another id or other flags", name));
+    }
     const auto known = token_to_id(token.content);
     if (known && *known != token.id)
       fail_load(path, fmt::format("added token {} has id {}, but {} in the vocabulary", name, token.id, *known));

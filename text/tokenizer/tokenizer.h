@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/tokenizer/files/token_settings.h"
 #include "text/tokenizer/files/tokenizer_file.h"
 #include "text/tokenizer/models/word_model.h"
 #include "text/tokenizer/steps/normalizer.h"
@@ -37,7 +38,8 @@ struct EncodeOptions {
 // Immutable after loading: every method may be called from many threads at once.
 class Tokenizer {
  public:
-  // Loads a tokenizer.json, tokenizer.model or tekken.json; the name's end tells which. Throws Error naming the file
+  // Loads a tokenizer.json, tokenizer.model or tekken.json; the name's end tells which. What the files beside it say of
+  // tokens (text/tokenizer/files/token_settings.h) counts, too. Throws Error naming the file
   // and the thing at fault: unreadable, not in its format, a component or flag that is not supported (by name), two
   // tokens with one id, a merge of unknown tokens, an expression that does not compile.
   static Tokenizer from_file(const std::filesystem::path& path);
@@ -82,6 +84,9 @@ class Tokenizer {
     return id >= 0 && static_cast<std::size_t>(id) < tokens_.size() && tokens_[static_cast<std::size_t>(id)].exists;
   }
 
+  // The token that ends a text by tokenizer_config.json or special_tokens_map.json, if they name one that there is.
+  std::optional<TokenId> end_of_text() const { return end_of_text_; }
+
   // Whether this is a special token. Throws like id_to_bytes.
   bool is_special(TokenId id) const;
 
@@ -101,6 +106,7 @@ class Tokenizer {
   };
 
   Tokenizer(TokenizerFile file, const std::string& path);
+  void find_end(const TokenSettings& settings);
   void set_decoded(Token& token, const std::string& spelling) const;
   Token& claim(TokenId id, const std::string& spelling, const std::string& path);
   WordModel load_model(const TokenizerFile& file, const std::string& path);
@@ -120,6 +126,7 @@ class Tokenizer {
   TokenDecoder decoder_;
   WordModel model_;
   std::vector<TokenId> prefix_, suffix_;
+  std::optional<TokenId> end_of_text_;
 };
 
 }  // namespace nodewright

@@ -33,7 +33,7 @@ void read_tokens(const ConfigFields& config, const Defaults& absent, ModelConfig
   if (config.has("eos_token_id"))
     c.eos = config.token_ids("eos_token_id");
   else if (absent.eos)
-    c.eos = {*absent.eos};
+    c.eos = {*absent.eos}, c.eos_assumed = true;
 }
 
 // Keys that change the arithmetic in a way that is not implemented, when they are true.
@@ -82,7 +82,7 @@ std::optional<std::vector<bool>> read_layer_types(const ConfigFields& config, in
 void read_window_of_all(const ConfigFields& config, std::optional<int64_t> absent, ModelConfig& c) {
   if (config.has("sliding_window") ? config.find("sliding_window") == nullptr : !absent) return;
   c.window = config.integer("sliding_window", absent.value_or(1), 1, kLongestContext);
-  if (c.window >= c.max_position)
+  if (c.window >= c.longest_context())
     c.window = 0;
   else
     c.sliding.assign(static_cast<size_t>(c.layers), true);

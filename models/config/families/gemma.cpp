@@ -155,7 +155,8 @@ void read_gemma3_with_vision(const ConfigFields& config, ModelConfig& c) {
   if (!text) config.refuse("text_config is missing");
   json merged = *text;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings"})
-    if (!merged.contains(key) && config.find(key)) merged[key] = *config.find(key);
+    if (config.find(key) && (!merged.contains(key) || merged[key].is_null() || merged[key] == json::array()))
+      merged[key] = *config.find(key);
   read_gemma3(config.inside(merged, "text_config."), c);
   c.names.prefix = "language_model.model.";
   c.names.other_prefix = "model.language_model.";

@@ -79,7 +79,6 @@ void read_gpt_neox(const ConfigFields& config, ModelConfig& c) {
   n.qkv = {"attention.query_key_value"};
   n.fused = FusedHeads::by_head;
   n.out = "attention.dense", n.up = "mlp.dense_h_to_4h", n.down = "mlp.dense_4h_to_h";
-  n.unused_endings = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
 }
 
 void read_starcoder2(const ConfigFields& config, ModelConfig& c) {

@@ -156,7 +156,6 @@ void read_exaone(const ConfigFields& config, ModelConfig& c) {
   n.qkv = {"attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"};
   n.out = "attn.attention.out_proj";
   n.gate = "mlp.c_fc_0", n.up = "mlp.c_fc_1", n.down = "mlp.c_proj";
-  n.unused_endings = {".rotary.inv_freq", ".rotary_emb.inv_freq"};
 }
 
 }  // namespace nodewright

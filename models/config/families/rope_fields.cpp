@@ -1,6 +1,7 @@
 // Rotary parameters of config.json, in both spellings: rope_theta beside rope_scaling, and rope_parameters.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -20,8 +21,8 @@ double required(const ConfigFields& rope, const std::string& key, const std::str
 RopeType type_of(const ConfigFields& rope) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   constexpr std::pair<std::string_view, RopeType> kTypes[] = {
-      {"default", RopeType::plain}, {"dynamic", RopeType::plain}, {"linear", RopeType::linear},
-      {"llama3", RopeType::llama3}, {"yarn", RopeType::yarn},     {"longrope", RopeType::longrope},
+      {"default", RopeType::plain}, {"dynamic", RopeType::dynamic}, {"linear", RopeType::linear},
+      {"llama3", RopeType::llama3}, {"yarn", RopeType::yarn},       {"longrope", RopeType::longrope},
       {"su", RopeType::longrope}};  // Phi-3's first name of it
   for (const auto& [name, found] : kTypes)
     if (name == type) return found;
@@ -71,6 +72,7 @@ void read_longrope(const ConfigFields& rope, const ModelConfig& c, RopeConfig& r
   result.long_factors = factors_of(rope, "long_factor", c.rotated() / 2);
   const auto original = static_cast<double>(result.original);
   const double factor = rope.number("factor", static_cast<double>(c.max_position) / original, 0, 1e9, true);
+  result.factor = factor;
   const double inferred = factor <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
   result.amplitude = rope.number("attention_factor", inferred, 0, 1e9, true);
 }
@@ -88,6 +90,21 @@ int64_t read_rotary_dim(const ConfigFields& config, const ConfigFields& rope, do
   return turned;
 }
 
+// The context that scaling makes: `factor` times the original one. Where frequencies are the same for every context
+// that is what the model is for; where they are not, max_position_embeddings stays what is taken unless more is asked
+// for. As in vLLM, which leaves llama3 and longrope alone: there max_position_embeddings of released files is the
+// scaled number (Llama-3.2's is half of what its factor would give), unless it is no more than the original one.
+void scale_context(ModelConfig& c) {
+  if (c.rope.type == RopeType::plain || c.rope.factor <= 1) return;
+  const bool says_scaled = c.rope.type == RopeType::llama3 || c.rope.type == RopeType::longrope;
+  if (says_scaled && c.max_position > c.rope.original) return;
+  const double scaled =
+      std::min(static_cast<double>(c.rope.original) * c.rope.factor, static_cast<double>(kLongestContext));
+  const bool is_one_table = c.rope.type != RopeType::dynamic && c.rope.type != RopeType::longrope;
+  int64_t& context = is_one_table ? c.max_position : c.scaled_position;
+  context = std::max(context, static_cast<int64_t>(scaled));
+}
+
 }  // namespace
 
 RopeConfig read_rope(const ConfigFields& config, const ConfigFields& rope, double theta, const ModelConfig& c) {
@@ -96,13 +113,14 @@ RopeConfig read_rope(const ConfigFields& config, const ConfigFields& rope, doubl
   result.type = type_of(rope);
   if (result.type == RopeType::plain) return result;
   const std::string original = "original_max_position_embeddings";
-  if (result.type != RopeType::linear)
-    result.original =
-        config.integer(original, rope.integer(original, c.max_position, 1, kLongestContext), 1, kLongestContext);
+  result.original =
+      config.integer(original, rope.integer(original, c.max_position, 1, kLongestContext), 1, kLongestContext);
+  if (result.type == RopeType::dynamic) result.original = c.max_position;  // transformers reads no other
   if (result.type == RopeType::longrope) {
     read_longrope(rope, c, result);
     return result;
   }
+  if (result.type == RopeType::dynamic && !rope.find("factor")) return result;  // plain, whatever the context
   result.factor = required(rope, "factor", rope.text("rope_type", rope.text("type", "")));
   if (result.type == RopeType::llama3) read_llama3(rope, result);
   if (result.type == RopeType::yarn) read_yarn(rope, result);
@@ -120,6 +138,7 @@ void read_rope(const ConfigFields& config, const Defaults& absent, ModelConfig& 
   c.rotary_dim = read_rotary_dim(config, rope, absent.rotary_part, c);
   const double of_neox = config.number("rotary_emb_base", absent.theta, 0, 1e15, true);
   c.rope = read_rope(config, rope, config.number("rope_theta", of_neox, 0, 1e15, true), c);
+  scale_context(c);
 }
 
 }  // namespace nodewright

@@ -126,6 +126,41 @@ TEST(ModelConfig, TakesNullForTheOptionalNumbers) {
   EXPECT_FALSE(c.pad);
 }
 
+TEST(ModelConfig, TakesAWholeNumberWrittenAsAFraction) {
+  const ModelConfig c = with({{"hidden_size", 2048.0}, {"eos_token_id", {128001.0, 128009}}, {"bos_token_id", 1e2}});
+  EXPECT_EQ(c.hidden, 2048);
+  EXPECT_EQ(c.eos, (std::vector<int64_t>{128001, 128009}));
+  EXPECT_EQ(c.bos, 100);
+  expect_refused({{"hidden_size", 2048.5}}, {"hidden_size is '2048.5', expected an integer"});
+  expect_refused({{"num_hidden_layers", 0.0}}, {"num_hidden_layers is 0"});
+  expect_refused({{"num_hidden_layers", 1e300}}, {"num_hidden_layers", "expected an integer"});
+}
+
+TEST(ModelConfig, KnowsTheContextThatScalingMakes) {
+  const auto of = [](const json& scaling, int64_t max = 32768) {
+    return with({{"max_position_embeddings", max}, {"rope_scaling", scaling}});
+  };
+  const json pairs = std::vector<double>(32, 1.5);
+  const ModelConfig yarn = of({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}});
+  EXPECT_EQ(yarn.max_position, 131072);
+  EXPECT_EQ(yarn.longest_context(), 131072);
+  EXPECT_EQ(
+      of({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}}, 131072).max_position,
+      131072);  // released with the number that scaling makes
+  EXPECT_EQ(of({{"rope_type", "linear"}, {"factor", 2.0}}).max_position, 65536);
+  EXPECT_EQ(of({{"rope_type", "linear"}, {"factor", 0.5}}).max_position, 32768);
+  EXPECT_EQ(with({}).max_position, 131072);  // Llama-3.2's own, beyond the original 8192
+  EXPECT_EQ(with({{"max_position_embeddings", 8192}}).max_position, 262144);
+  const ModelConfig dynamic = of({{"rope_type", "dynamic"}, {"factor", 4.0}});
+  EXPECT_EQ(dynamic.max_position, 32768);  // frequencies are others beyond
+  EXPECT_EQ(dynamic.longest_context(), 131072);
+  const ModelConfig longrope =
+      of({{"rope_type", "longrope"}, {"factor", 4.0}, {"short_factor", pairs}, {"long_factor", pairs}});
+  EXPECT_EQ(longrope.max_position, 32768);
+  EXPECT_EQ(longrope.longest_context(), 131072);
+  EXPECT_EQ(of({{"rope_type", "default"}}).longest_context(), 32768);
+}
+
 TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   const ModelConfig c = read_text(released().dump(), R"({"bos_token_id": 128000, "do_sample": true,
       "eos_token_id": [128001, 128008, 128009], "temperature": 0.6, "top_p": 0.9, "top_k": 50})");
@@ -135,6 +170,18 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   EXPECT_EQ(c.generation.top_p, 0.9);
   EXPECT_EQ(c.generation.top_k, 50);
   EXPECT_EQ(read_text(released().dump(), "{}").eos, std::vector<int64_t>{128001});
+  for (const char* silent : {R"({"eos_token_id": null})", R"({"eos_token_id": []})", R"({"eos_token_id": -1})"})
+    EXPECT_EQ(read_text(released().dump(), silent).eos, std::vector<int64_t>{128001}) << silent;
+  EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": [7, 128001]})").eos, (std::vector<int64_t>{7, 128001}));
+  EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": 7})").eos, (std::vector<int64_t>{7, 128001}));
+  json unsaid = released();
+  unsaid.erase("eos_token_id");
+  EXPECT_EQ(read_text(unsaid.dump(), R"({"eos_token_id": 7})").eos, std::vector<int64_t>{7});  // no Llama's 2
+  EXPECT_EQ(read_text(unsaid.dump(), R"({"eos_token_id": null})").eos, std::vector<int64_t>{2});
+  for (const char* all : {R"({"top_k": 0})", R"({"top_k": -1})"})
+    EXPECT_EQ(read_text(released().dump(), all).generation.top_k, 0) << all;
+  expect_error([] { read_text(released().dump(), R"({"top_k": -2})"); }, {"top_k is -2"});
+  EXPECT_EQ(read_text(released().dump(), R"({"top_p": 0})").generation.top_p, 0);
   expect_error([] { read_text(released().dump(), R"({"temperature": -1})"); },
                {"generation_config.json", "temperature is -1"});
   expect_error([] { read_text(released().dump(), R"({"top_p": 1.5})"); }, {"top_p is 1.5"});

@@ -32,6 +32,17 @@ TEST(RopeFrequencies, OfLlama32MatchTransformers) {
   EXPECT_NEAR(found[31], 9.41830673e-8, 5e-14);
 }
 
+// python: ROPE_INIT_FUNCTIONS["dynamic"](config, "cpu", seq_len=n), theta 10000, factor 4, 128 positions, 8 of a head
+TEST(RopeFrequencies, OfDynamicGrowTheBaseBeyondTheOriginalContext) {
+  const RopeConfig dynamic{.type = RopeType::dynamic, .theta = 1e4, .factor = 4, .original = 128};
+  const RopeConfig plain{.theta = 1e4};
+  for (const int64_t within : {0, 1, 128}) EXPECT_EQ(rope_frequencies(dynamic, 8, within), rope_frequencies(plain, 8));
+  const double base = 1e4 * std::pow(4.0 * 300 / 128 - 3, 8.0 / 6);
+  const std::vector<float> found = rope_frequencies(dynamic, 8, 300);
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], 1 / std::pow(base, static_cast<double>(2 * i) / 8), 1e-6 * found[i]) << i;
+}
+
 TEST(RopeFrequencies, KeepShortWavesDivideLongOnesAndBlendBetween) {
   RopeConfig plain = llama_3_2();
   plain.type = RopeType::plain;

@@ -411,6 +411,12 @@ TEST_F(WeightsOnCpuDriver, RefuseTensorsThatNothingReads) {
   const ModelConfig config = odd_config();
   std::vector<TestTensor> tensors = random_llama(config, "BF16");
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {3}, std::string(12, '\0')});
+  for (const char* name :
+       {"rotary_emb.inv_freq", "model.rotary_emb.inv_freq", "model.rotary_emb.original_inv_freq",
+        "model.layers.0.self_attn.rotary_emb.cos_cached", "model.layers.0.self_attn.rotary_emb.sin_cached",
+        "model.layers.0.self_attn.rotary_pos_emb.inv_freq", "rope.freqs", "freqs_cis", "model.embeddings.position_ids",
+        "model.causal_mask", "model.layers.0.self_attn.masked_bias", "model.layers.0.attn.bias"})
+    tensors.push_back({name, "F32", {3}, std::string(12, '\0')});
   EXPECT_GT(load_tensors(tensors, config).bytes(), 0u);
   tensors.push_back({"model.layers.0.self_attn.q_proj.bias", "BF16", {36}, std::string(72, '\0')});
   expect_error([&] { load_tensors(tensors, config); },

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <unordered_map>
 
 #include "base/checked_file.h"
 #include "base/json_file.h"
 #include "text/tokenizer/files/proto_fields.h"
 #include "text/tokenizer/files/section_reader.h"
+#include "text/tokenizer/files/token_settings.h"
 #include "text/tokenizer/files/tokenizer_json.h"
 #include "text/unicode/utf8.h"
 
@@ -119,64 +119,23 @@ class PieceFileReader {
     check(fields, "the normalizer's part");
   }
 
-  // What transformers writes beside the model.
-
+  // What transformers writes beside the model. "normalized" does not count: the model's normalizer adds a space.
   void read_settings() {
-    std::error_code unused;
     const auto folder = path_.parent_path();
-    const auto settings = folder / "tokenizer_config.json";
-    if (std::filesystem::exists(settings, unused)) {
-      const SettingsJson file = read_json_object(settings, "load tokenizer", kLargestSettings);
-      const SectionReader reader(settings.string());
+    const auto config = folder / "tokenizer_config.json";
+    std::error_code unused;
+    if (std::filesystem::exists(config, unused)) {
+      const SettingsJson file = read_json_object(config, "load tokenizer", kLargestSettings);
+      const SectionReader reader(config.string());
       text_.prefix_at_start_only = !reader.boolean_or(file, "legacy", "the file", true);
       adds_bos_ = reader.boolean_or(file, "add_bos_token", "the file", true);
       adds_eos_ = reader.boolean_or(file, "add_eos_token", "the file", false);
-      bos_ = token_named(reader, file, "bos_token", bos_);
-      eos_ = token_named(reader, file, "eos_token", eos_);
-      const SettingsJson& added = reader.member(file, "added_tokens_decoder");
-      if (!added.is_null()) {
-        for (const auto& [id, token] : reader.object(added, "'added_tokens_decoder'").items())
-          add_token(reader, id, token);
-        return;
-      }
     }
-    const auto more = folder / "added_tokens.json";
-    if (!std::filesystem::exists(more, unused)) return;
-    const SettingsJson file = read_json_object(more, "load tokenizer", kLargestSettings);
-    const SectionReader reader(more.string());
-    for (const auto& [content, id] : file.items()) add({.id = reader.id(id, in_quotes(content)), .content = content});
-  }
-
-  // A string, or an object with its content.
-  static std::string token_named(const SectionReader& reader, const SettingsJson& file, const std::string& key,
-                                 std::string otherwise) {
-    const SettingsJson& token = reader.member(file, key);
-    if (token.is_object()) return reader.string_or(token, "content", "'" + key + "'", otherwise);
-    return reader.string_or(file, key, "the file", std::move(otherwise));
-  }
-
-  void add_token(const SectionReader& reader, const std::string& id, const SettingsJson& token) {
-    const std::string where = "added token " + in_quotes(id);
-    const bool number = !id.empty() && id.size() <= 7 && id.find_first_not_of("0123456789") == std::string::npos;
-    if (!number) reader.fail(fmt::format("an id of 'added_tokens_decoder' is {}, not a number", in_quotes(id)));
-    add({.id = reader.id(std::stoul(id), where),
-         .content = reader.string(reader.member(reader.object(token, where), "content"), "content of " + where),
-         .single_word = reader.boolean_or(token, "single_word", where, false),
-         .lstrip = reader.boolean_or(token, "lstrip", where, false),
-         .rstrip = reader.boolean_or(token, "rstrip", where, false),
-         .special = reader.boolean_or(token, "special", where, false)});
-  }
-
-  // Of a token that is there already, the flags. "normalized" does not count: the model's normalizer adds a space.
-  void add(AddedToken token) {
-    token.normalized = false;
-    for (auto& known : out_.added_tokens) {
-      if (known.content != token.content) continue;
-      token.special |= known.special;
-      known = std::move(token);
-      return;
-    }
-    out_.added_tokens.push_back(std::move(token));
+    const TokenSettings settings = read_token_settings(folder);
+    if (const auto bos = settings.named.find("bos_token"); bos != settings.named.end()) bos_ = bos->second;
+    if (const auto eos = settings.named.find("eos_token"); eos != settings.named.end()) eos_ = eos->second;
+    add_settings(settings, path_, out_);
+    for (auto& token : out_.added_tokens) token.normalized = false;
   }
 
   void finish() {

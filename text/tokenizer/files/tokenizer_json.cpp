@@ -67,7 +67,7 @@ class TokenizerEvents : public nlohmann::json_sax<VocabJson> {
     if (in_ == In::vocab_object) {
       key_ = std::move(found);
       const auto next = static_cast<TokenId>(out_.vocab.size());
-      if (spellings_.insert(key_, next) != next) fail_twice();
+      if (const TokenId first = spellings_.insert(key_, next); first != next) repeated_ = first;
       return true;
     }
     key_ = std::move(found);
@@ -156,6 +156,11 @@ class TokenizerEvents : public nlohmann::json_sax<VocabJson> {
                                                  : found.get<std::int64_t>() >= 0;
     if (!fits)
       fail(fmt::format("the id of token {} is {}, outside 0 to {}", in_quotes(key_), found.dump(), kLargestTokenId));
+    if (repeated_) {  // a token may stand there twice, if its id is the same
+      if (out_.vocab[static_cast<std::size_t>(*repeated_)].second != found.get<TokenId>()) fail_twice();
+      repeated_.reset();
+      return;
+    }
     out_.vocab.emplace_back(std::move(key_), found.get<TokenId>());
   }
 
@@ -192,6 +197,7 @@ class TokenizerEvents : public nlohmann::json_sax<VocabJson> {
   const VocabJson* model_ = nullptr;
   std::optional<std::vector<VocabJson>> pair_;  // of the list that is open in the vocabulary or the merges
   TokenMap spellings_;                          // of the vocabulary
+  std::optional<TokenId> repeated_;             // place of the entry whose key has come again
 };
 
 }  // namespace

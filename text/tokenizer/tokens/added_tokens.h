@@ -22,6 +22,8 @@ struct AddedToken {
   bool rstrip = false;       // swallows the white space after it
   bool normalized = false;   // looked for in normalized text, in its own normalized form
   bool special = false;      // never made from plain text, left out of decoded text if asked
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 class AddedTokens {
