@@ -115,7 +115,7 @@ std::string in_lines(const std::string& text) {
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return make_description(app) + make_usage(app, std::move(name)) + make_positionals(app) + in_groups(app) +
+    return make_description(app) + make_usage(app, std::move(name)) + positionals_alone(app) + in_groups(app) +
            make_subcommands(app, mode) + "\n" + make_footer(app);
   }
 
@@ -132,6 +132,14 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
+  // Not those that are options as well, as --model.
+  std::string positionals_alone(const CLI::App* app) const {
+    const auto all = app->get_options([](const CLI::Option* one) {
+      return one->get_positional() && !one->nonpositional() && !one->get_group().empty();
+    });
+    return all.empty() ? "" : make_group("Positionals", true, all);
+  }
+
   std::string in_groups(const CLI::App* app) const {
     std::vector<std::string> groups = app->get_groups();
     const auto rank = [](const std::string& group) {
@@ -199,7 +207,7 @@ void arrange_help(CLI::App& app) {
   arrange(app);
   for (CLI::App* command : app.get_subcommands({})) command->footer(examples_of(command->get_name()));
   app.footer(
-      "nodewright COMMAND --help tells the options of a command. docs/command.md has exit codes, environment\n"
+      "nodewright help COMMAND tells the options of a command. docs/command.md has exit codes, environment\n"
       "variables, signals and files.\n");
 }
 

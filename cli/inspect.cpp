@@ -315,7 +315,7 @@ void add_inspect(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Say whether a checkpoint runs, what it is and what of it fits on a device");
-  command->add_option("-m,--model", options->model, "Hugging Face checkpoint folder")->required();
+  add_model_option(*command, options->model, "Hugging Face checkpoint folder, or OWNER/NAME in its cache")->required();
   command
       ->add_option("--device", options->device,
                    "auto (where there is one), none, cuda, cuda:N or cpu; more in docs/command.md")

@@ -13,6 +13,10 @@ int interruption_exit_code();
 // It was obeyed, and the program goes on: the next is the first again.
 void forget_interruption();
 
+// What the second signal calls before it ends the program, in its handler: a terminal that was set up gets its ways
+// back. Null: nothing.
+void before_ending_at_once(void (*restore)());
+
 // Catches as long as it lives, where nobody else does: for work that would leave things behind if it were cut short.
 class CaughtMeanwhile {
  public:

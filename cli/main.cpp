@@ -1,12 +1,16 @@
 // The program `nodewright`: parses the command line, runs one subcommand, turns any error into one line.
 // docs/command.md has its exit codes.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/interruption.h"
+#include "cli/options/familiar_words.h"
 #include "cli/options/path_checks.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
@@ -29,7 +33,7 @@ int main(int argc, char** argv) try {
   prefer_huge_heap();
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
   app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
-  app.set_version_flag("--version", NODEWRIGHT_VERSION);
+  app.set_version_flag("-V,--version", NODEWRIGHT_VERSION);
   cli::look_of_help(app);
   cli::Action action;
   cli::add_generate(app, action);
@@ -47,7 +51,11 @@ int main(int argc, char** argv) try {
   cli::arrange_help(app);
   cli::add_path_checks(app);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = cli::in_our_words(app, {argv + 1, argv + argc}, [](const std::string& told) {
+      std::fprintf(stderr, "nodewright: %s\n", told.c_str());
+    });
+    std::ranges::reverse(words);  // as the parser takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return fail(cli::usage_error(app, error), 2);

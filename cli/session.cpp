@@ -18,19 +18,9 @@
 #include "runtime/collectives/nccl_collectives.h"
 #include "runtime/error.h"
 #include "runtime/kernels/image_store.h"
-#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
 namespace {
-
-[[noreturn]] void refuse_gguf(const std::filesystem::path& file) {
-  throw Error(
-      {.doing = "use --model",
-       .object = file.string(),
-       .detail = "it is a GGUF file, which is not supported",
-       .advice = "the folder of the checkpoint it was made from: config.json, model.safetensors, tokenizer.json",
-       .fault = Fault::usage});
-}
 
 OpenedDevice open(const SessionOptions& options) {
   check_model_folder(options.model);
@@ -123,7 +113,7 @@ KernelCacheOptions kernel_options(bool quiet) {
 }  // namespace
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
-  command.add_option("-m,--model", options.model, "Hugging Face checkpoint folder")->required();
+  add_model_option(command, options.model, "Hugging Face checkpoint folder, or OWNER/NAME in its cache")->required();
   command.add_option("--device", options.device, kDeviceHelp)->capture_default_str();
   command.add_option("--edges", options.edges, "what orders the nodes of a plan")
       ->check(CLI::IsMember({"programmatic", "full", "serial"}))
@@ -292,34 +282,6 @@ EdgePolicy edge_policy(const std::string& word) {
 }
 
 Numerics numerics_of(const std::string& word) { return word == "fast" ? Numerics::fast : Numerics::invariant; }
-
-void check_model_folder(const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
-  std::error_code unused;  // a folder that cannot be looked at is as good as none
-  if (fs::is_directory(folder, unused)) {
-    if (fs::exists(folder / "config.json", unused) || Tokenizer::file_in(folder)) return;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder, unused))
-      if (file.path().extension() == ".gguf") refuse_gguf(file.path());
-    return;
-  }
-  if (fs::is_regular_file(folder, unused)) {
-    if (folder.extension() == ".gguf") refuse_gguf(folder);
-    throw Error({.doing = "use --model",
-                 .object = folder.string(),
-                 .detail = "it is a file",
-                 .advice = "the folder of the checkpoint, with config.json in it",
-                 .fault = Fault::usage});
-  }
-  throw Error({.doing = "use --model",
-               .object = folder.string(),
-               .detail = folder.empty() ? "it is empty" : "there is no such folder",
-               .advice = "the path of a Hugging Face checkpoint folder",
-               .fault = Fault::usage});
-}
-
-std::string folder_name(const std::filesystem::path& folder) {
-  return folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
-}
 
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text) {
   std::vector<int32_t> ids;

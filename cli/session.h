@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/options/model_folder.h"
 #include "cli/options/tuning_choice.h"
 #include "engine/decoder.h"
 #include "engine/device/step_slots.h"
@@ -120,11 +121,6 @@ class Session {
 // `word`: one that the parser lets through for --edges, for --numerics.
 EdgePolicy edge_policy(const std::string& word);
 Numerics numerics_of(const std::string& word);
-
-// Throws Error naming a --model that is no folder.
-void check_model_folder(const std::filesystem::path& folder);
-// The last name of its path, also where a slash stands behind it.
-std::string folder_name(const std::filesystem::path& folder);
 
 // "1,2,3" as token ids. Throws Error (usage) naming `option` and the word that is not a number, or an empty list.
 std::vector<int32_t> parse_ids(const std::string& option, const std::string& text);

@@ -82,8 +82,7 @@ int tokenize(const TokenizeOptions& options) {
 void add_tokenize(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text, or the text of token ids");
-  command->add_option("-m,--model", options->model, "folder with tokenizer.json, tokenizer.model or tekken.json")
-      ->required();
+  add_model_option(*command, options->model, "folder with tokenizer.json, tokenizer.model or tekken.json")->required();
   command->add_option("--text", options->text, "text (default: standard input)");
   command->add_option("--decode", options->ids, "token ids to turn into text: 1,2,3")->excludes("--text");
   command->add_flag("--parse-special", options->parse_special, "take special tokens in the text as such");

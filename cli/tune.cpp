@@ -110,7 +110,8 @@ int remove_tuning(const TuneOptions& options) {
 void add_tune(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TuneOptions>();
   CLI::App* command = app.add_subcommand("tune", "Find launch shapes that suit this device and model");
-  command->add_option("-m,--model", options->session.model, "Hugging Face checkpoint folder")->required();
+  add_model_option(*command, options->session.model, "Hugging Face checkpoint folder, or OWNER/NAME in its cache")
+      ->required();
   command->add_option("--device", options->session.device, kDeviceHelp)->capture_default_str();
   add_load_format_option(*command, options->session);
   command->add_option("--batch", options->tuner.rows, "rows of a step, one or more")->capture_default_str();

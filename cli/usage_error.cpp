@@ -1,6 +1,7 @@
 #include "cli/usage_error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -26,6 +27,18 @@ std::string meant(const std::string& word, const std::vector<std::string>& names
   return near.empty() ? "" : fmt::format("; did you mean {}?", near);
 }
 
+// "generate and run have it": the commands of the program that have this option; empty where none has.
+std::string commands_with(const CLI::App& app, const std::string& option) {
+  std::vector<std::string> names;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (const CLI::Option* found = one->get_option_no_throw(option); found != nullptr && !found->get_group().empty())
+      names.push_back(one->get_name());
+  if (names.empty()) return "";
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
+}
+
 std::string unknown_word(const CLI::App& app) {
   const auto [name, command] = command_of(app);
   const std::vector<std::string> words = app.remaining(true);
@@ -40,10 +53,15 @@ std::string unknown_word(const CLI::App& app) {
   if (option == words.end()) return fmt::format("{}: {} takes options and no such word", words.front(), name);
   const std::string word = option->substr(0, option->find('='));
   for (const CLI::Option* one : command->get_options()) {
-    for (const std::string& known : one->get_lnames()) names.push_back("--" + known);
-    for (const std::string& known : one->get_snames()) names.push_back("-" + known);
+    for (const std::string& known : one->get_lnames()) names.push_back(known);
   }
-  return fmt::format("{}: {} has no such option{}", word, name.empty() ? "nodewright" : name, meant(word, names));
+  const std::string whose = name.empty() ? "nodewright" : name;
+  if (const std::string others = commands_with(app, word); !others.empty())
+    return fmt::format("{}: {} has no such option; {}", word, whose, others);
+  // Without the dashes, which any two have in common.
+  const std::string near = nearest_name(word.substr(std::min(word.find_first_not_of('-'), word.size())), names);
+  return fmt::format("{}: {} has no such option{}", word, whose,
+                     near.empty() ? "" : fmt::format("; did you mean --{}?", near));
 }
 
 }  // namespace

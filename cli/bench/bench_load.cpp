@@ -59,7 +59,7 @@ int bench_load_command(LoadOptions options) {
 void add_bench_load(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<LoadOptions>();
   CLI::App* load = bench.add_subcommand("load", "Time loading a model beside the link to the device");
-  load->add_option("--model", options->model, "Hugging Face checkpoint folder")->required();
+  add_model_option(*load, options->model, "Hugging Face checkpoint folder, or OWNER/NAME in its cache")->required();
   load->add_option("--device", options->device, kDeviceHelp)->capture_default_str();
   load->add_option("--samples", options->load.samples, "of each figure")
       ->check(CLI::Range(1, 1000))

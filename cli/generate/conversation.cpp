@@ -26,6 +26,25 @@ void Conversation::reset() {
   if (options_.system) messages_.push_back({"system", *options_.system});
 }
 
+void Conversation::replace(std::vector<ChatMessage> messages) {
+  messages_ = std::move(messages);
+  options_.system.reset();
+  if (!messages_.empty() && messages_.front().role == "system") options_.system = messages_.front().content;
+}
+
+void Conversation::set_system(std::optional<std::string> text) {
+  if (options_.system) messages_.erase(messages_.begin());
+  options_.system = std::move(text);
+  if (options_.system) messages_.insert(messages_.begin(), {"system", *options_.system});
+}
+
+std::optional<std::string> Conversation::take_back() {
+  if (turns() == 0) return std::nullopt;
+  std::string message = std::move(messages_[messages_.size() - 2].content);
+  messages_.resize(messages_.size() - 2);
+  return message;
+}
+
 std::vector<TokenId> Conversation::prompt_of(const std::vector<ChatMessage>& messages) const {
   return encode_prompt(tokenizer_, template_.render(messages, options_.template_args));
 }
@@ -37,7 +56,8 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
   std::vector<ChatMessage> messages = messages_;
   messages.push_back({"user", message});
   std::vector<TokenId> prompt = prompt_of(messages);
-  const int64_t room = std::min(options_.max_tokens, std::max<int64_t>(options_.context / 4, 1));  // for the answer
+  const int64_t room =
+      std::min(options_.settings.max_tokens, std::max<int64_t>(options_.context / 4, 1));  // for the answer
   const auto fits = [&](int64_t of_answer) {
     return static_cast<int64_t>(prompt.size()) + of_answer <= options_.context;
   };
@@ -58,7 +78,7 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
   if (turns > 0) left_out(turns, first);
   messages_ = std::move(messages);
 
-  RequestChoice choice = read_choice(choices_, options_.choice, options_.sampling, options_.eos);
+  RequestChoice choice = read_choice(choices_, options_.choice, options_.settings.sampling, options_.eos);
   AnswerText text(tokenizer_, choice.stops);
   std::string said;
   const auto write = [&said](const std::string& part) {
@@ -66,7 +86,7 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
     write_standard_output(part);
   };
   RequestSpec spec{.prompt = std::move(prompt),
-                   .max_tokens = options_.max_tokens,
+                   .max_tokens = options_.settings.max_tokens,
                    .stop_ids = stop_ids_of(options_.choice, options_.eos, config_.vocab),
                    .adapter = options_.adapter};
   const RequestOutcome outcome = serve_one(

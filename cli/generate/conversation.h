@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/generate/chat_settings.h"
 #include "cli/generate/one_request.h"
 #include "cli/options/choice_flags.h"
 #include "text/chat/chat_template.h"
@@ -16,13 +17,12 @@ namespace nodewright::cli {
 
 struct ConversationOptions {
   std::optional<std::string> system;
-  int64_t context = 0;     // tokens of a prompt and its answer
-  int64_t max_tokens = 0;  // of an answer
+  int64_t context = 0;  // tokens of a prompt and its answer
   std::vector<int32_t> eos;
   const ChoiceFlags& choice;
-  const SamplingOptions& sampling;  // what the choice takes of it
-  RequestJson template_args = {};   // variables of the template; null: none
-  std::string adapter = {};         // of all answers; empty: none
+  const ChatSettings& settings;    // as they are when an answer begins
+  RequestJson template_args = {};  // variables of the template; null: none
+  std::string adapter = {};        // of all answers; empty: none
 };
 
 class Conversation {
@@ -39,6 +39,16 @@ class Conversation {
   // many, and what the first of them was.
   RequestOutcome answer(const std::string& message, const Sampling& sampling, const std::function<bool()>& stopped,
                         const std::function<void(size_t turns, const std::string& first)>& left_out);
+
+  // The system's first where there is one, then user and assistant in turn.
+  const std::vector<ChatMessage>& messages() const { return messages_; }
+  // Goes on with these instead, a message of the system among them or none.
+  void replace(std::vector<ChatMessage> messages);
+  // The message of the system from now on; nothing: none.
+  void set_system(std::optional<std::string> text);
+  const std::optional<std::string>& system() const { return options_.system; }
+  // Forgets the last answer and the message before it, which is returned. Nothing where nothing was answered.
+  std::optional<std::string> take_back();
 
   size_t turns() const { return messages_.size() / 2; }  // that are in the context
   int64_t context() const { return options_.context; }

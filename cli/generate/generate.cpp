@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/generate/one_request.h"
@@ -101,6 +102,17 @@ std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptio
       ChatTemplate::from_folder(options.session.model).render(messages, template_args_of(options.template_args)));
 }
 
+// Whether the checkpoint's template puts something behind a message, for an answer to begin.
+bool is_made_for_chats(const std::filesystem::path& folder) {
+  constexpr std::string_view kMessage = "Hello";
+  try {
+    const std::string prompt = ChatTemplate::from_folder(folder).render({{"user", std::string(kMessage)}}).text;
+    return !prompt.substr(0, prompt.find_last_not_of(" \n") + 1).ends_with(kMessage);
+  } catch (const Error&) {
+    return false;  // there is none, or none that can be used: nothing to say of a text that needs none
+  }
+}
+
 // Prints tokens as text where there is a tokenizer, else as ids separated by commas; the prompt not before the first
 // token, so that a model that fails leaves nothing behind.
 class Printer {
@@ -132,6 +144,9 @@ int generate(const GenerateOptions& options) {
     prompt = parse_ids("--prompt-ids", *options.prompt_ids);
   } else {
     text = prompt_text(options);
+    if (!options.chat && is_made_for_chats(options.session.model))
+      fmt::print(stderr,
+                 "nodewright: the prompt is continued as raw text; --chat answers it by the model's chat template\n");
     if (text.empty()) refuse_prompt(options.prompt ? "--prompt" : "--prompt-file", "it is empty");
     tokenizer = Tokenizer::from_folder(options.session.model);
     const auto start = Clock::now();
