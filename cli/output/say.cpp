@@ -12,11 +12,11 @@
 namespace nodewright::cli {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;  // of one text; the report of a start has 2 KB
-constexpr size_t kQueueBytes = 1 << 20;  // 5000 lines of an access log
+constexpr size_t kLongestText = 64 << 10;  // of one text; the report of a start has 2 KB
+constexpr size_t kSaidBytes = 1 << 20;     // 5000 lines of an access log
 
 // Never destroyed: a thread may be stuck in a write when the process ends.
-std::atomic<QueuedWriter*> writer = nullptr;
+std::atomic<QueuedWriter*> stderr_queue = nullptr;
 
 void write_here(std::string_view text) noexcept {
   while (!text.empty()) {
@@ -30,7 +30,7 @@ void write_here(std::string_view text) noexcept {
 }  // namespace
 
 void draw(std::string text) noexcept {
-  if (QueuedWriter* const queue = writer)
+  if (QueuedWriter* const queue = stderr_queue)
     queue->add(std::move(text));
   else
     write_here(text);
@@ -38,27 +38,27 @@ void draw(std::string text) noexcept {
 
 void say_text(std::string_view text) noexcept {
   try {
-    std::string shown = visible_text(text.substr(0, kMostBytes));
-    if (text.size() > kMostBytes) shown += "...\n";
+    std::string shown = visible_text(text.substr(0, kLongestText));
+    if (text.size() > kLongestText) shown += "...\n";
     draw(std::move(shown));
   } catch (...) {  // no memory for it
   }
 }
 
 void say_from_a_thread() {
-  if (writer == nullptr)
-    writer = new QueuedWriter(STDERR_FILENO,
-                              {.queue_bytes = kQueueBytes,
-                               .lost_words = "lines are missing before this one: standard error did not take them"});
+  if (stderr_queue == nullptr)
+    stderr_queue = new QueuedWriter(
+        STDERR_FILENO, {.queue_bytes = kSaidBytes,
+                        .lost_words = "lines are missing before this one: standard error did not take them"});
 }
 
 uint64_t lines_dropped() noexcept {
-  const QueuedWriter* const queue = writer;
+  const QueuedWriter* const queue = stderr_queue;
   return queue == nullptr ? 0 : queue->dropped();
 }
 
 void finish_saying() noexcept {
-  if (QueuedWriter* const queue = writer) queue->finish(QueuedWriter::kPatience);
+  if (QueuedWriter* const queue = stderr_queue) queue->finish(QueuedWriter::kPatience);
 }
 
 void hold_standard_descriptors() noexcept {

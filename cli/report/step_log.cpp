@@ -20,7 +20,7 @@ namespace {
 using StepJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kRuns = {"graph", "captured", "piecewise", "eager"};
-constexpr size_t kQueueBytes = 8 << 20;  // 40 000 steps that the disk has not taken yet
+constexpr size_t kStepLogBytes = 8 << 20;  // 40 000 steps that the disk has not taken yet
 
 // By hand: the parser's own writer takes twenty times as long, and this happens between steps.
 std::string line_of(const StepRecord& step) {
@@ -69,7 +69,7 @@ StepRecord step_of(const StepJson& json) {
 
 }  // namespace
 
-StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)), file_(path_, kQueueBytes) {}
+StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)), file_(path_, kStepLogBytes) {}
 
 StepLogWriter::~StepLogWriter() {
   file_.close();

@@ -13,7 +13,7 @@ namespace nodewright::cli {
 namespace {
 
 constexpr size_t kHeldBytes = 64 << 10;
-constexpr size_t kQueueBytes = 16 << 20;  // that the disk has not taken yet
+constexpr size_t kTimelineQueueBytes = 16 << 20;  // that the disk has not taken yet
 constexpr std::chrono::seconds kHeldFor{1};
 // Some hours of a busy server; Perfetto's page opens no larger file.
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
@@ -26,7 +26,7 @@ std::string slice(int process, size_t track, std::string_view name, double begin
 
 }  // namespace
 
-ServeTimeline::ServeTimeline(std::filesystem::path path) : path_(std::move(path)), file_(path_, kQueueBytes) {
+ServeTimeline::ServeTimeline(std::filesystem::path path) : path_(std::move(path)), file_(path_, kTimelineQueueBytes) {
   held_ = "[";
   name("process_name", kSteps, 0, "engine");
   name("thread_name", kSteps, 0, "steps");
