@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "serve/api/openai_api.h"
+#include "serve/http/browser_rules.h"
 #include "serve/http/http_server.h"
 #include "serve/page/plan_pages.h"
 #include "serve/replicas/replicas.h"
@@ -23,6 +25,7 @@ namespace nodewright {
 struct ServerOptions {
   HttpOptions http;
   std::vector<std::string> api_keys;        // empty: anybody may call
+  std::vector<std::string> allowed_hosts;   // names of this server in the header Host (serve/http/browser_rules.h)
   size_t workers = 2;                       // threads that parse and tokenize
   size_t most_waiting = 4096;               // calls that wait for one of them
   bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
@@ -59,10 +62,21 @@ class Server {
   };
   struct Route;
 
+  // Why a request is not answered, before its body is looked at.
+  struct NotAnswered {
+    ApiError error;
+    HttpHeaders headers;
+  };
+
   static const std::vector<Route>& routes();
   HttpOptions with_refusals(HttpOptions options);
+  static BrowserRules rules_for(const ServerOptions& options);
+  // The one for this method and path; null, and the method that there is for the path, where there is none.
+  const Route* route_of(const HttpRequest& head, std::string& allowed) const;
+  std::optional<NotAnswered> why_not_answered(const HttpRequest& head, bool has_body) const;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
+  void answer_model(const Asked& asked, OpenAiApi& api);
   bool may_call(const HttpRequest& request) const;
   void answer_page(const Asked& asked);
   std::string metrics_text() const;
@@ -74,9 +88,10 @@ class Server {
   void unload_adapter(const Asked& asked, const ServedModel& model);
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
-  void answer(const Asked& asked, const ApiError& error);
+  void answer(const Asked& asked, const ApiError& error, const HttpHeaders& more = {});
 
   ServerOptions options_;
+  const BrowserRules browser_rules_;
   Replicas& replicas_;
   AccessLog log_;
   PlanPages plans_;           // written before api_ is
