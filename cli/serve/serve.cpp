@@ -29,6 +29,7 @@
 #include "engine/engine_report.h"
 #include "runtime/error.h"
 #include "runtime/kernels/host_compiler.h"
+#include "serve/http/descriptors.h"
 #include "serve/server.h"
 
 namespace nodewright::cli {
@@ -38,6 +39,8 @@ namespace {
 // a GPU the cache gets what is left of this share, as vLLM's default has it.
 constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
+// Of the largest size that wait for a worker or are being read; small ones are many more.
+constexpr size_t kBodiesAtOnce = 4;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
@@ -53,7 +56,8 @@ struct ServeOptions {
   FeedOptions feeds;
   RankOptions ranks;
   std::vector<std::string> names;
-  std::string api_key, cors_origin, log_requests = "off";
+  std::optional<std::string> api_key;  // as it was given, empty too
+  std::string cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
   bool plan_times = false;
@@ -84,6 +88,39 @@ std::string address_of(const HttpOptions& http, uint16_t port) {
   return fmt::format("http://{}{}{}:{}", is_v6 ? "[" : "", http.host, is_v6 ? "]" : "", port);
 }
 
+// The key that is demanded; none: anybody may call.
+std::optional<std::string> api_key_of(const std::optional<std::string>& option) {
+  const char* const variable = std::getenv("NODEWRIGHT_API_KEY");
+  if (!option && variable == nullptr) return std::nullopt;
+  const std::string key = option ? *option : std::string(variable);
+  const auto refuse = [&](const char* detail) {
+    throw Error({.doing = "demand the key of",
+                 .object = option ? "--api-key" : "the variable NODEWRIGHT_API_KEY",
+                 .detail = detail,
+                 .advice = option ? "a key, or leave the option out to serve anybody"
+                                  : "a key, or unset the variable to serve anybody",
+                 .fault = Fault::usage});
+  };
+  if (key.empty()) refuse("it is empty");
+  if (!std::ranges::all_of(key, [](unsigned char c) { return c > ' ' && c < 0x7f; }))
+    refuse("it has a blank or a sign that no header can have");
+  return key;
+}
+
+void fit_to_descriptors(HttpLimits& limits) {
+  const size_t descriptors = raise_descriptor_limit();
+  const size_t wanted = limits.connections;
+  limits = fitted(limits, descriptors, open_descriptors_now());
+  if (limits.connections < wanted)
+    say("nodewright: {} descriptors leave room for {} connections; `ulimit -Hn` or LimitNOFILE= raises both\n",
+        descriptors, limits.connections);
+}
+
+// Whether only programs of this machine reach it.
+bool is_local(const HttpOptions& http) {
+  return !http.unix_socket.empty() || http.host == "localhost" || http.host == "::1" || http.host.starts_with("127.");
+}
+
 void check(ServeOptions& options) {
   cli::check(options.sampling);
   template_args_of(options.template_args);
@@ -95,12 +132,12 @@ void check(ServeOptions& options) {
                  .detail = "calls of several engines would be told in no order",
                  .advice = "--replicas 1",
                  .fault = Fault::usage});
-  if (!options.api_key.empty())
-    options.server.api_keys.push_back(options.api_key);
-  else if (const char* key = std::getenv("NODEWRIGHT_API_KEY"); key != nullptr && *key != '\0')
-    options.server.api_keys.emplace_back(key);
+  if (const std::optional<std::string> key = api_key_of(options.api_key)) options.server.api_keys.push_back(*key);
   if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
-  options.server.http.limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
+  HttpLimits& limits = options.server.http.limits;
+  limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
+  limits.bodies_bytes = limits.body_bytes * kBodiesAtOnce;
+  fit_to_descriptors(limits);
   if (options.log_requests == "on") options.server.log = print_access;
   options.server.lines_dropped = lines_dropped;
 }
@@ -302,6 +339,9 @@ int serve(ServeOptions options) {
   listening = &server;
   say("nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
       options.session.model.string());
+  if (options.server.api_keys.empty() && !is_local(options.server.http))
+    say("nodewright: anybody who reaches {} may use this server: --api-key or NODEWRIGHT_API_KEY demands a key\n",
+        options.server.http.host);
   for (const auto& one : feeds) one->publish(server.port(), model.names.front());
   return serve_with(options, config, devices, meeting, std::move(model), replicas, feeds, server);
 }
@@ -314,10 +354,16 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--served-model-name", options.names,
                      "names of the model, the first of them in answers (default: "
                      "the folder's)");
-  command.add_option("--api-key", options.api_key,
-                     "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
-                     "NODEWRIGHT_API_KEY, or none)");
-  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call");
+  command.add_option_function<std::string>(
+      "--api-key", [&options](const std::string& key) { options.api_key = key; },
+      "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
+      "NODEWRIGHT_API_KEY, or none)");
+  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all");
+  command.add_option(
+      "--allowed-host", options.server.allowed_hosts,
+      "names of this server that clients may use beside addresses, --host and names without a dot: NAME, "
+      ".DOMAIN for all below it, or * for all")
+      ->allow_extra_args(false);
   command
       .add_option(
           "--replicas,--data-parallel-size", options.replicas,
