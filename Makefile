@@ -53,22 +53,22 @@ docs:
 	python3 docs/reference/reference.py build/docs
 	echo build/docs/html/index.html
 
-# Tests that go through many cases of one thing, a tenth of the time of all: `make check-sweeps` runs them.
-SWEEPS = AttendRows.AgreeWithTheReferenceAtEveryLengthAndShape|AttendRows.AgreeWithTheReferenceOverManyPages|$\
-NormProjectValues.AgreeWithTheReferenceForEveryNormAndBias|SampleDistribution|KernelBudgets.HoldForWhatShipsOnAmpere|$\
-TeamScheduleSweep|TeamOracleSweep|TwoDevicesSweep|TeamSleepOnCpuDriver.IsNeverHalfAsleep|$\
-TileExchangeOnCpuDriver|AdaptedExchangeOnCpuDriver|TeamAdaptersOnCpuDriver|TeamScoresOnCpuDriver|LanesOnCpuDriver|$\
-TwoDevices/TeamLanesEngine|NormHeadsExchangeOnCpuDriver|KernelRules.HoldForOtherRows|$\
-TwoDevicesEngineAdapters.PagesAreFound|TwoDevices/TeamAdapters.LeaveRows|TeamsOnCpuDriver.LogitsAreThoseOfOneDevice/of4|$\
-TwoDevices/StagedFamilies|ExchangeKernels.AProductInTilesOfATeam|$\
-TeamOracleOnCpuDriver.HasTheBitsOfAnOddNumber|TeamEngineOnCpuDriver.EndsEveryRequestOnceWhicheverCallFailsWhilePrompts
+# Labels of what has a target of its own, or needs a GPU.
+APART = gpu|sweep|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try
+	rm -rf build/test-times && mkdir -p build/test-times
+	SECONDS=0
+	phase() { echo "$$1 $$SECONDS" >>build/test-times/phases; SECONDS=0; }  # SECONDS: bash counts them
 	$(MAKE) --no-print-directory everything
+	phase build
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
-	ctest --test-dir build -LE 'gpu|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos' -E '$(SWEEPS)' --output-on-failure -j$(JOBS)
+	phase "build with sanitizers"
+	ctest --test-dir build -LE '$(APART)' --output-on-failure -j$(JOBS) --output-junit test-times/ctest.xml
+	phase tests
+	python3 tests/profile.py build/test-times
 
 check-clang: test-tools configure
 	ctest --test-dir build -L clang --output-on-failure
@@ -78,7 +78,7 @@ check-sanitizers: configure
 	ctest --test-dir build -L sanitizers --output-on-failure
 
 check-sweeps: everything
-	ctest --test-dir build -R '$(SWEEPS)' --output-on-failure -j$(JOBS)
+	ctest --test-dir build -L sweep --output-on-failure -j$(JOBS)
 
 check-chaos: build
 	ctest --test-dir build -L chaos --verbose

@@ -36,30 +36,22 @@ def routing():
     return results(ROUTING)
 
 
-def limit_of(line):
-    """What was asked for, and whether it holds."""
-    if "limit_ms" in line:
-        return "at most %.2f ms: %s" % (line["limit_ms"], "yes" if line["two_ms"] <= line["limit_ms"] else "**no**")
-    holds = line["one_ms"] / line["two_ms"] >= line["limit_ratio"]
-    return "%.2fx: %s" % (line["limit_ratio"], "yes" if holds else "**no**")
-
-
 def figures_of(line, digits):
     return [("%%.%df" % digits) % line["one_ms"], ("%%.%df" % digits) % line["two_ms"],
-            "%.3fx" % (line["one_ms"] / line["two_ms"]), limit_of(line)]
+            "%.3fx" % (line["one_ms"] / line["two_ms"])]
 
 
 def decode():
     def name(line):
         return line["model"] + (" (%s)" % line["note"] if "note" in line else "")
-    return rows_of(["model", "rows", "GPU", "one, ms", "two, ms", "faster", "asked for"],
+    return rows_of(["model", "rows", "GPU", "one, ms", "two, ms", "faster"],
                    [[name(line), line["rows"], gpu, *figures_of(line, 3)]
                     for gpu, file in (("H100", TENSOR_PARALLEL), ("H200", TENSOR_PARALLEL_H200))
                     for line in results(file)["decode"]["lines"]])
 
 
 def prompts():
-    return rows_of(["model", "tokens", "one H100, ms", "two, ms", "faster", "asked for"],
+    return rows_of(["model", "tokens", "one H100, ms", "two, ms", "faster"],
                    [[line["model"], line["tokens"], *figures_of(line, 1)]
                     for line in results(TENSOR_PARALLEL)["prompts"]["lines"]])
 
@@ -105,9 +97,9 @@ def sampled():
 
 def peer():
     of = results(PEER)["peer"]
-    return rows_of(["model", "transformers with NCCL", "ms", "ours, ms", "faster", "asked for"],
+    return rows_of(["model", "transformers with NCCL", "ms", "ours, ms", "faster"],
                    [[line["model"], line["form"], "%.3f" % line["ms"], "%.3f" % line["ours_ms"],
-                     "%.2fx" % (line["ms"] / line["ours_ms"]), "%gx" % of["limit_ratio"]] for line in of["lines"]])
+                     "%.2fx" % (line["ms"] / line["ours_ms"])] for line in of["lines"]])
 
 
 def collectives():
@@ -146,8 +138,8 @@ def four():
 def real_replicas():
     of = results(REAL_REPLICAS)
     one, two = (sorted(of["tokens_per_s"][key])[1] for key in ("one", "two"))
-    return rows_of(["replicas", "streams", "tokens/s, median of three", "over one", "asked for"],
-                   [[1, 64, one, "", ""], [2, 128, two, "%.2fx" % (two / one), "%.2fx" % of["limit"]]])
+    return rows_of(["replicas", "streams", "tokens/s, median of three", "over one"],
+                   [[1, 64, one, ""], [2, 128, two, "%.2fx" % (two / one)]])
 
 
 def replicas():

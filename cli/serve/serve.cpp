@@ -228,11 +228,20 @@ std::string devices_of(const std::string& one, size_t replicas) {
   return replicas == 1 ? one : fmt::format("{} x {}", replicas, one);
 }
 
-void print_ready(const Engine& engine, const ServedModel& model, const std::string& devices, int rows,
-                 size_t replicas) {
-  say("{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context\n",
+// "; open http://127.0.0.1:8000/ in a browser", where one can: a server of all addresses is reached at its own
+// machine's.
+std::string words_for_browsers(HttpOptions http, uint16_t port) {
+  if (!http.unix_socket.empty()) return {};
+  if (http.host == "0.0.0.0") http.host = "127.0.0.1";
+  if (http.host == "::") http.host = "::1";
+  return fmt::format("; open {}/ in a browser", address_of(http, port));
+}
+
+void print_ready(const Engine& engine, const ServedModel& model, const std::string& devices, int rows, size_t replicas,
+                 const std::string& page) {
+  say("{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context{}\n",
       start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), devices, rows,
-      replicas == 1 ? "" : " each", model.max_model_len);
+      replicas == 1 ? "" : " each", model.max_model_len, page);
 }
 
 // Takes no more connections, and waits until every answer has left or nobody takes the rest.
@@ -269,7 +278,8 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   server.serve(api, std::move(shown.plans),
                [&crew](const std::filesystem::path& folder) { return crew.read_adapter(folder); });
   replicas.accept();
-  print_ready(engine, api.model(), shown_devices, rows, replicas.count());
+  print_ready(engine, api.model(), shown_devices, rows, replicas.count(),
+              words_for_browsers(options.server.http, server.port()));
   const std::vector<std::string> failures = crew.serve();
   wait_for_answers(server);
   if (!failures.empty()) {
@@ -359,10 +369,10 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
       "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
       "NODEWRIGHT_API_KEY, or none)");
   command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all");
-  command.add_option(
-      "--allowed-host", options.server.allowed_hosts,
-      "names of this server that clients may use beside addresses, --host and names without a dot: NAME, "
-      ".DOMAIN for all below it, or * for all")
+  command
+      .add_option("--allowed-host", options.server.allowed_hosts,
+                  "names of this server that clients may use beside addresses, --host and names without a dot: NAME, "
+                  ".DOMAIN for all below it, or * for all")
       ->allow_extra_args(false);
   command
       .add_option(

@@ -6,6 +6,7 @@
 
 #include "cli/output/say.h"
 #include "cli/serve/plan_times.h"
+#include "serve/api/asked/call_options.h"
 
 namespace nodewright::cli {
 namespace {
@@ -22,7 +23,8 @@ ModelCard card_of(const SessionOptions& options, Session& session, const OpenAiA
           .rows = rows,
           .buckets = std::move(buckets),
           .chats = api.chats(),
-          .tokenizes = api.model().tokenizer.has_value()};
+          .tokenizes = api.model().tokenizer.has_value(),
+          .sampling = default_sampling(api.model())};
 }
 
 PlanPages plans_of(const SessionOptions& options, Session& session, Engine& engine, const std::string& name, int rows,

@@ -222,13 +222,13 @@ function plan_panel() {
   return [
     make("h2", {}, "The plan"), make("p", { class: "sub" }, "Choose a node, or find a buffer."),
     ...diff_sections(),
-    section("Kernels", table_of(["", ">Nodes", ">Moved", timings ? ">Time" : ""], kernels.map(([name, list]) =>
+    section("Kernels", table_of(["", ">Nodes", ">Moved", ...(timings ? [">Time"] : [])], kernels.map(([name, list]) =>
       [make("button", { type: "button", class: "go mono", onclick: () => find(name) }, name), count_text(list.length),
-       bytes_text(bytes_of(list)), timings ? time_text(time_of(list)) : ""]))),
-    section("Buffers", table_of(["", ">Buffers", ">Size"], kinds.map(([kind, list]) =>
+       bytes_text(bytes_of(list)), ...(timings ? [time_text(time_of(list))] : [])]))),
+    section("Buffers", table_of(["", ">Buffers", ">Size"], [...kinds.map(([kind, list]) =>
       [make("button", { type: "button", class: "go", onclick: () => choose_buffers(kind) }, kind),
-       count_text(list.length), bytes_text(sum(list, one => one.bytes))])),
-      facts([["Peak", bytes_text(data.plan.peak.bytes), small("needed at once")]])),
+       count_text(list.length), bytes_text(sum(list, one => one.bytes))]),
+      [["Peak ", small("needed at once")], "", bytes_text(data.plan.peak.bytes)]])),
     section("Keys", table_of(["", ""], [
       key("/", "find a node, kernel or buffer"), key("b", "all buffers"),
       ...(timings ? [key("t", "the timeline"), key("+ −", "its scale")] : []), key("↑ ↓", "the node above or below"),

@@ -1,5 +1,8 @@
 // ServeMetrics::live_json: what the page of the server polls.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "serve/metrics/serve_metrics.h"
 
@@ -8,10 +11,28 @@ namespace {
 
 using LiveJson = nlohmann::ordered_json;
 
+// The fields of a call that says nothing. Seven digits: a float of 0.8 is shown as 0.8.
+LiveJson json_of_defaults(const Sampling& sampling) {
+  const auto decimal = [](float value) { return std::stod(fmt::format("{:.7g}", value)); };
+  return {{"temperature", decimal(sampling.temperature)},
+          {"top_p", decimal(sampling.top_p)},
+          {"top_k", sampling.top_k},
+          {"min_p", decimal(sampling.min_p)},
+          {"seed", sampling.seed ? LiveJson(*sampling.seed) : LiveJson()}};
+}
+
 LiveJson json_of_card(const ModelCard& card) {
-  return {{"name", card.name},  {"device", card.device},      {"weights", card.weights}, {"numerics", card.numerics},
-          {"mode", card.mode},  {"tuning", card.tuning},      {"context", card.context}, {"rows", card.rows},
-          {"chat", card.chats}, {"tokenizer", card.tokenizes}};
+  return {{"name", card.name},
+          {"device", card.device},
+          {"weights", card.weights},
+          {"numerics", card.numerics},
+          {"mode", card.mode},
+          {"tuning", card.tuning},
+          {"context", card.context},
+          {"rows", card.rows},
+          {"chat", card.chats},
+          {"tokenizer", card.tokenizes},
+          {"defaults", json_of_defaults(card.sampling)}};
 }
 
 LiveJson json_of_graphs(const EngineStats& stats) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/step_inputs.h"
+
 namespace nodewright {
 
 struct ModelCard {
@@ -16,6 +18,7 @@ struct ModelCard {
   int64_t rows = 0;                       // outputs computed at once
   std::vector<int> buckets;               // rows of the graphs whose plans can be shown, ascending
   bool chats = false, tokenizes = false;  // there is a chat template, a tokenizer
+  Sampling sampling;                      // of calls that do not say; without a seed each call draws its own
 };
 
 }  // namespace nodewright

@@ -61,7 +61,8 @@ class ServeMetrics {
   // The same as JSON for the page's live view: counters since the start, gauges, and times of the last ten seconds
   // (recent_times.h: no more than the last 4096).
   //   {"seconds", "state", "model": null or {"name", "device", "weights", "numerics", "mode", "tuning", "context",
-  //    "rows", "chat", "tokenizer"}, "requests": {"running", "waiting", "preemptions", "refused", "ended": {reason:
+  //    "rows", "chat", "tokenizer", "defaults": {"temperature", "top_p", "top_k", "min_p", "seed": null or a number}},
+  //    "requests": {"running", "waiting", "preemptions", "refused", "ended": {reason:
   //    n}}, "tokens": {"prompt", "generated", "drafted", "accepted_drafts"}, "pages": {"all", "owned", "cached",
   //    "tokens"}, "prefix_cache": {"asked", "found"}, "memory": {"weights", "state", "graphs", "pages"}, "graphs":
   //    {"count", "build_ms", "padded_rows", "buckets": [rows of those with a plan],

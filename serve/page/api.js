@@ -42,6 +42,12 @@ export async function get_json(path, key, signal) {
   return { body: await response.json(), headers: response.headers };
 }
 
+// The body of a POST's answer.
+export async function post_json(path, body, key, signal) {
+  const headers = headers_with(key, { "Content-Type": "application/json" });
+  return (await answer_of(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+}
+
 // The text of each event's data lines, as they come.
 async function* events_of(stream) {
   const reader = stream.getReader();

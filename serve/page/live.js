@@ -4,7 +4,8 @@ import { bytes_text, ms_text, share_text, show_pairs, whole } from "./figures.js
 import { api_key } from "./settings.js";
 import { add_sample, draw_timeline } from "./timeline.js";
 
-const kEveryMs = 1000, kTimeoutMs = 5000;
+const kEveryMs = 1000, kTimeoutMs = 3000;
+const kEnded = { length: "at their token limit", stop: "finished", abort: "cancelled", error: "failed" };
 
 const by_id = id => document.getElementById(id);
 let before = null;  // the last answer
@@ -27,7 +28,7 @@ function show_now(live, rate) {
     ["First token, median", ms_text(recent.first_token.median_ms)],
     ["First token, 99th", ms_text(recent.first_token.p99_ms)],
     ["Generated", whole(live.tokens.generated)],
-    ["Ended", Object.entries(requests.ended).filter(([, n]) => n > 0).map(([word, n]) => `${whole(n)} ${word}`).join(", ") || "0"],
+    ["Ended", Object.entries(requests.ended).filter(([, n]) => n > 0).map(([word, n]) => `${whole(n)} ${kEnded[word] ?? word}`).join(", ") || "0"],
     ...replicas.map((one) => [`Replica ${one.engine}`, `${one.state}, ${whole(one.open)} open, ${whole(one.tokens)} tokens before it`])]);
 }
 
@@ -54,9 +55,10 @@ function launch_row(launch, steps, plan) {
   cell(launch.form);
   cell(whole(launch.steps));
   const share = document.createElement("td");
-  const bar = document.createElement("meter");
-  Object.assign(bar, { min: 0, max: Math.max(steps, 1), value: launch.steps, ariaLabel: "share of launches" });
-  share.append(bar, ` ${share_text(launch.steps, steps)}`);
+  const bar = Object.assign(document.createElement("span"), { className: "bar", ariaHidden: "true" });
+  const part = bar.appendChild(document.createElement("i"));
+  part.style.width = `${100 * launch.steps / Math.max(steps, 1)}%`;
+  share.append(bar, share_text(launch.steps, steps));
   row.append(share);
   cell(whole(launch.rows));
   cell(share_text(Math.max(0, computed - launch.rows), computed));
@@ -94,7 +96,7 @@ function show_graphs(live, ticket) {
 
 function show(live, ticket) {
   const rate = rate_of(live, "generated");
-  add_sample({ at: live.seconds, rate, running: live.requests.running, waiting: live.requests.waiting });
+  add_sample({ rate, running: live.requests.running, waiting: live.requests.waiting });
   show_now(live, rate);
   if (by_id("live-view").hidden) return;
   show_cache(live);
@@ -102,14 +104,21 @@ function show(live, ticket) {
   draw_timeline(by_id("timeline"));
 }
 
+// Without an answer nothing is known of now.
+export function show_silence(words) {
+  by_id("strip").replaceChildren();
+  show_pairs(by_id("now"), [["State", words]]);
+  before = null;
+}
+
 let last_ticket = null;
 
 // Draws what was told last: the view has been opened, or its size has changed.
 export function show_again() {
+  draw_timeline(by_id("timeline"));
   if (!before) return;
   show_cache(before);
   show_graphs(before, last_ticket);
-  draw_timeline(by_id("timeline"));
 }
 
 // Asks now, then once a second. `told` gets each answer, `failed` each ApiFailure.

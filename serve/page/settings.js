@@ -1,28 +1,15 @@
-// The settings beside the conversation: fields that survive a reload, and the request fields that they make.
+// The settings beside the conversation: fields that survive a reload, the defaults that they show while they are empty,
+// and the request fields that they make.
+import { keep, kept } from "./browser_store.js";
+import { whole } from "./figures.js";
+import { show_panel } from "./panels.js";
 
-const kStored = "nodewright.settings";
+const kCompletionTokens = 512;  // of a completion that does not say; one without an end would go on to the context's
 const kNumbers = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
 const kTexts = ["system", "stop_strings", "api_key"];
 const kFields = [...kNumbers, ...kTexts];
 
 const field = name => document.getElementById(name);
-
-function stored() {
-  try {
-    const found = JSON.parse(localStorage.getItem(kStored) || "{}");
-    return found !== null && typeof found === "object" ? found : {};
-  } catch {
-    return {};  // somebody else's text, or a browser that keeps nothing
-  }
-}
-
-function store(values) {
-  try {
-    localStorage.setItem(kStored, JSON.stringify(values));
-  } catch {
-    // private windows may refuse: the settings last as long as the page
-  }
-}
 
 function values() {
   const found = {};
@@ -48,11 +35,30 @@ export function request_fields() {
 
 export const system_prompt = () => field("system").value;
 
+// max_tokens of a completion where its field is empty and the context has room.
+export const completion_tokens = context => Math.min(kCompletionTokens, context);
+
+let shown_model = null;  // of /live
+
+// What the server does where a field is empty, in the fields.
+export function show_defaults(model = shown_model) {
+  shown_model = model;
+  if (model === null) return;
+  const shown = { ...model.defaults, seed: model.defaults.seed ?? "random", stop_strings: "none", api_key: "none",
+                  system: mode() === "chat" ? "none" : "not sent with a completion",
+                  max_tokens: mode() === "chat" ? `≤ ${whole(model.context)}` : completion_tokens(model.context) };
+  for (const [name, value] of Object.entries(shown)) if (kFields.includes(name)) field(name).placeholder = String(value);
+}
+
 function show_mode(name) {
   for (const button of document.querySelectorAll("#modes button"))
     button.setAttribute("aria-pressed", String(button.dataset.mode === name));
   field("prompt-label").textContent = name === "chat" ? "Message" : "Prompt";
   field("system").disabled = name !== "chat";
+  field("prompt").placeholder = name === "chat" ? "Write a message" : "Write the beginning of a text";
+  field("mode-hint").textContent = name === "chat" ? "The model answers in a conversation, by its chat template."
+    : "The model goes on with the text as it stands, without a template.";
+  show_defaults();
 }
 
 // A model without a template can complete and no more.
@@ -60,39 +66,38 @@ export function allow_chat(can) {
   const chat = document.querySelector("#modes [data-mode=chat]");
   chat.disabled = !can;
   chat.title = can ? "" : "The model has no chat template";
-  if (!can) show_mode("completion");
+  if (can || mode() === "completion") return;
+  show_mode("completion");
+  mode_changed();
 }
 
-// `key_changed`: called when another key was typed.
-export function start_settings({ key_changed }) {
-  const kept = stored();
-  for (const name of kFields) if (typeof kept[name] === "string") field(name).value = kept[name];
-  show_mode(kept.mode === "completion" ? "completion" : "chat");
-  field("settings-form").addEventListener("input", () => store(values()));
+let mode_changed = () => {};
+
+// `key_changed`: called when another key was typed; `mode_told`: when requests are of another kind.
+export function start_settings({ key_changed, mode_told }) {
+  const found = kept("settings"), left = found !== null && typeof found === "object" ? found : {};
+  mode_changed = mode_told;
+  for (const name of kFields) if (typeof left[name] === "string") field(name).value = left[name];
+  show_mode(left.mode === "completion" ? "completion" : "chat");
+  field("settings-form").addEventListener("input", () => keep("settings", values()));
   field("settings-form").addEventListener("submit", event => event.preventDefault());
   field("api_key").addEventListener("change", key_changed);
   field("reset").addEventListener("click", () => {
     for (const name of kFields) field(name).value = "";
-    store(values());
+    keep("settings", values());
     key_changed();
   });
   for (const button of document.querySelectorAll("#modes button"))
     button.addEventListener("click", () => {
       if (button.dataset.mode === mode()) return;
       show_mode(button.dataset.mode);
-      store(values());
+      keep("settings", values());
+      mode_changed();
     });
-  const opener = field("settings-button");
-  const show = open => {
-    field("settings").hidden = !open;
-    opener.setAttribute("aria-expanded", String(open));
-  };
-  opener.addEventListener("click", () => show(field("settings").hidden));
-  show(!matchMedia("(max-width: 800px)").matches);
 }
 
 // Opens the settings at the key.
 export function ask_for_key() {
-  if (field("settings").hidden) field("settings-button").click();
+  show_panel("settings", true);
   field("api_key").focus();
 }

@@ -1,12 +1,17 @@
 // Starts the page: views, what the head says, and what it says where the server does not answer.
-import { get_json } from "./api.js";
+import { ApiFailure, get_json } from "./api.js";
 import { show_card } from "./card.js";
-import { set_model, start_chat } from "./chat.js";
-import { poll, show_again } from "./live.js";
-import { allow_chat, api_key, ask_for_key, start_settings } from "./settings.js";
+import { model_name, open_conversation, send, set_model, start_chat, stop } from "./chat.js";
+import { start_composer } from "./composer.js";
+import { show_list, start_list } from "./list.js";
+import { poll, show_again, show_silence } from "./live.js";
+import { start_panels } from "./panels.js";
+import { allow_chat, api_key, ask_for_key, show_defaults, start_settings } from "./settings.js";
+import { show_welcome } from "./welcome.js";
 
 const by_id = id => document.getElementById(id);
 const tabs = [by_id("chat-tab"), by_id("live-tab")];
+const kLive = "#live";
 let models = null;         // of /v1/models
 let has_asked = false;     // for the key
 const kWaiting = { loading: "The model is being loaded.", draining: "The server is shutting down.",
@@ -19,8 +24,14 @@ function choose_tab(tab) {
     one.tabIndex = one === tab ? 0 : -1;
     by_id(one.getAttribute("aria-controls")).hidden = one !== tab;
   }
-  if (tab.id === "live-tab") show_again();
+  const is_live = tab.id === "live-tab";
+  if ((location.hash === kLive) !== is_live)
+    history.replaceState(null, "", is_live ? kLive : location.pathname + location.search);
+  if (is_live) show_again();
 }
+
+// The address says which view it is, so that a reload and a link lead to it.
+const follow_address = () => choose_tab(by_id(location.hash === kLive ? "live-tab" : "chat-tab"));
 
 function start_tabs() {
   for (const tab of tabs) {
@@ -32,6 +43,15 @@ function start_tabs() {
       other.focus();
     });
   }
+  addEventListener("hashchange", follow_address);
+  follow_address();
+}
+
+// In the head, where it is seen from each view: "" while the server does what is asked of it.
+function show_status(text, is_dead = false) {
+  if (by_id("status").textContent !== text) by_id("status").textContent = text;
+  by_id("status").hidden = text === "";
+  document.body.classList.toggle("dead", is_dead);
 }
 
 function notice(text) {
@@ -41,8 +61,10 @@ function notice(text) {
 
 async function told(live) {
   notice(kWaiting[live.state] ?? "");
+  show_status(kWaiting[live.state] ? live.state : "");
   if (!live.model) return;
   allow_chat(live.model.chat);
+  show_defaults(live.model);
   try {
     models ??= (await get_json("/v1/models", api_key())).body.data;
     set_model(models[0].id);
@@ -53,7 +75,11 @@ async function told(live) {
 }
 
 function failed(error) {
-  notice(error.name === "TimeoutError" ? "The server does not answer." : error.message);
+  models = null;  // another server may answer next
+  const is_dead = error instanceof ApiFailure && error.status === 0;
+  show_silence(is_dead ? "not answering" : "unknown");
+  show_status(is_dead ? "not answering" : error.status === 401 ? "API key needed" : "not understood", is_dead);
+  notice(is_dead ? "The server does not answer. This page asks again every second." : error.message);
   if (error.status !== 401 || has_asked) return;
   has_asked = true;
   ask_for_key();
@@ -61,8 +87,12 @@ function failed(error) {
 
 const ask = () => poll({ told, failed });
 
-start_settings({ key_changed: ask });
-start_chat();
+start_settings({ key_changed: ask,
+                 mode_told: () => show_welcome(open_conversation().turns.length === 0, model_name()) });
+start_panels();
+start_composer({ send, stop });
+start_list();
+start_chat({ told: show_list });
 start_tabs();
 document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
 addEventListener("resize", show_again);

@@ -12,7 +12,7 @@ import time
 
 from command import DEMO, PROGRAM, on_device
 
-START_S, END_S = 240, 60  # of a start that may compile its kernels; of an end
+START_S = END_S = 600  # until a start or an end that hangs fails its test; none that passes waits for it
 EVENTS = re.compile(rb"(?:data: [^\n\r]+\n\n)+")
 
 

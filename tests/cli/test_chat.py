@@ -175,7 +175,7 @@ class Chat(ChatTest):
             time.sleep(0.5)  # it waits for the next line
             process.send_signal(signal.SIGINT)
             found += process.stdout.read()
-            self.assertEqual((0, b""), (process.wait(timeout=60), process.stderr.read()))
+            self.assertEqual((0, b""), (process.wait(timeout=600), process.stderr.read()))
         self.assertEqual(self.answer("The dog ") + "\n", found.decode())
 
     def test_ctrl_c_ends_an_answer_and_the_conversation_goes_on(self):
@@ -189,7 +189,7 @@ class Chat(ChatTest):
             found += process.stdout.read(1)
             process.send_signal(signal.SIGTERM)
             found += process.stdout.read()
-            self.assertEqual(128 + signal.SIGTERM, process.wait(timeout=60))
+            self.assertEqual(128 + signal.SIGTERM, process.wait(timeout=600))
             self.assertEqual(2, process.stderr.read().count(b"cancelled: interrupted"))
         self.assertEqual(2, found.count(b"\n"))
 
@@ -235,7 +235,7 @@ class Terminal(ChatTest):
             type_at_prompt(b"\x1b[A\n")  # the same again
             until(self.answer("The gg").encode()[:8])
             type_at_prompt(b"\x04")
-            self.assertEqual(0, process.wait(timeout=60))
+            self.assertEqual(0, process.wait(timeout=600))
             self.assertRegex(process.stderr.read().decode(), r"\A[^\n]*/help[^\n]*/exit or Ctrl-D leaves\.\n")
         os.close(master)
 

@@ -153,7 +153,7 @@ class Generate(CommandTest):
                 process.send_signal(number)
                 found += process.stdout.read()
                 told = process.stderr.read().decode()
-                self.assertEqual(128 + number, process.wait(timeout=60), told)
+                self.assertEqual(128 + number, process.wait(timeout=600), told)
             self.assertRegex(found.decode(), r"\AOnce upon a time[^\n]*\n\Z")
             self.assertRegex(told, r"(?m)^end +cancelled: interrupted, after \d+ tokens$")
 

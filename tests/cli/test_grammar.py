@@ -31,7 +31,7 @@ def ending_bias():
 def serve(lines):
     """The results of these requests, by id; all must end by themselves or by their length."""
     done = subprocess.run([PROGRAM, "run", "--model", DEMO, "--device", "cpu", "--max-batch", "8"], capture_output=True, text=True,
-                          input="".join(json.dumps(line) + "\n" for line in lines), timeout=280)
+                          input="".join(json.dumps(line) + "\n" for line in lines), timeout=600)
     if done.returncode != 0:
         raise AssertionError(done.stderr + done.stdout)
     return {result["id"]: result for result in map(json.loads, done.stdout.splitlines())}
@@ -76,7 +76,7 @@ class Grammars(unittest.TestCase):
                   "json_schema": TREE} for seed in range(4)]
         plain = serve(lines)
         done = subprocess.run([PROGRAM, "run", "--model", DEMO, "--device", "cpu", "--max-batch", "4", "--speculate", "2"],
-                              input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True, timeout=280)
+                              input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True, timeout=600)
         self.assertEqual(0, done.returncode, done.stderr)
         for result in map(json.loads, done.stdout.splitlines()):
             self.assertEqual(plain[result["id"]]["token_ids"], result["token_ids"])
@@ -87,7 +87,7 @@ class Grammars(unittest.TestCase):
                  {"id": "keyword", "prompt": "a", "json_schema": {"type": "array", "uniqueItems": True}},
                  {"id": "type", "prompt": "a", "grammar": 5}]
         done = subprocess.run([PROGRAM, "run", "--model", DEMO, "--device", "cpu"], capture_output=True, text=True,
-                              input="".join(json.dumps(line) + "\n" for line in lines), timeout=280)
+                              input="".join(json.dumps(line) + "\n" for line in lines), timeout=600)
         self.assertEqual(1, done.returncode)
         results = {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
         for name, word in (("rules", "other"), ("two", "both regex and grammar"), ("keyword", "uniqueItems"), ("type", "grammar is 5")):

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
@@ -106,9 +105,7 @@ class Ranks(unittest.TestCase):
                                                       temperature=0, stream=True)
             response.readline()
             group.follower.process.send_signal(signal.SIGTERM)
-            left = time.monotonic()
             rest = response.read().decode()
-            self.assertLess(time.monotonic() - left, 5)
             self.assertRegex(rest, r"rank 1 at 127\.0\.0\.1:\d+: it has left")
             self.assertEqual(1, rest.count("has left"))
             response.close()

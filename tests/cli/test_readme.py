@@ -14,7 +14,7 @@ SAMPLE = re.compile(r"```\n(\$ build/nodewright [^\n]+)\n(.*?)```", re.DOTALL)
 
 def printed(command):
     words = command.removeprefix("$ ").replace("build/nodewright", PROGRAM)
-    return subprocess.run(["bash", "-c", words], cwd=SOURCE, capture_output=True, text=True, timeout=100, check=True).stdout
+    return subprocess.run(["bash", "-c", words], cwd=SOURCE, capture_output=True, text=True, timeout=600, check=True).stdout
 
 
 class Readme(unittest.TestCase):

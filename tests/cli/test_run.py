@@ -283,7 +283,7 @@ class Run(CommandTest):
                     first = process.stdout.readline()
                     process.send_signal(asked)
                     text = first + process.stdout.read()
-                    self.assertEqual((code, b""), (process.wait(timeout=60), without_first_start(process.stderr.read())))
+                    self.assertEqual((code, b""), (process.wait(timeout=600), without_first_start(process.stderr.read())))
             results = [json.loads(line) for line in text.splitlines()]
             self.assertEqual(list(range(1, 42)), sorted(result["id"] for result in results))
             self.assertIn("cancelled", {result["finish_reason"] for result in results})
@@ -306,7 +306,7 @@ class Run(CommandTest):
             process.stdin.close()
             last = json.loads(process.stdout.read().splitlines()[-1])
             self.assertEqual(("long", "length", 400), (last["id"], last["finish_reason"], len(last["token_ids"])))
-            self.assertEqual((0, b""), (process.wait(timeout=60), without_first_start(process.stderr.read())))
+            self.assertEqual((0, b""), (process.wait(timeout=600), without_first_start(process.stderr.read())))
 
     def test_ctrl_c_ends_it_while_it_waits_for_a_line(self):
         with subprocess.Popen([PROGRAM, *on_device("run", ODD, "--greedy")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -315,7 +315,7 @@ class Run(CommandTest):
             process.stdin.flush()
             self.assertEqual(1, json.loads(process.stdout.readline())["id"])
             process.send_signal(signal.SIGINT)
-            self.assertEqual((130, b"", b""), (process.wait(timeout=60), process.stdout.read(), without_first_start(process.stderr.read())))
+            self.assertEqual((130, b"", b""), (process.wait(timeout=600), process.stdout.read(), without_first_start(process.stderr.read())))
 
     def test_a_stream_is_what_its_result_is(self):
         requests = [{"id": "plain", "prompt": "Once upon a time"}, {"id": "stopped", "prompt": "Once upon a time", "stop": ["girl", "."]},
@@ -403,7 +403,7 @@ class Run(CommandTest):
                 except OSError:  # the end of a terminal
                     pass
                 os.close(ours)
-                self.assertEqual(0, process.wait(timeout=60), shown)
+                self.assertEqual(0, process.wait(timeout=600), shown)
         self.assertEqual(20, results.count(b"\n"))
         self.assertIn(b"serving requests [##############################] 100 %", shown)
         self.assertTrue(shown.endswith(b"\r\x1b[K"), shown[-100:])
@@ -425,7 +425,7 @@ class Run(CommandTest):
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                 process.stdout.readline()
                 process.stdout.close()
-                self.assertEqual(RUN_TIME, process.wait(timeout=60))
+                self.assertEqual(RUN_TIME, process.wait(timeout=600))
                 message = without_first_start(process.stderr.read()).decode()
             self.assertEqual(1, message.count("\n"), message)
             for words in ("standard output", "Broken pipe", "1 whole results were written"):

@@ -98,7 +98,7 @@ class Tune(CommandTest):
                     process.stdout.readline()  # of the two rows
                     process.send_signal(asked)
                     rest = process.stdout.read().decode()
-                    self.assertEqual(code, process.wait(timeout=60), rest)
+                    self.assertEqual(code, process.wait(timeout=600), rest)
                 with open(out) as file:
                     kept = [step["rows"] for step in json.load(file)["steps"]]
                 self.assertEqual([1, 2] if "until it was interrupted" in rest else [1], kept)

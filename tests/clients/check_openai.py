@@ -22,7 +22,7 @@ CLOCK = {"type": "function", "function": {"name": "get_time", "parameters": {"ty
 def setUpModule():
     global server, client
     server = serve("--api-key", KEY, "--max-requests", "8")
-    client = openai.OpenAI(base_url=url(server) + "/v1", api_key=KEY, max_retries=0, timeout=60)
+    client = openai.OpenAI(base_url=url(server) + "/v1", api_key=KEY, max_retries=0, timeout=600)
 
 
 class Completions(unittest.TestCase):
@@ -160,7 +160,7 @@ class Tools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = cls.enterClassContext(Server("--served-model-name", "demo", model=with_template(cls.TEMPLATE)))
-        cls.client = openai.OpenAI(base_url=url(cls.server) + "/v1", api_key="none", max_retries=0, timeout=60)
+        cls.client = openai.OpenAI(base_url=url(cls.server) + "/v1", api_key="none", max_retries=0, timeout=600)
 
     def call_of(self, choice, name="get_weather"):
         call, = choice.message.tool_calls
@@ -240,7 +240,7 @@ class Errors(unittest.TestCase):
 
     def test_an_error_within_a_stream_is_raised(self):
         with Server("--shutdown-timeout", "0") as ending:
-            other = openai.OpenAI(base_url=url(ending) + "/v1", api_key="none", max_retries=0, timeout=60)
+            other = openai.OpenAI(base_url=url(ending) + "/v1", api_key="none", max_retries=0, timeout=600)
             stream = iter(other.completions.create(model="demo", prompt=STORY, max_tokens=900, stream=True,
                                                    extra_body={"ignore_eos": True}))
             next(stream)

@@ -42,7 +42,7 @@ class Gate : public CallObserver {
     } else if (call.entry == held_) {
       const auto start = std::chrono::steady_clock::now();
       while (!open_ && !gave_up_) {
-        gave_up_ = std::chrono::steady_clock::now() - start > std::chrono::seconds(60);
+        gave_up_ = std::chrono::steady_clock::now() - start > std::chrono::seconds(600);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       ++passed_;

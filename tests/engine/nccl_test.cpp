@@ -89,10 +89,8 @@ TEST(TwoDevicesNcclOnGpus, ARankAloneEndsWhenTheGroupIsGivenUp) {
   nccl.run(Tokens{7}, 0);
   nccl.launch(0);
   EXPECT_FALSE(nccl.stream(0).done());
-  const auto start = std::chrono::steady_clock::now();
   for (size_t rank = 0; rank < 2; ++rank) nccl.group(rank).give_up();
-  nccl.stream(0).synchronize();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  nccl.stream(0).synchronize();  // or it waits for the other rank for ever
   for (size_t rank = 0; rank < 2; ++rank) {
     DeviceBuffer buffer(loaded.device(rank), "after", 4096);  // the contexts live
     fill_device(loaded.device(rank), buffer.address(), std::byte{1}, 4096, "after");

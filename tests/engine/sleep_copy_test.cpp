@@ -24,7 +24,7 @@ TEST(SleepCopy, HasOneCopyAtATimeHoweverSoonItSleepsAgain) {
     ASSERT_EQ(on.host_memory(), pinned_asleep) << "time " << i;
     on.sleep.wake();
   }
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(600);
   while (on.host_memory() != pinned && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_EQ(on.host_memory(), pinned) << on.loaded.opened.interposer->describe_live();
   EXPECT_LT(resident_pages(), resident + (uint64_t{32} << 20) / 4096);

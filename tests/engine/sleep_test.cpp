@@ -80,10 +80,6 @@ TEST(Sleep, GivesTheDeviceBackNineTenthsOfWeightsAndCacheAndMore) {
     EXPECT_GE(slept.free_after - slept.free_before, (use.weights + use.pages) / 10 * 9);
     const SleepChange woken = on.sleep.wake();
     EXPECT_GE(woken.free_before - woken.free_after, (use.weights + use.pages) / 10 * 9);
-    // The copy of these few megabytes counts for nothing; a machine whose tests run side by side says nothing of time.
-    if (test_device_is_cuda() && level == SleepLevel::weights_on_host) {
-      EXPECT_LT(woken.seconds, 0.5);
-    }
     EXPECT_EQ(on.engine.slots().memory().total(), use.total());
     EXPECT_EQ(on.engine.slots().cache().pages(), options.pages);
     EXPECT_EQ(on.served(), expected);

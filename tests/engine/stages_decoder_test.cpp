@@ -45,7 +45,7 @@ TEST_P(StagedFamilies, LogitsHaveTheBitsOfOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, StagedFamilies, testing::ValuesIn(cut_models()), golden_test_name);
+INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, StagedFamilies, testing::ValuesIn(cut_models()), golden_test_name);
 
 class StagesOnCpuDriver : public testing::TestWithParam<std::string> {};
 

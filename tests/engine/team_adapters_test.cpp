@@ -38,7 +38,9 @@ TEST_P(TeamAdapters, LogitsAreThoseOfPeftInEveryForm) {
 }
 
 // Also where the last row of the step has one.
-TEST_P(TeamAdapters, LeaveRowsWithoutOneTheirBits) {
+using TeamAdaptersSweep = TeamAdapters;
+
+TEST_P(TeamAdaptersSweep, LeaveRowsWithoutOneTheirBits) {
   LoadedTeam loaded(golden_folder(base_of(GetParam())), 2, test_device());
   const GoldenCase one = golden_cases_of("adapters/" + GetParam()).at(1);
   const std::span<const int32_t> eight = std::span(one.prompt).first(8);
@@ -60,10 +62,11 @@ TEST_P(TeamAdapters, LeaveRowsWithoutOneTheirBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdapters,
-                         testing::Values("llama_all", "llama_root", "llama_layer", "llama_linear", "phi3", "gemma2",
-                                         "granite", "olmo2"),
-                         [](const auto& info) { return info.param; });
+const auto kSplitAdapters = testing::Values("llama_all", "llama_root", "llama_layer", "llama_linear", "phi3", "gemma2",
+                                            "granite", "olmo2");
+const auto kAdapterName = [](const auto& info) { return info.param; };
+INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdapters, kSplitAdapters, kAdapterName);
+INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdaptersSweep, kSplitAdapters, kAdapterName);
 
 // A network that four devices share, with sizes that are odd otherwise.
 void write_four_heads(const std::filesystem::path& folder) {
@@ -133,7 +136,7 @@ void expect_those_of_one(const SplitCase& of, int ranks) {
   }
 }
 
-TEST(TeamAdaptersOnCpuDriver, FourDevicesGiveTheLogitsOfOne) {
+TEST(TeamAdaptersSweepOnCpuDriver, FourDevicesGiveTheLogitsOfOne) {
   ScratchFolder model, adapter;
   write_four_heads(model.path());
   write_adapter(adapter.path(), read_model_config(model.path()), 6, 3);
@@ -141,7 +144,7 @@ TEST(TeamAdaptersOnCpuDriver, FourDevicesGiveTheLogitsOfOne) {
 }
 
 // Whose matrices are stored the other way round, with biases and without a gate.
-TEST(TeamAdaptersOnCpuDriver, Gpt2IsSplitAsItsWeightsAre) {
+TEST(TeamAdaptersSweepOnCpuDriver, Gpt2IsSplitAsItsWeightsAre) {
   ScratchFolder adapter;
   const std::filesystem::path model = golden_folder("gpt2/nanogpt");
   const ModelConfig config = read_model_config(model);

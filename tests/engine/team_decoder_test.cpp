@@ -89,8 +89,9 @@ TEST_P(TeamsOnCpuDriver, LogitsAreThoseOfOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, TeamsOnCpuDriver, testing::Values(2, 4, 8),
-                         [](const auto& info) { return "of" + std::to_string(info.param); });
+const auto kRankCount = [](const auto& info) { return "of" + std::to_string(info.param); };
+INSTANTIATE_TEST_SUITE_P(Ranks, TeamsOnCpuDriver, testing::Values(2, 8), kRankCount);
+INSTANTIATE_TEST_SUITE_P(RanksSweep, TeamsOnCpuDriver, testing::Values(4), kRankCount);
 
 // One rank or another is held up before each step. NODEWRIGHT_TEAM_STEPS: more of them than in CI.
 void expect_the_same_bits_however_late_a_rank_is(int ranks) {

@@ -106,7 +106,9 @@ TEST_F(TwoDevicesEngineAdapters, EveryRequestHasTheTokensThatItHasAlone) {
     EXPECT_NE(alone(request(name, 16, 2)), alone(request("", 16, 2))) << name;
 }
 
-TEST_F(TwoDevicesEngineAdapters, PagesAreFoundUnderTheSameAdapterAlone) {
+using TwoDevicesEngineAdaptersSweep = TwoDevicesEngineAdapters;
+
+TEST_F(TwoDevicesEngineAdaptersSweep, PagesAreFoundUnderTheSameAdapterAlone) {
   const auto engine = this->engine(team_adapter_options());
   for (const std::string name : {"", "llama_all", "llama_root"}) {
     const AdaptedRequest one = request(name, 2 * kPageTokens + 3, 7);

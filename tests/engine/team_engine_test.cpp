@@ -144,7 +144,7 @@ TEST(TeamEngineOnCpuDriver, EndsEveryRequestOnceWhicheverCallFails) {
   EXPECT_GE(expect_ends_once(loaded.places, *loaded.opened.interposer, 24)["cuGraphLaunch"], 2) << "of each rank";
 }
 
-TEST(TeamEngineOnCpuDriver, EndsEveryRequestOnceWhicheverCallFailsWhilePromptsAreScored) {
+TEST(TeamEngineSweepOnCpuDriver, EndsEveryRequestOnceWhicheverCallFailsWhilePromptsAreScored) {
   LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, "cpu", false, Observe::yes);
   std::map<std::string, int> failed = expect_ends_once(loaded.places, *loaded.opened.interposer, 64, true);
   EXPECT_GE(failed["cuGraphLaunch"], 4) << "of each rank its step and a slice";

@@ -130,7 +130,7 @@ TEST_P(TeamLanesEngine, GivesTheTokensOfStepsOfALanesSize) {
   EXPECT_EQ(told_of(engine, jobs, GetParam().rebuilds), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamLanesEngine,
+INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, TeamLanesEngine,
                          testing::Values(LanesSetting{.name = "plain"}, LanesSetting{.name = "drafts", .speculate = 3},
                                          LanesSetting{.name = "masks", .masks = true},
                                          LanesSetting{.name = "few_pages", .pages = 9},

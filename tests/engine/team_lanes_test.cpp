@@ -117,7 +117,7 @@ TEST(TwoDevicesLanes, ExchangeInTurnsAndWaitForNothingElseOfEachOther) {
     EXPECT_FALSE(graph.leads(from, to)) << from << " before " << to;
 }
 
-TEST(LanesOnCpuDriver, HaveTheSameBitsUnderEverySchedule) {
+TEST(LanesSweepOnCpuDriver, HaveTheSameBitsUnderEverySchedule) {
   ScratchFolder folder;
   write_shared_sizes("llama/biases", folder.path(), 0, true);
   std::vector<Logits> expected;

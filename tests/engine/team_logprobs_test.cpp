@@ -77,7 +77,7 @@ TEST_P(TeamScores, AreThoseOfTheLogitsThatAllRanksGather) {
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamScores, testing::ValuesIn(kScoredTeams),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(TeamScoresOnCpuDriver, OfFourAndEightRanksAreThoseOfTheirLogits) {
+TEST(TeamScoresSweepOnCpuDriver, OfFourAndEightRanksAreThoseOfTheirLogits) {
   ScratchFolder folder;
   write_shared_sizes("qwen2/biases", folder.path());  // 131 tokens, which no team shares evenly
   for (const int ranks : {4, 8}) {

@@ -120,7 +120,7 @@ TEST_P(TeamOracleOnGpus, HasTheBitsOfItsShardsOnOneDevice) {
 INSTANTIATE_TEST_SUITE_P(FourDevices, TeamOracleOnGpus, testing::ValuesIn(shared_families()), golden_test_name);
 
 // Norms over the heads of all ranks: three exchanges a layer, of an odd number of layers one more in the first.
-TEST(TeamOracleOnCpuDriver, HasTheBitsOfAnOddNumberOfNormsOverAllHeads) {
+TEST(TeamOddNormsSweepOnCpuDriver, HasTheBitsOfAnOddNumberOfNormsOverAllHeads) {
   ScratchFolder folder;
   write_shared_sizes("olmo2/wide_norms", folder.path(), 3);
   for (const auto& [ranks, rows] : {std::pair{2, 3}, {4, 1}, {8, 17}})

@@ -113,7 +113,7 @@ TEST(TeamSleepOnCpuDriver, GoesOnWhereMemoryOfOneDeviceIsShort) {
 
 // Calls of the driver fail, one in each cycle, all over it: awake, or asleep on both devices and woken by the next try,
 // or failed for good.
-TEST(TeamSleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
+TEST(TeamSleepSweepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
   for (const SleepLevel level : kLevels) {
     std::optional<TeamSleeper> on(std::in_place, "cpu");
     const auto expected = on->served();

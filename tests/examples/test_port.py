@@ -15,7 +15,7 @@ LINES = 90  # of each program that the other lacks: what a reader of the diff se
 
 
 def run(name, *words):
-    done = subprocess.run([PROGRAMS / name, *words], text=True, capture_output=True, timeout=100)
+    done = subprocess.run([PROGRAMS / name, *words], text=True, capture_output=True, timeout=600)
     print(done.stdout, end="")
     return done
 

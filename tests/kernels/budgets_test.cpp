@@ -209,10 +209,10 @@ void check_budgets(const std::vector<RecordedStep>& steps) {
 }
 
 TEST(KernelBudgets, HoldForWhatShipsOnHopper) { check_budgets(steps_on_hopper()); }
-TEST(KernelBudgets, HoldForWhatShipsOnAmpere) { check_budgets(steps_on_ampere()); }
+TEST(KernelBudgetsSweep, HoldForWhatShipsOnAmpere) { check_budgets(steps_on_ampere()); }
 
 // What the file does not record: other rows that a shipped tuning speaks of, and tiles of 16 rows.
-TEST(KernelRules, HoldForOtherRows) {
+TEST(KernelRulesSweep, HoldForOtherRows) {
   ShippedKernels kernels;
   for (const NamedModel& model : shipped_models()) {
     std::set<int64_t> tuned = {16};

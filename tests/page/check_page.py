@@ -17,10 +17,11 @@ from playwright.sync_api import sync_playwright
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
 from command import DEMO, on_device, run  # noqa: E402
 import synthetic  # noqa: E402
+from contrast import PALE  # noqa: E402
 
 READY_MS, REACTION_MS = 1000, 200  # what feels like at once; the figures are printed
 LARGE = 2000                       # nodes
-TIMEOUT_MS = 15000                 # of a step that should be there at once, on a machine busy with other work
+TIMEOUT_MS = 120000                 # until a step that hangs fails; none that passes waits for it
 
 
 class Check:
@@ -30,11 +31,11 @@ class Check:
         self.browser, self.folder, self.timeout_ms = browser, folder, timeout_ms
         self.faults, self.figures = [], {}
 
-    def visit(self, page, scheme="light", link=""):
+    def visit(self, page, scheme="light", link="", size=(1440, 900), **more):
         path = os.path.join(self.folder, "page.html")
         with open(path, "w") as file:
             file.write(page)
-        self.context = self.browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+        self.context = self.browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **more)
         self.page = self.context.new_page()
         self.page.set_default_timeout(self.timeout_ms)
         url = pathlib.Path(path).as_uri() + link
@@ -365,6 +366,40 @@ def check_compared(check, compared):
     check.context.close()
 
 
+def check_looks(check, page, timed, compared):
+    """Nothing is too pale, nothing lies over another, and a phone has no sideways scroll."""
+    for scheme in ("light", "dark"):
+        for name, one in (("untimed", page), ("timed", timed), ("compared", compared)):
+            check.visit(one, scheme)
+            check.expect_equal([], check.page.evaluate(PALE), "pale texts of the %s page, %s" % (name, scheme))
+            check.page.keyboard.press("b")
+            check.expect_equal([], check.page.evaluate(PALE), "pale texts of the buffers, %s" % scheme)
+            covered = check.page.evaluate("""() => [...document.querySelectorAll('.row .measure:has(i)')].filter(one => {
+                const range = document.createRange();
+                range.selectNodeContents(one.querySelector('b'));
+                return range.getBoundingClientRect().right > one.querySelector('i').getBoundingClientRect().left - 4;
+            }).map(one => one.textContent)""")
+            check.expect_equal([], covered, "figures that touch their bar on the %s page" % name)
+            check.context.close()
+    check.visit(timed)
+    table = check.page.locator("#panel table", has_text="Peak")
+    edges = table.locator("tr td:last-child, tr th:last-child").evaluate_all("all => all.map(one => Math.round(one.getBoundingClientRect().right))")
+    check.expect(len(edges) > 4 and len(set(edges)) == 1, "the peak is off the column of sizes: %s" % edges)
+    check.context.close()
+    for size in ((390, 844), (844, 390)):
+        for one in (page, timed):
+            check.visit(one, size=size, is_mobile=True, has_touch=True)
+            check.page.wait_for_selector("#rows .row")
+            wide, shown = check.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            check.expect(wide <= size[0] and shown == size[0], "scrolls sideways at %s: %d px" % (size, max(wide, shown)))
+            search, mark = (check.page.locator(name).bounding_box() for name in ("#search", ".mark"))
+            check.expect(search["width"] >= 180, "the search has %d px at %s" % (search["width"], size))
+            check.expect_equal(mark["width"], mark["height"], "the height of the head's dot at %s" % (size,))
+            rows = check.page.evaluate("document.getElementById('graph').clientHeight")
+            check.expect(rows >= 200, "the list has %d px at %s" % (rows, size))
+            check.context.close()
+
+
 def check_model(check, page, plan):
     check.visit(page)
     check_head(check, plan)
@@ -380,6 +415,7 @@ def faults_of(check, page, timed, compared, plan, only=None):
     """(faults, figures). A step that the page does not survive is one fault more."""
     steps = {"model": lambda: check_model(check, page, plan), "colours": lambda: check_colours(check, page, timed),
              "times": lambda: check_times(check, timed, plan), "links": lambda: check_links(check, page),
+             "looks": lambda: check_looks(check, page, timed, compared),
              "compared": lambda: check_compared(check, compared),
              "nested": lambda: check_nested(check, page), "large": lambda: check_large(check, page)}
     for name, step in steps.items():
@@ -416,6 +452,11 @@ PLANTED = [
     ("onclick: () => choose(node) });\n    return element", "});\n    return element", "times", "the node of a bar"),
     ("  t: () => toggle_timeline(),", "", "times", "bars of the timeline"),
     (".change = change;\n  }\n  for", ".chang = change;\n  }\n  for", "compared", "is not marked"),
+    ("--faint: #686a70", "--faint: #8a8c92", "looks", "pale"),
+    ("grid-template-columns: 96px 1fr", "grid-template-columns: 72px 1fr", "looks", "touch their bar"),
+    ("align-self: center; width: 12px;", "align-self: center; width: 4px;", "looks", "dot"),
+    ("  .toolbar { flex-wrap: wrap; }", "", "looks", "sideways"),
+    ('"", bytes_text(data.plan.peak.bytes)]', 'bytes_text(data.plan.peak.bytes)]', "looks", "peak is off"),
     ("...changes_of(node),", "", "compared", "what differs"),
     ("item.gone.forEach(show);", "", "compared", "removed node has no row"),
     ("set_timings(node.scopes[i], body.nodes)", "0", "nested", "time of a round"),

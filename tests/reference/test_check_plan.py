@@ -206,11 +206,11 @@ class CheckPlan(unittest.TestCase):
             del removed["edges"][seed % len(removed["edges"])]
             self.assertTrue(check_plan.check_plan(removed)[0])
 
-    def test_three_hundred_nodes_take_less_than_ten_seconds(self):
+    def test_three_hundred_nodes_take_little_processor_time(self):
         large = layered(60, 5, 1)
-        began = time.monotonic()
+        began = time.process_time()
         self.assert_sound(large)
-        self.assertLess(time.monotonic() - began, 10.0)  # about 0.3 s alone; ten leaves room for a busy machine
+        self.assertLess(time.process_time() - began, 30.0)  # about 0.3 s alone; what grows with the cube takes minutes
 
 
 class CommandLine(unittest.TestCase):

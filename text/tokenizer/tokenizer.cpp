@@ -62,8 +62,10 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
     throw Error({.doing = "tokenize text",
                  .detail = fmt::format("{} bytes of it are marked, {} are there", options.plain.size(), valid.size())});
   }
+  std::string marks(options.plain);
+  for (char& mark : marks) mark = mark == '\0' ? '\0' : kUsersByte;
   std::vector<AddedTokens::Piece> pieces;
-  raw_tokens_.append_pieces(valid, {options.parse_special, options.plain}, pieces);
+  raw_tokens_.append_pieces(valid, {options.parse_special, marks}, pieces);
 
   Scratch scratch;
   for (const auto& piece : pieces) {
@@ -72,8 +74,8 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
       continue;
     }
     const auto begin = static_cast<std::size_t>(piece.text.data() - valid.data());
-    const std::string_view plain = options.plain.empty() ? "" : options.plain.substr(begin, piece.text.size());
-    append_piece(piece.text, begin == 0, {options.parse_special, plain}, scratch, ids);
+    const std::string_view own = marks.empty() ? "" : std::string_view(marks).substr(begin, piece.text.size());
+    append_piece(piece.text, begin == 0, {options.parse_special, own}, scratch, ids);
   }
   if (options.add_special_tokens) ids.insert(ids.end(), suffix_.begin(), suffix_.end());
   return ids;
@@ -82,12 +84,13 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
 // `text` lies between two added tokens of the raw text.
 void Tokenizer::append_piece(std::string_view text, bool at_start, AddedTokens::Special special, Scratch& scratch,
                              std::vector<TokenId>& ids) const {
-  const std::string normal = normalizer_.apply(text, at_start);
-  // Normalizing has moved what the marks stand for: then all of a piece is as plain as any part of it.
-  if (!special.plain.empty() && normal != text)
-    special = {special.parse && special.plain.find_first_not_of('\0') == std::string_view::npos};
+  MarkedText marked{std::string(text), {}};
+  if (special.parse && normalized_tokens_.has_special()) marked.marks = special.marks;
+  if (marked.is_marked()) set_barriers(marked);
+  const MarkedText normalized = normalizer_.apply(std::move(marked), at_start);
+  const std::string& normal = normalized.text;
   scratch.inner.clear();
-  normalized_tokens_.append_pieces(normal, special, scratch.inner);
+  normalized_tokens_.append_pieces(normal, {special.parse, normalized.marks}, scratch.inner);
   for (const auto& part : scratch.inner) {
     if (part.id != kNoToken) {
       ids.push_back(part.id);
@@ -95,6 +98,14 @@ void Tokenizer::append_piece(std::string_view text, bool at_start, AddedTokens::
     }
     pre_tokenizer_.for_each_word(part.text, at_start && part.text.data() == normal.data(), scratch.words,
                                  [&](std::string_view word) { model_.append_ids(word, ids, scratch.model); });
+  }
+}
+
+// What the user writes beside a special token of the template changes nothing of it.
+void Tokenizer::set_barriers(MarkedText& text) const {
+  for (const auto& [begin, end] : guarded_tokens_.specials_of_template(text.text, text.marks)) {
+    if (begin > 0 && (text.marks[begin - 1] & kUsersByte) != 0) text.marks[begin] |= kBarrier;
+    if (end < text.marks.size() && (text.marks[end] & kUsersByte) != 0) text.marks[end] |= kBarrier;
   }
 }
 
@@ -186,12 +197,17 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
     entry.special = token.special;
     if (token.normalized) set_decoded(entry, normalizer_.apply(token.content));  // as tokenizers 0.23 decodes it
   }
-  std::vector<AddedTokens::Spelled> raw, normalized;
+  std::vector<AddedTokens::Spelled> raw, normalized, guarded;
   for (const bool special : {true, false}) {  // of two that look alike once normalized, the oracle takes a special one
     for (const auto& token : file.added_tokens) {
       if (token.special != special) continue;
       if (token.normalized) {
         normalized.emplace_back(normalizer_.apply(token.content), token);
+        if (!special) continue;
+        AddedToken anywhere = token;
+        anywhere.single_word = false;
+        guarded.emplace_back(token.content, anywhere);
+        guarded.emplace_back(normalized.back().first, anywhere);
       } else {
         raw.emplace_back(token.content, token);
       }
@@ -199,6 +215,7 @@ void Tokenizer::load_added_tokens(const TokenizerFile& file, const std::string& 
   }
   raw_tokens_ = AddedTokens(std::move(raw));
   normalized_tokens_ = AddedTokens(std::move(normalized));
+  guarded_tokens_ = AddedTokens(std::move(guarded));
 }
 
 }  // namespace nodewright

@@ -106,6 +106,7 @@ class Tokenizer {
   WordModel load_model(const TokenizerFile& file, const std::string& path);
   void load_added_tokens(const TokenizerFile& file, const std::string& path);
   const Token& token(TokenId id) const;
+  void set_barriers(MarkedText& text) const;
   void append_piece(std::string_view text, bool at_start, AddedTokens::Special special, Scratch& scratch,
                     std::vector<TokenId>& ids) const;
 
@@ -113,6 +114,7 @@ class Tokenizer {
   TokenMap id_of_token_;           // by spelling
   AddedTokens raw_tokens_;         // looked for in the text as it came
   AddedTokens normalized_tokens_;  // looked for after normalizing
+  AddedTokens guarded_tokens_;     // special ones of those, as they stand in the text before and after
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   TokenDecoder decoder_;

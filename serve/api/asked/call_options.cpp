@@ -91,6 +91,14 @@ void refuse_what_changes_the_answer(const RequestBody& body, const CallOptions& 
     throw not_supported("modalities", "text is the only one");
 }
 
+// Where neither a call nor the command line says: OpenAI's default is 1, and a checkpoint that has one for itself knows
+// better, as in vLLM.
+std::optional<double> own_temperature(const ServedModel& model) {
+  const SamplingOptions& defaults = model.defaults.sampling;
+  if (defaults.temperature || defaults.greedy) return std::nullopt;
+  return model.config.generation.temperature.value_or(1.0);
+}
+
 }  // namespace
 
 CallOptions call_options(const RequestBody& body, Endpoint endpoint, const ServedModel& model) {
@@ -119,6 +127,14 @@ CallOptions call_options(const RequestBody& body, Endpoint endpoint, const Serve
   return options;
 }
 
+Sampling default_sampling(const ServedModel& model) {
+  SamplingOptions options = model.defaults.sampling;
+  if (const std::optional<double> own = own_temperature(model)) options.temperature = own;
+  Sampling sampling = sampling_of(options, model.config.generation);
+  sampling.seed = options.seed;
+  return sampling;
+}
+
 RequestJson choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model) {
   RequestJson line = RequestJson::object();
   for (const char* name : kSharedFields)
@@ -132,10 +148,8 @@ RequestJson choice_line(const RequestBody& body, const CallOptions& options, con
     const bool negative = seed->is_number_integer() && !seed->is_number_unsigned() && seed->get<int64_t>() < 0;
     line["seed"] = negative ? RequestJson(static_cast<uint64_t>(seed->get<int64_t>())) : *seed;
   }
-  // OpenAI's default is 1; a checkpoint that has one for itself knows better, as in vLLM.
-  const SamplingOptions& defaults = model.defaults.sampling;
-  if (!line.contains("temperature") && !defaults.temperature && !defaults.greedy)
-    line["temperature"] = model.config.generation.temperature.value_or(1.0);
+  if (const std::optional<double> own = own_temperature(model); own && !line.contains("temperature"))
+    line["temperature"] = *own;
   if (options.logprobs >= 0) line["logprobs"] = options.logprobs;
   if (options.scored_prompt() >= 0) line["prompt_logprobs"] = options.scored_prompt();
   if (const std::optional<TextStructure> structure = structure_of(body)) {

@@ -46,4 +46,8 @@ CallOptions call_options(const RequestBody& body, Endpoint endpoint, const Serve
 // 400 naming the field for what would change the answer and cannot be done; the values are RequestReader's to judge.
 RequestJson choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model);
 
+// How tokens of a call are chosen whose body names no such field. The seed is the command line's; without one each call
+// draws its own.
+Sampling default_sampling(const ServedModel& model);
+
 }  // namespace nodewright

@@ -266,7 +266,7 @@ void compare_adapted(OpenedTeam& opened, const AdaptedCase& c) {
     ASSERT_EQ(expected, results[rank]) << "rank " << rank << " of " << results.size();
 }
 
-TEST(AdaptedExchangeOnCpuDriver, HasTheBitsOfItsShardsAndWhatTheAdaptersAdd) {
+TEST(AdaptedExchangeSweepOnCpuDriver, HasTheBitsOfItsShardsAndWhatTheAdaptersAdd) {
   for (const int ranks : {2, 4})
     for (const CpuSchedule schedule : {CpuSchedule::forward, CpuSchedule::seeded}) {
       CpuDriverOptions options;

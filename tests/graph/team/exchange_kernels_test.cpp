@@ -131,7 +131,7 @@ TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
 
 // Out and down of Llama 3.2 3B and of Llama 3.1 8B, on an H100: streamed rows up to 16, and held ones of 32, of which
 // blocks of a cluster share the columns where they are many.
-TEST(ExchangeKernels, AProductInTilesOfATeamCompilesWithoutSpills) {
+TEST(ExchangeKernelsSweep, AProductInTilesOfATeamCompilesWithoutSpills) {
   struct Product {
     int64_t hidden, cols;
   };

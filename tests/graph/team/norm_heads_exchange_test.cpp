@@ -158,7 +158,7 @@ std::vector<std::vector<float>> expect_normed(OpenedTeam& opened, const NormedHe
   return found;
 }
 
-TEST(NormHeadsExchangeOnCpuDriver, NormsOverAllRanksWithTheSameBitsUnderEverySchedule) {
+TEST(NormHeadsExchangeSweepOnCpuDriver, NormsOverAllRanksWithTheSameBitsUnderEverySchedule) {
   for (const int ranks : {2, 4, 8}) {
     std::vector<std::vector<std::vector<float>>> first;
     for (const uint64_t seed : {0, 1, 2, 3, 4}) {

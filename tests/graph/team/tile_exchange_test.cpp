@@ -150,7 +150,7 @@ void compare_tiles(OpenedTeam& opened, const TileCase& of) {
   }
 }
 
-TEST(TileExchangeOnCpuDriver, HasTheBitsOfItsShardsOnOneDevice) {
+TEST(TileExchangeSweepOnCpuDriver, HasTheBitsOfItsShardsOnOneDevice) {
   for (const int ranks : {2, 4})
     for (const CpuSchedule schedule : {CpuSchedule::forward, CpuSchedule::reverse, CpuSchedule::seeded}) {
       CpuDriverOptions options;

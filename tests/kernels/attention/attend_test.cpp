@@ -82,7 +82,9 @@ class AttendRows : public ::testing::Test {
   }
 };
 
-TEST_F(AttendRows, AgreeWithTheReferenceAtEveryLengthAndShape) {
+using AttendRowsSweep = AttendRows;
+
+TEST_F(AttendRowsSweep, AgreeWithTheReferenceAtEveryLengthAndShape) {
   for (AttendCase& c : all_cases()) {
     SCOPED_TRACE(name_of(c));
     c.build(all_lengths(), 1);
@@ -93,7 +95,7 @@ TEST_F(AttendRows, AgreeWithTheReferenceAtEveryLengthAndShape) {
 }
 
 // A warp on tensor cores knows the pages of 32 chunks at a time: 2048 keys of four warps.
-TEST_F(AttendRows, AgreeWithTheReferenceOverManyPages) {
+TEST_F(AttendRowsSweep, AgreeWithTheReferenceOverManyPages) {
   AttendCase c = on_tensor_cores(attend_case(2, 1, 16, 1));
   c.table_stride = 66;
   c.build({{1, 2048}, {2, 2049}, {3, 4200}}, 5);

@@ -64,7 +64,9 @@ TEST_F(NormProjectValues, APartWithANaNHasNoBest) {
   EXPECT_FALSE(std::isnan(y[131 - 1]));
 }
 
-TEST_F(NormProjectValues, AgreeWithTheReferenceForEveryNormAndBias) {
+using NormProjectSweep = NormProjectValues;
+
+TEST_F(NormProjectSweep, AgreeWithTheReferenceForEveryNormAndBias) {
   prepare(kWidthsOfFamilies, kFamilies);
   for (const MatvecFamily& family : kFamilies)
     for (const int64_t rows : kBuckets)

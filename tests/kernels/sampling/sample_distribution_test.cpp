@@ -113,7 +113,7 @@ std::vector<bool> kept_in_another_order(const SampleRow& row) {
   return kept;
 }
 
-TEST(SampleDistribution, IsThatOfTheSettingsForEveryShapeOfLogits) {
+TEST(SampleDistributionSweep, IsThatOfTheSettingsForEveryShapeOfLogits) {
   const size_t count = machine().device.driver().is_cpu() ? 300 : (size_t{1} << 20) / 4;  // of each setting
   for (int shape = 0; shape < 3; ++shape)
     for (const SampleRow& row : settings_of(shape)) {
@@ -123,13 +123,13 @@ TEST(SampleDistribution, IsThatOfTheSettingsForEveryShapeOfLogits) {
     }
 }
 
-TEST(SampleDistribution, OfTheTwinOnTheHostIsThatOfTheSettings) {
+TEST(SampleDistributionSweep, OfTheTwinOnTheHostIsThatOfTheSettings) {
   for (int shape = 0; shape < 3; ++shape)
     for (const SampleRow& row : settings_of(shape))
       EXPECT_TRUE(fits(twin_draws(row, 200000), expected_of(row, kept_tokens(row)))) << "shape " << shape;
 }
 
-TEST(SampleDistribution, DoesNotFitOneTokenMoreNorAnotherOrder) {
+TEST(SampleDistributionSweep, DoesNotFitOneTokenMoreNorAnotherOrder) {
   const size_t count = machine().device.driver().is_cpu() ? 300 : size_t{1} << 18;
   const SampleRow of_k{.logits = logits_of_shape(0), .top_k = 4};
   EXPECT_TRUE(fits(kernel_draws(of_k, count), expected_of(of_k, kept_tokens(of_k))));
@@ -141,7 +141,7 @@ TEST(SampleDistribution, DoesNotFitOneTokenMoreNorAnotherOrder) {
   EXPECT_FALSE(fits(kernel_draws(both, count), expected_of(both, kept_in_another_order(both))));
 }
 
-TEST(SampleDistribution, TakesAnInfiniteLogitAlways) {
+TEST(SampleDistributionSweep, TakesAnInfiniteLogitAlways) {
   SampleRow row{.logits = logits_of_shape(2), .top_k = 4, .top_p = 0.9f};
   row.logits[7] = kInfinity;
   EXPECT_EQ(seen_in(draws(row, 64))[7], 64);

@@ -164,10 +164,8 @@ TEST_F(HttpLimitsTest, AHangUpIsNoticedThoughNothingIsWritten) {
         request.reply->begin_events();
         one.hear_until("\r\n\r\n");
       }
-      const auto start = steady_clock::now();
       reset ? one.reset() : one.hang_up();
       EXPECT_TRUE(eventually([&] { return told == 1; }));
-      EXPECT_LT(steady_clock::now() - start, seconds(2)) << "at once, but for a busy machine";
       EXPECT_EQ(server->open_requests(), 0u);
       if (!streaming) request.reply->send(200, "", "nobody is there");
     }

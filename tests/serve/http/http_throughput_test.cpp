@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/serve/http/serving_fixture.h"
+#include "tests/support/processor_time.h"
 
 namespace nodewright {
 namespace {
@@ -91,7 +92,7 @@ class HttpThroughput : public testing::Test {
     const double events = 1.0 * steps * kStreams;
     std::cout << static_cast<int>(events / seconds) << " events/s; CPU us an event: I/O thread "
               << io_seconds / events * 1e6 << ", write() " << writing / events * 1e6 << std::endl;
-    EXPECT_LT(io_seconds / events, 200e-6) << "a hundred times of what it took when this was written";
+    EXPECT_LT(io_seconds / events, test::allowed_seconds(200e-6)) << "a hundred times of what it took, and more";
     for (const auto& reply : replies_) reply->end();
     EXPECT_TRUE(eventually([&] { return server_.open_requests() == 0; }));
   }

@@ -15,7 +15,7 @@
 namespace nodewright {
 namespace {
 
-constexpr std::chrono::seconds kOrderPatience{240};  // with kernels that nobody has compiled
+constexpr std::chrono::seconds kOrderPatience{600};  // until a test that hangs ends
 
 // Of a call with one output: its end, once it is there.
 class EndListener : public Listener {
@@ -23,7 +23,10 @@ class EndListener : public Listener {
   void refused(const std::string& reason) override { ADD_FAILURE() << reason; }
   void updated(std::vector<OutputUpdate> updates) override {
     for (OutputUpdate& update : updates)
-      if (update.end) end_.set_value(std::move(*update.end));
+      if (update.end) {
+        is_whole = update.end->reason == EndReason::length;
+        end_.set_value(std::move(*update.end));
+      }
     has_begun = true;
   }
   Resolution end() {
@@ -32,7 +35,7 @@ class EndListener : public Listener {
     return future.get();
   }
 
-  std::atomic<bool> has_begun = false;
+  std::atomic<bool> has_begun = false, is_whole = false;
 
  private:
   std::promise<Resolution> end_;  // a second end would throw
@@ -229,11 +232,11 @@ TEST_F(LoopSleepOnCpuDriver, ADeviceThatIsLostWhileItSleepsEndsTheLoopWithAFailu
 }
 
 // Clients submit whatever happens, while others put the engine to sleep and wake it: each accepted output has its end,
-// each order is told.
+// each order is told. The clients go on until one was refused by an engine that slept, and one served whole.
 TEST_F(LoopSleepOnCpuDriver, LosesNothingWhoeverAsksForWhat) {
   constexpr int kOrders = 40;
   std::atomic<bool> goes_on = true;
-  std::atomic<int> refused = 0;
+  std::atomic<int> refused = 0, wakes = 0, whole = 0;
   std::vector<std::shared_ptr<EndListener>> accepted[2];
   std::vector<std::thread> clients;
   for (auto& own : accepted)
@@ -243,6 +246,7 @@ TEST_F(LoopSleepOnCpuDriver, LosesNothingWhoeverAsksForWhat) {
         const Admission admission = submit(listener, 1 + random() % 20);
         if (admission == Admission::accepted) own.push_back(listener);
         if (admission == Admission::asleep) ++refused;
+        for (const auto& one : own) whole += one->is_whole ? 1 : 0;
         std::this_thread::sleep_for(std::chrono::milliseconds(random() % 8));
       }
     });
@@ -253,12 +257,17 @@ TEST_F(LoopSleepOnCpuDriver, LosesNothingWhoeverAsksForWhat) {
       std::mt19937 random(static_cast<unsigned>(t) + 7);
       for (int i = 0; i < kOrders; ++i) {
         const auto level = random() % 2 == 0 ? SleepLevel::weights_on_host : SleepLevel::weights_dropped;
-        told[t].push_back(random() % 2 == 0 ? wake() : sleep(level, random() % 2 == 0));
+        const bool wakes_it = random() % 2 == 0, aborts = random() % 2 == 0;
+        wakes += wakes_it ? 1 : 0;
+        told[t].push_back(wakes_it ? wake() : sleep(level, aborts));
         std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));
       }
     });
   for (std::thread& thread : operators) thread.join();
+  EXPECT_EQ(sleep(SleepLevel::weights_on_host, true).get().end, SleepEnd::done);
+  while (refused == 0) std::this_thread::yield();
   EXPECT_EQ(wake().get().end, SleepEnd::done);
+  while (whole == 0) std::this_thread::yield();
   goes_on = false;
   for (std::thread& thread : clients) thread.join();
   EXPECT_EQ(served().size(), 12u);
@@ -266,13 +275,10 @@ TEST_F(LoopSleepOnCpuDriver, LosesNothingWhoeverAsksForWhat) {
   std::map<SleepEnd, int> ends;
   for (std::vector<Told>& of_thread : told)
     for (Told& one : of_thread) ++ends[one.get().end];
-  EXPECT_EQ(ends[SleepEnd::failed] + ends[SleepEnd::not_now], 0);
-  EXPECT_GT(ends[SleepEnd::done], kOrders);
-  int whole = 0;
+  EXPECT_EQ(ends[SleepEnd::done] + ends[SleepEnd::called_off], 2 * kOrders);
+  EXPECT_GE(ends[SleepEnd::done], wakes);
   for (const auto& of_client : accepted)
-    for (const auto& listener : of_client) whole += listener->end().reason == EndReason::length ? 1 : 0;
-  EXPECT_GT(whole, 0);
-  EXPECT_GT(refused, 0);
+    for (const auto& listener : of_client) listener->end();
   EXPECT_EQ(loop_.open(), 0u);
   EXPECT_EQ(owned_pages_, 0);
 }

@@ -23,8 +23,13 @@ TEST(LiveJson, BeforeThereIsAModelItsStateIsTold) {
 
 TEST(LiveJson, TheCardAndTimesAreThoseThatWereTold) {
   ServeMetrics metrics("demo");
-  metrics.serves(
-      {.name = "dem\xff", .device = "a card", .context = 4096, .rows = 64, .buckets = {1, 2}, .chats = true});
+  metrics.serves({.name = "dem\xff",
+                  .device = "a card",
+                  .context = 4096,
+                  .rows = 64,
+                  .buckets = {1, 2},
+                  .chats = true,
+                  .sampling = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f}});
   metrics.first_token(0.5);
   metrics.more_tokens(0.004, 2);  // two tokens of one step
   metrics.more_tokens(0.008, 1);
@@ -35,6 +40,8 @@ TEST(LiveJson, TheCardAndTimesAreThoseThatWereTold) {
   EXPECT_EQ(live["model"]["context"], 4096);
   EXPECT_TRUE(live["model"]["chat"]);
   EXPECT_FALSE(live["model"]["tokenizer"]);
+  EXPECT_EQ(live["model"]["defaults"],
+            Json({{"temperature", 0.8}, {"top_p", 0.95}, {"top_k", 40}, {"min_p", 0.0}, {"seed", nullptr}}));
   EXPECT_EQ(live["graphs"]["buckets"], Json({1, 2}));
   EXPECT_EQ(live["requests"]["ended"]["abort"], 1);
   EXPECT_EQ(live["recent"]["first_token"], Json({{"count", 1}, {"median_ms", 500.0}, {"p99_ms", 500.0}}));

@@ -15,7 +15,7 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cli"))
 from command import DEMO, PROGRAM, on_device  # noqa: E402
 
-READY_S = 200  # a first start compiles the kernels, beside other tests
+READY_S = 600  # a first start compiles the kernels, beside other tests
 
 
 class PageServer:
@@ -43,7 +43,7 @@ class PageServer:
     def __exit__(self, *error):
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(timeout=40)
+            self.process.wait(timeout=600)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -63,18 +63,25 @@ class PageServer:
         """(status, headers, text)"""
         request = urllib.request.Request(self.address + path, headers=headers or {}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=600) as answer:
                 return answer.status, answer.headers, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.headers, error.read().decode()
+
+    def told_line(self, words):
+        """The line of standard error with these words, or "" after ten seconds."""
+        end = time.monotonic() + 300
+        while not (found := [line for line in self.told if words in line]) and time.monotonic() < end:
+            time.sleep(0.01)
+        return found[0] if found else ""
 
     def live(self, headers=None):
         return json.loads(self.get("/live", headers)[2])
 
     def live_when(self, holds):
         """/live as soon as it `holds`, or after ten seconds as it is: its counters follow an answer by some milliseconds."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 300
         while not holds(live := self.live()) and time.monotonic() < end:
             time.sleep(0.01)
         return live
@@ -82,7 +89,7 @@ class PageServer:
     def post(self, path, body, headers=None):
         request = urllib.request.Request(self.address + path, data=json.dumps(body).encode(), method="POST",
                                          headers={"Content-Type": "application/json", **(headers or {})})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.loads(answer.read())
 
 

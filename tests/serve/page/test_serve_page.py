@@ -91,7 +91,7 @@ class ServePage(unittest.TestCase):
     def test_the_page_is_whole_and_refers_to_files_that_are_there(self):
         page = Page(self.server.get("/")[2])
         self.assertEqual([], page.faults)
-        self.assertEqual({"/icon.svg", "/page.css", "/start.js"}, set(page.paths))
+        self.assertEqual({"/icon.svg", "/page.css", "/turns.css", "/start.js"}, set(page.paths))
         scripts = "\n".join(self.server.get("/" + name)[2] for name in FILES if name.endswith(".js"))
         for wanted in re.findall(r'(?:getElementById|by_id|field)\("([\w-]+)"\)', scripts):
             self.assertIn(wanted, page.ids)
@@ -130,6 +130,18 @@ class ServePage(unittest.TestCase):
                          {name: after["model"][name] for name in ("name", "context", "rows", "chat", "tokenizer")})
         self.assertLess(0, after["pages"]["all"])
 
+    def test_the_ready_line_says_where_the_page_is(self):
+        self.assertIn("; open %s/ in a browser" % self.server.address, self.server.told_line("nodewright: ready: "))
+
+    def test_live_says_what_a_call_gets_that_does_not_say(self):
+        defaults = self.server.live()["model"]["defaults"]
+        self.assertEqual({"temperature", "top_p", "top_k", "min_p", "seed"}, set(defaults))
+        self.assertIsNone(defaults["seed"])
+        body = {"prompt": "Once upon a time", "max_tokens": 20, "seed": 3}
+        said = {name: value for name, value in defaults.items() if name != "seed"}
+        silent, told = (self.server.post("/v1/completions", {**body, **more})["choices"][0]["text"] for more in ({}, said))
+        self.assertEqual(silent, told)
+
     def test_live_tells_what_the_prefix_cache_found(self):
         prompt = list(range(5, 205))  # three whole pages
         for found in (0, 192):
@@ -158,6 +170,15 @@ class ServePage(unittest.TestCase):
 
 
 class OtherServers(unittest.TestCase):
+    def test_options_of_the_command_line_are_the_defaults(self):
+        words = ("--temperature", "0.3", "--top-k", "7", "--top-p", "0.9", "--min-p", "0.05", "--seed", "5")
+        with PageServer("--max-context", "128", "--max-batch", "1", "--host", "0.0.0.0", "--api-key", "secret", *words) as server:
+            server.wait_ready()
+            self.assertEqual({"temperature": 0.3, "top_p": 0.9, "top_k": 7, "min_p": 0.05, "seed": 5},
+                             server.live(KEY)["model"]["defaults"])
+            port = server.address.rsplit(":", 1)[1]
+            self.assertIn("; open http://127.0.0.1:%s/ in a browser" % port, server.told_line("nodewright: ready: "))
+
     def test_with_a_key_the_page_is_open_and_the_rest_is_not(self):
         with PageServer("--api-key", "secret", "--max-context", "128") as server:
             self.assertEqual(200, server.get("/")[0])  # also while the model is loaded

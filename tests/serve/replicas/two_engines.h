@@ -20,7 +20,7 @@
 
 namespace nodewright::test {
 
-constexpr std::chrono::seconds kReplicaPatience{60};
+constexpr std::chrono::seconds kReplicaPatience{600};
 
 // Of a call with so many outputs: their ends, each once.
 class EndsListener : public Listener {

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "text/tokenizer/load_error.h"
-#include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -61,39 +60,37 @@ CharacterMap::Match CharacterMap::match(std::string_view text, bool longest) con
   return found;
 }
 
-std::string CharacterMap::apply(std::string_view text) const {
-  if (empty()) return std::string(text);
-  std::string normal;
-  normal.reserve(text.size());
-  while (!text.empty()) {
-    Utf8Step step = read_utf8(text);
+MarkedText CharacterMap::apply(const MarkedText& text) const {
+  if (empty()) return text;
+  MarkedWriter to(text);
+  while (!to.rest().empty()) {
+    const std::string_view rest = to.rest();
+    Utf8Step step = read_utf8(rest);
     std::size_t size = step.size;
     utf8proc_int32_t state = 0;
-    while (size < text.size()) {
-      const Utf8Step next = read_utf8(text.substr(size));
+    while (size < rest.size()) {
+      const Utf8Step next = read_utf8(rest.substr(size));
       if (ends_grapheme(step.code_point, next.code_point, state)) break;
+      if (text.has_barrier_within(to.done(), to.done() + size + 1)) break;
       size += next.size;
       step = next;
     }
-    append_grapheme(text.substr(0, size), normal);
-    check_normal_length(normal);
-    text.remove_prefix(size);
+    write_grapheme(size, to);
   }
-  return normal;
+  return to.take();
 }
 
-void CharacterMap::append_grapheme(std::string_view grapheme, std::string& normal) const {
-  if (grapheme.size() <= kLongestWholeGrapheme) {
-    if (const Match whole = match(grapheme, false); whole.size > 0) {
-      normal += whole.to;
+void CharacterMap::write_grapheme(std::size_t size, MarkedWriter& to) const {
+  if (size <= kLongestWholeGrapheme) {
+    if (const Match whole = match(to.rest().substr(0, size), false); whole.size > 0) {
+      to.replace(size, whole.to);
       return;
     }
   }
-  while (!grapheme.empty()) {
-    const std::string_view character = grapheme.substr(0, read_utf8(grapheme).size);
-    const Match one = match(character, false);
-    normal += one.size > 0 ? one.to : character;
-    grapheme.remove_prefix(character.size());
+  for (const std::size_t end = to.done() + size; to.done() < end;) {
+    const std::size_t bytes = read_utf8(to.rest()).size;
+    const Match one = match(to.rest().substr(0, bytes), false);
+    one.size > 0 ? to.replace(bytes, one.to) : to.keep(bytes);
   }
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/tokenizer/steps/marked_text.h"
+
 namespace nodewright {
 
 class CharacterMap {
@@ -25,15 +27,16 @@ class CharacterMap {
   Match longest(std::string_view text) const { return match(text, true); }
 
   // `text` (valid UTF-8) as the Precompiled normalizer leaves it: a grapheme of fewer than 6 bytes becomes what its
-  // shortest known start becomes, other characters go one by one. Throws Error if the result is longer than 1 GiB.
+  // shortest known start becomes, other characters go one by one; a grapheme ends at a barrier. Throws Error if the
+  // result is longer than 1 GiB.
   // Source: normalizers/precompiled.rs of `tokenizers`, and the crate spm_precompiled.
-  std::string apply(std::string_view text) const;
+  MarkedText apply(const MarkedText& text) const;
 
   bool empty() const { return units_.empty(); }
 
  private:
   Match match(std::string_view text, bool longest) const;
-  void append_grapheme(std::string_view grapheme, std::string& normal) const;
+  void write_grapheme(std::size_t size, MarkedWriter& to) const;
 
   std::vector<std::uint32_t> units_;  // of the trie
   std::string results_;               // strings, each behind it a zero byte

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "text/tokenizer/steps/marked_normal_form.h"
 #include "text/tokenizer/steps/normal_text.h"
 #include "text/tokenizer/tokens/byte_level.h"
 #include "text/unicode/character_kinds.h"
@@ -14,25 +15,26 @@ namespace {
 
 // Calls append(code_point, normal) for each character of `text`.
 template <typename Append>
-std::string each_character(std::string_view text, Append append) {
+MarkedText each_character(const MarkedText& text, Append append) {
+  MarkedWriter to(text);
   std::string normal;
-  normal.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Step step = read_utf8(text);
+  while (!to.rest().empty()) {
+    const Utf8Step step = read_utf8(to.rest());
+    normal.clear();
     append(step.code_point, normal);
-    text.remove_prefix(step.size);
+    to.replace(step.size, normal);
   }
-  return normal;
+  return to.take();
 }
 
 template <typename Drop>
-std::string without(std::string_view text, Drop drop) {
+MarkedText without(const MarkedText& text, Drop drop) {
   return each_character(text, [&](char32_t c, std::string& normal) {
     if (!drop(c)) append_utf8(c, normal);
   });
 }
 
-std::string in_lower_case(std::string_view text) { return each_character(text, append_lower_case); }
+MarkedText in_lower_case(const MarkedText& text) { return each_character(text, append_lower_case); }
 
 bool is_chinese(char32_t c) {
   static constexpr CodePointRange ranges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
@@ -41,7 +43,7 @@ bool is_chinese(char32_t c) {
   return is_within(ranges, c);
 }
 
-std::string cleaned(std::string_view text) {
+MarkedText cleaned(const MarkedText& text) {
   return each_character(text, [](char32_t c, std::string& normal) {
     const bool breaks = c == '\t' || c == '\n' || c == '\r';
     if (c == 0 || c == 0xFFFD || (!breaks && is_control(c))) return;
@@ -49,23 +51,52 @@ std::string cleaned(std::string_view text) {
   });
 }
 
-std::string step_of(const NormalForm& form, std::string_view text) { return to_normal_form(text, form); }
-std::string step_of(const Replacement& replacement, std::string_view text) { return replacement.apply(text); }
-std::string step_of(const Prepend& prepend, std::string_view text) {
-  return text.empty() ? std::string() : prepend.text + std::string(text);
+MarkedText step_of(const NormalForm& form, const MarkedText& text) { return to_normal_form(text, form); }
+
+// A match over a barrier stays as it is.
+MarkedText step_of(const Replacement& replacement, const MarkedText& text) {
+  MarkedWriter to(text);
+  const auto replace = [&](std::size_t size) {
+    if (text.has_barrier_within(to.done(), to.done() + size))
+      to.keep(size);
+    else
+      to.replace(size, replacement.to);
+  };
+  if (replacement.pattern) {
+    std::vector<Regex::Piece> pieces;
+    replacement.pattern->append_pieces(text.text, pieces);
+    for (const auto& [piece, is_match] : pieces) is_match ? replace(piece.size()) : to.keep(piece.size());
+    return to.take();
+  }
+  for (std::size_t at = text.text.find(replacement.from); at != std::string::npos;
+       at = text.text.find(replacement.from, to.done())) {
+    to.keep(at - to.done());
+    replace(replacement.from.size());
+  }
+  to.keep(to.rest().size());
+  return to.take();
 }
 
-std::string step_of(const StripSpaces& strip, std::string_view text) {
-  if (strip.left) text.remove_prefix(white_space_at_start(text));
-  if (strip.right) text.remove_suffix(white_space_at_end(text));
-  return std::string(text);
+MarkedText step_of(const Prepend& prepend, const MarkedText& text) {
+  MarkedWriter to(text);
+  if (!text.text.empty()) to.insert(prepend.text);
+  to.keep(text.text.size());
+  return to.take();
 }
 
-std::string step_of(const StripAccents&, std::string_view text) { return without(text, is_mark); }
-std::string step_of(const Lowercase&, std::string_view text) { return in_lower_case(text); }
+MarkedText step_of(const StripSpaces& strip, const MarkedText& text) {
+  MarkedWriter to(text);
+  if (strip.left) to.drop(white_space_at_start(text.text));
+  const std::size_t right = strip.right ? white_space_at_end(to.rest()) : 0;
+  to.keep(to.rest().size() - right);
+  return to.take();
+}
+
+MarkedText step_of(const StripAccents&, const MarkedText& text) { return without(text, is_mark); }
+MarkedText step_of(const Lowercase&, const MarkedText& text) { return in_lower_case(text); }
 
 // Source: https://github.com/google/sentencepiece, src/builder.cc, BuildNmtNFKCMap.
-std::string step_of(const Nmt&, std::string_view text) {
+MarkedText step_of(const Nmt&, const MarkedText& text) {
   static constexpr CodePointRange gone[] = {{0x1, 0x8},   {0xB, 0xB},   {0xE, 0x1F},
                                             {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
   static constexpr CodePointRange spaces[] = {{0x9, 0xA},       {0xC, 0xD},       {0x20, 0x20},
@@ -76,8 +107,8 @@ std::string step_of(const Nmt&, std::string_view text) {
   });
 }
 
-std::string step_of(const BertText& bert, std::string_view text) {
-  std::string normal = bert.clean ? cleaned(text) : std::string(text);
+MarkedText step_of(const BertText& bert, const MarkedText& text) {
+  MarkedText normal = bert.clean ? cleaned(text) : text;
   if (bert.separate_chinese) {
     normal = each_character(normal, [](char32_t c, std::string& to) {
       const bool chinese = is_chinese(c);
@@ -90,8 +121,13 @@ std::string step_of(const BertText& bert, std::string_view text) {
   return bert.lowercase ? in_lower_case(normal) : normal;
 }
 
-std::string step_of(const ByteLetters&, std::string_view text) { return token_of_bytes(text); }
-std::string step_of(const CharacterMap& map, std::string_view text) { return map.apply(text); }
+MarkedText step_of(const ByteLetters&, const MarkedText& text) {
+  MarkedWriter to(text);
+  while (!to.rest().empty()) to.replace(1, token_of_bytes(to.rest().substr(0, 1)));
+  return to.take();
+}
+
+MarkedText step_of(const CharacterMap& map, const MarkedText& text) { return map.apply(text); }
 
 }  // namespace
 
@@ -108,19 +144,22 @@ std::string Replacement::apply(std::string_view text) const {
 }
 
 std::string Normalizer::apply(std::string_view text, bool at_start) const {
-  std::string normal(text);
+  return apply(MarkedText{std::string(text), {}}, at_start).text;
+}
+
+MarkedText Normalizer::apply(MarkedText text, bool at_start) const {
   for (const auto& step : steps_) {
-    normal = std::visit(
+    text = std::visit(
         [&]<typename Step>(const Step& one) {
           if constexpr (std::is_same_v<Step, PieceText>)
-            return one.apply(normal, at_start);
+            return one.apply(text, at_start);
           else
-            return step_of(one, normal);
+            return step_of(one, text);
         },
         step);
-    check_normal_length(normal);
+    check_normal_length(text.text);
   }
-  return normal;
+  return text;
 }
 
 }  // namespace nodewright

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "text/tokenizer/steps/character_map.h"
+#include "text/tokenizer/steps/marked_text.h"
 #include "text/tokenizer/steps/piece_text.h"
 #include "text/tokenizer/steps/regex.h"
 #include "text/unicode/normal_forms.h"
@@ -49,6 +50,9 @@ class Normalizer {
   // `text` is valid UTF-8, `at_start` whether it begins the text that the user gave. Throws Error if the result would
   // be longer than 1 GiB, or if an expression gives up. Thread-safe.
   std::string apply(std::string_view text, bool at_start = true) const;
+
+  // The same of a text with marks, which move along with it. Throws as above. Thread-safe.
+  MarkedText apply(MarkedText text, bool at_start) const;
 
  private:
   std::vector<NormalizerStep> steps_;

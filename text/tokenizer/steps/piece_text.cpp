@@ -21,38 +21,33 @@ NormalStart normal_start(const PieceText& pieces, std::string_view text) {
 
 }  // namespace
 
-std::string PieceText::apply(std::string_view text, bool at_start) const {
+MarkedText PieceText::apply(const MarkedText& text, bool at_start) const {
   const std::string_view space = escape_spaces ? "\u2581" : " ";
+  MarkedWriter to(text);
   if (remove_extra_spaces) {
-    while (!text.empty()) {
-      const NormalStart start = normal_start(*this, text);
+    while (!to.rest().empty()) {
+      const NormalStart start = normal_start(*this, to.rest());
       if (start.normal != " ") break;
-      text.remove_prefix(start.size);
+      to.drop(start.size);
     }
   }
-  std::string normal;
-  if (text.empty()) return normal;
+  if (to.rest().empty()) return to.take();
   const bool adds_space = add_prefix && (at_start || !prefix_at_start_only);
-  if (adds_space && !spaces_are_suffixes) normal += space;
+  if (adds_space && !spaces_are_suffixes) to.insert(space);
   bool after_space = remove_extra_spaces;
-  while (!text.empty()) {
-    NormalStart start = normal_start(*this, text);
-    text.remove_prefix(start.size);
+  while (!to.rest().empty()) {
+    NormalStart start = normal_start(*this, to.rest());
     while (after_space && start.normal.starts_with(' ')) start.normal.remove_prefix(1);
-    if (start.normal.empty()) continue;
-    for (const char c : start.normal) {
-      if (c == ' ') {
-        normal += space;
-      } else {
-        normal += c;
-      }
+    if (start.normal.empty()) {
+      to.drop(start.size);
+      continue;
     }
-    check_normal_length(normal);
+    to.replace(start.size, escape_spaces ? replace_all(start.normal, " ", space) : std::string(start.normal));
     after_space = remove_extra_spaces && start.normal.ends_with(' ');
   }
-  while (remove_extra_spaces && normal.ends_with(space)) normal.erase(normal.size() - space.size());
-  if (adds_space && spaces_are_suffixes) normal += space;
-  return normal;
+  while (remove_extra_spaces && to.written().ends_with(space)) to.erase_end(space.size());
+  if (adds_space && spaces_are_suffixes) to.insert(space);
+  return to.take();
 }
 
 }  // namespace nodewright

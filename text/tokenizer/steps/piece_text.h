@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "text/tokenizer/steps/character_map.h"
+#include "text/tokenizer/steps/marked_text.h"
 #include "text/tokenizer/tokens/prefix_tree.h"
 
 namespace nodewright {
@@ -21,7 +22,7 @@ struct PieceText {
 
   // `text` is valid UTF-8, `at_start` whether it begins the text that the user gave. Throws Error if the result would
   // be longer than 1 GiB. Thread-safe. Source: Normalizer::Normalize of sentencepiece/src/normalizer.cc.
-  std::string apply(std::string_view text, bool at_start) const;
+  MarkedText apply(const MarkedText& text, bool at_start) const;
 };
 
 }  // namespace nodewright

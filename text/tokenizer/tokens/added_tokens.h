@@ -38,28 +38,41 @@ class AddedTokens {
   // An empty spelling never matches; of two equal ones the first counts.
   explicit AddedTokens(std::vector<Spelled> tokens);
 
-  // Where special tokens may be found in a text: nowhere, or outside the bytes that `plain` marks with something other
-  // than 0 (as long as the text, or empty: none is marked).
+  // Where special tokens may be found in a text: nowhere, or outside the bytes that `marks` calls the user's
+  // (kUsersByte of marked_text.h; as long as the text, or empty: none is).
   struct Special {
     bool parse = false;
-    std::string_view plain;
+    std::string_view marks;
   };
 
   // Appends the pieces of `text` (valid UTF-8), in order. A special token where none may be found is ordinary text, and
-  // so is all that it covers. Thread-safe.
+  // so is all that it covers; no token that reaches into the user's text takes the place of one that the template
+  // wrote. What a normalizer puts before a token may stand for the user's: a space. Thread-safe.
   // Source: AddedVocabulary::find_matches of the `tokenizers` library.
   void append_pieces(std::string_view text, Special special, std::vector<Piece>& pieces) const;
+
+  // Bytes `begin` to `end` of a text.
+  struct Span {
+    std::size_t begin, end;
+  };
+  // The special tokens in what the template wrote, each stretch of it by itself. Thread-safe.
+  std::vector<Span> specials_of_template(std::string_view text, std::string_view marks) const;
+
+  bool has_special() const { return has_special_; }
 
  private:
   struct Match {
     std::size_t size = 0;  // bytes, 0: none
     const AddedToken* token = nullptr;
+    std::size_t lead = 0;  // of the bytes
   };
 
   Match longest_at(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;
-  PrefixTree tree_;  // spelling to index into tokens_
+  std::vector<std::size_t> leads_;  // [tokens_], bytes that a normalizer puts before a token, as "\u2581" of Prepend
+  PrefixTree tree_;                 // spelling to index into tokens_
+  bool has_special_ = false;
 };
 
 }  // namespace nodewright

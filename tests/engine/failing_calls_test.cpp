@@ -114,9 +114,9 @@ struct SweptRun {
   RunMode mode;
 };
 
-class FaultSweepOnCpuDriver : public testing::TestWithParam<SweptRun> {};
+class FailingCallsOnCpuDriver : public testing::TestWithParam<SweptRun> {};
 
-TEST_P(FaultSweepOnCpuDriver, EveryCallThatFailsOnceEndsInOneErrorAndLeavesNothing) {
+TEST_P(FailingCallsOnCpuDriver, EveryCallThatFailsOnceEndsInOneErrorAndLeavesNothing) {
   const auto [bucket, mode] = GetParam();
   run(bucket, mode);  // kernels are on disk from here on
   const Outcome whole = run(bucket, mode);
@@ -147,7 +147,7 @@ TEST_P(FaultSweepOnCpuDriver, EveryCallThatFailsOnceEndsInOneErrorAndLeavesNothi
 }
 
 // As after a fault of the device, from which no call recovers.
-TEST_P(FaultSweepOnCpuDriver, EveryCallFromSomeCallOnFailingEndsInOneErrorAndLeavesNothing) {
+TEST_P(FailingCallsOnCpuDriver, EveryCallFromSomeCallOnFailingEndsInOneErrorAndLeavesNothing) {
   const auto [bucket, mode] = GetParam();
   const Outcome whole = run(bucket, mode);
   for (uint64_t call = 0; call < whole.closing; ++call) {
@@ -162,7 +162,7 @@ TEST_P(FaultSweepOnCpuDriver, EveryCallFromSomeCallOnFailingEndsInOneErrorAndLea
   }
 }
 
-TEST_P(FaultSweepOnCpuDriver, APlantedLeakIsFound) {
+TEST_P(FailingCallsOnCpuDriver, APlantedLeakIsFound) {
   const auto [bucket, mode] = GetParam();
   const Outcome outcome = run(bucket, mode, {.leaks = true});
   EXPECT_EQ(outcome.error, "");
@@ -170,7 +170,7 @@ TEST_P(FaultSweepOnCpuDriver, APlantedLeakIsFound) {
   EXPECT_NE(outcome.live.find("cuEventCreate"), std::string::npos) << outcome.live;
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, FaultSweepOnCpuDriver,
+INSTANTIATE_TEST_SUITE_P(Runs, FailingCallsOnCpuDriver,
                          testing::Values(SweptRun{1, RunMode::explicit_}, SweptRun{2, RunMode::explicit_},
                                          SweptRun{1, RunMode::captured}, SweptRun{1, RunMode::eager}),
                          [](const auto& info) {
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, FaultSweepOnCpuDriver,
                          });
 
 // The check of the sweep itself must see an error that is silent about the call or the object.
-TEST(FaultSweepCheck, RefusesAnErrorThatNamesNoCallOrNoObject) {
+TEST(FailingCallsCheck, RefusesAnErrorThatNamesNoCallOrNoObject) {
   Outcome outcome{.error = "cannot launch node 'embed'; driver: cuGraphLaunch: CUDA_ERROR_UNKNOWN"};
   outcome.failed_call = "cuGraphLaunch";
   EXPECT_EQ(error_fault(outcome), "");
