@@ -1,6 +1,9 @@
 #include "serve/server.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <random>
 #include <utility>
@@ -8,7 +11,9 @@
 #include "runtime/error.h"
 #include "serve/adapter_calls.h"
 #include "serve/api/call_id.h"
+#include "serve/http/http_text.h"
 #include "serve/http/query_fields.h"
+#include "serve/metrics/metric_text.h"
 #include "serve/page/page_files.h"
 #include "serve/replicas/replica_states.h"
 #include "serve/sleep_calls.h"
@@ -39,6 +44,22 @@ std::string request_id_of(const HttpRequest& request) {
   return is_word ? std::string(given) : random_id("");
 }
 
+// Nothing of an answer is guessed to be a page, and no other site's page may embed it.
+const HttpHeaders kEveryAnswer = {{"X-Content-Type-Options", "nosniff"},
+                                  {"Cross-Origin-Resource-Policy", "same-origin"}};
+
+constexpr std::string_view kModelPath = "/v1/models/";  // behind it, a model's name
+
+// Clients that join an address and a path often write one slash too many.
+std::string_view without_last_slash(std::string_view path) {
+  return path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+}
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 }  // namespace
 
 // What stands behind a path.
@@ -62,14 +83,13 @@ const std::vector<Server::Route>& Server::routes() {
          s.answer(a, ready ? 200 : 503, "text/plain", ready ? "" : not_accepted(admission).message() + "\n");
        }},
       {"GET", "/metrics", true, false, false,
-       [](Server& s, Asked& a) {
-         s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.replicas_.metrics_text());
-       }},
+       [](Server& s, Asked& a) { s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.metrics_text()); }},
       {"GET", "/", true, false, false, [](Server& s, Asked& a) { s.answer_page(a); }},
       {"GET", "/live", false, true, false, [](Server& s, Asked& a) { s.answer_live(a); }},
       {"GET", "/plan", true, true, true, [](Server& s, Asked& a) { s.answer_plan(a); }},
       {"GET", "/version", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).version()); }},
       {"GET", "/v1/models", false, false, true, [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).models()); }},
+      {"GET", kModelPath, false, false, true, [](Server& s, Asked& a) { s.answer_model(a, api(s)); }},
       {"GET", "/tokenizer_info", false, true, true,
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, api(s).tokenizer_info()); }},
       {"POST", "/sleep", false, false, true, [](Server& s, Asked& a) { s.order(a, asked_sleep(a.request.query)); },
@@ -101,6 +121,7 @@ const std::vector<Server::Route>& Server::routes() {
 
 Server::Server(ServerOptions options, Replicas& replicas)
     : options_(std::move(options)),
+      browser_rules_(rules_for(options_)),
       replicas_(replicas),
       log_([this](const AccessLine& line) {
         replicas_.metrics(0).answered(line.status);
@@ -120,10 +141,29 @@ Server::~Server() { stop(); }
 HttpOptions Server::with_refusals(HttpOptions options) {
   options.refused = [this](const HttpRequest& seen, int status) {
     const std::string id = request_id_of(seen);
-    log_({.peer = seen.peer, .method = "-", .path = "-", .request_id = id, .status = status});
+    const bool is_known = !seen.path.empty();
+    log_({.peer = seen.peer,
+          .method = is_known ? seen.method : "-",
+          .path = is_known ? seen.path : "-",
+          .request_id = id,
+          .status = status});
     return answer_headers(id, status);
   };
+  options.refuse_head = [this](const HttpRequest& head) -> std::optional<HttpRefusal> {
+    const std::optional<NotAnswered> why = why_not_answered(head, true);
+    if (!why) return std::nullopt;
+    return HttpRefusal{why->error.status(), kJson, error_body(why->error), why->headers};
+  };
+  options.headers.insert(options.headers.end(), kEveryAnswer.begin(), kEveryAnswer.end());
+  options.kept_paths = {"/health", "/ready", "/metrics"};
   return options;
+}
+
+BrowserRules Server::rules_for(const ServerOptions& options) {
+  BrowserRules rules{.hosts = options.allowed_hosts, .origin = options.http.cors_origin};
+  rules.hosts.push_back(options.http.host);
+  rules.hosts.push_back(own_host_name());
+  return rules;
 }
 
 void Server::stop() {
@@ -143,25 +183,54 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   asked->request = std::move(request);
   asked->reply = std::move(reply);
   asked->arrived = std::chrono::steady_clock::now();
+  const HttpRequest& seen = asked->request;
+  if (const auto why = why_not_answered(seen, !seen.body.empty())) return answer(*asked, why->error, why->headers);
   std::string allowed;
+  if (const Route* const route = route_of(seen, allowed)) return dispatch(*route, std::move(asked));
+  answer_page(*asked);
+}
+
+const Server::Route* Server::route_of(const HttpRequest& head, std::string& allowed) const {
+  const std::string_view path = without_last_slash(head.path);
   for (const Route& route : routes()) {
-    if (route.path != asked->request.path || (route.offered != nullptr && !(options_.*route.offered))) continue;
-    const bool is_head = asked->request.method == "HEAD" && route.method == "GET";
-    if (route.method == asked->request.method || is_head) return dispatch(route, std::move(asked));
+    const bool is_its = route.path == path || (route.path == kModelPath && path.starts_with(kModelPath));
+    if (!is_its || (route.offered != nullptr && !(options_.*route.offered))) continue;
+    const bool is_head = head.method == "HEAD" && route.method == "GET";
+    if (route.method == head.method || is_head) return &route;
     allowed = route.method;
   }
-  if (allowed.empty() && !page_answer(asked->request.path).type.empty()) {
-    if (asked->request.method == "GET" || asked->request.method == "HEAD") return answer_page(*asked);
-    allowed = "GET";
+  return nullptr;
+}
+
+// The order is that of what a stranger may learn: whose page asks, what there is, whose key it is, what form a body
+// has.
+std::optional<Server::NotAnswered> Server::why_not_answered(const HttpRequest& head, bool has_body) const {
+  std::string allowed;
+  const Route* const route = route_of(head, allowed);
+  const bool is_page = route == nullptr && !page_answer(head.path).type.empty();
+  const bool is_linked = is_page || (route != nullptr && (route->path == "/" || route->path == "/plan"));
+  const std::string foreign = why_foreign(browser_rules_, head, is_linked);
+  if (!foreign.empty()) return NotAnswered{{403, foreign}, {}};
+  const bool gets = head.method == "GET" || head.method == "HEAD";
+  if (is_page && !gets) allowed = "GET";
+  if (route == nullptr && !(is_page && gets)) {
+    if (allowed.empty()) return NotAnswered{{404, "there is no " + head.path}, {}};
+    return NotAnswered{{405, head.path + " takes " + allowed + ", not " + head.method}, {{"Allow", allowed}}};
   }
-  if (allowed.empty()) return answer(*asked, {404, "there is no " + asked->request.path});
-  const ApiError error(405, asked->request.path + " takes " + allowed + ", not " + asked->request.method);
-  answer(*asked, 405, kJson, error_body(error), {{"Allow", allowed}});
+  if (route != nullptr && !route->is_open && !may_call(head)) return NotAnswered{no_key(), {}};
+  if (has_body && gets) return NotAnswered{{413, head.method + " " + head.path + " takes no body"}, {}};
+  const std::string_view encoding = head.header("Content-Encoding");
+  if (has_body && !encoding.empty() && !same_ignoring_case(encoding, "identity"))
+    return NotAnswered{{415, "the body has a Content-Encoding, and bodies are read as they are: send plain JSON"},
+                       {{"Accept-Encoding", "identity"}}};
+  if (has_body && !is_json_type(head.header("Content-Type")))
+    return NotAnswered{{415, "the body needs the header Content-Type: application/json"}, {{"Accept", kJson}}};
+  if (route != nullptr && route->needs_model && api_.load() == nullptr)
+    return NotAnswered{not_accepted(Admission::loading), {}};
+  return std::nullopt;
 }
 
 void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
-  if (!route.is_open && !may_call(asked->request)) return answer(*asked, no_key());
-  if (route.needs_model && api_.load() == nullptr) return answer(*asked, not_accepted(Admission::loading));
   const auto act = [this, act = route.act, asked] {
     try {
       act(*this, *asked);
@@ -174,6 +243,11 @@ void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
   };
   if (!route.takes_time) return act();
   if (!workers_.post(act)) answer(*asked, not_accepted(Admission::full));
+}
+
+void Server::answer_model(const Asked& asked, OpenAiApi& api) {
+  const std::string_view path = without_last_slash(asked.request.path);
+  answer(asked, 200, kJson, api.model_named(percent_decoded(path.substr(kModelPath.size()))));
 }
 
 bool Server::may_call(const HttpRequest& request) const {
@@ -194,9 +268,16 @@ void Server::answer_page(const Asked& asked) {
   const PageAnswer page = page_answer(asked.request.path);
   answer(asked, 200, page.type, std::string(page.text),
          {{"Content-Security-Policy", std::string(kPagePolicy)},
-          {"X-Content-Type-Options", "nosniff"},
           {"Referrer-Policy", "no-referrer"},
           {"Cache-Control", "no-cache"}});
+}
+
+std::string Server::metrics_text() const {
+  MetricText own({});
+  if (options_.lines_dropped)
+    own.counter("nodewright_log_lines_dropped_total", "Lines that standard error did not take",
+                static_cast<double>(options_.lines_dropped()));
+  return replicas_.metrics_text() + own.text();
 }
 
 void Server::answer_health(const Asked& asked) {
@@ -215,10 +296,7 @@ void Server::answer_plan(const Asked& asked) {
   const std::string_view ticket = query_value(asked.request.query, "ticket");
   if (!may_call(asked.request) && !same_in_constant_time(ticket, plan_ticket_)) return answer(asked, no_key());
   answer(asked, 200, "text/html; charset=utf-8", plans_.html(asked.request.query),
-         {{"Content-Security-Policy", kPlanPolicy},
-          {"X-Content-Type-Options", "nosniff"},
-          {"Referrer-Policy", "no-referrer"},
-          {"Cache-Control", "no-store"}});
+         {{"Content-Security-Policy", kPlanPolicy}, {"Referrer-Policy", "no-referrer"}, {"Cache-Control", "no-store"}});
 }
 
 // The engine's thread answers, in its time.
@@ -275,8 +353,8 @@ void Server::answer(const Asked& asked, int status, std::string_view type, std::
         .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked.arrived).count()});
 }
 
-void Server::answer(const Asked& asked, const ApiError& error) {
-  answer(asked, error.status(), kJson, error_body(error));
+void Server::answer(const Asked& asked, const ApiError& error, const HttpHeaders& more) {
+  answer(asked, error.status(), kJson, error_body(error), more);
 }
 
 }  // namespace nodewright

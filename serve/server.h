@@ -4,13 +4,16 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "serve/api/openai_api.h"
+#include "serve/http/browser_rules.h"
 #include "serve/http/http_server.h"
 #include "serve/page/plan_pages.h"
 #include "serve/replicas/replicas.h"
@@ -21,12 +24,14 @@ namespace nodewright {
 
 struct ServerOptions {
   HttpOptions http;
-  std::vector<std::string> api_keys;  // empty: anybody may call
-  size_t workers = 2;                 // threads that parse and tokenize
-  size_t most_waiting = 4096;         // calls that wait for one of them
-  bool offers_sleep = false;          // there are /sleep, /wake_up and /is_sleeping
-  bool changes_adapters = false;      // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
-  AccessLog log;                      // on any thread; may be empty
+  std::vector<std::string> api_keys;        // empty: anybody may call
+  std::vector<std::string> allowed_hosts;   // names of this server in the header Host (serve/http/browser_rules.h)
+  size_t workers = 2;                       // threads that parse and tokenize
+  size_t most_waiting = 4096;               // calls that wait for one of them
+  bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
+  bool changes_adapters = false;            // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
+  AccessLog log;                            // on any thread, where it must not block; may be empty
+  std::function<uint64_t()> lines_dropped;  // of the log and other diagnostics, for /metrics; may be empty
 };
 
 // Every method may be called from any thread.
@@ -57,12 +62,24 @@ class Server {
   };
   struct Route;
 
+  // Why a request is not answered, before its body is looked at.
+  struct NotAnswered {
+    ApiError error;
+    HttpHeaders headers;
+  };
+
   static const std::vector<Route>& routes();
   HttpOptions with_refusals(HttpOptions options);
+  static BrowserRules rules_for(const ServerOptions& options);
+  // The one for this method and path; null, and the method that there is for the path, where there is none.
+  const Route* route_of(const HttpRequest& head, std::string& allowed) const;
+  std::optional<NotAnswered> why_not_answered(const HttpRequest& head, bool has_body) const;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
+  void answer_model(const Asked& asked, OpenAiApi& api);
   bool may_call(const HttpRequest& request) const;
   void answer_page(const Asked& asked);
+  std::string metrics_text() const;
   void answer_health(const Asked& asked);
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);
@@ -71,9 +88,10 @@ class Server {
   void unload_adapter(const Asked& asked, const ServedModel& model);
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
-  void answer(const Asked& asked, const ApiError& error);
+  void answer(const Asked& asked, const ApiError& error, const HttpHeaders& more = {});
 
   ServerOptions options_;
+  const BrowserRules browser_rules_;
   Replicas& replicas_;
   AccessLog log_;
   PlanPages plans_;           // written before api_ is

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <thread>
 
+#include "base/visible_text.h"
 #include "cli/command.h"
 #include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
@@ -20,6 +20,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/say.h"
 #include "cli/serve/engine_feeds.h"
 #include "cli/serve/rank_part.h"
 #include "cli/serve/replica_crew.h"
@@ -29,6 +30,7 @@
 #include "engine/engine_report.h"
 #include "runtime/error.h"
 #include "runtime/kernels/host_compiler.h"
+#include "serve/http/descriptors.h"
 #include "serve/server.h"
 
 namespace nodewright::cli {
@@ -38,6 +40,8 @@ namespace {
 // a GPU the cache gets what is left of this share, as vLLM's default has it.
 constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
+// Of the largest size that wait for a worker or are being read; small ones are many more.
+constexpr size_t kBodiesAtOnce = 4;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
@@ -53,7 +57,8 @@ struct ServeOptions {
   FeedOptions feeds;
   RankOptions ranks;
   std::vector<std::string> names;
-  std::string api_key, cors_origin, log_requests = "off";
+  std::optional<std::string> api_key;  // as it was given, empty too
+  std::string cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
   bool plan_times = false;
@@ -62,6 +67,9 @@ struct ServeOptions {
   ParserNames parsers;
 };
 
+constexpr size_t kShownMethodBytes = 32, kShownPathBytes = 512;  // of the access log, whose lines shall stay short
+
+// On any thread, the I/O threads among them: it never waits.
 void print_access(const AccessLine& line) {
   std::string call;
   if (line.is_call) {
@@ -69,8 +77,9 @@ void print_access(const AccessLine& line) {
     call = fmt::format(" prompt {} cached {} completion {}", usage.prompt_tokens, usage.cached_tokens.value_or(0),
                        usage.completion_tokens);
   }
-  fmt::print(stderr, "{:%FT%TZ} {} {} {} {} {:.1f} ms{} id {}\n", fmt::gmtime(std::time(nullptr)), line.peer,
-             line.method, line.path, line.status, line.seconds * 1e3, call, line.request_id);
+  say("{:%FT%TZ} {} {} {} {} {:.1f} ms{} id {}\n", fmt::gmtime(std::time(nullptr)), line.peer,
+      log_word(line.method, kShownMethodBytes), log_word(line.path, kShownPathBytes), line.status, line.seconds * 1e3,
+      call, line.request_id);
 }
 
 // "http://127.0.0.1:8000", or the path of the socket.
@@ -78,6 +87,39 @@ std::string address_of(const HttpOptions& http, uint16_t port) {
   if (!http.unix_socket.empty()) return http.unix_socket.string();
   const bool is_v6 = http.host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", is_v6 ? "[" : "", http.host, is_v6 ? "]" : "", port);
+}
+
+// The key that is demanded; none: anybody may call.
+std::optional<std::string> api_key_of(const std::optional<std::string>& option) {
+  const char* const variable = std::getenv("NODEWRIGHT_API_KEY");
+  if (!option && variable == nullptr) return std::nullopt;
+  const std::string key = option ? *option : std::string(variable);
+  const auto refuse = [&](const char* detail) {
+    throw Error({.doing = "demand the key of",
+                 .object = option ? "--api-key" : "the variable NODEWRIGHT_API_KEY",
+                 .detail = detail,
+                 .advice = option ? "a key, or leave the option out to serve anybody"
+                                  : "a key, or unset the variable to serve anybody",
+                 .fault = Fault::usage});
+  };
+  if (key.empty()) refuse("it is empty");
+  if (!std::ranges::all_of(key, [](unsigned char c) { return c > ' ' && c < 0x7f; }))
+    refuse("it has a blank or a sign that no header can have");
+  return key;
+}
+
+void fit_to_descriptors(HttpLimits& limits) {
+  const size_t descriptors = raise_descriptor_limit();
+  const size_t wanted = limits.connections;
+  limits = fitted(limits, descriptors, open_descriptors_now());
+  if (limits.connections < wanted)
+    say("nodewright: {} descriptors leave room for {} connections; `ulimit -Hn` or LimitNOFILE= raises both\n",
+        descriptors, limits.connections);
+}
+
+// Whether only programs of this machine reach it.
+bool is_local(const HttpOptions& http) {
+  return !http.unix_socket.empty() || http.host == "localhost" || http.host == "::1" || http.host.starts_with("127.");
 }
 
 void check(ServeOptions& options) {
@@ -91,13 +133,14 @@ void check(ServeOptions& options) {
                  .detail = "calls of several engines would be told in no order",
                  .advice = "--replicas 1",
                  .fault = Fault::usage});
-  if (!options.api_key.empty())
-    options.server.api_keys.push_back(options.api_key);
-  else if (const char* key = std::getenv("NODEWRIGHT_API_KEY"); key != nullptr && *key != '\0')
-    options.server.api_keys.emplace_back(key);
+  if (const std::optional<std::string> key = api_key_of(options.api_key)) options.server.api_keys.push_back(*key);
   if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
-  options.server.http.limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
+  HttpLimits& limits = options.server.http.limits;
+  limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
+  limits.bodies_bytes = limits.body_bytes * kBodiesAtOnce;
+  fit_to_descriptors(limits);
   if (options.log_requests == "on") options.server.log = print_access;
+  options.server.lines_dropped = lines_dropped;
 }
 
 // What an engine of several devices does not do.
@@ -197,9 +240,9 @@ std::string words_for_browsers(HttpOptions http, uint16_t port) {
 
 void print_ready(const Engine& engine, const ServedModel& model, const std::string& devices, int rows, size_t replicas,
                  const std::string& page) {
-  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context{}\n",
-             start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), devices, rows,
-             replicas == 1 ? "" : " each", model.max_model_len, page);
+  say("{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context{}\n",
+      start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), devices, rows,
+      replicas == 1 ? "" : " each", model.max_model_len, page);
 }
 
 // Takes no more connections, and waits until every answer has left or nobody takes the rest.
@@ -242,8 +285,8 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   wait_for_answers(server);
   if (!failures.empty()) {
     for (const auto& one : feeds) one->close();
-    if (replicas.count() == 1) fmt::print(stderr, "nodewright: {}\n", failures.front());
-    std::fflush(nullptr);
+    if (replicas.count() == 1) say("nodewright: {}\n", failures.front());
+    finish_saying();
     std::_Exit(1);  // a driver that has failed may not free what it has
   }
   server.stop();
@@ -252,14 +295,14 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
 
 std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
   return [others = meeting.ranks - 1, host = meeting.host](uint16_t port) {
-    fmt::print(stderr, "nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s",
-               rank_address_text(host, port));
+    say("nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s", rank_address_text(host, port));
   };
 }
 
 int serve(ServeOptions options) {
-  check(options);
   std::signal(SIGPIPE, SIG_IGN);
+  say_from_a_thread();
+  check(options);
   std::optional<Tokenizer> tokenizer;
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_config(options.session.model, tokenizer);
@@ -296,16 +339,20 @@ int serve(ServeOptions options) {
         if (replicas.admission() == Admission::loading) {  // nobody was served
           if (Server* server = listening) server->stop();
           stop_compiling(kLastFolders);
+          finish_saying();
           std::_Exit(0);
         }
-        fmt::print(stderr, "nodewright: draining {} open outputs\n", replicas.open());
+        say("nodewright: draining {} open outputs\n", replicas.open());
         replicas.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
       },
       [&] { replicas.abort(); });
   Server server(options.server, replicas);
   listening = &server;
-  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
-             options.session.model.string());
+  say("nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
+      options.session.model.string());
+  if (options.server.api_keys.empty() && !is_local(options.server.http))
+    say("nodewright: anybody who reaches {} may use this server: --api-key or NODEWRIGHT_API_KEY demands a key\n",
+        options.server.http.host);
   for (const auto& one : feeds) one->publish(server.port(), model.names.front());
   return serve_with(options, config, devices, meeting, std::move(model), replicas, feeds, server);
 }
@@ -318,10 +365,16 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--served-model-name", options.names,
                      "names of the model, the first of them in answers (default: "
                      "the folder's)");
-  command.add_option("--api-key", options.api_key,
-                     "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
-                     "NODEWRIGHT_API_KEY, or none)");
-  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call");
+  command.add_option_function<std::string>(
+      "--api-key", [&options](const std::string& key) { options.api_key = key; },
+      "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
+      "NODEWRIGHT_API_KEY, or none)");
+  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all");
+  command
+      .add_option("--allowed-host", options.server.allowed_hosts,
+                  "names of this server that clients may use beside addresses, --host and names without a dot: NAME, "
+                  ".DOMAIN for all below it, or * for all")
+      ->allow_extra_args(false);
   command
       .add_option(
           "--replicas,--data-parallel-size", options.replicas,

@@ -146,6 +146,8 @@ AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, 
 
 std::string OpenAiApi::models() const { return model_list(model_); }
 
+std::string OpenAiApi::model_named(std::string_view name) const { return model_entry(model_, name); }
+
 std::string OpenAiApi::tokenizer_info() const { return nodewright::tokenizer_info(model_); }
 
 std::string OpenAiApi::version() const { return RequestJson{{"version", NODEWRIGHT_VERSION}}.dump(); }

@@ -35,6 +35,7 @@ class OpenAiApi {
 
   // GET /v1/models, /tokenizer_info, /version.
   std::string models() const;
+  std::string model_named(std::string_view name) const;  // GET /v1/models/NAME
   std::string tokenizer_info() const;
   std::string version() const;
   // POST /tokenize: of "prompt", a text, or "messages". POST /detokenize: of "tokens".

@@ -18,6 +18,34 @@ std::optional<std::string> text_of_file(const std::filesystem::path& path) {
   return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
+ApiError no_such_model(const ServedModel& model, const std::string& name) {
+  std::string all = fmt::format("{}", fmt::join(model.names, ", "));
+  for (const ServedAdapter& adapter : model.adapters->list()) all += ", " + adapter.name;
+  return {404, fmt::format("the model {} does not exist; this server has {}", shown(RequestJson(name)), all), "model"};
+}
+
+std::string written(const RequestJson& json) {
+  return json.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+}
+
+RequestJson model_entries(const ServedModel& model) {
+  RequestJson list = RequestJson::array();
+  const auto add = [&](const std::string& name, int64_t created, const std::filesystem::path& root,
+                       const RequestJson& parent) {
+    list.push_back({{"id", name},
+                    {"object", "model"},
+                    {"created", created},
+                    {"owned_by", "nodewright"},
+                    {"root", root.string()},
+                    {"parent", parent},
+                    {"max_model_len", model.max_model_len}});
+  };
+  for (const std::string& name : model.names) add(name, model.created, model.folder, nullptr);
+  for (const ServedAdapter& adapter : model.adapters->list())
+    add(adapter.name, adapter.created, adapter.folder, model.names.front());
+  return list;
+}
+
 }  // namespace
 
 ServedModel named(ServedModel model) {
@@ -37,10 +65,7 @@ ServedModel named(ServedModel model) {
 void check_model(const ServedModel& model, const RequestBody& body) {
   const std::optional<std::string> name = body.string("model");
   if (!name || std::ranges::count(model.names, *name) > 0 || model.adapters->has(*name)) return;
-  std::string all = fmt::format("{}", fmt::join(model.names, ", "));
-  for (const ServedAdapter& adapter : model.adapters->list()) all += ", " + adapter.name;
-  throw ApiError(404, fmt::format("the model {} does not exist; this server has {}", shown(RequestJson(*name)), all),
-                 "model");
+  throw no_such_model(model, *name);
 }
 
 std::string asked_adapter(const ServedModel& model, const RequestBody& body) {
@@ -59,24 +84,13 @@ std::string asked_adapter(const ServedModel& model, const RequestBody& body) {
 }
 
 std::string model_list(const ServedModel& model) {
-  RequestJson list = RequestJson::array();
-  for (const std::string& name : model.names)
-    list.push_back({{"id", name},
-                    {"object", "model"},
-                    {"created", model.created},
-                    {"owned_by", "nodewright"},
-                    {"root", model.folder.string()},
-                    {"parent", nullptr},
-                    {"max_model_len", model.max_model_len}});
-  for (const ServedAdapter& adapter : model.adapters->list())
-    list.push_back({{"id", adapter.name},
-                    {"object", "model"},
-                    {"created", adapter.created},
-                    {"owned_by", "nodewright"},
-                    {"root", adapter.folder.string()},
-                    {"parent", model.names.front()},
-                    {"max_model_len", model.max_model_len}});
-  return RequestJson{{"object", "list"}, {"data", list}}.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+  return written(RequestJson{{"object", "list"}, {"data", model_entries(model)}});
+}
+
+std::string model_entry(const ServedModel& model, std::string_view name) {
+  for (const RequestJson& entry : model_entries(model))
+    if (entry["id"].get<std::string>() == name) return written(entry);
+  throw no_such_model(model, std::string(name));
 }
 
 std::string tokenizer_info(const ServedModel& model) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/config/model_config.h"
@@ -38,8 +39,10 @@ void check_model(const ServedModel& model, const RequestBody& body);
 // 404 where there is no such adapter, and 400 where two of them differ.
 std::string asked_adapter(const ServedModel& model, const RequestBody& body);
 
-// The answer of /v1/models.
+// The answer of /v1/models, and its entry for one model or adapter. Throws ApiError 404 where there is none of this
+// name.
 std::string model_list(const ServedModel& model);
+std::string model_entry(const ServedModel& model, std::string_view name);
 
 // The answer of /tokenizer_info: tokenizer_config.json, with the chat template. Throws ApiError 404 where the model has
 // no tokenizer.

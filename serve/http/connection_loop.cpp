@@ -42,6 +42,8 @@ void ConnectionLoop::serve_woken() {
 }
 
 void ConnectionLoop::add(int descriptor) {
+  const HttpLimits& limits = serving->options.limits;
+  if (serving->connections > limits.connections) close_oldest_idle();
   std::shared_ptr<Connection> connection;
   try {
     connection = std::make_shared<Connection>(shared_from_this(), descriptor);
@@ -50,7 +52,11 @@ void ConnectionLoop::add(int descriptor) {
     --serving->connections;
     return;
   }
-  connection->start(serving->connections > serving->options.limits.connections);
+  const size_t count = serving->connections;
+  const size_t kept = serving->options.kept_paths.empty() ? 0 : limits.kept_connections;
+  connection->start(count <= limits.connections          ? Connection::Place::usual
+                    : count <= limits.connections + kept ? Connection::Place::kept
+                                                         : Connection::Place::none);
   if (!std::exchange(ticking_, true)) tick();
 }
 
@@ -62,6 +68,14 @@ void ConnectionLoop::tick() {
     for (const auto& connection : self->all()) connection->check_deadline(now);
     self->tick();
   });
+}
+
+bool ConnectionLoop::close_oldest_idle() {
+  std::shared_ptr<Connection> oldest;
+  for (const std::shared_ptr<Connection>& each : connections)
+    if (each->may_make_room() && (!oldest || each->deadline() < oldest->deadline())) oldest = each;
+  if (oldest) oldest->close();
+  return oldest != nullptr;
 }
 
 void ConnectionLoop::close_idle() {

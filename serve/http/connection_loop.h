@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "serve/http/body_budget.h"
 #include "serve/http/http_server.h"
 #include "serve/http/io_loop.h"
 
@@ -28,7 +29,8 @@ struct Serving {
   HttpHandler handler;
   std::atomic<size_t> open_requests{0};
   std::atomic<size_t> connections{0};  // those that are being refused included
-  std::atomic<bool> closing{false};    // answers close their connections
+  const BodyShare::Used body_bytes = std::make_shared<std::atomic<size_t>>(0);
+  std::atomic<bool> closing{false};  // answers close their connections
 };
 
 // Of one I/O thread, which alone may touch it, wake() and post() apart.
@@ -43,6 +45,9 @@ class ConnectionLoop : public std::enable_shared_from_this<ConnectionLoop> {
 
   // Takes over a socket that the system has accepted and `serving->connections` counts.
   void add(int descriptor);
+  // Closes the connection that has waited longest for a request, or for its last answer to be read: whether there was
+  // one.
+  bool close_oldest_idle();
   // Closes those that wait for a request.
   void close_idle();
   // Closes all, for good.

@@ -21,7 +21,6 @@ namespace {
 using Loops = std::vector<std::shared_ptr<ConnectionLoop>>;
 
 constexpr std::chrono::milliseconds kPauseWithoutFiles{100};  // before accept() is tried again
-constexpr size_t kRefusedAtOnce = 256;                        // connections over the limit that are told so
 constexpr int kMostThreads = 64;
 
 }  // namespace
@@ -61,11 +60,15 @@ class HttpAcceptor : public std::enable_shared_from_this<HttpAcceptor> {
 void HttpAcceptor::accept_one() {
   const int descriptor = accept4(watched_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    if (loops_[0]->close_oldest_idle()) return watch();
+    for (const std::shared_ptr<ConnectionLoop>& loop : loops_) loop->io.post([loop] { loop->close_oldest_idle(); });
     pause_.after(kPauseWithoutFiles, [self = shared_from_this()] { self->watch(); });
     return;
   }
   Serving& serving = *loops_[0]->serving;
-  if (descriptor >= 0 && ++serving.connections > serving.options.limits.connections + kRefusedAtOnce) {
+  const HttpLimits& limits = serving.options.limits;
+  const size_t most = limits.connections + limits.kept_connections + limits.told_connections;
+  if (descriptor >= 0 && ++serving.connections > most) {
     --serving.connections;
     ::close(descriptor);
   } else if (descriptor >= 0) {

@@ -18,6 +18,7 @@
 namespace nodewright {
 
 class AnswerQueue;  // serve/http/answer_queue.h
+class BodyShare;    // serve/http/body_budget.h
 
 // Names and values, in the order in which they are sent or came.
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -30,7 +31,17 @@ struct HttpLimits {
   std::chrono::seconds body_timeout{60};    // for the body; beyond: 408; also for an answer of which no byte moves
   std::chrono::seconds idle_timeout{75};    // between requests; beyond: the connection is closed
   size_t queue_bytes = 4 << 20;             // of events that wait for their reader; beyond: it is cut off
-  size_t connections = 4096;                // open at once; beyond: 503
+  size_t bodies_bytes = 128 << 20;          // of all bodies together, those that handlers hold included; beyond: 503
+  size_t connections = 4096;                // open at once; beyond: the oldest idle one of the thread makes room
+  size_t kept_connections = 16;             // where none is idle: more, for HttpOptions::kept_paths alone
+  size_t told_connections = 256;            // more, that are told 503 at once; beyond: closed without a word
+};
+
+// An answer that the server sends in place of the handler's; the connection closes.
+struct HttpRefusal {
+  int status = 400;
+  std::string content_type, body;
+  HttpHeaders headers;
 };
 
 struct HttpRequest;
@@ -42,22 +53,28 @@ struct HttpOptions {
   std::filesystem::path unix_socket;  // if not empty, this instead of host and port
   int io_threads = 1;                 // from 1; a connection stays on one of them
   HttpLimits limits;
-  std::optional<std::string>
-      cors_origin;  // the one origin whose pages may call, as browsers send it; none: no page may
+  // The one origin whose pages may call, as browsers send it, or * for all; none: no page may.
+  std::optional<std::string> cors_origin;
+  HttpHeaders headers;                  // of every answer
+  std::vector<std::string> kept_paths;  // what kept_connections may ask for
+  // Asked of each request that has a body, before `100 Continue` is sent and a byte of the body is taken: a refusal is
+  // sent instead. The others are the handler's. On an I/O thread, where it must not block. May be empty.
+  std::function<std::optional<HttpRefusal>(const HttpRequest& head)> refuse_head;
   // Told of each answer that the server gives without the handler, because the request is malformed, too large or too
-  // slow, or one connection too many; returns headers for it. `seen`: the peer, and the headers as far as they came. On
-  // an I/O thread, where it must not block. May be empty.
+  // slow, or one connection too many, and of those that refuse_head gave; returns headers for it. `seen`: the peer, and
+  // method, path and headers as far as they came. On an I/O thread, where it must not block. May be empty.
   std::function<HttpHeaders(const HttpRequest& seen, int status)> refused;
 };
 
 // A request that arrived whole. A value.
 struct HttpRequest {
-  std::string method;   // as sent: GET, HEAD, POST
-  std::string path;     // from / to before ?, as sent, not decoded; * of OPTIONS *
-  std::string query;    // behind ?, as sent
-  std::string body;     // with its chunks joined
-  HttpHeaders headers;  // as sent
-  std::string peer;     // 127.0.0.1:40312, [::1]:40312 or unix
+  std::string method;                           // as sent: GET, HEAD, POST
+  std::string path;                             // from / to before ?, as sent, not decoded; * of OPTIONS *
+  std::string query;                            // behind ?, as sent
+  std::string body;                             // with its chunks joined
+  HttpHeaders headers;                          // as sent
+  std::string peer;                             // 127.0.0.1:40312, [::1]:40312 or unix
+  std::shared_ptr<const BodyShare> body_share;  // of HttpLimits::bodies_bytes: free once all copies are gone
 
   // Of the first header of this name, whatever the case of its letters; empty if there is none.
   std::string_view header(std::string_view name) const;
@@ -87,7 +104,8 @@ class HttpReply {
   // stops, before end() or send(): on an I/O thread, where it must neither block nor throw, or after stop() on the
   // thread that calls when_gone(). A later call replaces `told`. It is destroyed with end(), so it may own what it
   // likes, but not this reply, which would then never be dropped.
-  // A client that shuts down its sending side alone counts as gone, too.
+  // A client that shuts down its sending side alone gets its answer: by HTTP/1.1 an early `100 Continue` finds out
+  // whether it is still there; by HTTP/1.0 it counts as gone when nothing was sent for a moment.
   void when_gone(std::function<void()> told);
 
  private:

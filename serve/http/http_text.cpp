@@ -108,6 +108,12 @@ std::string head_text(const AnswerHead& head, std::string_view fixed, const Http
   return text;
 }
 
+std::string header_lines(const HttpHeaders& headers) {
+  std::string lines;
+  for (const auto& [name, value] : headers) append_header(lines, name, value);
+  return lines;
+}
+
 std::string error_body(int status, std::string_view message) {
   const nlohmann::json error = {{"message", message},
                                 {"type", status >= 500 ? "InternalServerError" : "BadRequestError"},
@@ -119,12 +125,14 @@ std::string error_body(int status, std::string_view message) {
 std::string cors_lines(const std::optional<std::string>& allowed, std::string_view origin) {
   if (!allowed) return {};
   std::string lines = "Vary: Origin\r\n";
-  if (origin == *allowed) append_header(lines, "Access-Control-Allow-Origin", origin);
+  if (!origin.empty() && (*allowed == "*" || origin == *allowed))
+    append_header(lines, "Access-Control-Allow-Origin", *allowed);
   return lines;
 }
 
 bool is_allowed_preflight(const std::optional<std::string>& allowed, const HttpRequest& request) {
-  return allowed && request.method == "OPTIONS" && request.header("Origin") == *allowed &&
+  const std::string_view origin = request.header("Origin");
+  return allowed && request.method == "OPTIONS" && !origin.empty() && (*allowed == "*" || origin == *allowed) &&
          !request.header("Access-Control-Request-Method").empty();
 }
 

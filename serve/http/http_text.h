@@ -31,6 +31,9 @@ struct AnswerHead {
 // Status line, Date, the headers of `head`, `fixed` (whole lines) and `more`, and the empty line.
 std::string head_text(const AnswerHead& head, std::string_view fixed, const HttpHeaders& more);
 
+// Whole lines, for `fixed`.
+std::string header_lines(const HttpHeaders& headers);
+
 // The body of an error that is not the handler's, in the form of OpenAI's API. `message` may be any bytes.
 std::string error_body(int status, std::string_view message);
 

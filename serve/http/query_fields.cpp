@@ -1,6 +1,7 @@
 #include "serve/http/query_fields.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace nodewright {
 
@@ -13,6 +14,19 @@ std::vector<std::string_view> query_values(std::string_view query, std::string_v
     if (field.substr(0, equals) == name) values.push_back(equals == field.npos ? "" : field.substr(equals + 1));
   }
   return values;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    const bool is_sign =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    decoded += is_sign ? static_cast<char>(byte) : text[i];
+    if (is_sign) i += 2;
+  }
+  return decoded;
 }
 
 std::string_view query_value(std::string_view query, std::string_view name) {

@@ -1,6 +1,7 @@
-// The fields of a request's query, as sent: nothing is decoded.
+// The fields of a request's query, as sent, and the decoding of percent signs.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,5 +11,8 @@ namespace nodewright {
 std::vector<std::string_view> query_values(std::string_view query, std::string_view name);
 // The first of them; empty where it has none.
 std::string_view query_value(std::string_view query, std::string_view name);
+
+// With %XX as the byte that it stands for; what is no such sign stays.
+std::string percent_decoded(std::string_view text);
 
 }  // namespace nodewright

@@ -27,6 +27,17 @@ std::string_view origin_form(std::string_view target, std::string_view method) {
   return {};
 }
 
+// The request line too, once it is `whole`.
+void fill_head(const http::request<http::string_body>& message, bool whole, HttpRequest& request) {
+  for (const auto& field : message) request.headers.emplace_back(as_std(field.name_string()), as_std(field.value()));
+  if (!whole) return;
+  request.method = as_std(message.method_string());
+  const std::string_view target = origin_form(as_std(message.target()), request.method);
+  const size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+}
+
 }  // namespace
 
 struct RequestParser::Beast {
@@ -38,7 +49,7 @@ struct RequestParser::Beast {
   http::request_parser<http::string_body> parser;
 };
 
-RequestParser::RequestParser(const HttpLimits& limits) : limits_(limits) {}
+RequestParser::RequestParser(const HttpLimits& limits, Check check) : limits_(limits), check_(std::move(check)) {}
 
 RequestParser::~RequestParser() = default;
 
@@ -105,34 +116,36 @@ void RequestParser::check_head() {
     return refuse(501, "the only transfer encoding known is chunked");
   }
   const std::string_view expectation = as_std(head[http::field::expect]);
-  if (expectation.empty() || !knows_chunks_) return;
-  if (!same_ignoring_case(expectation, "100-continue")) {
+  if (!expectation.empty() && knows_chunks_ && !same_ignoring_case(expectation, "100-continue")) {
     return refuse(417, "the only expectation known is 100-continue");
   }
-  expects_ = !beast_->parser.is_done();
+  const bool has_body = !beast_->parser.is_done();
+  expects_ = !expectation.empty() && knows_chunks_ && has_body;
+  if (!has_body || !check_) return;
+  checked_refusal_ = check_(this->head());
+  if (checked_refusal_) refuse(checked_refusal_->status, {});
 }
 
 bool RequestParser::take_expectation() { return std::exchange(expects_, false); }
 
-HttpHeaders RequestParser::headers() const {
-  HttpHeaders headers;
-  if (beast_ == nullptr) return headers;
-  for (const auto& field : beast_->parser.get())
-    headers.emplace_back(as_std(field.name_string()), as_std(field.value()));
-  return headers;
+HttpRequest RequestParser::head() const {
+  HttpRequest head;
+  if (beast_ != nullptr) fill_head(beast_->parser.get(), beast_->parser.is_header_done(), head);
+  return head;
 }
+
+size_t RequestParser::body_bytes() const {
+  return beast_ != nullptr && beast_->parser.is_header_done() ? beast_->parser.get().body().size() : 0;
+}
+
+void RequestParser::drop() { beast_.reset(); }
 
 HttpRequest RequestParser::take() {
   auto message = beast_->parser.release();
   beast_.reset();
   state_ = State::idle;
   HttpRequest request;
-  request.method = as_std(message.method_string());
-  std::string_view target = origin_form(as_std(message.target()), request.method);
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string_view::npos) request.query = target.substr(question + 1);
-  for (const auto& field : message) request.headers.emplace_back(as_std(field.name_string()), as_std(field.value()));
+  fill_head(message, true, request);
   request.body = std::move(message.body());
   return request;
 }

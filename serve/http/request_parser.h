@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,7 +15,9 @@ namespace nodewright {
 // Of one connection: one request after another. Not thread-safe.
 class RequestParser {
  public:
-  explicit RequestParser(const HttpLimits& limits);
+  // `check`: as HttpOptions::refuse_head; may be empty.
+  using Check = std::function<std::optional<HttpRefusal>(const HttpRequest& head)>;
+  explicit RequestParser(const HttpLimits& limits, Check check = {});
   ~RequestParser();
 
   // Where it is: idle before a request's first byte; whole until take(); refused for good.
@@ -30,8 +34,12 @@ class RequestParser {
   // The request, without its peer, once whole. Then the parser is idle.
   HttpRequest take();
 
-  // Of the request that is under way or refused, as far as they came.
-  HttpHeaders headers() const;
+  // Of the request that is under way or refused, as far as it came, without a body.
+  HttpRequest head() const;
+  // Of the body, that came so far.
+  size_t body_bytes() const;
+  // Frees what came of a request that is refused.
+  void drop();
 
   // Of the request that was taken last: whether the client knows chunks (HTTP/1.1), and wants the connection kept.
   bool knows_chunks() const { return knows_chunks_; }
@@ -40,6 +48,8 @@ class RequestParser {
   // Why it was refused: the status that the client gets, and a sentence for it.
   int refusal_status() const { return refusal_status_; }
   const std::string& refusal() const { return refusal_; }
+  // What `check` gave instead of the two.
+  const std::optional<HttpRefusal>& checked_refusal() const { return checked_refusal_; }
 
  private:
   struct Beast;
@@ -49,6 +59,7 @@ class RequestParser {
   void refuse(int status, std::string sentence);
 
   const HttpLimits limits_;
+  const Check check_;
   std::unique_ptr<Beast> beast_;
   State state_ = State::idle;
   size_t head_bytes_ = 0;  // of this request, parsed
@@ -57,6 +68,7 @@ class RequestParser {
   bool keeps_alive_ = true;
   int refusal_status_ = 0;
   std::string refusal_;
+  std::optional<HttpRefusal> checked_refusal_;
 };
 
 }  // namespace nodewright

@@ -234,7 +234,17 @@ class Endpoints(unittest.TestCase):
         self.assertIn("authorization", allowed.headers["Access-Control-Allow-Headers"].lower())
         answer = server.call("POST", "/v1/completions", {**GREEDY, "max_tokens": 1}, {"Origin": ORIGIN})
         self.assertEqual(ORIGIN, answer.headers["Access-Control-Allow-Origin"])
-        self.assertIsNone(server.get("/health", Origin="http://other.test").headers["Access-Control-Allow-Origin"])
+        other = server.get("/health", Origin="http://other.test")
+        self.assertEqual((403, None), (other.status, other.headers["Access-Control-Allow-Origin"]))
+        self.assertIn("--cors-origin http://other.test", other.error["message"])
+        large = {"Content-Length": str(1 << 40), "Origin": ORIGIN}
+        for path, headers, status in (("/v1/completions", large, 413), ("/nowhere", {"Origin": ORIGIN}, 404)):
+            connection = server.connection()
+            self.addCleanup(connection.close)
+            connection.request("POST", path, headers=headers)
+            answer = connection.getresponse()
+            self.assertEqual((status, ORIGIN, "nosniff"), (answer.status, answer.headers["Access-Control-Allow-Origin"],
+                                                           answer.headers["X-Content-Type-Options"]))
 
 
 class Errors(unittest.TestCase):
@@ -311,7 +321,8 @@ class HangUp(unittest.TestCase):
     def test_so_does_one_that_waits_for_a_whole_answer(self):
         cancelled = self.aborted()
         connection = server.connection()
-        connection.request("POST", "/v1/completions", json.dumps({**GREEDY, "max_tokens": 900, "ignore_eos": True}))
+        connection.request("POST", "/v1/completions", json.dumps({**GREEDY, "max_tokens": 900, "ignore_eos": True}),
+                           {"Content-Type": "application/json"})
         server.until(lambda: server.gauge("vllm:num_requests_running") == 1)
         connection.close()
         server.until(lambda: server.gauge("vllm:num_requests_running") == 0)

@@ -142,6 +142,13 @@ class Options(CommandTest):
         self.assert_not_served(USAGE, ["--shutdown-timeout", "-1"], "--shutdown-timeout", "-1")
         self.assert_not_served(USAGE, ["--access-log", "loud"], "--access-log", "loud")
 
+    def test_a_key_that_was_given_is_a_key(self):
+        for key in ("", " ", "a\nb", "two words", "k\u00e9"):
+            self.assert_not_served(USAGE, ["--api-key"], "--api-key", key)
+            os.environ["NODEWRIGHT_API_KEY"] = key
+            self.addCleanup(os.environ.pop, "NODEWRIGHT_API_KEY", None)
+            self.assert_not_served(USAGE, ["NODEWRIGHT_API_KEY"])
+
     def test_a_path_that_is_no_place_for_a_socket_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             here = os.path.join(folder, "file")

@@ -78,7 +78,7 @@ class Wire:
 
 def message(path, body, identity, more=b"", length=None):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = "POST %s HTTP/1.1\r\nHost: chaos\r\nx-request-id: %s\r\nContent-Length: %d\r\n" % (
+    head = "POST %s HTTP/1.1\r\nHost: chaos\r\nContent-Type: application/json\r\nx-request-id: %s\r\nContent-Length: %d\r\n" % (
         path, identity, len(data) if length is None else length)
     return head.encode() + more + b"\r\n" + data
 
@@ -203,7 +203,7 @@ def sends_chunks(port, rng, identity):
     path, call, outputs = random_call(rng)
     data = json.dumps(call).encode()
     wire = Wire(port)
-    wire.send(b"POST %s HTTP/1.1\r\nHost: c\r\nx-request-id: %s\r\nTransfer-Encoding: chunked\r\n\r\n" %
+    wire.send(b"POST %s HTTP/1.1\r\nHost: c\r\nContent-Type: application/json\r\nx-request-id: %s\r\nTransfer-Encoding: chunked\r\n\r\n" %
               (path.encode(), identity.encode()))
     while data:
         size = rng.randint(1, 200)

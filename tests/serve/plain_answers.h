@@ -39,7 +39,9 @@ struct PlainAnswer {
 
 // By HTTP/1.0, whose answers have no chunks and end with the connection.
 inline std::string post_and_close(const std::string& path, const std::string& body, const std::string& more = {}) {
-  return "POST " + path + " HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more + "\r\n" + body;
+  return "POST " + path +
+         " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+         more + "\r\n" + body;
 }
 
 inline PlainAnswer ask(uint16_t port, const std::string& request) {

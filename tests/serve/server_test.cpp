@@ -83,7 +83,7 @@ TEST_F(ServerTest, WithTheModelEveryRouteAnswersAndACallWaitsForTheEngine) {
 
 TEST_F(ServerTest, WhatItDoesNotHaveIsA404AndAnotherMethodA405) {
   listen().serve(demo().api);
-  for (const char* path : {"/v1", "/v1/completions/", "/V1/models", "/health/x", "/v1/embeddings", "//health"}) {
+  for (const char* path : {"/v1", "/v1/completions//", "/V1/models", "/health/x", "/v1/embeddings", "//health"}) {
     const PlainAnswer answer = ask(get(path));
     EXPECT_EQ(answer.status, 404) << path;
     EXPECT_EQ(answer.error()["type"], "NotFoundError");
@@ -147,6 +147,80 @@ TEST_F(ServerTest, AKeyIsTakenFromBothHeadersAndAskedForByAllButProbesAndMetrics
   EXPECT_EQ(ask(get("/health")).status, 200);
   EXPECT_EQ(ask(get("/ready")).status, 503);
   EXPECT_EQ(ask(get("/metrics")).status, 200);
+}
+
+TEST_F(ServerTest, AStrangersBodyIsNotReadWhateverItAsksFor) {
+  ServerOptions options = options_on_any_port();
+  options.api_keys = {"secret"};
+  listen(std::move(options)).serve(demo().api);
+  for (const std::string& path : kPosts) {
+    RawClient client(server_->port());
+    client.say("POST " + path +
+               " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+               "Content-Length: 30000000\r\nx-request-id: mine\r\n\r\n");
+    const PlainAnswer answer = PlainAnswer::of(client.hear_to_end());
+    EXPECT_EQ(answer.status, 401) << "and not 100: " << path;
+    EXPECT_EQ(answer.error()["type"], "AuthenticationError");
+    EXPECT_EQ(answer.header("x-request-id"), "mine");
+    EXPECT_EQ(answer.header("X-Content-Type-Options"), "nosniff");
+    const AccessLine line = lines_.all().back();
+    EXPECT_EQ(line.path, path);
+    EXPECT_EQ(line.status, 401);
+  }
+  for (const char* path : {"/health", "/ready", "/metrics", "/", "/plan"}) {
+    RawClient client(server_->port());
+    client.say(std::string("GET ") + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+    EXPECT_EQ(PlainAnswer::of(client.hear_to_end()).status, 413) << path;
+  }
+}
+
+TEST_F(ServerTest, BrowsersAreHeldBackForPagesOfOthers) {
+  ServerOptions options = options_on_any_port();
+  options.allowed_hosts = {"chat.example"};
+  listen(std::move(options)).serve(demo().api);
+  const std::vector<std::string> foreign = {"Origin: http://evil.example\r\n", "Origin: null\r\n",
+                                            "Sec-Fetch-Site: cross-site\r\n"};
+  for (const std::string& header : foreign) {
+    for (const std::string& path : kPosts) EXPECT_EQ(ask(post(path, "{}", header)).status, 403) << header << path;
+    for (const std::string& path : {std::string("/health"), std::string("/v1/models")})
+      EXPECT_EQ(ask(get(path, header)).status, 403) << header << path;
+  }
+  const auto of_host = [&](const std::string& host) {
+    return ask("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n\r\n").status;
+  };
+  EXPECT_EQ(of_host("evil.example:80"), 403);
+  EXPECT_EQ(of_host("chat.example"), 200);
+  EXPECT_EQ(of_host("127.0.0.1:1"), 200);
+}
+
+TEST_F(ServerTest, ABodyIsJsonAsItIs) {
+  listen().serve(demo().api);
+  const auto status_of = [&](const std::string& headers) {
+    return ask("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\n" + headers + "\r\n{\"prompt\":\"a\"}");
+  };
+  EXPECT_EQ(status_of("Content-Type: application/json; charset=utf-8\r\n").status, 200);
+  for (const char* type : {"", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"}) {
+    const PlainAnswer answer = status_of(type);
+    EXPECT_EQ(answer.status, 415) << type;
+    EXPECT_NE(answer.error()["message"].get<std::string>().find("application/json"), std::string::npos);
+  }
+  const PlainAnswer packed = status_of("Content-Type: application/json\r\nContent-Encoding: gzip\r\n");
+  EXPECT_EQ(packed.status, 415);
+  EXPECT_EQ(packed.header("Accept-Encoding"), "identity");
+  EXPECT_EQ(status_of("Content-Type: application/json\r\nContent-Encoding: identity\r\n").status, 200);
+}
+
+TEST_F(ServerTest, AModelIsFoundByItsNameAndASlashAtTheEndDoesNoHarm) {
+  listen().serve(demo().api);
+  const Json listed = ask(get("/v1/models")).json()["data"][0];
+  for (const char* path : {"/v1/models/demo", "/v1/models/demo/", "/v1/models/d%65mo"})
+    EXPECT_EQ(ask(get(path)).json(), listed) << path;
+  const PlainAnswer another = ask(get("/v1/models/gpt-4"));
+  EXPECT_EQ(another.status, 404);
+  EXPECT_EQ(another.error()["param"], "model");
+  EXPECT_EQ(ask(post("/v1/models/demo", "{}")).status, 405);
+  for (const char* path : {"/health/", "/v1/models/", "/version/"}) EXPECT_EQ(ask(get(path)).status, 200) << path;
+  EXPECT_EQ(ask(post("/tokenize/", R"({"prompt": "a"})")).status, 200);
 }
 
 TEST_F(ServerTest, ARequestIdIsTheClientsOwnWhereItIsAWord) {

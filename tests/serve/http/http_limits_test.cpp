@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
+#include <vector>
 
 #include "tests/serve/http/serving_fixture.h"
 
@@ -189,11 +191,13 @@ TEST_F(HttpLimitsTest, WhoAsksLateIsToldOnTheIoThread) {
 
 TEST_F(HttpLimitsTest, ConnectionsBeyondTheLimitAreTold) {
   options.limits.connections = 3;
-  serve(echo);
+  std::vector<OpenRequests::One> asked;
+  serve(open.handler());
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; ++i) {
     clients.emplace_back(server->port());
-    EXPECT_TRUE(clients.back().ask(get("/")).starts_with("HTTP/1.1 200 "));
+    clients.back().say(get("/"));
+    asked.push_back(open.next());
   }
   RawClient fourth(server->port());
   EXPECT_TRUE(fourth.hear_to_end().starts_with("HTTP/1.1 503 "));
@@ -201,8 +205,130 @@ TEST_F(HttpLimitsTest, ConnectionsBeyondTheLimitAreTold) {
   clients.pop_back();
   EXPECT_TRUE(eventually([&] {
     RawClient next(server->port());
-    return next.try_say(get("/")) && next.hear_until("\r\n").starts_with("HTTP/1.1 200 ");
+    if (!next.try_say(get("/"))) return false;
+    if (!eventually([&] { return open.count() > 0; })) return false;
+    open.next().reply->send(200, "", "");
+    return next.hear_until("\r\n").starts_with("HTTP/1.1 200 ");
   }));
+}
+
+TEST_F(HttpLimitsTest, TheOldestIdleConnectionMakesRoom) {
+  options.limits.connections = 3;
+  serve(echo);
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(server->port());
+    EXPECT_TRUE(clients.back().ask(get("/")).starts_with("HTTP/1.1 200 "));
+  }
+  EXPECT_TRUE(clients[0].ask(get("/")).starts_with("HTTP/1.1 200 ")) << "and the second is the oldest now";
+  for (int i = 0; i < 20; ++i) {
+    RawClient next(server->port());
+    EXPECT_TRUE(next.ask(get("/")).starts_with("HTTP/1.1 200 "));
+    if (i == 0) EXPECT_EQ(clients[1].hear_to_end(), "");
+  }
+}
+
+TEST_F(HttpLimitsTest, ProbesHavePlacesOfTheirOwn) {
+  options.limits.connections = 2;
+  options.limits.kept_connections = 2;
+  options.kept_paths = {"/health"};
+  std::vector<OpenRequests::One> asked;
+  serve([&](HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
+    if (request.path == "/health") return reply->send(200, "", "well");
+    open.handler()(std::move(request), reply);
+  });
+  std::vector<RawClient> busy;
+  for (int i = 0; i < 2; ++i) {
+    busy.emplace_back(server->port());
+    busy.back().say(get("/slow"));
+    asked.push_back(open.next());
+  }
+  for (int i = 0; i < 5; ++i) {
+    RawClient probe(server->port());
+    EXPECT_TRUE(probe.ask(get("/health")).starts_with("HTTP/1.1 200 "));
+    RawClient another(server->port());
+    another.say(i % 2 == 0 ? get("/slow") : post("/slow", "body"));
+    EXPECT_TRUE(another.hear_to_end().starts_with("HTTP/1.1 503 "));
+  }
+  EXPECT_EQ(open.count(), 0u);
+}
+
+TEST_F(HttpLimitsTest, AHeadIsCheckedBeforeTheBodyIsAskedFor) {
+  std::atomic<int> checked{0};
+  options.refuse_head = [&](const HttpRequest& head) -> std::optional<HttpRefusal> {
+    ++checked;
+    if (!head.header("Key").empty()) return std::nullopt;
+    return HttpRefusal{401, "text/plain", "no key", {{"X-More", head.path}}};
+  };
+  options.headers = {{"X-Every", "answer"}};
+  serve(echo);
+  const std::string expects = "POST /p HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 30000000\r\n";
+  RawClient stranger(server->port());
+  stranger.say(expects + "\r\n");
+  const std::string refused = stranger.hear_to_end();
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 401 ")) << refused;
+  EXPECT_NE(refused.find("X-More: /p\r\n"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("X-Every: answer\r\n"), std::string::npos) << refused;
+  EXPECT_TRUE(refused.ends_with("\r\n\r\nno key")) << refused;
+  RawClient chunked(server->port());
+  chunked.say("POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+  EXPECT_TRUE(chunked.hear_to_end().starts_with("HTTP/1.1 401 "));
+  RawClient known(server->port());
+  known.say(expects + "Key: k\r\n\r\n");
+  EXPECT_EQ(known.hear_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(checked, 3);
+  RawClient bodiless(server->port());
+  EXPECT_TRUE(bodiless.ask(get("/")).starts_with("HTTP/1.1 200 "));
+  EXPECT_EQ(checked, 3) << "a request without a body is the handler's";
+}
+
+TEST_F(HttpLimitsTest, AllBodiesTogetherHaveABudgetThatTheyGiveBack) {
+  options.limits.bodies_bytes = 10000;
+  serve(open.handler());
+  const auto begun = [&](const std::string& framing, const std::string& part) {
+    RawClient client(server->port());
+    client.say("POST / HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n" + part);
+    return client;
+  };
+  RawClient first(server->port());
+  first.say(post("/", std::string(6000, 'a')));
+  std::optional<OpenRequests::One> held = open.next();
+  RawClient second = begun("Content-Length: 6000", std::string(5000, 'b'));
+  EXPECT_TRUE(second.hear_to_end().starts_with("HTTP/1.1 503 "));
+  RawClient third = begun("Transfer-Encoding: chunked", "1388\r\n" + std::string(5000, 'c') + "\r\n");
+  EXPECT_TRUE(third.hear_to_end().starts_with("HTTP/1.1 503 "));
+  held->reply->send(200, "", "");
+  held.reset();
+  EXPECT_TRUE(first.hear_answer().starts_with("HTTP/1.1 200 "));
+  RawClient fourth(server->port());
+  fourth.say(post("/", std::string(9000, 'd')));
+  EXPECT_EQ(open.next().request.body.size(), 9000u) << "what the first and the refused ones had is free";
+}
+
+TEST_F(HttpLimitsTest, AClientThatHasShutDownItsSendingSideIsAnswered) {
+  serve(open.handler());
+  for (const bool streaming : {false, true}) {
+    RawClient one(server->port());
+    one.say(get("/first") + get("/second"));
+    shutdown(one.descriptor(), SHUT_WR);
+    for (const char* path : {"/first", "/second"}) {
+      const OpenRequests::One request = open.next();
+      EXPECT_EQ(request.request.path, path);
+      std::this_thread::sleep_for(std::chrono::milliseconds(path[1] == 'f' ? 900 : 0));  // long enough for a probe
+      if (streaming) {
+        request.reply->begin_events();
+        request.reply->write("data: 1\n\n");
+        request.reply->end();
+      } else {
+        request.reply->send(200, "text/plain", "whole");
+      }
+    }
+    const std::string heard = one.hear_to_end();
+    EXPECT_TRUE(heard.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")) << heard;
+    const std::string end = streaming ? "data: 1\n\n" : "whole";
+    EXPECT_NE(heard.find(end, heard.find(end) + 1), std::string::npos) << "both answers: " << heard;
+    EXPECT_TRUE(eventually([&] { return server->open_requests() == 0; }));
+  }
 }
 
 }  // namespace

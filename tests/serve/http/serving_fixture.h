@@ -64,8 +64,9 @@ inline std::string get(const std::string& path, const std::string& more = {}) {
 }
 
 inline std::string post(const std::string& path, const std::string& body, const std::string& more = {}) {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more +
-         "\r\n" + body;
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n" + more + "\r\n" + body;
 }
 
 inline size_t open_descriptors() {
