@@ -1,10 +1,7 @@
 // The program `nodewright`: parses the command line, runs one subcommand, turns any error into one line.
 // docs/command.md has its exit codes.
-<<<<<<< HEAD
 #include <algorithm>
 #include <cstdio>
-=======
->>>>>>> 381e99d616f3cbe19b97ac8cc304314cc29dff04
 #include <exception>
 #include <string>
 #include <utility>

@@ -43,7 +43,7 @@ std::vector<int32_t> Engine::adapters_in_use() const {
 void Engine::admit() {
   try {
     if (options_.max_adapters > 0)
-      adapters_.place(pipeline_.find(pipeline_.waiting().front())->spec().adapter_id, adapters_in_use(), slots_);
+      adapters_.place(pipeline_.next_waiting()->spec().adapter_id, adapters_in_use(), slots_);
   } catch (const Error& error) {
     return pipeline_.fail(error.what());
   }

@@ -102,7 +102,7 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
 
 // Of the row's tokens those that the request will accept.
 void Engine::ask_for_ends(const RowPlan& row, RowResult& first) {
-  const std::vector<int32_t>& stop_ids = pipeline_.find(row.request)->spec().stop_ids;
+  const SharedList<int32_t>& stop_ids = pipeline_.find(row.request)->spec().stop_ids;
   RowResult* result = &first;
   for (size_t d = 0;; ++d) {
     ask_for_end(row.request, *result);

@@ -29,12 +29,20 @@ HttpHeaders answer_headers(const std::string& request_id, int status) {
 }
 
 ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, Replicas& replicas,
-                       AccessLine line, const AccessLog& log)
-    : call_(std::move(call)), reply_(std::move(reply)), replicas_(replicas), line_(std::move(line)), log_(log) {}
+                       AccessLine line, const AccessLog& log, uint64_t client)
+    : call_(std::move(call)),
+      reply_(std::move(reply)),
+      replicas_(replicas),
+      line_(std::move(line)),
+      log_(log),
+      client_(client) {}
 
 void ServedCall::begin() {
   std::vector<Submission> submissions = call_->submissions();
-  for (Submission& submission : submissions) submission.listener = shared_from_this();
+  for (Submission& submission : submissions) {
+    submission.listener = shared_from_this();
+    submission.client = client_;
+  }
   const std::shared_ptr<HttpReply> reply = reply_;  // once it is submitted, all else is the delivery thread's
   const EngineLoop::Submitted submitted = replicas_.submit(std::move(submissions));
   if (submitted.admission != Admission::accepted) return fail(not_accepted(submitted.admission));

@@ -31,7 +31,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   // `told`: the call's line, but for what the answer is like; `log` gets it when the call ends. What they refer to, and
   // the replicas, must outlive this.
   ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, Replicas& replicas, AccessLine line,
-             const AccessLog& log);
+             const AccessLog& log, uint64_t client = 0);
 
   // Submits it; where it is not accepted the client is told at once.
   void begin();
@@ -49,6 +49,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   Replicas& replicas_;
   AccessLine line_;
   const AccessLog& log_;
+  uint64_t client_;  // of its submissions
   std::chrono::steady_clock::time_point arrived_ = std::chrono::steady_clock::now();
   std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);  // the client is
   std::atomic<Replicas::Ticket> ticket_ = 0;                                              // 0: not submitted yet

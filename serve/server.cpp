@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "runtime/error.h"
 #include "serve/adapter_calls.h"
 #include "serve/api/call_id.h"
@@ -32,6 +33,13 @@ bool same_in_constant_time(std::string_view given, std::string_view key) {
     differences |= static_cast<size_t>(static_cast<unsigned char>(given[i]) ^
                                        static_cast<unsigned char>(key.empty() ? 0 : key[i % key.size()]));
   return differences == 0;
+}
+
+// Who takes turns with others: the holder of a key, or where there are none a machine.
+std::string client_of(const HttpRequest& request, const std::vector<std::string>& keys) {
+  if (keys.empty()) return request.peer.substr(0, request.peer.rfind(':'));
+  const std::string_view bearer = request.header("authorization"), key = request.header("x-api-key");
+  return std::string(key.empty() ? bearer : key);
 }
 
 ApiError no_key() { return {401, "the API key is missing or wrong: Authorization: Bearer KEY, or X-Api-Key: KEY"}; }
@@ -70,6 +78,7 @@ struct Server::Route {
   bool needs_model;
   void (*act)(Server& server, Asked& asked);
   bool ServerOptions::*offered = nullptr;  // there only where this is true; null: always
+  bool reads_files = false;                // as large as they are: it may take long, and hangs nobody
 };
 
 const std::vector<Server::Route>& Server::routes() {
@@ -100,7 +109,7 @@ const std::vector<Server::Route>& Server::routes() {
        [](Server& s, Asked& a) { s.answer(a, 200, kJson, is_sleeping_body(s.replicas_.sleep_level())); },
        &ServerOptions::offers_sleep},
       {"POST", "/v1/load_lora_adapter", false, true, true,
-       [](Server& s, Asked& a) { s.load_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters},
+       [](Server& s, Asked& a) { s.load_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters, true},
       {"POST", "/v1/unload_lora_adapter", false, true, true,
        [](Server& s, Asked& a) { s.unload_adapter(a, api(s).model()); }, &ServerOptions::changes_adapters},
       {"POST", "/tokenize", false, true, true,
@@ -128,7 +137,7 @@ Server::Server(ServerOptions options, Replicas& replicas)
         if (options_.log) options_.log(line);
       }),
       plan_ticket_(random_id("")),
-      workers_(options_.workers, options_.most_waiting),
+      workers_({.threads = options_.workers, .most_waiting = options_.most_waiting}),
       http_(with_refusals(options_.http), [this](HttpRequest request, std::shared_ptr<HttpReply> reply) {
         handle(std::move(request), std::move(reply));
       }) {
@@ -166,9 +175,9 @@ BrowserRules Server::rules_for(const ServerOptions& options) {
   return rules;
 }
 
-void Server::stop() {
+bool Server::stop(std::chrono::milliseconds patience) {
   http_.stop();
-  workers_.stop();
+  return workers_.stop(patience);
 }
 
 void Server::serve(OpenAiApi& api, PlanPages plans, ReadAdapter read_adapter) {
@@ -231,18 +240,32 @@ std::optional<Server::NotAnswered> Server::why_not_answered(const HttpRequest& h
 }
 
 void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
-  const auto act = [this, act = route.act, asked] {
-    try {
-      act(*this, *asked);
-    } catch (const ApiError& error) {
-      answer(*asked, error);
-    } catch (const std::exception& error) {
-      answer(*asked, {500, error.what()});
-    }
+  if (!route.takes_time) return perform(route, *asked, {});
+  const auto gone = std::make_shared<std::atomic<bool>>(false);  // the client is
+  asked->reply->when_gone([gone] { *gone = true; });
+  const auto job = [this, &route, asked, gone] {
+    perform(route, *asked, [&] { return *gone || workers_.is_stopping(); });
     asked->reply.reset();
   };
-  if (!route.takes_time) return act();
-  if (!workers_.post(act)) answer(*asked, not_accepted(Admission::full));
+  if (!workers_.post(job, client_of(asked->request, options_.api_keys), !route.reads_files))
+    answer(*asked, not_accepted(Admission::full));
+}
+
+// What it does is counted work, which ends when nobody wants it any more.
+void Server::perform(const Route& route, Asked& asked, const std::function<bool()>& is_cancelled) {
+  try {
+    if (is_cancelled && is_cancelled()) return leave(asked);
+    const WorkBudget budget(options_.most_work, is_cancelled);
+    route.act(*this, asked);
+  } catch (const ApiError& error) {
+    answer(asked, error);
+  } catch (const WorkExceeded& error) {
+    answer(asked, bad_request(error.what()));
+  } catch (const WorkCancelled&) {
+    leave(asked);
+  } catch (const std::exception& error) {
+    answer(asked, {500, error.what()});
+  }
 }
 
 void Server::answer_model(const Asked& asked, OpenAiApi& api) {
@@ -282,6 +305,8 @@ std::string Server::metrics_text() const {
 
 void Server::answer_health(const Asked& asked) {
   const bool failed = replicas_.admission() == Admission::failed;
+  if (workers_.longest() >= options_.hangs_after)
+    return answer(asked, 503, "text/plain", "a worker hangs: a call is being read for longer than it may take\n");
   if (replicas_.count() > 1) return answer(asked, failed ? 503 : 200, kJson, health_body(replicas_.states()));
   answer(asked, failed ? 503 : 200, "text/plain", failed ? "the engine has failed\n" : "");
 }
@@ -338,7 +363,8 @@ void Server::call(Asked& asked, std::unique_ptr<ApiCall> call) {
                   .method = asked.request.method,
                   .path = asked.request.path,
                   .request_id = asked.request_id};
-  std::make_shared<ServedCall>(std::move(call), asked.reply, replicas_, std::move(line), log_)->begin();
+  const uint64_t client = std::hash<std::string>()(client_of(asked.request, options_.api_keys));
+  std::make_shared<ServedCall>(std::move(call), asked.reply, replicas_, std::move(line), log_, client)->begin();
 }
 
 void Server::answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more) {
@@ -350,6 +376,16 @@ void Server::answer(const Asked& asked, int status, std::string_view type, std::
         .path = asked.request.path,
         .request_id = asked.request_id,
         .status = status,
+        .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked.arrived).count()});
+}
+
+// The client has gone: nobody is answered.
+void Server::leave(const Asked& asked) {
+  log_({.peer = asked.request.peer,
+        .method = asked.request.method,
+        .path = asked.request.path,
+        .request_id = asked.request_id,
+        .status = 499,
         .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked.arrived).count()});
 }
 

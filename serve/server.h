@@ -28,6 +28,9 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;   // names of this server in the header Host (serve/http/browser_rules.h)
   size_t workers = 2;                       // threads that parse and tokenize
   size_t most_waiting = 4096;               // calls that wait for one of them
+  uint64_t most_work = 2'000'000'000;       // units of WorkBudget for a call's body; beyond: 400
+  // A call that has been with a worker so long hangs it: /health is 503. Work within most_work takes seconds.
+  std::chrono::milliseconds hangs_after{60'000};
   bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
   bool changes_adapters = false;            // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
   AccessLog log;                            // on any thread, where it must not block; may be empty
@@ -49,9 +52,9 @@ class Server {
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
   void stop_accepting() { http_.stop_accepting(); }
-  // Closes all connections, and waits for the calls that are being read: afterwards nothing uses what serve() was
-  // given.
-  void stop();
+  // Closes all connections, and waits so long for the calls that are being read, which end early. True: afterwards
+  // nothing uses what serve() was given. False: a worker hangs, and what it uses must stay.
+  bool stop(std::chrono::milliseconds patience = std::chrono::hours(1));
 
  private:
   struct Asked {
@@ -81,6 +84,8 @@ class Server {
   void answer_page(const Asked& asked);
   std::string metrics_text() const;
   void answer_health(const Asked& asked);
+  void perform(const Route& route, Asked& asked, const std::function<bool()>& is_cancelled);
+  void leave(const Asked& asked);
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);
   void order(const Asked& asked, SleepOrder order);

@@ -45,6 +45,8 @@ constexpr size_t kBodiesAtOnce = 4;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
+// For calls that are being read: they look every few milliseconds whether they are still wanted.
+constexpr std::chrono::seconds kLastJobs{3};
 // For folders of compilers that a signal found at work; removing them takes milliseconds.
 constexpr std::chrono::seconds kLastFolders{2};
 
@@ -289,7 +291,11 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
     finish_saying();
     std::_Exit(1);  // a driver that has failed may not free what it has
   }
-  server.stop();
+  if (!server.stop(kLastJobs)) {
+    fmt::print(stderr, "nodewright: a call is still being read; the server ends without it\n");
+    std::fflush(nullptr);
+    std::_Exit(0);  // it uses what would be freed
+  }
   return 0;
 }
 
@@ -337,7 +343,7 @@ int serve(ServeOptions options) {
       std::chrono::seconds(options.shutdown_timeout),
       [&] {
         if (replicas.admission() == Admission::loading) {  // nobody was served
-          if (Server* server = listening) server->stop();
+          if (Server* server = listening) server->stop(kLastJobs);
           stop_compiling(kLastFolders);
           finish_saying();
           std::_Exit(0);

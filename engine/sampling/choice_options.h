@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_list.h"
 #include "engine/device/step_inputs.h"
 #include "engine/schedule/request.h"
 #include "models/plan/choice_state.h"
@@ -29,10 +30,10 @@ using EndFunction = std::function<std::optional<EndReason>(int32_t token)>;
 
 // In the order in which they act.
 struct ChoiceOptions {
-  MaskFunction allow;             // empty: everything
-  std::vector<TokenBias> biases;  // at most kMostBiases together with the stop ids that min_tokens forbids, and with
-  std::vector<std::vector<int32_t>> bad_sequences;  // the last token is not chosen where outputs end with those before
-  int64_t min_tokens = 0;                           // before so many outputs no stop id is chosen
+  MaskFunction allow;            // empty: everything
+  SharedList<TokenBias> biases;  // at most kMostBiases together with the stop ids that min_tokens forbids, and with
+  SharedList<std::vector<int32_t>> bad_sequences;  // the last token is not chosen where outputs end with those before
+  int64_t min_tokens = 0;                          // before so many outputs no stop id is chosen
   float repetition_penalty = 1;  // divides logits above 0, multiplies those below, of tokens in prompt and outputs
   float presence_penalty = 0;    // subtracted from logits of tokens in the outputs
   float frequency_penalty = 0;   // and this for each time

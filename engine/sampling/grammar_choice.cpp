@@ -11,13 +11,18 @@ namespace {
 
 // One request's place in its grammar.
 struct GrammarPlace {
-  std::shared_ptr<Grammar> grammar;
+  std::shared_ptr<SharedGrammar> shared;
   std::vector<int32_t> eos;
+  std::shared_ptr<Grammar> grammar;  // of the engine's thread, which is not known before the first call
   int32_t state = 0;
   size_t tokens = 0;  // that led here
 
+  Grammar& automaton() {
+    if (!grammar) grammar = shared->of_this_thread();
+    return *grammar;
+  }
   void push(int32_t token) {
-    state = grammar->after(state, token);
+    state = automaton().after(state, token);
     ++tokens;
     if (state < 0)
       throw Error({.doing = "follow the grammar", .detail = fmt::format("token {} may not come here", token)});
@@ -32,18 +37,18 @@ void allow_ends(const std::vector<int32_t>& eos, std::span<uint32_t> allowed) {
 
 }  // namespace
 
-ChoiceOptions constrained_to(std::shared_ptr<Grammar> grammar, std::vector<int32_t> eos) {
+ChoiceOptions constrained_to(std::shared_ptr<SharedGrammar> grammar, std::vector<int32_t> eos) {
   const auto place = std::make_shared<GrammarPlace>(GrammarPlace{std::move(grammar), std::move(eos)});
   ChoiceOptions options;
   options.allow = [place](std::span<const int32_t> outputs, std::span<uint32_t> allowed) {
     while (place->tokens < outputs.size()) place->push(outputs[place->tokens]);
-    const std::vector<uint32_t>& mask = place->grammar->allowed(place->state);
+    const std::vector<uint32_t>& mask = place->automaton().allowed(place->state);
     std::ranges::copy(std::span(mask).first(std::min(mask.size(), allowed.size())), allowed.begin());
-    if (place->grammar->is_complete(place->state)) allow_ends(place->eos, allowed);
+    if (place->automaton().is_complete(place->state)) allow_ends(place->eos, allowed);
   };
   options.ends = [place](int32_t token) -> std::optional<EndReason> {
     place->push(token);
-    return place->grammar->is_final(place->state) ? std::optional(EndReason::complete) : std::nullopt;
+    return place->automaton().is_final(place->state) ? std::optional(EndReason::complete) : std::nullopt;
   };
   return options;
 }

@@ -40,7 +40,7 @@ ChoiceOptions choice_of(const SamplingOptions& options, const GenerationDefaults
   for (const int64_t token : defaults.suppress_tokens)
     choice.biases.push_back({static_cast<int32_t>(token), -std::numeric_limits<float>::infinity()});
   for (const std::vector<int64_t>& word : defaults.bad_words_ids)
-    choice.bad_sequences.emplace_back(word.begin(), word.end());
+    choice.bad_sequences.push_back(std::vector<int32_t>(word.begin(), word.end()));
   return choice;
 }
 

@@ -237,6 +237,7 @@ void PipelineState::fail(const std::string& message) {
   sampled_.clear();
   copies_.clear();
   waiting_.clear();
+  turns_ = {};
   admitted_.clear();
   requests_.clear();
   committed_ = launched_;

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "engine/cache/kv_pool.h"
+#include "engine/schedule/fair_turns.h"
 #include "engine/schedule/request.h"
 #include "engine/schedule/step_plan.h"
 
@@ -130,13 +131,18 @@ class PipelineState {
   bool cancel(RequestId id);
   // Resolves this request alone as failed. False when it was resolved before.
   bool fail_request(RequestId id, std::string message);
-  // Gives the request that waits longest its sequence and its pages. False when why_not_admit() gives a reason.
+  // Gives next_waiting() its sequence and its pages. False when why_not_admit() gives a reason.
   bool admit();
   // Cheap to ask again: what the request found in the cache is remembered (KvPool::Found).
   std::string why_not_admit() const;
-  // Takes all pages of the unresolved request admitted last, which waits before all others until it is admitted again
-  // and its outputs are computed anew. Throws Error, too, while a step in flight has its row, or when pages are
-  // reserved for all.
+  // The request that is to be admitted next, by FairTurns; null when none waits.
+  const Request* next_waiting() const;
+  // The request that is to give way to next_waiting(), which finds no room and whose call has less than its share; null
+  // when none has to. Only with Reserve::prompt.
+  const Request* yielding() const;
+  // Takes all pages of yielding() or, where none has to, of the unresolved request admitted last. It waits in its turn,
+  // before those that came later, and its outputs are computed anew. Throws Error, too, while a step in flight has its
+  // row, or when pages are reserved for all.
   void preempt();
   int64_t preemptions() const { return preemptions_; }
   // Those that have ended since the last call, in the order of their ends.
@@ -191,7 +197,7 @@ class PipelineState {
   int in_flight() const;
   bool is_drained() const { return in_flight() == 0; }
   std::optional<int> free_slot() const;                                 // the one that the next launch takes
-  const std::deque<RequestId>& waiting() const { return waiting_; }     // oldest first
+  const std::deque<RequestId>& waiting() const { return waiting_; }     // in the order of submission
   const std::vector<RequestId>& admitted() const { return admitted_; }  // in order of admission, until they end
   const Request* find(RequestId id) const;                              // null when it has ended
   std::string describe() const;                                         // one line, for messages
@@ -200,7 +206,7 @@ class PipelineState {
   void check() const;
 
  private:
-  // Of the request that waits longest; its tokens do not change meanwhile.
+  // Of next_waiting(); its tokens do not change meanwhile.
   struct FirstWaiting {
     RequestId id = 0;
     std::vector<int32_t> tokens;
@@ -212,6 +218,7 @@ class PipelineState {
   int64_t admitted_length(const Request& request) const;
   FirstWaiting& first_waiting() const;
   const Request* shares_with(const Request& request) const;
+  bool waits_for_prompt(const Request& request) const;
   std::string why_no_pages(int64_t spare) const;
   int64_t pages_missing(const RowPlan& row) const;
   void resolve(Request& request, EndReason reason, std::string message);
@@ -232,6 +239,7 @@ class PipelineState {
   std::string failure_;
   std::map<RequestId, Request> requests_;
   std::deque<RequestId> waiting_;
+  FairTurns turns_;
   mutable FirstWaiting first_waiting_;
   std::vector<RequestId> admitted_;
   std::optional<InFlightStep> forward_, committing_;

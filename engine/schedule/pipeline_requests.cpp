@@ -19,6 +19,7 @@ PipelineState::Submitted PipelineState::submit(RequestSpec spec) {
                                       needed, pool_.options().pages)};
   requests_.emplace(++last_id_, std::move(request));
   waiting_.push_back(last_id_);
+  turns_.wait(at(last_id_));
   return {last_id_, ""};
 }
 
@@ -41,10 +42,10 @@ bool PipelineState::fail_request(RequestId id, std::string message) {
 std::string PipelineState::why_not_admit() const {
   if (mode_ != PipelineMode::running) return fmt::format("the pipeline is {}", name_of(mode_));
   if (waiting_.empty()) return "no request waits";
-  const Request& first = requests_.at(waiting_.front());
-  if (const Request* like = shares_with(first); like && pool_.known(like->sequence()) < first.prompt_tokens() - 1)
+  const Request& first = *next_waiting();
+  if (waits_for_prompt(first))
     return fmt::format("request {} shares the pages of request {}, whose prompt is not computed", first.id(),
-                       like->id());
+                       first.spec().like);
   if (std::string why = why_no_pages(0); !why.empty()) return why;
   // A page for each that runs: or the request would be preempted by the next step, and be admitted again, for ever.
   const auto running = std::ranges::count_if(admitted_, [this](RequestId id) { return !find(id)->is_resolved(); });
@@ -53,7 +54,7 @@ std::string PipelineState::why_not_admit() const {
 }
 
 std::string PipelineState::why_no_pages(int64_t spare) const {
-  const Request& first = requests_.at(waiting_.front());
+  const Request& first = *next_waiting();
   const int64_t length = admitted_length(first);
   auto& [id, tokens, found] = first_waiting();
   if (const Request* like = shares_with(first); like && pool_.can_fork(like->sequence(), first.prompt_tokens()))
@@ -69,8 +70,29 @@ const Request* PipelineState::shares_with(const Request& request) const {
   return shares ? like : nullptr;
 }
 
+// Whoever shares a prompt waits until that is computed, and meanwhile others may go.
+const Request* PipelineState::next_waiting() const {
+  if (waiting_.empty()) return nullptr;
+  return find(turns_.next([this](RequestId id) { return waits_for_prompt(*find(id)); }));
+}
+
+bool PipelineState::waits_for_prompt(const Request& request) const {
+  const Request* like = shares_with(request);
+  return like != nullptr && pool_.known(like->sequence()) < request.prompt_tokens() - 1;
+}
+
+const Request* PipelineState::yielding() const {
+  const Request* next = next_waiting();
+  if (options_.reserve == Reserve::all || mode_ != PipelineMode::running || next == nullptr) return nullptr;
+  if (waits_for_prompt(*next) || why_not_admit().empty()) return nullptr;
+  const auto yields = std::find_if(admitted_.rbegin(), admitted_.rend(), [&](RequestId id) {
+    return !find(id)->is_resolved() && turns_.is_above(*find(id), *next);
+  });
+  return yields == admitted_.rend() ? nullptr : find(*yields);
+}
+
 PipelineState::FirstWaiting& PipelineState::first_waiting() const {
-  const Request& first = requests_.at(waiting_.front());
+  const Request& first = *next_waiting();
   if (first_waiting_.id != first.id() || static_cast<int64_t>(first_waiting_.tokens.size()) != first.known_tokens())
     first_waiting_ = {
         first.id(), first.tokens(), {.searches = !first.spec().computes_all(), .adapter = first.spec().adapter_id}};
@@ -84,7 +106,7 @@ int64_t PipelineState::admitted_length(const Request& request) const {
 
 bool PipelineState::admit() {
   if (!why_not_admit().empty()) return false;
-  Request& first = at(waiting_.front());
+  Request& first = at(next_waiting()->id());
   auto& [id, tokens, found] = first_waiting();
   const Request* like = shares_with(first);
   const std::optional<KvPool::Opened> opened = like && pool_.can_fork(like->sequence(), first.prompt_tokens())
@@ -95,7 +117,8 @@ bool PipelineState::admit() {
   first.admit(opened->sequence, opened->start);
   copies_.insert(copies_.end(), opened->copies.begin(), opened->copies.end());
   admitted_.push_back(first.id());
-  waiting_.pop_front();
+  std::erase(waiting_, first.id());
+  turns_.run(first);
   return true;
 }
 
@@ -105,19 +128,22 @@ void PipelineState::preempt() {
   const auto last =
       std::find_if(admitted_.rbegin(), admitted_.rend(), [this](RequestId id) { return !find(id)->is_resolved(); });
   if (last == admitted_.rend()) refuse("preempt", "no request has pages");
-  const RequestId id = *last;
+  const Request* yields = yielding();
+  const RequestId id = yields != nullptr ? yields->id() : *last;
   Request& request = at(id);
   if (request.in_flight() > 0) refuse("preempt", fmt::format("request {} is in a step in flight", id));
   pool_.close(request.sequence());
   request.preempt();
   std::erase(admitted_, id);
-  waiting_.push_front(id);
+  waiting_.insert(std::ranges::lower_bound(waiting_, id), id);
+  turns_.yield(request);
   ++preemptions_;
 }
 
 // Each request passes here once. Its pages stay its own until every launch made so far has completed.
 void PipelineState::resolve(Request& request, EndReason reason, std::string message) {
   request.resolve(reason);
+  turns_.leave(request);
   if (request.sequence() < 0) {
     std::erase(waiting_, request.id());
   } else if (reason == EndReason::failed) {

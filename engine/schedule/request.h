@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/shared_list.h"
 #include "models/plan/hidden_states.h"
 
 namespace nodewright {
@@ -29,15 +30,17 @@ std::string_view name_of(EndReason reason);
 std::string_view finish_word(EndReason reason, std::string_view cancelled, std::string_view failed);
 
 struct RequestSpec {
-  std::vector<int32_t> prompt;
+  SharedList<int32_t> prompt;
   int64_t max_tokens = 16;
-  std::vector<int32_t> stop_ids;
+  SharedList<int32_t> stop_ids;
   bool constrained = false;  // what each token may be depends on the token before it
   HiddenStates hidden = HiddenStates::none;
   bool scores_prompt = false;  // every token of the prompt is computed, and scored
   // A request submitted before with the same prompt. This one is admitted when that prompt is computed, and shares its
   // pages, a copy of the last one; as any other where that request has ended. 0: none.
   RequestId like = 0;
+  RequestId call = 0;      // the first request of the call that it belongs to, submitted before; 0: itself
+  uint64_t client = 0;     // who asks: clients share the engine, and their calls each one's share
   std::string adapter;     // name of a loaded LoRA adapter; empty: none
   int32_t adapter_id = 0;  // of that adapter, for as long as it is loaded; set by the engine; 0: none
   // Whether it asks for something of every token, so that none may come from the prefix cache.

@@ -75,11 +75,17 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
   if (pipeline.committing())
     return {Action::idle, {}, fmt::format("the commit of step {} has not finished", pipeline.committing()->number)};
   if (pipeline.why_not_admit().empty() &&
-      (!options.may_admit || options.may_admit(*pipeline.find(pipeline.waiting().front()))))
-    return {Action::admit, {}, "the first waiting request fits"};
+      (!options.may_admit || options.may_admit(*pipeline.next_waiting())))
+    return {Action::admit, {}, "the next waiting request fits"};
   if (pipeline.forward()) {
     if (pipeline.masks_needed()) return {Action::sample, {}, "the masks can be known"};
     return {Action::start_commit, {}, "a mask depends on the token before"};
+  }
+  if (const Request* yields = pipeline.yielding()) {
+    const std::string reason = fmt::format("request {} gives way to request {}, of a call of which nothing runs",
+                                           yields->id(), pipeline.next_waiting()->id());
+    if (pipeline.is_drained()) return {Action::preempt, {}, reason};
+    return {pipeline.sampled().empty() ? Action::idle : Action::start_commit, {}, reason};
   }
   const bool wants_prefill = has_prompt_left(pipeline);
   Selection launch = wants_prefill ? select_prefill(pipeline, options) : select_decode(pipeline, options);

@@ -21,7 +21,7 @@ struct SchedulerOptions {
   // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
   // for. Depends on the request alone. Empty: none.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
-  // Whether the device may take one more request, the first that waits: its adapter has a slot, or may be given one.
+  // Whether the device may take one more request, the next that waits: its adapter has a slot, or may be given one.
   // Depends on the request and on those admitted alone; one of those makes room when it ends. Empty: always.
   std::function<bool(const Request&)> may_admit = {};
   int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that choose

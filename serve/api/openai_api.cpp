@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "serve/api/answer/chat_call.h"
 #include "serve/api/answer/completion_call.h"
@@ -15,11 +17,12 @@ namespace {
 
 constexpr int64_t kMostOutputsOfCall = 4096;
 
-// Of vLLM's allowed_token_ids.
-MaskFunction only(const std::vector<int32_t>& tokens) {
-  return [tokens](std::span<const int32_t>, std::span<uint32_t> allowed) {
-    for (const int32_t id : tokens)
-      if (static_cast<size_t>(id) / 32 < allowed.size()) allowed[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+// Of vLLM's allowed_token_ids: one mask for all outputs of a call.
+MaskFunction only(const std::vector<int32_t>& tokens, int64_t vocab) {
+  auto mask = std::make_shared<std::vector<uint32_t>>(static_cast<size_t>((vocab + 31) / 32), 0);
+  for (const int32_t id : tokens) (*mask)[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  return [mask = std::move(mask)](std::span<const int32_t>, std::span<uint32_t> allowed) {
+    std::ranges::copy(std::span(*mask).first(std::min(mask->size(), allowed.size())), allowed.begin());
   };
 }
 
@@ -115,32 +118,33 @@ void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line
     throw bad_request(fmt::format("n is {}, and {} has {} prompts: {} outputs, and a call has at most {}",
                                   parts.options.n, field, parts.prompts.size(), outputs, kMostOutputsOfCall),
                       "n");
+  if (!parts.prompts.empty()) most_outputs(parts.options, model_, std::ssize(parts.prompts.front().tokens), field);
+  CallFields call;
+  refusing(body, "", [&] { call = reader_.read_call(RequestFields(line), answer); });
+  if (!parts.options.allowed.empty())
+    call.choice.options.allow = only(std::exchange(parts.options.allowed, {}), model_.config.vocab);
+  call.stream = parts.options.stream;
+  call.spec.adapter = asked_adapter(model_, body);
+  const std::string reason = why_not(call.choice.options, call.spec.stop_ids, model_.config.vocab);
+  if (!reason.empty()) {
+    const std::string named = body.field_in(reason);
+    throw bad_request(reason, named.empty() && body.has("logit_bias") ? "logit_bias" : named);
+  }
   for (const CallPrompt& prompt : parts.prompts) {
     const int64_t most = most_outputs(parts.options, model_, std::ssize(prompt.tokens), field);
     const int first = static_cast<int>(std::ssize(parts.submissions) * parts.options.n);
-    parts.submissions.push_back(
-        {.asked = asked(body, line, parts.options, prompt, answer, most), .first_index = first});
+    parts.submissions.push_back({.asked = asked(body, call, parts.options, prompt, most), .first_index = first});
   }
 }
 
 // What the engine would refuse is refused here, by the name of the field.
-AskedRequest OpenAiApi::asked(const RequestBody& body, const RequestJson& line, const CallOptions& options,
-                              const CallPrompt& prompt, const ChatForm& answer, int64_t most) {
-  AskedRequest asked;
-  refusing(body, "", [&] { asked = reader_.read(RequestFields(line), number_++, prompt.tokens, answer); });
-  asked.stream = options.stream;
-  asked.spec.max_tokens = most;
-  asked.spec.adapter = asked_adapter(model_, body);
+AskedRequest OpenAiApi::asked(const RequestBody& body, const CallFields& call, const CallOptions& options,
+                              const CallPrompt& prompt, int64_t most) {
   if (const auto least = body.integer("min_tokens", 0, UINT32_MAX); least && *least > most)
     throw bad_request(fmt::format("min_tokens is {}, and {} is {}", *least, options.max_tokens_field, most),
                       "min_tokens");
-  for (AskedOutput& output : asked.outputs) {
-    if (!options.allowed.empty()) output.choice.options.allow = only(options.allowed);
-    const std::string reason = why_not(output.choice.options, asked.spec.stop_ids, model_.config.vocab);
-    if (reason.empty()) continue;
-    const std::string named = body.field_in(reason);
-    throw bad_request(reason, named.empty() && body.has("logit_bias") ? "logit_bias" : named);
-  }
+  AskedRequest asked = reader_.asked(call, number_++, prompt.tokens);
+  asked.spec.max_tokens = most;
   return asked;
 }
 

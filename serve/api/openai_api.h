@@ -63,8 +63,8 @@ class OpenAiApi {
   ToolChoice tool_choice(const RequestBody& body) const;
   void add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
                        const ChatForm& answer, CallParts& parts);
-  AskedRequest asked(const RequestBody& body, const RequestJson& line, const CallOptions& options,
-                     const CallPrompt& prompt, const ChatForm& answer, int64_t most);
+  AskedRequest asked(const RequestBody& body, const CallFields& call, const CallOptions& options,
+                     const CallPrompt& prompt, int64_t most);
 
   ServedModel model_;
   RequestReader reader_;

@@ -54,7 +54,7 @@ std::string OpenAiApi::tokenize(std::string_view text) const {
   const Tokenizer& tokenizer = tokenizer_of(model_);
   std::vector<int32_t> tokens;
   if (body.has("messages")) {
-    tokens = chat_prompts_.tokens_of(body).tokens;
+    tokens = chat_prompts_.tokens_of(body, true).tokens;
   } else {
     const auto prompt = body.string("prompt");
     if (!prompt) throw bad_request("prompt is missing, and so are messages", "prompt");

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "kernels_src/sampling/record_choice.h"
+#include "kernels_src/sampling/shape_logits.h"
 #include "serve/fields/json_fields.h"
 #include "serve/fields/text_structure.h"
 #include "serve/tools/tool_call_text.h"
@@ -19,19 +20,21 @@ namespace nodewright {
 
 namespace {
 
-constexpr size_t kMostGrammars = 256;  // that a reader keeps
-
 void read_number(const RequestFields& line, const char* name, float& value) {
   if (const RequestJson* field = line.find(name)) value = static_cast<float>(number_of(*field, line.name_of(name)));
 }
 
-// Empty where the line does not have it.
-RequestJson list_of(const RequestFields& line, const char* name, const char* of_what) {
+// Empty where the line does not have it. No longer than the engine can do with.
+const RequestJson& list_of(const RequestFields& line, const char* name, const char* of_what) {
+  static const RequestJson none = RequestJson::array();
   const RequestJson* field = line.find(name);
-  if (field == nullptr) return RequestJson::array();
+  if (field == nullptr) return none;
   if (!field->is_array())
     throw std::invalid_argument(
         fmt::format("{} is {}, expected a list of {}", line.name_of(name), shown(*field), of_what));
+  if (field->size() > static_cast<size_t>(kMostBiases))
+    throw std::invalid_argument(
+        fmt::format("{} holds {} {}, and a row holds {}", line.name_of(name), field->size(), of_what, kMostBiases));
   return *field;
 }
 
@@ -55,19 +58,22 @@ std::vector<std::string> stop_strings(const RequestJson& value) {
 
 RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<int32_t>& eos,
                                  const SamplingOptions& sampling, const ChatForm& answer) {
-  RequestChoice choice;
+  return begin(read_call(line, eos, sampling, answer));
+}
+
+CallChoice ChoiceReader::read_call(const RequestFields& line, const std::vector<int32_t>& eos,
+                                   const SamplingOptions& sampling, const ChatForm& answer) {
+  CallChoice call{.eos = eos, .answer = answer};
   std::optional<TextStructure> structure = structure_of_line(line);
   if (structure && answer.tools.structure)
     throw std::invalid_argument("tool_choice asks for a structure, and so does another field; one answer has one");
   if (!structure) structure = answer.tools.structure;
-  if (structure)
-    choice.options = structure->kind == TextStructure::Kind::rules ? constrained_to(context_free(structure->text), eos)
-                                                                   : constrained_to(grammar(structure->text), eos);
-  ChoiceOptions& options = choice.options;
-  if (answer.tools.structure)
-    options.ends =
-        end_after_calls(std::move(options.ends), answer.tools,
-                        TextStream(tokenizer_for("tool_choice"), true, TextStart::behind_prompt, answer.shown));
+  if (structure && structure->kind == TextStructure::Kind::rules)
+    call.rules = context_free(structure->text);
+  else if (structure)
+    call.expression = grammar(structure->text);
+  if (answer.tools.structure) tokenizer_for("tool_choice");
+  ChoiceOptions& options = call.options;
   const ChoiceOptions defaults = choice_of(sampling, config_.generation);
   options.repetition_penalty = defaults.repetition_penalty;
   options.presence_penalty = defaults.presence_penalty;
@@ -87,7 +93,27 @@ RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<in
   integer("logprobs", kMostLogprobs, options.logprobs);
   integer("prompt_logprobs", kMostLogprobs, options.prompt_logprobs);
   if (const RequestJson* stop = line.find("stop")) {
-    choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), stop_strings(*stop), answer.shown);
+    tokenizer_for("stop");
+    call.stops = std::make_shared<const StopSet>(stop_strings(*stop));
+  }
+  return call;
+}
+
+RequestChoice ChoiceReader::begin(const CallChoice& call) const {
+  RequestChoice choice{.options = call.options};
+  ChoiceOptions& options = choice.options;
+  if (call.rules || call.expression) {
+    ChoiceOptions constrained =
+        call.rules ? constrained_to(call.rules, call.eos) : constrained_to(call.expression, call.eos);
+    options.allow = std::move(constrained.allow);
+    options.ends = std::move(constrained.ends);
+  }
+  if (call.answer.tools.structure)
+    options.ends =
+        end_after_calls(std::move(options.ends), call.answer.tools,
+                        TextStream(tokenizer_for("tool_choice"), true, TextStart::behind_prompt, call.answer.shown));
+  if (call.stops) {
+    choice.stops = std::make_shared<StopStrings>(tokenizer_for("stop"), call.stops, call.answer.shown);
     options.ends = [stops = choice.stops, inner = options.ends, least = options.min_tokens,
                     seen = int64_t{0}](int32_t token) mutable -> std::optional<EndReason> {
       const std::optional<EndReason> end = inner ? inner(token) : std::nullopt;
@@ -102,6 +128,9 @@ void ChoiceReader::read_biases(const RequestFields& line, ChoiceOptions& options
     if (!biases->is_object())
       throw std::invalid_argument(
           fmt::format("logit_bias is {}, expected an object of token ids and numbers", shown(*biases)));
+    if (biases->size() > static_cast<size_t>(kMostBiases))
+      throw std::invalid_argument(
+          fmt::format("logit_bias holds {} tokens, and a row holds {}", biases->size(), kMostBiases));
     for (const auto& [id, bias] : biases->items()) {
       int32_t token = 0;
       const auto [end, failure] = std::from_chars(id.data(), id.data() + id.size(), token);
@@ -132,10 +161,10 @@ void ChoiceReader::read_bad_sequences(const RequestFields& line, ChoiceOptions& 
   for (const RequestJson& one : list_of(line, "bad_sequences", "lists of token ids")) {
     if (!one.is_array() || one.empty())
       throw std::invalid_argument(fmt::format("bad_sequences holds {}, expected token ids", shown(one)));
-    std::vector<int32_t>& ids = options.bad_sequences.emplace_back();
+    std::vector<int32_t> ids;
     for (const RequestJson& id : one)
       ids.push_back(static_cast<int32_t>(integer_of(id, "a token of bad_sequences", 0, INT32_MAX)));
-    if (!all.insert(ids).second) options.bad_sequences.pop_back();
+    if (all.insert(ids).second) options.bad_sequences.push_back(std::move(ids));
   }
   for (const RequestJson& one : list_of(line, "bad_words", "strings")) {
     const std::string word = one.is_string() ? one.get<std::string>() : "";
@@ -163,11 +192,17 @@ std::shared_ptr<const ContextFreeGrammar> ChoiceReader::context_free(const std::
   return compiler_->compile(rules);  // takes milliseconds, beside others
 }
 
-std::shared_ptr<Grammar> ChoiceReader::grammar(const std::string& pattern) {
+std::shared_ptr<SharedGrammar> ChoiceReader::grammar(const std::string& pattern) {
+  std::shared_ptr<const GrammarVocabulary> words;
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto found = grammars_.find(pattern)) return found;
+    words = vocabulary();
+  }
+  auto made = std::make_shared<SharedGrammar>(std::move(words), pattern);  // takes milliseconds, beside others
   const std::lock_guard lock(mutex_);
-  if (grammars_.size() >= kMostGrammars && !grammars_.contains(pattern)) grammars_.clear();  // requests keep theirs
-  std::shared_ptr<Grammar>& made = grammars_[pattern];
-  if (!made) made = std::make_shared<Grammar>(vocabulary(), pattern);
+  if (auto found = grammars_.find(pattern)) return found;  // another thread was first
+  grammars_.add(pattern, made);
   return made;
 }
 

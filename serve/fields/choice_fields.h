@@ -2,7 +2,6 @@
 // suppress_tokens, bad_sequences, bad_words, min_tokens, logprobs, prompt_logprobs, stop, regex, json_schema, grammar.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "engine/sampling/grammar_choice.h"
 #include "engine/sampling/sampling_options.h"
 #include "models/config/model_config.h"
+#include "serve/fields/grammar_cache.h"
 #include "serve/fields/request_fields.h"
 #include "serve/tools/answer_parts.h"
 #include "text/stop_strings.h"
@@ -24,6 +24,16 @@ struct RequestChoice {
   std::shared_ptr<StopStrings> stops;  // null: the line has none. Filled as tokens come
 };
 
+// What all outputs of a call share, read once.
+struct CallChoice {
+  ChoiceOptions options;                            // but for what follows one output's tokens
+  std::shared_ptr<SharedGrammar> expression;        // null: none
+  std::shared_ptr<const ContextFreeGrammar> rules;  // null: none
+  std::shared_ptr<const StopSet> stops;             // null: none
+  std::vector<int32_t> eos;
+  ChatForm answer;
+};
+
 // Thread-safe.
 class ChoiceReader {
  public:
@@ -33,12 +43,17 @@ class ChoiceReader {
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
   // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint. `answer`: of a
   // conversation: what its tools force, and special tokens that its text shows.
+  CallChoice read_call(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
+                       const ChatForm& answer = {});
+  // Of one more output of the call.
+  RequestChoice begin(const CallChoice& call) const;
+  // Of a line with one output.
   RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
                      const ChatForm& answer = {});
 
  private:
   std::shared_ptr<const GrammarVocabulary> vocabulary();
-  std::shared_ptr<Grammar> grammar(const std::string& pattern);
+  std::shared_ptr<SharedGrammar> grammar(const std::string& pattern);
   std::shared_ptr<const ContextFreeGrammar> context_free(const std::string& rules);
   void read_biases(const RequestFields& line, ChoiceOptions& options) const;
   void read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const;
@@ -47,10 +62,10 @@ class ChoiceReader {
 
   const ModelConfig& config_;
   const std::optional<Tokenizer>& tokenizer_;
-  std::mutex mutex_;                                          // of what follows
-  std::shared_ptr<const GrammarVocabulary> vocabulary_;       // made for the first grammar
-  std::map<std::string, std::shared_ptr<Grammar>> grammars_;  // by pattern; at most kMostGrammars
-  std::unique_ptr<ContextFreeCompiler> compiler_;             // made for the first rules
+  std::mutex mutex_;                                     // of the members below
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;  // made for the first grammar
+  GrammarCache grammars_;
+  std::unique_ptr<ContextFreeCompiler> compiler_;  // made for the first rules
 };
 
 // "logprobs", and "prompt_logprobs", of a line's result, as JSON.

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/sampling/sampling_range.h"
@@ -23,6 +24,13 @@ HiddenStates hidden_states(const RequestJson& value) {
   throw std::invalid_argument(fmt::format(R"(hidden is {}, expected "none", "last" or "full")", shown(value)));
 }
 
+// In their order, without those that came before: what is looked for at each token grows with the vocabulary at most.
+std::vector<int32_t> each_once(std::vector<int32_t> ids) {
+  std::unordered_set<int32_t> seen;
+  std::erase_if(ids, [&](int32_t id) { return !seen.insert(id).second; });
+  return ids;
+}
+
 }  // namespace
 
 RequestReader::RequestReader(RequestDefaults defaults, const ModelConfig& config,
@@ -36,36 +44,46 @@ RequestReader::RequestReader(RequestDefaults defaults, const ModelConfig& config
 AskedRequest RequestReader::read(const RequestFields& fields, int64_t number) {
   ChatForm answer;
   std::vector<int32_t> prompt = prompt_of(fields, answer);
-  return read(fields, number, std::move(prompt), std::move(answer));
+  return asked(read_call(fields, std::move(answer)), number, std::move(prompt));
 }
 
-AskedRequest RequestReader::read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt,
-                                 ChatForm answer) {
-  AskedRequest asked;
-  RequestSpec& spec = asked.spec;
-  if (const RequestJson* stream = fields.find("stream")) asked.stream = flag_of(*stream, "stream");
+CallFields RequestReader::read_call(const RequestFields& fields, ChatForm answer) {
+  CallFields call;
+  RequestSpec& spec = call.spec;
+  if (const RequestJson* stream = fields.find("stream")) call.stream = flag_of(*stream, "stream");
   const RequestJson* n = fields.find("n");
-  const int64_t outputs = n != nullptr ? integer_of(*n, "n", 1, kMostOutputs) : 1;
-  spec.prompt = std::move(prompt);
+  call.says_n = n != nullptr;
+  if (n != nullptr) call.outputs = integer_of(*n, "n", 1, kMostOutputs);
   spec.max_tokens = defaults_.max_tokens;
   if (const RequestJson* most = fields.find("max_tokens"))
     spec.max_tokens = integer_of(*most, fields.name_of("max_tokens"), 1, UINT32_MAX);
+  std::vector<int32_t> stop_ids;
   if (const RequestJson* ids = fields.find("stop_token_ids"))
-    spec.stop_ids = token_ids_of(*ids, fields.name_of("stop_token_ids"), config_.vocab);
+    stop_ids = each_once(token_ids_of(*ids, fields.name_of("stop_token_ids"), config_.vocab));
   std::vector<int32_t> eos(config_.eos.begin(), config_.eos.end());
   if (const RequestJson* ignore = fields.find("ignore_eos"); ignore != nullptr && flag_of(*ignore, "ignore_eos"))
     eos.clear();
-  spec.stop_ids.insert(spec.stop_ids.end(), eos.begin(), eos.end());
+  stop_ids.insert(stop_ids.end(), eos.begin(), eos.end());
+  spec.stop_ids = std::move(stop_ids);
   if (const RequestJson* hidden = fields.find("hidden")) spec.hidden = hidden_states(*hidden);
   if (const RequestJson* adapter = fields.find("adapter")) spec.adapter = string_of(*adapter, "adapter");
-  const SamplingOptions words = sampling_of_request(fields, number);
+  call.has_seed = fields.has("seed");
+  call.sampling = sampling_of_request(fields);
+  call.choice = choices_.read_call(fields, eos, call.sampling, answer);
+  return call;
+}
+
+// Two requests without a seed never draw the same numbers.
+AskedRequest RequestReader::asked(const CallFields& call, int64_t number, SharedList<int32_t> prompt) const {
+  AskedRequest asked{.spec = call.spec, .says_n = call.says_n, .stream = call.stream, .answer = call.choice.answer};
+  asked.spec.prompt = std::move(prompt);
+  SamplingOptions words = call.sampling;
+  if (!call.has_seed) words.seed = derived_seed(seed_, static_cast<uint64_t>(number));
   const Sampling sampling = sampling_of(words, config_.generation);
-  for (int64_t k = 0; k < outputs; ++k) {
-    AskedOutput& output = asked.outputs.emplace_back(AskedOutput{sampling, choices_.read(fields, eos, words, answer)});
+  for (int64_t k = 0; k < call.outputs; ++k) {
+    AskedOutput& output = asked.outputs.emplace_back(AskedOutput{sampling, choices_.begin(call.choice)});
     if (k > 0) output.sampling.seed = derived_seed(*sampling.seed, static_cast<uint64_t>(k));
   }
-  asked.says_n = n != nullptr;
-  asked.answer = std::move(answer);
   return asked;
 }
 
@@ -127,7 +145,7 @@ const ChatTemplate& RequestReader::chat_template() {
   return *template_;
 }
 
-SamplingOptions RequestReader::sampling_of_request(const RequestFields& fields, int64_t number) const {
+SamplingOptions RequestReader::sampling_of_request(const RequestFields& fields) const {
   SamplingOptions sampling = defaults_.sampling;
   const RequestJson *temperature = fields.find("temperature"), *top_k = fields.find("top_k"),
                     *top_p = fields.find("top_p"), *min_p = fields.find("min_p");
@@ -139,9 +157,7 @@ SamplingOptions RequestReader::sampling_of_request(const RequestFields& fields, 
   if (const auto fault = sampling_fault(sampling.temperature.value_or(0), sampling.top_k.value_or(0),
                                         sampling.top_p.value_or(1), sampling.min_p.value_or(0)))
     throw std::invalid_argument(fault->field + ": " + fault->detail);
-  const RequestJson* seed = fields.find("seed");
-  // Two requests without a seed never draw the same numbers.
-  sampling.seed = seed != nullptr ? seed_of(*seed, "seed") : derived_seed(seed_, static_cast<uint64_t>(number));
+  if (const RequestJson* seed = fields.find("seed")) sampling.seed = seed_of(*seed, "seed");
   return sampling;
 }
 

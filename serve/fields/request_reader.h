@@ -45,6 +45,15 @@ struct AskedRequest {
   ChatForm answer;  // of a conversation
 };
 
+// What a request asks for but for its prompt.
+struct CallFields {
+  RequestSpec spec;
+  CallChoice choice;
+  SamplingOptions sampling;
+  int64_t outputs = 1;
+  bool has_seed = false, says_n = false, stream = false;
+};
+
 // Thread-safe.
 class RequestReader {
  public:
@@ -54,15 +63,16 @@ class RequestReader {
   // `number`: of the request; requests of different numbers that have no seed never draw the same numbers. Throws
   // std::invalid_argument or Error naming the field that cannot be.
   AskedRequest read(const RequestFields& fields, int64_t number);
-  // The same but for its prompt, which is given, and what is looked for in its answers.
-  AskedRequest read(const RequestFields& fields, int64_t number, std::vector<int32_t> prompt, ChatForm answer = {});
+  // What all prompts of a call share, read once; and one of its prompts.
+  CallFields read_call(const RequestFields& fields, ChatForm answer = {});
+  AskedRequest asked(const CallFields& call, int64_t number, SharedList<int32_t> prompt) const;
 
  private:
   // The tokens of "prompt", "prompt_token_ids" or "messages", of which there must be one. Throws as read() does.
   std::vector<int32_t> prompt_of(const RequestFields& fields, ChatForm& answer);
   // The tokens of "messages" by the checkpoint's template.
   std::vector<int32_t> chat_prompt(const RequestFields& fields, ChatForm& answer);
-  SamplingOptions sampling_of_request(const RequestFields& fields, int64_t number) const;
+  SamplingOptions sampling_of_request(const RequestFields& fields) const;
   const ChatTemplate& chat_template();
 
   RequestDefaults defaults_;

@@ -42,7 +42,7 @@ Admission EngineLoop::submit(std::vector<Submission>& submissions, Ticket ticket
   {
     const std::lock_guard lock(mutex_);
     if (const Admission now = admission_of(outputs); now != Admission::accepted) return now;
-    open_ += outputs;
+    open_.add(ticket, outputs);
     for (const Submission& one : submissions) load_.add(one.asked);
     calls_.push_back({ticket, std::move(submissions), arrived});
   }
@@ -64,17 +64,22 @@ Admission EngineLoop::admission() const {
 }
 
 Admission EngineLoop::admission_of(size_t outputs) const {
-  return failed_                                ? Admission::failed
-         : draining_                            ? Admission::draining
-         : !accepts_                            ? Admission::loading
-         : rests_                               ? Admission::asleep
-         : open_ + outputs > options_.most_open ? Admission::full
-                                                : Admission::accepted;
+  return failed_                                       ? Admission::failed
+         : draining_                                   ? Admission::draining
+         : !accepts_                                   ? Admission::loading
+         : rests_                                      ? Admission::asleep
+         : !open_.may_add(outputs, options_.most_open) ? Admission::full
+                                                       : Admission::accepted;
 }
 
 size_t EngineLoop::open() const {
   const std::lock_guard lock(mutex_);
-  return open_;
+  return open_.outputs();
+}
+
+void EngineLoop::add_open(OpenCalls& calls) const {
+  const std::lock_guard lock(mutex_);
+  calls.add(open_);
 }
 
 LoopLoad EngineLoop::load() const {
@@ -158,7 +163,7 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
     std::ranges::move(std::exchange(new_orders_, {}), std::back_inserter(orders_));
     aborted = aborted_;
     failure.swap(failure_);
-    ended = draining_ && calls.empty() && open_ == 0;
+    ended = draining_ && calls.empty() && open_.outputs() == 0;
   }
   if (!failure.empty()) engine.fail(failure);
   follow_adapter_orders(engine, std::move(adapter_orders));
@@ -169,8 +174,11 @@ bool EngineLoop::take_calls(Engine& engine, bool wait) {
 }
 
 void EngineLoop::submit(Engine& engine, UntakenCall call) {
+  RequestId& first_of_call = first_of_call_[call.ticket];
   for (Submission& submission : call.submissions) {
     AskedRequest& asked = submission.asked;
+    asked.spec.call = first_of_call;
+    asked.spec.client = submission.client;
     size_t refused = 0;
     std::string reason;
     for (size_t k = 0; k < asked.outputs.size(); ++k) {
@@ -183,18 +191,23 @@ void EngineLoop::submit(Engine& engine, UntakenCall call) {
         continue;
       }
       if (asked.spec.like == 0) asked.spec.like = *id;  // the others share its prompt
+      if (asked.spec.call == 0) asked.spec.call = first_of_call = *id;
       outputs_[*id] = {.ticket = call.ticket,
                        .index = submission.first_index + static_cast<int>(k),
                        .listener = submission.listener,
                        .stops = asked.outputs[k].choice.stops,
                        .so_far = {.request = *id, .arrived = call.arrived, .prompt_tokens = prompt_tokens}};
-      unadmitted_.push_back(*id);
     }
     if (refused == 0) continue;
     delivery_.send({{.to = submission.listener, .refused = reason}});
-    const std::lock_guard lock(mutex_);
-    open_ -= refused;
+    close_outputs(call.ticket, refused);
   }
+}
+
+void EngineLoop::close_outputs(Ticket ticket, size_t outputs) {
+  const std::lock_guard lock(mutex_);
+  open_.remove(ticket, outputs);
+  if (open_.of(ticket) == 0) first_of_call_.erase(ticket);
 }
 
 void EngineLoop::cancel_open(Engine& engine, const std::vector<Ticket>& tickets, bool all) {
@@ -202,16 +215,11 @@ void EngineLoop::cancel_open(Engine& engine, const std::vector<Ticket>& tickets,
     if (all || std::ranges::find(tickets, output.ticket) != tickets.end()) engine.cancel(id);
 }
 
-// Requests are admitted in the order of their submission, so only the first that waits is asked for.
 void EngineLoop::note_admissions(const Engine& engine) {
   const auto now = Clock::now();
-  while (!unadmitted_.empty()) {
-    const Request* request = engine.pipeline().find(unadmitted_.front());
-    if (request != nullptr && request->phase() == RequestPhase::waiting) return;
-    if (const auto output = outputs_.find(unadmitted_.front()); output != outputs_.end() && request != nullptr)
+  for (const RequestId id : engine.pipeline().admitted())
+    if (const auto output = outputs_.find(id); output != outputs_.end() && !output->second.so_far.admitted)
       output->second.so_far.admitted = now;
-    unadmitted_.pop_front();
-  }
 }
 
 void EngineLoop::give_updates(Engine& engine) {
@@ -233,13 +241,10 @@ void EngineLoop::give_updates(Engine& engine) {
     }
     output.so_far.found_tokens = end.found_tokens;
     note_end(output, end.reason);
+    close_outputs(output.ticket, 1);
     outputs_.erase(found);
     if (cancelled_for_sleep_ && end.reason == EndReason::cancelled) end.message = "the engine is put to sleep";
     update.end = std::move(end);
-  }
-  if (!ends.empty()) {
-    const std::lock_guard lock(mutex_);
-    open_ -= ends.size();
   }
   // Before the delivery: whoever has its answer finds itself counted.
   if (const auto now = Clock::now(); now - seen_ >= kSeenEvery || !ends.empty() || outputs_.empty()) {
@@ -320,7 +325,7 @@ void EngineLoop::end_all(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     failed_ = true;
     calls.swap(calls_);
-    open_ = 0;
+    open_ = {};
     load_ = {};
   }
   if (options_.untaken) options_.untaken(reason, std::exchange(calls, {}));

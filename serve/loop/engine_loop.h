@@ -22,6 +22,7 @@
 #include "serve/loop/adapter_order.h"
 #include "serve/loop/delivery.h"
 #include "serve/loop/loop_load.h"
+#include "serve/loop/open_calls.h"
 #include "serve/loop/sleep_order.h"
 #include "serve/loop/submission.h"
 #include "serve/metrics/serve_metrics.h"
@@ -47,7 +48,7 @@ struct UntakenCall {
 };
 
 struct LoopOptions {
-  size_t most_open = 4096;                        // outputs that run or wait; more are not accepted
+  size_t most_open = 4096;                        // outputs that run or wait; more are not accepted (open_calls.h)
   std::function<void(const EndedOutput&)> ended;  // each output that the engine had, on run()'s thread; may be empty
   // load() is up to date: after each thing that the engine did, on run()'s thread, which holds no lock. Empty: nobody
   // asks for load(), and none is kept.
@@ -88,6 +89,8 @@ class EngineLoop {
   // What submit() would say now.
   Admission admission() const;
   size_t open() const;  // outputs that were accepted and have not ended
+  // Those of each call are added to `calls`.
+  void add_open(OpenCalls& calls) const;
   // What they have before them. Only with LoopOptions::loaded.
   LoopLoad load() const;
 
@@ -135,6 +138,7 @@ class EngineLoop {
   void give_updates(Engine& engine);
   void take_tokens(Engine& engine, Updates& updates);
   void note_end(Output& output, EndReason reason);
+  void close_outputs(Ticket ticket, size_t outputs);
   void end_all(const std::string& reason);
   void note_load(const Engine& engine);
 
@@ -155,8 +159,8 @@ class EngineLoop {
   std::vector<UntakenCall> calls_;
   std::vector<Ticket> cancelled_;
   Ticket last_ticket_ = 0;
-  size_t open_ = 0;
-  LoopLoad load_;  // what the engine has not seen yet included
+  OpenCalls open_;  // their outputs that have not ended
+  LoopLoad load_;   // what the engine has not seen yet included
   bool accepts_ = false, draining_ = false, aborted_ = false, failed_ = false;
   std::vector<SleepOrder> new_orders_;
   std::vector<AdapterOrder> adapter_orders_;
@@ -166,7 +170,7 @@ class EngineLoop {
 
   // Of run()'s thread.
   std::map<RequestId, Output> outputs_;
-  std::deque<RequestId> unadmitted_;
+  std::map<Ticket, RequestId> first_of_call_;  // of calls with open outputs
   Clock::time_point seen_{};
   EngineSleep* sleep_ = nullptr;
   std::deque<SleepOrder> orders_;     // taken, oldest first

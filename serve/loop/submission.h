@@ -40,6 +40,7 @@ class Listener {
 struct Submission {
   AskedRequest asked;
   int first_index = 0;  // of its outputs among those of the same call
+  uint64_t client = 0;  // clients share an engine (engine/schedule/fair_turns.h)
   std::shared_ptr<Listener> listener;
 };
 

@@ -131,8 +131,16 @@ Admission Replicas::admission_of(size_t outputs) const {
          : draining_                                     ? Admission::draining
          : !accepts_                                     ? Admission::loading
          : are_all(Admission::asleep, Admission::failed) ? Admission::asleep
-         : open_outputs() + outputs > options_.most_open ? Admission::full
+         : !has_place(outputs)                           ? Admission::full
                                                          : Admission::accepted;
+}
+
+bool Replicas::has_place(size_t outputs) const {
+  if (open_outputs() + outputs <= options_.most_open) return true;
+  OpenCalls calls;
+  for (const auto& replica : replicas_) replica->loop.add_open(calls);
+  for (const Waiting& one : queue_) calls.add(one.ticket, one.submission.asked.outputs.size());
+  return calls.may_add(outputs, options_.most_open);
 }
 
 // Nobody will ever take what waits: all have failed, or were drained before one of them gave calls back.

@@ -111,6 +111,7 @@ class Replicas {
 
   // Under mutex_.
   Admission admission_of(size_t outputs) const;
+  bool has_place(size_t outputs) const;
   bool nobody_is_left() const;
   size_t open_outputs() const;
   std::optional<size_t> choose(const Waiting& request, bool to_any) const;

@@ -69,6 +69,7 @@ TEST(ServerOnCpuDriver, AClientThatHangsUpCancelsItsOutputs) {
   for (const bool resets : {false, true}) {
     RawClient stream = begun_stream(served.port());
     resets ? stream.reset() : stream.hang_up();
+    ASSERT_TRUE(eventually([&] { return served.replicas.open() == 0; }));
     RawClient whole(served.port());
     whole.say(post("/v1/completions", kLongWhole));
     ASSERT_TRUE(eventually([&] { return served.replicas.open() > 0; }));

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <latch>
-
 #include "tests/serve/plain_answers.h"
 #include "tests/serve/served_demo.h"
 
@@ -302,22 +300,17 @@ TEST_F(ServerTest, WhereNobodyMayWaitForAWorkerACallIsA429AndAProbeIsAnswered) {
   EXPECT_EQ(lines_.count(429), kPosts.size());
 }
 
-TEST(WorkPool, TakesAsManyJobsAsMayWaitBesideThoseThatRun) {
-  std::latch runs(1), may_end(1);
-  std::atomic<int> done = 0;
-  {
-    WorkPool pool(1, 2);
-    EXPECT_TRUE(pool.post([&] {
-      runs.count_down();
-      may_end.wait();
-    }));
-    runs.wait();
-    EXPECT_TRUE(pool.post([&] { ++done; }));
-    EXPECT_TRUE(pool.post([&] { ++done; }));
-    EXPECT_FALSE(pool.post([&] { ++done; }));
-    may_end.count_down();
-  }
-  EXPECT_EQ(done, 2);
+// A worker that hangs does not hang the server: others are answered, and a probe says so.
+TEST_F(ServerTest, HealthTurnsBadWhenACallHangsAWorkerAndGoodWhenItEnds) {
+  ServerOptions options = options_on_any_port();
+  options.hangs_after = std::chrono::milliseconds(0);
+  listen(std::move(options)).serve(demo().api);
+  EXPECT_EQ(ask(get("/health")).status, 200);
+  RawClient client(server_->port());
+  const std::string slow = Json{{"prompt", std::string(size_t{4} << 20, 'a')}}.dump();
+  client.say(post("/tokenize", slow));
+  EXPECT_TRUE(eventually([&] { return ask(get("/health")).status == 503; }));
+  EXPECT_TRUE(eventually([&] { return ask(get("/health")).status == 200; }));
 }
 
 // Jobs of clients that have hung up: the API that they use may go once stop() has returned.

@@ -47,6 +47,29 @@ TEST_F(StopStringsOfBytes, PassAsTextWhileTheRequestWantsMore) {
   EXPECT_EQ(found.matched(), "ab");
 }
 
+TEST_F(StopStringsOfBytes, WhatPassedAsTextMayBeginTheOneThatEndsIt) {
+  StopStrings found(tokenizer_, {"abab"});
+  for (const char c : std::string("abab")) EXPECT_FALSE(found.push(static_cast<uint8_t>(c), false));
+  EXPECT_EQ(found.text(), "ab");
+  EXPECT_FALSE(found.push('a'));
+  EXPECT_TRUE(found.push('b'));
+  EXPECT_EQ(found.text(), "ab");
+}
+
+// 64 strings that are nearly there at every byte: held back text of n bytes was compared n times for each of them.
+TEST_F(StopStringsOfBytes, TakeAStepForEachByteHoweverMuchIsHeldBack) {
+  std::vector<std::string> stops;
+  for (size_t i = 0; i < 64; ++i) stops.push_back(std::string(40'000 + i, 'q') + "x");
+  const auto set = std::make_shared<const StopSet>(std::move(stops));
+  StopStrings one(tokenizer_, set), other(tokenizer_, set);
+  EXPECT_LE(set.use_count(), 3) << "what is looked for is held once";
+  for (int i = 0; i < 39'999; ++i) ASSERT_FALSE(one.push('q'));
+  EXPECT_EQ(one.text(), "");
+  EXPECT_FALSE(one.push('y'));
+  EXPECT_EQ(one.text().size(), 40'000u);
+  EXPECT_EQ(other.text(), "");
+}
+
 TEST_F(StopStringsOfBytes, AreFoundWhereASearchInTheWholeTextFindsThem) {
   std::mt19937 random(3);
   const auto word = [&](size_t most) {

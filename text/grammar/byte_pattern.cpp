@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "runtime/error.h"
 #include "text/grammar/code_ranges.h"
 #include "text/grammar/pattern_syntax.h"
@@ -13,6 +14,8 @@ namespace nodewright {
 namespace {
 
 constexpr size_t kMostPatternStates = 200'000;
+// Nodes that repetitions visit, and edges: a repetition of what makes no state would otherwise never end.
+constexpr size_t kMostPatternWork = 4'000'000;
 
 // Thompson's construction.
 class PatternCompiler {
@@ -30,22 +33,33 @@ class PatternCompiler {
 
   int32_t state() {
     if (result_.states.size() >= kMostPatternStates)
-      throw Error({.doing = "read regular expression",
-                   .object = std::string(text_.substr(0, 200)),
-                   .detail = fmt::format("it needs more than {} states", kMostPatternStates),
-                   .advice = "fewer or smaller repetitions",
-                   .fault = Fault::usage});
+      refuse_size(fmt::format("it needs more than {} states", kMostPatternStates));
     result_.states.emplace_back();
     return static_cast<int32_t>(result_.states.size() - 1);
+  }
+  void work(size_t amount) {
+    work_ += amount;
+    WorkBudget::spend(amount);
+    if (work_ > kMostPatternWork)
+      refuse_size(fmt::format("its repetitions take more than {} steps to write out", kMostPatternWork));
+  }
+  [[noreturn]] void refuse_size(const std::string& detail) const {
+    throw Error({.doing = "read regular expression",
+                 .object = std::string(text_.substr(0, 200)),
+                 .detail = detail,
+                 .advice = "fewer or smaller repetitions",
+                 .fault = Fault::usage});
   }
   BytePattern::State& at(int32_t id) { return result_.states[static_cast<size_t>(id)]; }
 
   // Where the text is after `node`, from `from`.
   int32_t add(const PatternNode& node, int32_t from) {
+    work(1);
     switch (node.kind) {
       case Kind::characters: {
         std::vector<ByteRanges> all;
         for (const CodeRange& r : node.characters) append_byte_ranges(r, all);
+        work(all.size());
         const int32_t to = state();
         for (const ByteRanges& bytes : all) {
           int32_t here = from;
@@ -119,6 +133,7 @@ class PatternCompiler {
 
   std::string_view text_;
   BytePattern result_;
+  size_t work_ = 0;
 };
 
 }  // namespace

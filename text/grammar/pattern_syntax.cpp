@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/work_budget.h"
 #include "runtime/error.h"
 #include "text/unicode/utf8.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kMostRepeats = 10'000;
 constexpr int kDeepestPattern = 200;
+// About 100 bytes each. Every character of a pattern makes a state at least, of which there may be fewer.
+constexpr size_t kMostPatternNodes = 400'000;
 
 class PatternParser {
  public:
@@ -49,6 +52,11 @@ class PatternParser {
     return *c;
   }
 
+  void count() {
+    if (++counted_ > kMostPatternNodes) refuse(fmt::format("more than {} characters and groups", kMostPatternNodes));
+    WorkBudget::spend(1);
+  }
+
   PatternNode choice(int depth) {
     if (depth > kDeepestPattern) refuse(fmt::format("more than {} nested groups", kDeepestPattern));
     PatternNode node{.kind = Kind::choice, .characters = {}, .parts = {}};
@@ -60,6 +68,7 @@ class PatternParser {
   }
 
   PatternNode sequence(int depth) {
+    count();
     PatternNode node;
     while (peek() && *peek() != U'|' && *peek() != U')') {
       if (*peek() == U'$' && at_ + 1 == pattern_.size()) {
@@ -72,6 +81,7 @@ class PatternParser {
   }
 
   PatternNode atom(int depth) {
+    count();
     const char32_t c = take();
     switch (c) {
       case U'(': {
@@ -160,6 +170,7 @@ class PatternParser {
     CodeRanges ranges;
     for (bool first = true; first || peek() != U']'; first = false) {
       if (peek() == U'[') refuse("a [ within a class, without \\,");
+      count();
       CodeRanges item = class_item();
       const bool single = item.size() == 1 && item[0].first == item[0].last;
       if (single && peek() == U'-' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']') {
@@ -239,7 +250,7 @@ class PatternParser {
   }
 
   std::string_view pattern_;
-  size_t at_ = 0;
+  size_t at_ = 0, counted_ = 0;
 };
 
 }  // namespace

@@ -4,21 +4,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/json_file.h"
+#include "base/work_budget.h"
 #include "runtime/error.h"
 #include "text/tokenizer/files/piece_file.h"
 #include "text/tokenizer/files/tekken_file.h"
 #include "text/tokenizer/load_error.h"
+#include "text/tokenizer/tokens/byte_level.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{256} << 20;  // bytes; keeps positions within Oniguruma's 32-bit ints
+constexpr std::uint64_t kWorkOfByte = 16;  // units: 60 ns for a word of one byte to a heap of merges of a long one
 
 }  // namespace
 
@@ -113,7 +117,10 @@ void Tokenizer::append_piece(std::string_view text, bool at_start, AddedTokens::
       continue;
     }
     pre_tokenizer_.for_each_word(part.text, at_start && part.text.data() == normal.data(), scratch.words,
-                                 [&](std::string_view word) { model_.append_ids(word, ids, scratch.model); });
+                                 [&](std::string_view word) {
+                                   WorkBudget::spend(kWorkOfByte * word.size());
+                                   model_.append_ids(word, ids, scratch.model);
+                                 });
   }
 }
 
@@ -166,6 +173,7 @@ Tokenizer::Tokenizer(TokenizerFile file, const std::string& path)
       prefix_(std::move(file.prefix)),
       suffix_(std::move(file.suffix)) {
   load_added_tokens(file, path);
+  most_bytes_ = most_bytes_of_a_token(file);
   for (const auto* added : {&prefix_, &suffix_}) {
     for (const TokenId id : *added)
       if (!has(id)) fail_load(path, fmt::format("the post_processor adds token {}, which does not exist", id));
@@ -176,6 +184,31 @@ Tokenizer::Tokenizer(TokenizerFile file, const std::string& path)
 void Tokenizer::set_decoded(Token& token, const std::string& spelling) const {
   token.decoded = decoder_.decoded(spelling);
   if (decoder_.looks_around()) token.spelling = spelling;
+}
+
+// None where a byte of a text may vanish, or any number of them may become one token.
+std::optional<std::size_t> Tokenizer::most_bytes_of_a_token(const TokenizerFile& file) const {
+  const std::optional<std::size_t> shrinks = normalizer_.shrinks();
+  const auto has_every_byte = [this](const auto& spelled) {
+    for (int byte = 0; byte < 256; ++byte)
+      if (!id_of_token_.find(spelled(byte))) return false;
+    return true;
+  };
+  const bool keeps_bytes =
+      file.model.kind == ModelForm::Kind::bpe &&
+      (pre_tokenizer_.ends_in_bytes() && takes_raw_bytes(file.model)
+           ? has_every_byte([](int byte) { return token_of_bytes(std::string(1, static_cast<char>(byte))); })
+           : file.model.byte_fallback && has_every_byte([](int byte) { return fmt::format("<0x{:02X}>", byte); }));
+  const bool strips = std::ranges::any_of(file.added_tokens, [](const AddedToken& t) { return t.lstrip || t.rstrip; });
+  if (!shrinks || !keeps_bytes || strips || pre_tokenizer_.drops_text()) return std::nullopt;
+  std::size_t most = 1;
+  for (const Token& token : tokens_) most = std::max(most, token.decoded.bytes.size());
+  for (const AddedToken& token : file.added_tokens) most = std::max(most, token.content.size());
+  return most * *shrinks;
+}
+
+std::optional<std::size_t> Tokenizer::longest_text(std::size_t tokens) const {
+  return most_bytes_ ? std::optional(*most_bytes_ * tokens) : std::nullopt;
 }
 
 // The entry of a new token; two tokens may not share an id.

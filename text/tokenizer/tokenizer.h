@@ -61,6 +61,10 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool skip_special = true,
                      TextStart start = TextStart::new_text) const;
 
+  // The bytes of the longest text that may become so few tokens; none where a token may stand for a text of any length,
+  // as unknown words and white space beside some special tokens do.
+  std::optional<std::size_t> longest_text(std::size_t tokens) const;
+
   // One more than the largest id. A model may have more columns than that (they are padding).
   std::size_t vocab_size() const { return tokens_.size(); }
 
@@ -110,6 +114,7 @@ class Tokenizer {
   void set_decoded(Token& token, const std::string& spelling) const;
   Token& claim(TokenId id, const std::string& spelling, const std::string& path);
   WordModel load_model(const TokenizerFile& file, const std::string& path);
+  std::optional<std::size_t> most_bytes_of_a_token(const TokenizerFile& file) const;
   void load_added_tokens(const TokenizerFile& file, const std::string& path);
   const Token& token(TokenId id) const;
   void set_barriers(MarkedText& text) const;
@@ -127,6 +132,7 @@ class Tokenizer {
   WordModel model_;
   std::vector<TokenId> prefix_, suffix_;
   std::optional<TokenId> end_of_text_;
+  std::optional<std::size_t> most_bytes_;  // of a text that becomes one token
 };
 
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "runtime/error.h"
+#include "serve/api/asked/prompts.h"
 #include "serve/tools/conversation.h"
 
 namespace nodewright {
@@ -36,10 +37,12 @@ ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   }
 }
 
-ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body) const {
+ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body, bool of_any_length) const {
   if (!template_) refuse_messages(fmt::format("messages need a chat template: {}; see /v1/completions", why_none_));
   if (!model_.tokenizer) refuse_messages("messages are text, and the model has no tokenizer.json");
   ChatPrompt prompt = render(body);
+  if (!of_any_length && !body.has("truncate_prompt_tokens"))
+    refuse_endless_text(model_, prompt.text.size(), "messages");
   std::vector<int32_t> tokens;
   refusing(body, "messages", [&] {
     tokens = model_.tokenizer->encode(

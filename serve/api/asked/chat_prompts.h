@@ -23,8 +23,9 @@ class ChatPrompts {
     std::string text;
   };
   // The tokens and the text of "messages", with "tools", "documents", "chat_template_kwargs" over the server's own,
-  // "add_generation_prompt", "continue_final_message" and "add_special_tokens". Throws ApiError 400.
-  ChatTokens tokens_of(const RequestBody& body) const;
+  // "add_generation_prompt", "continue_final_message" and "add_special_tokens". Throws ApiError 400, also for a text that
+  // no context holds unless it may be `of_any_length`.
+  ChatTokens tokens_of(const RequestBody& body, bool of_any_length = false) const;
 
   bool has_template() const { return template_.has_value(); }
   // The template's text; empty where there is none.

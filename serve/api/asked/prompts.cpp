@@ -11,6 +11,7 @@ constexpr size_t kMostPrompts = 2048;  // of one call: more would fill any queue
 
 CallPrompt prompt_of_text(const RequestBody& body, const ServedModel& model, const std::string& text) {
   if (!model.tokenizer) throw bad_request("prompt is text, and the model has no tokenizer.json", "prompt");
+  if (!body.has("truncate_prompt_tokens")) refuse_endless_text(model, text.size(), "prompt");
   CallPrompt prompt{.text = text};
   const EncodeOptions encoding{.parse_special = true, .add_special_tokens = body.flag("add_special_tokens", true)};
   refusing(body, "prompt", [&] { prompt.tokens = model.tokenizer->encode(text, encoding); });
@@ -24,6 +25,15 @@ CallPrompt prompt_of_ids(const RequestBody& body, const ServedModel& model, cons
 }
 
 }  // namespace
+
+void refuse_endless_text(const ServedModel& model, size_t bytes, const std::string& field) {
+  const auto most = model.tokenizer->longest_text(static_cast<size_t>(std::max<int64_t>(model.max_model_len, 0)));
+  if (most && bytes > *most)
+    throw bad_request(
+        fmt::format("{} has {} bytes, and this model's maximum context length of {} tokens holds at most {} bytes",
+                    field, bytes, model.max_model_len, *most),
+        field);
+}
 
 std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOptions& options,
                                            const ServedModel& model) {

@@ -9,7 +9,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
+#include "base/work_budget.h"
 #include "engine/sampling/grammar_choice.h"
 #include "tests/support/error_text.h"
 #include "tests/text/tokenizer_goldens.h"
@@ -91,6 +93,29 @@ TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
   expect_words(error_of([&] { parse_byte_pattern(std::string(300, '(')); }), {"nested"});
 }
 
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// Each would be written out for minutes, or take gigabytes, without a state too many.
+TEST(BytePattern, RefusesWhatTakesTooMuchWork) {
+  WorkBudget budget(20'000'000);
+  const std::pair<std::string, std::vector<std::string>> cases[] = {
+      {"(((" + repeated("()", 500) + "){10000}){10000}){10000}", {"steps to write out", "fewer or smaller"}},
+      {"((((){10000}){10000}){10000}){10000}", {"steps"}},
+      {"(((|){0,10000}){10000}){10000}", {"states"}},
+      {"(?:(?,()|()|()){10000}){10000}", {"states"}},
+      {repeated("()", 500'000), {"more than 400000"}},
+      {repeated("|", 500'000), {"more than 400000"}},
+      {"[" + repeated("a", 500'000) + "]", {"more than 400000"}},
+      {repeated("[!#%')+;=?ACEGIKMOQSUWY_acegikmoqsuwy{}]{9999}", 30), {"steps"}}};
+  for (const auto& [pattern, named] : cases)
+    for (const std::string& word : named)
+      expect_words(error_of([&, &pattern = pattern] { parse_byte_pattern(pattern); }), {word});
+}
+
 // Random walks over the vocabularies of two golden tokenizers, one of bytes, one of characters: each mask is what the
 // automaton says of every token, and where the text is complete Oniguruma agrees.
 TEST(Grammar, AllowsExactlyTheTokensThatMayFollow) {
@@ -135,7 +160,7 @@ TEST(Grammar, AllowsExactlyTheTokensThatMayFollow) {
 }
 
 TEST(Grammar, AllowsTheEndExactlyWhereTheTextIsComplete) {
-  const auto grammar = std::make_shared<Grammar>(byte_words(), "ab?c?");
+  const auto grammar = std::make_shared<SharedGrammar>(byte_words(), "ab?c?");
   const ChoiceOptions options = constrained_to(grammar, {256});
   std::vector<int32_t> outputs;
   const auto allowed = [&] {
@@ -152,6 +177,81 @@ TEST(Grammar, AllowsTheEndExactlyWhereTheTextIsComplete) {
   EXPECT_EQ(allowed(), "bc$");
   EXPECT_EQ(options.ends('c'), EndReason::complete);
   EXPECT_ANY_THROW(options.ends('c')) << "a token that no mask allowed";
+}
+
+// After each of the texts of a and b of some length another set of a's behind it is possible: 2^size states.
+std::string exponential(int size) { return fmt::format("[ab]*a[ab]{{{}}}", size); }
+
+TEST(Grammar, RefusesAStepThatTakesTooMuchWork) {
+  const auto words = std::make_shared<GrammarVocabulary>(Tokenizer::from_file(golden_tokenizer("llama3")), 128);
+  const auto step = [&](uint64_t most) {
+    Grammar grammar(words, "(?:[ -~]?){300}", {.step_work = most});
+    grammar.allowed(grammar.start());
+    return grammar.work();
+  };
+  const uint64_t needed = step(UINT32_MAX);
+  EXPECT_GT(needed, 30'000u);
+  expect_words(error_of([&] { step(needed / 4); }), {"one step takes more work", "fewer or smaller"});
+  expect_words(error_of([&] { SharedGrammar(words, "(?:[ -~]?){300}", {.step_work = needed / 4}); }), {"one step"});
+}
+
+TEST(Grammar, HoldsItsMasksToItsBytesAndMakesThemAgain) {
+  const Tokenizer tokenizer = Tokenizer::from_file(golden_tokenizer("llama3"));
+  const auto words = std::make_shared<GrammarVocabulary>(tokenizer, 128'000);  // masks of 16 kB
+  Grammar roomy(words, "[ab]{40}"), tight(words, "[ab]{40}", {.bytes = 120'000});
+  size_t largest = 0;
+  for (int round = 0; round < 2; ++round) {
+    int32_t a = roomy.start(), b = tight.start();
+    for (int i = 0; i < 40; ++i) {
+      ASSERT_EQ(roomy.allowed(a), tight.allowed(b)) << i;
+      largest = std::max(largest, tight.bytes());
+      const auto token = tokenizer.token_to_id(i % 3 == 0 ? "a" : "b");
+      ASSERT_TRUE(token);
+      a = roomy.after(a, *token), b = tight.after(b, *token);
+    }
+    EXPECT_TRUE(tight.is_final(b));
+  }
+  EXPECT_GT(roomy.bytes(), 40u * 16'000);
+  EXPECT_LE(largest, 120'000u);
+}
+
+TEST(Grammar, IsWornBeforeItRefusesAndThenGivesWayToANewOne) {
+  SharedGrammar shared(byte_words(), exponential(12), {.states = 100});
+  const std::shared_ptr<Grammar> first = shared.of_this_thread();
+  EXPECT_EQ(shared.of_this_thread(), first);
+  std::mt19937 random(3);
+  int32_t state = first->start();
+  while (!first->is_worn()) state = first->after(state, random() % 2 == 0 ? 'a' : 'b');
+  EXPECT_LT(first->states(), 100u);
+  const std::shared_ptr<Grammar> second = shared.of_this_thread();
+  EXPECT_NE(second, first);
+  EXPECT_LT(second->states(), first->states());
+  EXPECT_GE(first->after(state, 'a'), 0) << "whoever is at a state of the first goes on there";
+  expect_words(error_of([&] {
+                 for (int i = 0; i < 1000; ++i) state = first->after(state, random() % 2 == 0 ? 'a' : 'b');
+               }),
+               {"more than 100 states"});
+}
+
+TEST(Grammar, OfTwoThreadsAreTwoAutomata) {
+  SharedGrammar shared(byte_words(), exponential(10));
+  const std::shared_ptr<Grammar> ours = shared.of_this_thread();
+  std::shared_ptr<Grammar> theirs;
+  const auto walk = [](Grammar& grammar, uint32_t seed) {
+    std::mt19937 random(seed);
+    int32_t state = grammar.start();
+    for (int i = 0; i < 2000; ++i) state = grammar.after(state, random() % 2 == 0 ? 'a' : 'b');
+    grammar.allowed(state);
+  };
+  std::thread other([&] {
+    theirs = shared.of_this_thread();
+    walk(*theirs, 1);
+  });
+  walk(*ours, 2);
+  other.join();
+  EXPECT_NE(ours, theirs);
+  EXPECT_EQ(shared.of_this_thread(), ours);
+  EXPECT_GE(shared.bytes(), ours->bytes() + theirs->bytes());
 }
 
 std::string pattern_of(const char* schema) { return json_schema_pattern(nlohmann::ordered_json::parse(schema)); }

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "base/work_budget.h"
 #include "runtime/error.h"
 
 namespace nodewright::jinja {
 
 void Work::spend(std::uint64_t units) {
+  WorkBudget::spend(units);
   spent_ += std::min(units, kMostWork + 1);
   if (spent_ > kMostWork) stop("the template runs for too long or makes too much");
 }

@@ -162,4 +162,21 @@ MarkedText Normalizer::apply(MarkedText text, bool at_start) const {
   return text;
 }
 
+std::optional<std::size_t> Normalizer::shrinks() const {
+  // A letter of mathematics has four bytes and becomes one; composing makes three of the nine of a Hangul syllable.
+  constexpr std::size_t kNormalForms = 12;
+  std::size_t all = 1;
+  for (const NormalizerStep& step : steps_) {
+    if (std::holds_alternative<Prepend>(step) || std::holds_alternative<ByteLetters>(step)) continue;
+    const auto* replacement = std::get_if<Replacement>(&step);
+    if (std::holds_alternative<NormalForm>(step))
+      all *= kNormalForms;
+    else if (replacement != nullptr && !replacement->pattern && !replacement->to.empty())
+      all *= (replacement->from.size() + replacement->to.size() - 1) / replacement->to.size();
+    else
+      return std::nullopt;
+  }
+  return all;
+}
+
 }  // namespace nodewright

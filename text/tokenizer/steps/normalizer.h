@@ -54,6 +54,9 @@ class Normalizer {
   // The same of a text with marks, which move along with it. Throws as above. Thread-safe.
   MarkedText apply(MarkedText text, bool at_start) const;
 
+  // The most bytes of a text that may become one byte; none where any number of them may vanish.
+  std::optional<std::size_t> shrinks() const;
+
  private:
   std::vector<NormalizerStep> steps_;
 };

@@ -105,6 +105,13 @@ void PreTokenizer::add(PreTokenizerStep step) {
   steps_.push_back(std::move(step));
 }
 
+bool PreTokenizer::drops_text() const {
+  return std::ranges::any_of(steps_, [](const PreTokenizerStep& step) {
+    const auto* split = std::get_if<SplitStep>(&step);
+    return split != nullptr && split->behavior == SplitBehavior::removed;
+  });
+}
+
 void PreTokenizer::cut(const SplitStep& step, const Word& word, Scratch& scratch) const {
   append_words(step, word, scratch);
 }

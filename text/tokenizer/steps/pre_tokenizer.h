@@ -55,6 +55,8 @@ class PreTokenizer {
   // behind it only cut.
   bool ends_in_bytes() const { return has_byte_level_ && only_cuts_behind_; }
   bool has_byte_level() const { return has_byte_level_; }
+  // Whether some step leaves out what it finds.
+  bool drops_text() const;
 
   // Words come as raw bytes, not as their letters. Only if ends_in_bytes().
   void set_raw_bytes(bool raw) { raw_bytes_ = raw; }
