@@ -1,6 +1,5 @@
 // The program `nodewright`: parses the command line, runs one subcommand, turns any error into one line.
 // docs/command.md has its exit codes.
-#include <cstdio>
 #include <exception>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "cli/help.h"
 #include "cli/interruption.h"
 #include "cli/options/path_checks.h"
+#include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
 #include "runtime/buffers/host_heap.h"
@@ -18,7 +18,8 @@ namespace {
 int fail(std::string message, int exit_code) {
   for (char& c : message)  // words of the command line and of files may hold line breaks, or what drives a terminal
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  std::fprintf(stderr, "nodewright: %s\n", message.c_str());
+  nodewright::cli::say("nodewright: {}\n", message);
+  nodewright::cli::finish_saying();
   return exit_code;
 }
 
@@ -26,6 +27,7 @@ int fail(std::string message, int exit_code) {
 
 int main(int argc, char** argv) try {
   using namespace nodewright;
+  cli::hold_standard_descriptors();
   prefer_huge_heap();
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
   app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
@@ -53,11 +55,12 @@ int main(int argc, char** argv) try {
     return fail(cli::usage_error(app, error), 2);
   }
   if (!action) {
-    std::fprintf(stderr, "%s\nnodewright: a command is missing\n", cli::help_of_named(app).c_str());
+    cli::say("{}\nnodewright: a command is missing\n", cli::help_of_named(app));
     return 2;
   }
   const int exit_code = action();
   cli::write_standard_output("");  // what is still buffered
+  cli::finish_saying();
   return exit_code;
 } catch (const nodewright::Error& error) {
   if (nodewright::cli::interrupted()) return fail("interrupted", nodewright::cli::interruption_exit_code());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cstdio>
 #include <utility>
 
 #include "cli/command.h"
@@ -14,6 +13,7 @@
 #include "cli/options/adapter_options.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
+#include "cli/output/say.h"
 #include "runtime/buffers/host_heap.h"
 #include "runtime/collectives/nccl_collectives.h"
 #include "runtime/error.h"
@@ -40,7 +40,7 @@ OpenedDevice open(const SessionOptions& options) {
       choose_devices(options.device, ranks, ranks == 1 ? "one engine" : sharing_words(options, ranks));
   OpenedDevice opened =
       open_devices(open_driver(chosen.driver), chosen.ordinals, options.trace ? Observe::yes : Observe::no);
-  if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  if (options.trace) opened.interposer->trace_to([](std::string_view line) { say("{}\n", line); });
   return opened;
 }
 
@@ -102,8 +102,8 @@ KernelCacheOptions kernel_options(bool quiet) {
     const bool is_first = told->first.exchange(false);
     if (kernels > 1) told->caught = std::make_unique<CaughtMeanwhile>();  // of prepare(), which tells its progress
     if (!quiet && isatty(STDERR_FILENO) == 0 && (is_first || kernels > 1))
-      fmt::print(stderr, "nodewright: compiling {} kernel{}, once; the next start finds them in {}\n", kernels,
-                 kernels == 1 ? "" : "s", ImageStore::default_folder().string());
+      say("nodewright: compiling {} kernel{}, once; the next start finds them in {}\n", kernels,
+          kernels == 1 ? "" : "s", ImageStore::default_folder().string());
   };
   auto bar = std::make_shared<ProgressBar>("preparing kernels");
   options.progress = [bar, told, quiet](size_t done, size_t total, std::string_view) {
@@ -112,10 +112,9 @@ KernelCacheOptions kernel_options(bool quiet) {
     if (done == total) told->caught.reset();
   };
   options.not_kept = [](const std::string& problem) {
-    fmt::print(stderr,
-               "nodewright: what is compiled is not kept, and the next start compiles it again: {}; try: set "
-               "NODEWRIGHT_CACHE to a folder that can be written\n",
-               problem);
+    say("nodewright: what is compiled is not kept, and the next start compiles it again: {}; try: set "
+        "NODEWRIGHT_CACHE to a folder that can be written\n",
+        problem);
   };
   return options;
 }

@@ -9,6 +9,7 @@
 #include "serve/adapter_calls.h"
 #include "serve/api/call_id.h"
 #include "serve/http/query_fields.h"
+#include "serve/metrics/metric_text.h"
 #include "serve/page/page_files.h"
 #include "serve/replicas/replica_states.h"
 #include "serve/sleep_calls.h"
@@ -62,9 +63,7 @@ const std::vector<Server::Route>& Server::routes() {
          s.answer(a, ready ? 200 : 503, "text/plain", ready ? "" : not_accepted(admission).message() + "\n");
        }},
       {"GET", "/metrics", true, false, false,
-       [](Server& s, Asked& a) {
-         s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.replicas_.metrics_text());
-       }},
+       [](Server& s, Asked& a) { s.answer(a, 200, "text/plain; version=0.0.4; charset=utf-8", s.metrics_text()); }},
       {"GET", "/", true, false, false, [](Server& s, Asked& a) { s.answer_page(a); }},
       {"GET", "/live", false, true, false, [](Server& s, Asked& a) { s.answer_live(a); }},
       {"GET", "/plan", true, true, true, [](Server& s, Asked& a) { s.answer_plan(a); }},
@@ -197,6 +196,14 @@ void Server::answer_page(const Asked& asked) {
           {"X-Content-Type-Options", "nosniff"},
           {"Referrer-Policy", "no-referrer"},
           {"Cache-Control", "no-cache"}});
+}
+
+std::string Server::metrics_text() const {
+  MetricText own({});
+  if (options_.lines_dropped)
+    own.counter("nodewright_log_lines_dropped_total", "Lines that standard error did not take",
+                static_cast<double>(options_.lines_dropped()));
+  return replicas_.metrics_text() + own.text();
 }
 
 void Server::answer_health(const Asked& asked) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -21,12 +22,13 @@ namespace nodewright {
 
 struct ServerOptions {
   HttpOptions http;
-  std::vector<std::string> api_keys;  // empty: anybody may call
-  size_t workers = 2;                 // threads that parse and tokenize
-  size_t most_waiting = 4096;         // calls that wait for one of them
-  bool offers_sleep = false;          // there are /sleep, /wake_up and /is_sleeping
-  bool changes_adapters = false;      // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
-  AccessLog log;                      // on any thread; may be empty
+  std::vector<std::string> api_keys;        // empty: anybody may call
+  size_t workers = 2;                       // threads that parse and tokenize
+  size_t most_waiting = 4096;               // calls that wait for one of them
+  bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
+  bool changes_adapters = false;            // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
+  AccessLog log;                            // on any thread, where it must not block; may be empty
+  std::function<uint64_t()> lines_dropped;  // of the log and other diagnostics, for /metrics; may be empty
 };
 
 // Every method may be called from any thread.
@@ -63,6 +65,7 @@ class Server {
   void dispatch(const Route& route, std::shared_ptr<Asked> asked);
   bool may_call(const HttpRequest& request) const;
   void answer_page(const Asked& asked);
+  std::string metrics_text() const;
   void answer_health(const Asked& asked);
   void answer_live(const Asked& asked);
   void answer_plan(const Asked& asked);

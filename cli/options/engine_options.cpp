@@ -12,6 +12,7 @@
 #include "cli/options/adapter_options.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
+#include "cli/output/say.h"
 #include "cli/report/step_log.h"
 #include "engine/byte_size.h"
 #include "engine/option_range.h"
@@ -207,9 +208,7 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
   engine.built = [progress, quiet = options.quiet](const BuiltBucket& one) {
     if (!quiet) progress->show(static_cast<uint64_t>(one.built), static_cast<uint64_t>(one.total));
   };
-  engine.fell_back = [](const std::string& reason) {
-    fmt::print(stderr, "nodewright: a step runs without a graph: {}\n", reason);
-  };
+  engine.fell_back = [](const std::string& reason) { say("nodewright: a step runs without a graph: {}\n", reason); };
   const std::shared_ptr<StepLogWriter> log =
       settings.log.empty() ? nullptr : std::make_shared<StepLogWriter>(settings.log);
   if (log)

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "cli/options/whole_number.h"
+#include "cli/output/say.h"
 #include "engine/sampling/sampling_range.h"
 #include "runtime/error.h"
 
@@ -52,8 +52,7 @@ void check(const SamplingOptions& options) {
 
 void tell_ignored(const GenerationDefaults& defaults) {
   if (defaults.ignored.empty()) return;
-  fmt::print(stderr, "nodewright: generation_config.json asks for {}, which is ignored\n",
-             fmt::join(defaults.ignored, ", "));
+  say("nodewright: generation_config.json asks for {}, which is ignored\n", fmt::join(defaults.ignored, ", "));
 }
 
 }  // namespace nodewright::cli

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
+#include "cli/output/say.h"
 #include "engine/byte_size.h"
 
 namespace nodewright::cli {
@@ -14,7 +14,7 @@ ProgressBar::ProgressBar(std::string what, Unit unit)
     : what_(std::move(what)), unit_(unit), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void ProgressBar::wipe() {
-  if (drawn_ >= 0) std::fprintf(stderr, "\r\033[K");
+  if (drawn_ >= 0) draw("\r\033[K");
   drawn_ = -1;
 }
 
@@ -28,8 +28,7 @@ void ProgressBar::show(uint64_t done, uint64_t total) {
   char bar[kWidth + 1];
   for (int i = 0; i < kWidth; ++i) bar[i] = i * 100 < percent * kWidth ? '#' : '.';
   bar[kWidth] = '\0';
-  std::fprintf(stderr, "\r\033[K%s [%s] %s", what_.c_str(), bar, figures(done, total).c_str());
-  std::fflush(stderr);
+  draw(fmt::format("\r\033[K{} [{}] {}", what_, bar, figures(done, total)));
 }
 
 std::string ProgressBar::figures(uint64_t done, uint64_t total) const {

@@ -9,7 +9,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
+#include "cli/output/say.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -18,7 +20,7 @@ namespace {
 using StepJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kRuns = {"graph", "captured", "piecewise", "eager"};
-constexpr auto kFlushedEvery = std::chrono::seconds(1);
+constexpr size_t kQueueBytes = 8 << 20;  // 40 000 steps that the disk has not taken yet
 
 // By hand: the parser's own writer takes twenty times as long, and this happens between steps.
 std::string line_of(const StepRecord& step) {
@@ -67,14 +69,11 @@ StepRecord step_of(const StepJson& json) {
 
 }  // namespace
 
-StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = std::fopen(path_.c_str(), "wb");
-  if (file_ == nullptr) throw Error({.doing = "write", .object = path_.string(), .detail = std::strerror(errno)});
-}
+StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)), file_(path_, kQueueBytes) {}
 
 StepLogWriter::~StepLogWriter() {
-  if (file_ != nullptr && std::fclose(file_) != 0)
-    fmt::print(stderr, "nodewright: cannot write '{}': {}; the log ends early\n", path_.string(), std::strerror(errno));
+  file_.close();
+  tell_problem();
 }
 
 void StepLogWriter::write(const StepLogHead& head) {
@@ -92,18 +91,19 @@ void StepLogWriter::write(const StepLogHead& head) {
 
 void StepLogWriter::write(const StepRecord& step) { append(line_of(step)); }
 
-void StepLogWriter::append(const std::string& line) {
-  if (file_ == nullptr) return;
-  bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size();
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last_flush_ > kFlushedEvery) {
-    written = std::fflush(file_) == 0 && written;
-    last_flush_ = now;
-  }
-  if (written) return;
-  fmt::print(stderr, "nodewright: cannot write '{}': {}; the log ends here\n", path_.string(), std::strerror(errno));
-  std::fclose(file_);
-  file_ = nullptr;
+void StepLogWriter::append(std::string line) {
+  if (file_.error() != 0)
+    tell_problem();
+  else
+    file_.add(std::move(line));
+}
+
+void StepLogWriter::tell_problem() {
+  if (file_.dropped() == 0 || std::exchange(told_, true)) return;
+  const int problem = file_.error();
+  say("nodewright: cannot write '{}': {}\n", path_.string(),
+      problem != 0 ? fmt::format("{}; the log ends early", std::strerror(problem))
+                   : fmt::format("it takes lines too slowly; {} are missing", file_.dropped()));
 }
 
 StepLog read_step_log(const std::filesystem::path& path) {

@@ -2,12 +2,12 @@
 // are served, read by `nodewright report`.
 #pragma once
 
-#include <chrono>
-#include <cstdio>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/queued_file.h"
 #include "engine/step_record.h"
 
 namespace nodewright::cli {
@@ -28,16 +28,17 @@ class StepLogWriter {
   StepLogWriter(const StepLogWriter&) = delete;
   StepLogWriter& operator=(const StepLogWriter&) = delete;
 
-  // A log that cannot be written is told once on stderr, and what it is about goes on.
+  // Neither waits for the disk. A log that cannot be written is told once on stderr, and what it is about goes on.
   void write(const StepLogHead& head);
   void write(const StepRecord& step);
 
  private:
-  void append(const std::string& line);
+  void append(std::string line);
+  void tell_problem();
 
   std::filesystem::path path_;
-  std::FILE* file_ = nullptr;                           // null once writing has failed
-  std::chrono::steady_clock::time_point last_flush_{};  // so that the file can be followed
+  QueuedFile file_;
+  bool told_ = false;
 };
 
 struct StepLog {

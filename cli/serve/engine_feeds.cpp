@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "models/kv_cache.h"
 #include "runtime/error.h"
 #include "serve/events/kv_event_frames.h"
@@ -71,7 +71,7 @@ void EngineFeeds::publish(uint16_t port, const std::string& model) {
                      .rank = rank});
   const std::string replays =
       options_.kv_replay_endpoint.empty() ? "" : fmt::format(", again at {}", events_->replay_endpoint());
-  fmt::print(stderr, "nodewright: KV events of {} at {}{}\n", topic, events_->endpoint(), replays);
+  say("nodewright: KV events of {} at {}{}\n", topic, events_->endpoint(), replays);
 }
 
 void EngineFeeds::listen_to(EngineOptions& engine) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "cli/options/adapter_options.h"
+#include "cli/output/say.h"
 #include "engine/engine_parts.h"
 #include "engine/ranks/rank_follower.h"
 #include "engine/ranks/rank_terms.h"
@@ -44,8 +44,8 @@ std::vector<RankTerm> terms_of(const EngineOptions& engine, const SessionOptions
 // What has failed may not free what its driver has, and may still wait for a rank that is gone.
 [[noreturn]] void end_at_once(RankLink& link, const std::string& reason) {
   link.leave(reason);
-  fmt::print(stderr, "nodewright: {}\n", reason);
-  std::fflush(nullptr);
+  say("nodewright: {}\n", reason);
+  finish_saying();
   std::_Exit(1);
 }
 
@@ -93,7 +93,7 @@ int follow_rank_zero(const RankMeeting& meeting, const DeviceChoice& devices, co
   const std::shared_ptr<Driver> driver = open_driver(devices.driver);
   if (!driver->is_cpu()) fill_huge_heap();  // the CPU driver keeps no graphs of its own
   OpenedDevice opened = open_devices(driver, devices.ordinals, options.trace ? Observe::yes : Observe::no);
-  if (options.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  if (options.trace) opened.interposer->trace_to([](std::string_view line) { say("{}\n", line); });
   RankLink link(meeting);
   try {
     Session session(options, std::move(opened), Loading::begun);
@@ -103,8 +103,8 @@ int follow_rank_zero(const RankMeeting& meeting, const DeviceChoice& devices, co
     StepSlotsOptions own = slots_of(engine, session);
     own.least_pages = [&link](int64_t pages) { return link.least(pages); };
     StepSlots slots(session.places(), own);
-    fmt::print(stderr, "nodewright: rank {} of {} follows {}\n", meeting.rank, meeting.ranks,
-               rank_address_text(meeting.host, meeting.port));
+    say("nodewright: rank {} of {} follows {}\n", meeting.rank, meeting.ranks,
+        rank_address_text(meeting.host, meeting.port));
     try {
       RankFollower(link, slots).run();
     } catch (const std::exception& error) {

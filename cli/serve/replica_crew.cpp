@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <cstdio>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
 
@@ -117,7 +117,7 @@ void ReplicaCrew::make(size_t replica) {
   const std::span<const int> all = plan_.devices.ordinals;
   const size_t own = all.size() / replicas_.count();
   OpenedDevice opened = open_devices(driver_, all.subspan(replica * own, own), observe);
-  if (session.trace) opened.interposer->trace_to([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
+  if (session.trace) opened.interposer->trace_to([](std::string_view line) { say("{}\n", line); });
   if (plan_.meeting) member.link = std::make_unique<RankLink>(*plan_.meeting);
   member.session = std::make_unique<Session>(session, std::move(opened), Loading::begun);
   if (replica > 0) {
@@ -151,7 +151,7 @@ void ReplicaCrew::run(size_t replica) {
     replicas_.run(replica, *member.engine, plan_.offers_sleep ? &sleep : nullptr);
     if (member.link) member.link->end();
   } catch (const Error& error) {
-    if (members_.size() > 1) fmt::print(stderr, "nodewright: replica {} has failed: {}\n", replica, error.what());
+    if (members_.size() > 1) say("nodewright: replica {} has failed: {}\n", replica, error.what());
     if (member.link) member.link->leave(error.what());
     const std::lock_guard lock(mutex_);
     failures_.emplace_back(error.what());

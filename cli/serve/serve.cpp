@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <thread>
 
+#include "base/visible_text.h"
 #include "cli/command.h"
 #include "cli/options/adapter_options.h"
 #include "cli/options/answer_parsers.h"
@@ -19,6 +19,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/say.h"
 #include "cli/serve/engine_feeds.h"
 #include "cli/serve/rank_part.h"
 #include "cli/serve/replica_crew.h"
@@ -61,6 +62,9 @@ struct ServeOptions {
   ParserNames parsers;
 };
 
+constexpr size_t kShownMethodBytes = 32, kShownPathBytes = 512;  // of the access log, whose lines shall stay short
+
+// On any thread, the I/O threads among them: it never waits.
 void print_access(const AccessLine& line) {
   std::string call;
   if (line.is_call) {
@@ -68,8 +72,9 @@ void print_access(const AccessLine& line) {
     call = fmt::format(" prompt {} cached {} completion {}", usage.prompt_tokens, usage.cached_tokens.value_or(0),
                        usage.completion_tokens);
   }
-  fmt::print(stderr, "{:%FT%TZ} {} {} {} {} {:.1f} ms{} id {}\n", fmt::gmtime(std::time(nullptr)), line.peer,
-             line.method, line.path, line.status, line.seconds * 1e3, call, line.request_id);
+  say("{:%FT%TZ} {} {} {} {} {:.1f} ms{} id {}\n", fmt::gmtime(std::time(nullptr)), line.peer,
+      log_word(line.method, kShownMethodBytes), log_word(line.path, kShownPathBytes), line.status, line.seconds * 1e3,
+      call, line.request_id);
 }
 
 // "http://127.0.0.1:8000", or the path of the socket.
@@ -97,6 +102,7 @@ void check(ServeOptions& options) {
   if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
   options.server.http.limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
   if (options.log_requests == "on") options.server.log = print_access;
+  options.server.lines_dropped = lines_dropped;
 }
 
 // What an engine of several devices does not do.
@@ -196,7 +202,7 @@ std::string words_for_browsers(HttpOptions http, uint16_t port) {
 
 void print_ready(const Engine& engine, const ServedModel& model, const std::string& devices, int rows, size_t replicas,
                  const std::string& page) {
-  fmt::print(stderr, "{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context{}\n",
+  say("{}nodewright: ready: {} on {}, {} rows{}, {} tokens of context{}\n",
              start_report(engine.slots().built(), engine.slots().memory()), model.names.front(), devices, rows,
              replicas == 1 ? "" : " each", model.max_model_len, page);
 }
@@ -241,8 +247,8 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   wait_for_answers(server);
   if (!failures.empty()) {
     for (const auto& one : feeds) one->close();
-    if (replicas.count() == 1) fmt::print(stderr, "nodewright: {}\n", failures.front());
-    std::fflush(nullptr);
+    if (replicas.count() == 1) say("nodewright: {}\n", failures.front());
+    finish_saying();
     std::_Exit(1);  // a driver that has failed may not free what it has
   }
   server.stop();
@@ -251,14 +257,14 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
 
 std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
   return [others = meeting.ranks - 1, host = meeting.host](uint16_t port) {
-    fmt::print(stderr, "nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s",
-               rank_address_text(host, port));
+    say("nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s", rank_address_text(host, port));
   };
 }
 
 int serve(ServeOptions options) {
-  check(options);
   std::signal(SIGPIPE, SIG_IGN);
+  say_from_a_thread();
+  check(options);
   std::optional<Tokenizer> tokenizer;
   if (const auto file = Tokenizer::file_in(options.session.model)) tokenizer.emplace(Tokenizer::from_file(*file));
   const ModelConfig config = read_model_config(options.session.model);
@@ -295,16 +301,17 @@ int serve(ServeOptions options) {
         if (replicas.admission() == Admission::loading) {  // nobody was served
           if (Server* server = listening) server->stop();
           stop_compiling(kLastFolders);
+          finish_saying();
           std::_Exit(0);
         }
-        fmt::print(stderr, "nodewright: draining {} open outputs\n", replicas.open());
+        say("nodewright: draining {} open outputs\n", replicas.open());
         replicas.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
       },
       [&] { replicas.abort(); });
   Server server(options.server, replicas);
   listening = &server;
-  fmt::print(stderr, "nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
-             options.session.model.string());
+  say("nodewright: {} listens, and loads {}\n", address_of(options.server.http, server.port()),
+      options.session.model.string());
   for (const auto& one : feeds) one->publish(server.port(), model.names.front());
   return serve_with(options, config, devices, meeting, std::move(model), replicas, feeds, server);
 }

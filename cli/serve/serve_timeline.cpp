@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
 
 constexpr size_t kHeldBytes = 64 << 10;
+constexpr size_t kQueueBytes = 16 << 20;  // that the disk has not taken yet
 constexpr std::chrono::seconds kHeldFor{1};
 // Some hours of a busy server; Perfetto's page opens no larger file.
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
@@ -25,10 +26,7 @@ std::string slice(int process, size_t track, std::string_view name, double begin
 
 }  // namespace
 
-ServeTimeline::ServeTimeline(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = std::fopen(path_.c_str(), "wb");
-  if (file_ == nullptr) throw Error({.doing = "write", .object = path_.string(), .detail = std::strerror(errno)});
-  std::setvbuf(file_, nullptr, _IONBF, 0);  // whole events leave together
+ServeTimeline::ServeTimeline(std::filesystem::path path) : path_(std::move(path)), file_(path_, kQueueBytes) {
   held_ = "[";
   name("process_name", kSteps, 0, "engine");
   name("thread_name", kSteps, 0, "steps");
@@ -83,33 +81,39 @@ void ServeTimeline::name(std::string_view what, int process, size_t track, std::
 }
 
 void ServeTimeline::append(std::string event) {
-  if (file_ == nullptr) return;
+  if (ended_) return;
   held_ += bytes_ + held_.size() > 1 ? ",\n" : "\n";
   held_ += event;
   if (held_.size() >= kHeldBytes || std::chrono::steady_clock::now() - flushed_ >= kHeldFor) flush();
   if (bytes_ >= kMostBytes) give_up("it has 1 GiB");
 }
 
+// Whole events leave together, and where the disk stands still they are dropped together: the array stays one.
 void ServeTimeline::flush() {
-  if (file_ == nullptr || held_.empty()) return;
-  const bool written = std::fwrite(held_.data(), 1, held_.size(), file_) == held_.size();
+  if (ended_ || held_.empty()) return;
   bytes_ += held_.size();
-  held_.clear();
+  file_.add(std::exchange(held_, {}));
   flushed_ = std::chrono::steady_clock::now();
-  if (!written) give_up(std::strerror(errno));
+  if (file_.error() != 0) give_up(std::strerror(file_.error()));
 }
 
-void ServeTimeline::give_up(const char* reason) {
-  if (file_ == nullptr) return;
-  fmt::print(stderr, "nodewright: the timeline '{}' ends here: {}\n", path_.string(), reason);
-  std::fwrite("\n]\n", 1, 3, file_);
-  std::fclose(std::exchange(file_, nullptr));
+void ServeTimeline::give_up(const std::string& reason) {
+  if (std::exchange(ended_, true)) return;
+  say("nodewright: the timeline '{}' ends here: {}\n", path_.string(), reason);
+  file_.add("\n]\n");
 }
 
 void ServeTimeline::close() {
-  held_ += "\n]\n";
-  flush();
-  if (file_ != nullptr) std::fclose(std::exchange(file_, nullptr));
+  if (!ended_) {
+    held_ += "\n]\n";
+    flush();
+  }
+  file_.close();
+  if (std::exchange(ended_, true)) return;
+  if (file_.error() != 0)
+    say("nodewright: the timeline '{}' ends early: {}\n", path_.string(), std::strerror(file_.error()));
+  else if (file_.dropped() > 0)
+    say("nodewright: the timeline '{}' has gaps: the disk took {} pieces too late\n", path_.string(), file_.dropped());
 }
 
 }  // namespace nodewright::cli

@@ -4,12 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/queued_file.h"
 #include "engine/step_record.h"
 #include "serve/loop/engine_loop.h"
 
@@ -40,10 +40,11 @@ class ServeTimeline {
   void name(std::string_view what, int process, size_t track, std::string_view text);
   void append(std::string event);
   void flush();
-  void give_up(const char* reason);
+  void give_up(const std::string& reason);
 
   std::filesystem::path path_;
-  std::FILE* file_ = nullptr;  // null: it has ended
+  QueuedFile file_;
+  bool ended_ = false;
   const Time began_ = std::chrono::steady_clock::now();
   std::string held_;
   uint64_t bytes_ = 0;

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "cli/serve/plan_times.h"
 #include "serve/api/asked/call_options.h"
 
@@ -37,7 +37,7 @@ PlanPages plans_of(const SessionOptions& options, Session& session, Engine& engi
   const int bucket = decode_bucket(engine.slots(), rows);
   if (!timed || bucket == 0) return {engine.slots(), std::move(about)};
   const int64_t context = timed_context(engine, rows);
-  fmt::print(stderr, "nodewright: times the nodes of the graph of {} rows, {} keys each\n", bucket, context);
+  say("nodewright: times the nodes of the graph of {} rows, {} keys each\n", bucket, context);
   PlanTimings timings = time_plan(session, engine, bucket, rows);
   about.emplace_back("timed", fmt::format("the graph of {} rows, {} keys each", bucket, context));
   return {engine.slots(), std::move(about), std::move(timings), bucket};
