@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked_file.h"
+#include "base/visible_text.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -88,9 +89,9 @@ std::string json_fault(const std::exception& fault) {
 std::string in_quotes(std::string_view name) {
   constexpr size_t kLongest = 120;
   std::string text;
-  for (const char c : name.substr(0, kLongest)) {
+  for (const char c : visible_text(name.substr(0, kLongest))) {
     const auto byte = static_cast<unsigned char>(c);
-    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+    text += byte < 0x20 ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
   }
   return name.size() <= kLongest ? fmt::format("'{}'", text) : fmt::format("'{}...' ({} bytes)", text, name.size());
 }

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/visible_text.h"
 #include "cli/command.h"
+#include "cli/output/standard_output.h"
 #include "engine/byte_size.h"
 #include "models/tuning/step_tuning.h"
 #include "runtime/calls/matmul_library.h"
@@ -22,10 +24,10 @@ namespace {
 // One line of the report. Returns whether it went well.
 bool report(const char* what, const std::function<std::string()>& look) {
   try {
-    fmt::print("ok       {:<14} {}\n", what, look());
+    write_standard_output(fmt::format("ok       {:<14} {}\n", what, visible_text(look())));
     return true;
   } catch (const Error& error) {
-    fmt::print("missing  {:<14} {}\n", what, error.what());
+    write_standard_output(fmt::format("missing  {:<14} {}\n", what, visible_text(error.what())));
     return false;
   }
 }
@@ -75,10 +77,12 @@ int doctor() {
   report("kernel cache", [] {
     const OpenedDevice opened = open_device("cpu");
     const KernelCache cache(*opened.device);
-    if (cache.folder().empty())
-      throw Error({.doing = "make a kernel cache folder",
+    if (!cache.stats().disk_problem.empty())
+      throw Error({.doing = "keep compiled kernels",
                    .detail = cache.stats().disk_problem,
-                   .advice = "set NODEWRIGHT_CACHE to a folder that can be written; until then every start compiles"});
+                   .advice =
+                       "set NODEWRIGHT_CACHE to a folder that you can write, and nobody else; until then every start "
+                       "compiles"});
     return cache.folder().string();
   });
   report("tunings", tunings_found);

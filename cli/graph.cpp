@@ -13,6 +13,7 @@
 
 #include "cli/command.h"
 #include "cli/output/output_file.h"
+#include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "graph/graph_dump.h"
@@ -162,7 +163,7 @@ int graph(const GraphOptions& options) {
   }
   const Plan& plan = decoder->step_plan();
   if (session.tuning() != nullptr && options.session.tuning == "auto")  // which nobody named
-    fmt::print(stderr, "nodewright: tuned: {}\n", session.tuning_words());
+    say("nodewright: tuned: {}\n", session.tuning_words());
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
   const PlanFacts facts = facts_of(options, session, decoder->options().max_context, timed);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/visible_text.h"
 #include "bench/spread.h"
 #include "bench/steps/read_bandwidth.h"
 #include "cli/command.h"
@@ -305,7 +306,7 @@ std::string text_of(const ordered_json& r) {
 int inspect_command(const InspectOptions& options) {
   const ordered_json report = inspect(options);
   write_standard_output(options.json ? report.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
-                                     : text_of(report));
+                                     : visible_text(text_of(report)));
   return report["runs"].get<bool>() ? 0 : 1;
 }
 

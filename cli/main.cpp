@@ -21,8 +21,8 @@
 namespace {
 
 int fail(std::string message, int exit_code) {
-  for (char& c : message)  // words of the command line and of files may hold line breaks, or what drives a terminal
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  for (char& c : message)  // words of the command line and of files may hold line breaks
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   nodewright::cli::say("nodewright: {}\n", message);
   nodewright::cli::finish_saying();
   return exit_code;

@@ -1,11 +1,13 @@
 // nodewright tune: what this device does better for this model, into a file that later commands find.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "base/visible_text.h"
 #include "bench/steps/step_tuner.h"
 #include "cli/command.h"
 #include "cli/interruption.h"
@@ -72,6 +74,7 @@ int tune(const TuneOptions& options) {
   };
   const TuningKey key = tuning_key(session.device(), session.config());
   const std::filesystem::path path = options.out.empty() ? tuning_file(key) : options.out;
+  umask(umask(0) | S_IWGRP | S_IWOTH);  // or the next command would not trust what lies there
   if (options.out.empty()) std::filesystem::create_directories(path.parent_path());
   bool is_new = !options.out.empty();  // a file that was named holds this measurement alone
   TunerOptions tuner = options.tuner;
@@ -83,7 +86,7 @@ int tune(const TuneOptions& options) {
     if (interrupted() && !is_worth_keeping(found, rows, path)) break;
     save(found, path, std::exchange(is_new, false));
     fmt::print("steps of {} row{}: {}written to {}\n", rows, rows == 1 ? "" : "s",
-               interrupted() ? "what was found until it was interrupted is " : "", path.string());
+               interrupted() ? "what was found until it was interrupted is " : "", visible_text(path.string()));
     if (interrupted()) break;
   }
   if (interrupted()) return interruption_exit_code();
@@ -99,8 +102,8 @@ int remove_tuning(const TuneOptions& options) {
   std::error_code failure;
   const bool removed = !path.empty() && std::filesystem::remove(path, failure);
   if (failure) throw Error({.doing = "remove", .object = path.string(), .detail = failure.message()});
-  fmt::print("{} for {}, {}: {}\n", removed ? "removed the tuning" : "there is no tuning", key.device, key.model,
-             path.string());
+  fmt::print("{} for {}, {}: {}\n", removed ? "removed the tuning" : "there is no tuning", key.device,
+             visible_text(key.model), visible_text(path.string()));
   fmt::print("commands use {} now\n", shipped_tuning(key).steps.empty() ? "none" : "the program's own");
   return 0;
 }

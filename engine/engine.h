@@ -72,6 +72,8 @@ class Engine {
   // Reads a folder of PEFT into memory, ready to be loaded. From any thread: it takes the time of reading and rounding
   // all of it. Throws Error as LoraAdapter::open and AdapterImage do.
   std::shared_ptr<const AdapterImage> read_adapter(const std::filesystem::path& folder) const;
+  // Host memory of an image, whatever the adapter's rank; 0 without slots for adapters.
+  uint64_t adapter_image_bytes() const;
   // Requests may name it from now on. Throws Error where the name is empty or taken.
   void load_adapter(const std::string& name, std::shared_ptr<const AdapterImage> image);
   // No request may name it from now on; those that have go on with it. False when no adapter is called so.

@@ -15,6 +15,12 @@ std::shared_ptr<const AdapterImage> Engine::read_adapter(const std::filesystem::
   return std::make_shared<const AdapterImage>(adapter, ranks);
 }
 
+uint64_t Engine::adapter_image_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& one : adapter_memory_) bytes += one.layout.slot_bytes();
+  return bytes;
+}
+
 // As many images are kept as there are slots, so that to change adapters locks no pages.
 void Engine::make_adapter_memory() {
   const AdapterLimits limits = adapter_limits(options_.max_adapters, options_.max_adapter_rank);

@@ -336,14 +336,23 @@ void Server::order(const Asked& asked, SleepOrder order) {
 // Read here; the engine's thread takes it between two steps, and answers.
 void Server::load_adapter(const Asked& asked, const ServedModel& model) {
   const AskedAdapter adapter = asked_load(model, asked.request.body);
+  if (const std::string full = model.adapters->reserve(adapter.name); !full.empty())
+    throw bad_request(full, "lora_name");
   std::shared_ptr<const AdapterImage> image;
   try {
     image = read_adapter_(adapter.folder);
   } catch (const Error& error) {
+    model.adapters->give_up(adapter.name);
     throw bad_request(error.what(), "lora_path");
+  } catch (...) {
+    model.adapters->give_up(adapter.name);
+    throw;
   }
   replicas_.change({adapter.name, std::move(image), [this, asked, adapter, &model](const std::string& problem) {
-                      if (!problem.empty()) return answer(asked, bad_request(problem, "lora_name"));
+                      if (!problem.empty()) {
+                        model.adapters->give_up(adapter.name);
+                        return answer(asked, bad_request(problem, "lora_name"));
+                      }
                       model.adapters->add(adapter.name, adapter.folder);
                       answer(asked, 200, "text/plain", loaded_text(adapter.name));
                     }});

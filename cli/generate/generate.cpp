@@ -25,6 +25,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "engine/byte_size.h"
@@ -187,9 +188,9 @@ int generate(const GenerateOptions& options) {
     if (!options.stats) return;
     RequestOutcome told = outcome;
     told.first_s += std::chrono::duration<double>(encoding).count();
-    fmt::print(stderr, "load      {:.0f} ms, {} of weights\ntuning    {}\nsampling  {}, seed {}\n{}{}",
-               session.model().upload_ms(), byte_size_text(session.model().weights().bytes()), session.tuning_words(),
-               sampling_words(sampling, choice.options), *sampling.seed, of_start, outcome_report(told));
+    say("load      {:.0f} ms, {} of weights\ntuning    {}\nsampling  {}, seed {}\n{}{}", session.model().upload_ms(),
+        byte_size_text(session.model().weights().bytes()), session.tuning_words(),
+        sampling_words(sampling, choice.options), *sampling.seed, of_start, outcome_report(told));
   };
   if (takes_several(options)) {
     const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -69,7 +70,7 @@ RequestOutcome serve_one(Engine& engine, RequestSpec spec, const Sampling& sampl
 
 void end_if_timed_out(const Engine& engine, const std::string& message) {
   if (!engine.slots().timed_out()) return;
-  fmt::print(stderr, "nodewright: {}\n", message);
+  say("nodewright: {}\n", message);
   std::fflush(nullptr);
   std::_Exit(1);
 }

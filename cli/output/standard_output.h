@@ -5,7 +5,8 @@
 
 namespace nodewright::cli {
 
-// Writes `text` and lets the reader see it at once. Throws Error naming standard output and the system's words.
+// Writes `text` and lets the reader see it at once: a terminal as visible_text() has it, a pipe or a file byte by byte.
+// Throws Error naming standard output and the system's words.
 void write_standard_output(std::string_view text);
 
 }  // namespace nodewright::cli

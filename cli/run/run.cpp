@@ -18,6 +18,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/say.h"
 #include "cli/run/line_source.h"
 #include "cli/run/request_lines.h"
 #include "cli/run/result_lines.h"
@@ -117,8 +118,8 @@ void serve(const RunOptions& options, LineSource& source, ResultLines& results) 
     return;
   }
   if (options.stats)
-    fmt::print(stderr, "load      {:.0f} ms\ntuning    {}\n{}", session.model().upload_ms(), session.tuning_words(),
-               start_report(engine->slots().built(), engine->slots().memory()));
+    say("load      {:.0f} ms\ntuning    {}\n{}", session.model().upload_ms(), session.tuning_words(),
+        start_report(engine->slots().built(), engine->slots().memory()));
   Serving serving(*engine, source, std::move(lines), results,
                   {.rate = options.rate, .seed = options.sampling.seed.value_or(0), .times = options.stats});
   serving.run();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/interruption.h"
+#include "cli/output/say.h"
 #include "engine/engine_report.h"
 
 namespace nodewright::cli {
@@ -152,16 +153,15 @@ void Serving::print_summary() const {
   for (const auto& [reason, count] : results_.counts())
     ends += fmt::format("{}{} {}", ends.empty() ? "" : ", ", count, reason);
   const KvPool::Stats& pool = engine_.pipeline().pool().stats();
-  fmt::print(stderr, "requests  {} in {:.3f} s: {}\n", results_.count(), seconds_, ends);
-  fmt::print(stderr, "tokens    {} of prompts ({} found in the cache), {} chosen, {:.1f} a second\n",
-             pool.prompt_tokens, pool.found_tokens, stats.output_tokens,
-             static_cast<double>(stats.output_tokens) / seconds_);
-  fmt::print(stderr, "{}", serving_report(engine_));
+  say("requests  {} in {:.3f} s: {}\n", results_.count(), seconds_, ends);
+  say("tokens    {} of prompts ({} found in the cache), {} chosen, {:.1f} a second\n", pool.prompt_tokens,
+      pool.found_tokens, stats.output_tokens, static_cast<double>(stats.output_tokens) / seconds_);
+  say("{}", serving_report(engine_));
   const auto times = [](const char* what, std::vector<double> ms) {
     if (ms.empty()) return;
     std::ranges::sort(ms);
     const auto at = [&](double share) { return ms[static_cast<size_t>(share * static_cast<double>(ms.size() - 1))]; };
-    fmt::print(stderr, "{}{:.3f} ms at the median, {:.3f} at the 99th percentile\n", what, at(0.5), at(0.99));
+    say("{}{:.3f} ms at the median, {:.3f} at the 99th percentile\n", what, at(0.5), at(0.99));
   };
   times("first     token after ", first_ms_);
   times("next      token after ", next_ms_);

@@ -1,6 +1,7 @@
 // nodewright serve: the engine behind OpenAI's HTTP interface. docs/serving.md.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,7 @@
 #include "cli/serve/shown_model.h"
 #include "cli/serve/shutdown.h"
 #include "cli/session.h"
+#include "engine/byte_size.h"
 #include "engine/engine_report.h"
 #include "runtime/error.h"
 #include "runtime/kernels/host_compiler.h"
@@ -63,6 +65,8 @@ struct ServeOptions {
   std::string cors_origin, log_requests = "off";
   int64_t most_open = 4096, shutdown_timeout = 30;
   int64_t body_mib = 32;
+  AdapterLoadLimits adapters;
+  std::string adapter_memory;
   bool plan_times = false;
   int replicas = 1;
   std::vector<std::string> template_args;
@@ -141,6 +145,16 @@ void check(ServeOptions& options) {
   limits.body_bytes = static_cast<size_t>(options.body_mib) << 20;
   limits.bodies_bytes = limits.body_bytes * kBodiesAtOnce;
   fit_to_descriptors(limits);
+  if (!options.adapter_memory.empty()) {
+    const std::optional<uint64_t> bytes = parse_byte_size(options.adapter_memory);
+    if (!bytes)
+      throw Error({.doing = "use --adapter-memory",
+                   .object = options.adapter_memory,
+                   .detail = "it is no number of bytes",
+                   .advice = "8GB, 8GiB or bytes",
+                   .fault = Fault::usage});
+    options.adapters.bytes = *bytes;
+  }
   if (options.log_requests == "on") options.server.log = print_access;
   options.server.lines_dropped = lines_dropped;
 }
@@ -226,6 +240,15 @@ void check_names(const EngineSettings& settings, const ServedModel& model) {
                    .fault = Fault::usage});
 }
 
+// Unless --adapter-memory says: what leaves half of the machine's memory to everything else.
+AdapterLoadLimits adapter_limits_of(const ServeOptions& options, const Engine& engine) {
+  AdapterLoadLimits limits = options.adapters;
+  limits.bytes_each = engine.adapter_image_bytes();
+  if (options.adapter_memory.empty())
+    limits.bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
+  return limits;
+}
+
 // "cpu", or "2 x NVIDIA H100 80GB HBM3".
 std::string devices_of(const std::string& one, size_t replicas) {
   return replicas == 1 ? one : fmt::format("{} x {}", replicas, one);
@@ -277,6 +300,7 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   shown.card.device = devices_of(shown.card.device, meeting ? meeting->ranks : devices.ordinals.size());
   const std::string shown_devices = shown.card.device;
   replicas.metrics(0).serves(std::move(shown.card));
+  api.model().adapters->limit(adapter_limits_of(options, engine));
   for (const LoadedAdapter& one : engine.adapters()) api.model().adapters->add(one.name, one.folder);
   server.serve(api, std::move(shown.plans),
                [&crew](const std::filesystem::path& folder) { return crew.read_adapter(folder); });
@@ -300,7 +324,10 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
 }
 
 std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
-  return [others = meeting.ranks - 1, host = meeting.host](uint16_t port) {
+  return [others = meeting.ranks - 1, host = meeting.host, open = meeting.secret.empty()](uint16_t port) {
+    if (open && host != "127.0.0.1" && host != "::1" && host != "localhost")
+      say("nodewright: whoever reaches {} may join the ranks: --rendezvous-secret is not set\n",
+          rank_address_text(host, port));
     say("nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s", rank_address_text(host, port));
   };
 }
@@ -328,6 +355,10 @@ int serve(ServeOptions options) {
                             needs_of(options, config, on_cpu));
   }
   if (meeting) meeting->listens = tell_waiting(*meeting);
+  if (meeting)
+    meeting->dropped = [](const std::string& stranger) {
+      say("nodewright: dropped at the ranks' port: {}\n", stranger);
+    };
 
   ServedModel model = served_model(options, config, tokenizer);
   check_names(options.engine, model);
@@ -408,6 +439,14 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
                    "time the nodes of the largest decode graph before serving, for its page at /plan");
   command.add_flag("--allow-adapter-updates", options.server.changes_adapters,
                    "POST /v1/load_lora_adapter and /v1/unload_lora_adapter change the adapters while it serves");
+  command
+      .add_option("--max-loaded-adapters,--max-cpu-loras", options.adapters.adapters,
+                  "adapters in host memory, in a slot of the device or not; more are refused")
+      ->check(whole_number<uint32_t, 1>)
+      ->capture_default_str();
+  command.add_option("--adapter-memory", options.adapter_memory,
+                     "host memory of all loaded adapters: 8GB, 8GiB or bytes; more are refused (default: half of the "
+                     "machine's)");
   command.add_flag("--enable-sleep,--enable-sleep-mode", options.server.offers_sleep,
                    "POST /sleep frees the device's memory until POST /wake_up");
   command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,33 @@ struct ServedAdapter {
   int64_t created = 0;  // seconds since 1970
 };
 
+// Of adapters that are loaded while the server runs: each stays in host memory, in a slot of the device or not.
+struct AdapterLoadLimits {
+  size_t adapters = 256;
+  uint64_t bytes_each = 0;      // of host memory, whatever its rank
+  uint64_t bytes = UINT64_MAX;  // of all together
+  size_t name_bytes = 255;
+};
+
 // Thread-safe. What the engine has is told here when it has it.
 class ServedAdapters {
  public:
   // In the order of their names.
   std::vector<ServedAdapter> list() const;
   bool has(const std::string& name) const;
+  void limit(const AdapterLoadLimits& limits);
+  // Keeps a place for an adapter that is about to be read, until add() or give_up(). Returns why there is none, with
+  // the numbers and what to try; empty: it is kept.
+  std::string reserve(const std::string& name);
+  void give_up(const std::string& name);
   void add(const std::string& name, const std::filesystem::path& folder);
   void remove(const std::string& name);
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, ServedAdapter> adapters_;
+  std::set<std::string> coming_;  // reserved
+  AdapterLoadLimits limits_;
 };
 
 }  // namespace nodewright

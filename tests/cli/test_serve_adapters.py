@@ -131,6 +131,31 @@ class Gate(unittest.TestCase):
             self.assertNotIn("lora_requests_info", server.get("/metrics").body.decode())
             self.assertEqual(404, server.completions(**CALL, adapter="x").status)
 
+    def test_more_adapters_than_the_limit_are_refused_before_they_are_read(self):
+        with tempfile.TemporaryDirectory() as empty:
+            open(os.path.join(empty, "adapter_config.json"), "w").close()  # to read it would say that this is no JSON
+            for words, place, named in (
+                    (("--max-loaded-adapters", "2"), 1, "2 LoRA adapters are loaded, as many as --max-cpu-loras allows"),
+                    (("--adapter-memory", "1"), 0, "--adapter-memory allows 1 B in all")):
+                with Server("--allow-adapter-updates", "--max-adapters", "1", *words, "--adapter",
+                            "first=" + folder("llama_all"), "--served-model-name", "base", model=BASE) as server:
+                    def load(name, path):
+                        return server.call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
+                    for i in range(place):
+                        self.assertEqual(200, load("more%d" % i, folder("llama_root")).status)
+                    refused = load("last", empty)
+                    self.assertEqual(400, refused.status, refused.body)
+                    self.assertIn(named, refused.error["message"])
+                    if place:
+                        self.assertEqual(200, server.call("POST", "/v1/unload_lora_adapter", {"lora_name": "more0"}).status)
+                        failed = load("last", empty)
+                        self.assertIn("adapter_config.json", failed.error["message"])
+                        self.assertEqual(200, load("last", folder("llama_root")).status)  # the failed one holds no place
+
+    def test_a_long_name_is_refused(self):
+        for name, named in (("n" * 300, "at most 255 bytes, and this one has 300"), ("a\x1bb", "control characters")):
+            self.assertIn(named, self.load(name, folder("llama_root"), 400).error["message"])
+
 
 if __name__ == "__main__":
     unittest.main()

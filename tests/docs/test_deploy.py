@@ -14,7 +14,7 @@ def text(path):
 
 def metrics():
     """What the server writes, as a scraper sees it."""
-    source = text("serve/metrics/serve_metrics.cpp")
+    source = text("serve/metrics/serve_metrics.cpp") + text("serve/server.cpp")
     names = set(re.findall(r'\.(?:gauge|counter)\("([\w:]+)"', source))
     for name in re.findall(r'\.histogram\("([\w:]+)"', source):
         names |= {name, name + "_bucket", name + "_sum", name + "_count"}
